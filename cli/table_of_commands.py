@@ -25,6 +25,10 @@ ENTRIES = (
         "configs", "cli.commands.configs", "Settings of topics and brokers, quotas of users and clients", _CLUSTER,
         aliases=("config",),
     ),
+    Entry(
+        "quotas", "cli.commands.quotas", "What users, client ids and addresses may use of the brokers", _CLUSTER,
+        aliases=("quota",),
+    ),
     Entry("elect", "cli.commands.elections", "Give partitions back to their preferred leaders, or elect any", _CLUSTER),
     Entry(
         "reassign", "cli.commands.reassignment", "Move partitions: generate, execute, verify, cancel, list", _CLUSTER,

@@ -45,7 +45,7 @@ TOOLS = (
         ("topics",),
         {
             **_actions("list", "describe", "create", "alter", "delete"),
-            "--force": Drop(),
+            "--force": Drop(kept_for=("alter", "delete")),
             "--partition-size-limit-per-response": Drop(has_value=True),
         },
         changes=("create", "alter", "delete"),
@@ -55,7 +55,7 @@ TOOLS = (
         ("configs",),
         {
             **_actions("describe", "alter"),
-            "--force": Drop(),
+            "--force": Drop(kept_for=("alter",)),
             "--bootstrap-controller": Refuse("klamm does not ask KRaft controllers; give --bootstrap-server"),
         },
         changes=("alter",),

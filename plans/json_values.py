@@ -11,7 +11,7 @@ import math
 import types
 from enum import Enum
 from functools import lru_cache
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 
 class JsonValueError(ValueError):
@@ -19,6 +19,10 @@ class JsonValueError(ValueError):
 
     def __init__(self, place: str, what: str) -> None:
         super().__init__(f"{place}: {what}" if place else what)
+
+
+LATER: Final = {"later": True}
+"""The metadata of a field that files of earlier releases lack: it has a default."""
 
 
 def to_json(value: Any) -> Any:
@@ -66,6 +70,11 @@ def _fields(wanted: Any) -> dict[str, Any]:
     return {one.name: hints[one.name] for one in dataclasses.fields(wanted)}
 
 
+@lru_cache(maxsize=64)
+def _later(wanted: Any) -> frozenset[str]:
+    return frozenset(one.name for one in dataclasses.fields(wanted) if one.metadata.get("later"))
+
+
 def _object(wanted: Any, value: object, place: str) -> Any:
     if not isinstance(value, dict):
         raise JsonValueError(place, f"wants an object, not {_shown(value)}")
@@ -75,9 +84,10 @@ def _object(wanted: Any, value: object, place: str) -> Any:
         if key not in fields:
             raise JsonValueError(f"{prefix}{key}", "unknown key")
     for key in fields:
-        if key not in value:
+        if key not in value and key not in _later(wanted):
             raise JsonValueError(f"{prefix}{key}", "missing")
-    return wanted(**{key: from_json(kind, value[key], f"{prefix}{key}") for key, kind in fields.items()})
+    there = {key: kind for key, kind in fields.items() if key in value}
+    return wanted(**{key: from_json(kind, value[key], f"{prefix}{key}") for key, kind in there.items()})
 
 
 def _scalar(wanted: Any, value: object, place: str) -> Any:
@@ -103,10 +113,11 @@ def _schema(wanted: Any, defs: dict[str, Any]) -> dict[str, Any]:
         if name not in defs:
             defs[name] = {}
             fields = _fields(wanted)  # type: ignore[arg-type]
+            later = _later(wanted)  # type: ignore[arg-type]
             defs[name] = {
                 "type": "object",
                 "properties": {key: _schema(kind, defs) for key, kind in fields.items()},
-                "required": list(fields),
+                "required": [key for key in fields if key not in later],
                 "additionalProperties": False,
             }
         return {"$ref": f"#/$defs/{name}"}

@@ -51,11 +51,8 @@ class ByteLimits:
             for b, most in sorted(self.most.items())
         ]
 
-    def check(self, problem: Problem, after: Sequence[tuple[int, ...]], *, is_impossible: bool = False) -> None:
-        """Raise Infeasible if a broker is outside its limits, and say by how much.
-
-        ``is_impossible``: it is proven that no plan keeps them all. If not, a longer search may still find one.
-        """
+    def check(self, problem: Problem, after: Sequence[tuple[int, ...]]) -> None:
+        """Raise Infeasible if a broker would hold more than its capacity, and say by how much."""
         held = held_bytes(problem, after)
         above = _above_capacity(problem, held, self.most)
         if self.missing or above:
@@ -67,18 +64,31 @@ class ByteLimits:
                 count, too_many = len(problem.remaining), f"{self.missing} byte{'s' * (self.missing != 1)} too many"
                 each.insert(0, f"the replicas do not fit on {count} broker{'s' * (count != 1)}: {too_many}")
             raise Infeasible("; ".join(each[:_NAMED_MAX]), hint=_more_room(problem, after, above))
+
+    def notes(self, problem: Problem, after: Sequence[tuple[int, ...]], *, is_impossible: bool = False) -> list[str]:
+        """Say how far from its share a broker stays, if the aim is not met, and why.
+
+        ``is_impossible``: it is proven that no plan keeps all limits. If not, a longer search may still find one.
+        """
+        held = held_bytes(problem, after)
         outside = [b for b in sorted(self.most) if not self.least.get(b, 0) <= held[b] <= self.most[b]]
-        if outside:
-            off = {b: self._percent_off(b, held[b]) for b in outside}
-            worst = max(outside, key=lambda b: (off[b], -b))
-            start, search = "no plan was found that brings", "search longer with a higher --time-limit, "
-            if is_impossible:
-                start, search = "no plan brings", ""
-            raise Infeasible(
-                f"{start} bytes within {problem.tolerance_percent:g} % of their shares: in the best one found,"
-                f" broker {problem.brokers[worst].id} is {off[worst]:g} % away",
-                hint=f"{search}allow more with --tolerance {off[worst]:g}, or remove --aim bytes",
-            )
+        if not outside:
+            return []
+        off = {b: self._percent_off(b, held[b]) for b in outside}
+        worst = max(outside, key=lambda b: (off[b], -b))
+        start, search = "no plan was found that brings", ", a higher --time-limit searches longer"
+        if is_impossible:
+            start, search = "no plan brings", ""
+        notes = [
+            f"{start} bytes within {problem.tolerance_percent:g} % of their shares: in this one, the best found,"
+            f" broker {problem.brokers[worst].id} stays {off[worst]:g} % away"
+            f" (--tolerance {off[worst]:g} would allow that{search})"
+        ]
+        lumps = [one for one in problem.partitions if (one.size or 0) > max(self.most.values())]
+        if lumps:
+            largest = max(lumps, key=lambda one: (one.size or 0, one.name))
+            notes.append(f"{largest.name} alone has {largest.size:,} bytes, more than any broker should hold")
+        return notes
 
     def _percent_off(self, broker: int, held: int) -> float:
         """Return how far from its share a broker is, rounded up to a tenth."""

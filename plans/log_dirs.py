@@ -43,7 +43,7 @@ def make_log_dir_plan(snapshot: ClusterSnapshot, options: PlanOptions, progress:
 
     Raises:
         BadOption: an option is wrong, or the log dirs of replicas are unknown.
-        Infeasible: a broker's disks cannot be levelled that far.
+        Infeasible: a disk would hold more than its capacity.
     """
     aim = (Aim.BYTES,) if options.aim is None else options.aim
     if len(aim) != 1 or aim[0] is Aim.LEADERS:
@@ -69,15 +69,16 @@ def make_log_dir_plan(snapshot: ClusterSnapshot, options: PlanOptions, progress:
     limits = _limits(problem, dirs, options)
     work = Work.within(options.time_limit_s, len(problem.movable))
     solved = solve(problem, limits, work, progress)
-    _check(problem, limits, solved)
+    _check(problem, solved)
+    solved = replace(solved, notes=(*solved.notes, *_notes(problem, limits, solved)))
     filled = replace(options, aim=aim, minimise=minimise)
     after = within_caps(problem, solved, limits, work) if problem.is_capped else solved.after
     if after == solved.after:
-        return _made(snapshot, filled, cluster.problem, problem, dirs, solved, 0)
+        return _made(snapshot, filled, cluster.problem, problem, dirs, solved, 0, limits)
     left = remaining_moves(problem, solved, after, lambda _: limits, work)
     notes = [cap_note(left)] if left else []
     capped = replace(solved, after=after, notes=(*solved.notes, *notes))
-    return _made(snapshot, filled, cluster.problem, problem, dirs, capped, left)
+    return _made(snapshot, filled, cluster.problem, problem, dirs, capped, left, limits)
 
 
 def _dirs_of(snapshot: ClusterSnapshot, options: PlanOptions, cluster: Problem) -> _Dirs:
@@ -141,7 +142,7 @@ def _capacities(dirs: _Dirs, options: PlanOptions) -> tuple[int | None, ...]:
     return tuple(found)
 
 
-def _check(problem: Problem, limits: ByteLimits, solved: Solved) -> None:
+def _check(problem: Problem, solved: Solved) -> None:
     held = held_bytes(problem, solved.after)
     for number, capacity in enumerate(problem.capacities):
         if capacity is not None and held[number] > capacity:
@@ -154,15 +155,22 @@ def _check(problem: Problem, limits: ByteLimits, solved: Solved) -> None:
                 hint=f"add a log dir with room for {whole_replicas(sizes, above):,} bytes to broker {disk.id},"
                 " or raise the capacity",
             )
+
+
+def _notes(problem: Problem, limits: ByteLimits, solved: Solved) -> list[str]:
+    """Say which disk of each broker stays farthest outside its limits."""
+    held = held_bytes(problem, solved.after)
+    worst: dict[int, tuple[int, str]] = {}
     for number, most in sorted(limits.most.items()):
+        disk = problem.brokers[number]
         off = max(held[number] - most, limits.least.get(number, 0) - held[number])
-        if off > 0:
-            disk = problem.brokers[number]
-            raise Infeasible(
-                f"no plan was found that brings {disk.rack_name} of broker {disk.id} within its limits:"
-                f" it would be {off} bytes outside",
-                hint="allow more with --tolerance, or leave out the broker or the capacity",
-            )
+        if off > worst.get(disk.id, (0, ""))[0]:
+            worst[disk.id] = off, disk.rack_name or ""
+    return [
+        f"{path} of broker {broker} stays {off:,} bytes outside the tolerance in the best plan found; partitions there"
+        " are too large or too few for it"
+        for broker, (off, path) in sorted(worst.items())
+    ]
 
 
 def _made(
@@ -173,6 +181,7 @@ def _made(
     dirs: _Dirs,
     solved: Solved,
     left: int,
+    limits: ByteLimits,
 ) -> MadePlan:
     """Return the plan. ``left``: the moves that a cap leaves."""
     current = [one.current for one in cluster.partitions]
@@ -182,6 +191,7 @@ def _made(
     rows = _rows(snapshot, problem, dirs, solved.after)
     entries, rollback = _entries(cluster, problem, dirs, solved.after)
     busiest = max((one.bytes_in or 0 for one in rows), default=0)
+    outside = limits.violation(held_bytes(problem, solved.after)) if Aim.BYTES in problem.aim else 0
     score = Score(
         moves=costs.moves,
         bytes=costs.bytes,
@@ -189,15 +199,17 @@ def _made(
         reordered=0,
         remaining_moves=left,
         lower_bound=replace(bounds, leader_changes=0),
-        gap=gap_between(achieved, bound),
-        is_optimal=achieved == bound and not left,
+        gap=None if outside and not left else gap_between(achieved, bound),
+        is_optimal=achieved == bound and not left and not outside,
         solver=solved.solver,
         makespan_s=None if options.throttle is None else round(busiest / options.throttle, 3),
         before=measures,
         after=measures,
         brokers=broker_scores(cluster, current, {}),
         log_dirs=rows,
+        remaining_bytes=outside,
     )
+    sizes = {name: one.size for (name, _), one in zip(dirs.replicas, problem.partitions, strict=True)}
     envelope = Envelope(
         format=FORMAT,
         cluster_id=snapshot.cluster_id,
@@ -207,6 +219,7 @@ def _made(
         score=score,
         rollback=rollback,
         throttle=options.throttle,
+        sizes=tuple(sizes.get(entry.name) for entry in entries),
     )
     plan = PlanFile(KAFKA_VERSION, entries, envelope)
     return MadePlan(plan, cluster, tuple(current), solved.notes)

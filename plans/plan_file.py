@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from engine.common.collection import collector_paused
 from engine.common.model import TopicPartition
 from plans.errors import BadPlanFile
-from plans.json_values import JsonValueError, from_json, schema_of, to_json
+from plans.json_values import LATER, JsonValueError, from_json, schema_of, to_json
 from plans.options import PlanOptions, Strategy
 from plans.score import Score
 
@@ -52,7 +52,10 @@ def dir_changes(before: PlanEntry, after: PlanEntry) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """The content of ``klamm``. ``rollback`` has the entries that lead back; ``throttle`` is in bytes a second."""
+    """The content of ``klamm``. ``rollback`` has the entries that lead back; ``throttle`` is in bytes a second.
+
+    ``sizes`` are the bytes of the partitions that change, in their order; empty if no sizes were known.
+    """
 
     format: int
     cluster_id: str | None
@@ -62,6 +65,7 @@ class Envelope:
     score: Score
     rollback: tuple[PlanEntry, ...]
     throttle: int | None
+    sizes: tuple[int | None, ...] = field(default=(), metadata=LATER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,11 @@ class PlanFile:
     version: int
     partitions: tuple[PlanEntry, ...]
     klamm: Envelope
+
+
+def sizes_of(plan: PlanFile) -> dict[TopicPartition, int | None]:
+    """Return the bytes of the plan's partitions, as far as its file has them."""
+    return {entry.name: size for entry, size in zip(plan.partitions, plan.klamm.sizes, strict=False)}
 
 
 def plan_document(plan: PlanFile) -> dict[str, Any]:
@@ -99,6 +108,8 @@ def decode_plan(text: str) -> PlanFile:
             raise BadPlanFile(str(error), hint=_HINT) from error
     _check_entries("partitions", plan.partitions)
     _check_entries("klamm.rollback", plan.klamm.rollback)
+    if plan.klamm.sizes and len(plan.klamm.sizes) != len(plan.partitions):
+        raise BadPlanFile("klamm.sizes: wants as many as there are partitions", hint=_HINT)
     if {entry.name for entry in plan.partitions} != {entry.name for entry in plan.klamm.rollback}:
         raise BadPlanFile("klamm.rollback: it does not have the partitions of the plan", hint=_HINT)
     return plan

@@ -10,7 +10,7 @@ from engine.common.snapshot import ClusterSnapshot
 from plans.building import BuiltProblem, build_problem
 from plans.capping import cap_note, remaining_moves, within_caps
 from plans.digest import input_digest
-from plans.loads import byte_limits
+from plans.loads import ByteLimits, byte_limits, held_bytes
 from plans.made import MadePlan
 from plans.options import PlanOptions, Strategy
 from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, PlanEntry, PlanFile
@@ -55,8 +55,9 @@ class _Planner:
         work = Work.within(self.built.options.time_limit_s, len(problem.movable))
         solved = settled(self.snapshot, self.strategy, self.built, limits, work, self.progress)
         after = solved.after
-        limits.check(problem, after, is_impossible=solved.is_impossible)
+        limits.check(problem, after)
         notes = [*self.built.notes, *solved.notes, *level_notes(problem, solved), *_replace_notes(problem, after)]
+        notes += limits.notes(problem, after, is_impossible=solved.is_impossible)
         remaining = 0
         if problem.is_capped:
             after = within_caps(problem, solved, limits, work)
@@ -64,15 +65,16 @@ class _Planner:
                 remaining = remaining_moves(problem, solved, after, byte_limits, work)
                 notes += [cap_note(remaining)] if remaining else []
         notes += [*_waiting_notes(problem, after), *_stranded_notes(problem, after)]
-        score = self._score(after, solved, remaining)
+        score = self._score(after, solved, remaining, limits)
         return MadePlan(self._file(after, score), problem, after, tuple(notes))
 
-    def _score(self, after: Lists, solved: Solved, remaining: int) -> Score:
+    def _score(self, after: Lists, solved: Solved, remaining: int, limits: ByteLimits) -> Score:
         problem, options = self.built.problem, self.built.options
         costs = costs_of(problem, after)
         bounds = solved.bounds(problem)
         achieved, bound = first_figure(problem, costs), first_figure(problem, bounds)
-        is_first = achieved is not None and achieved == bound and not remaining and solved.is_level
+        outside = limits.violation(held_bytes(problem, after)) if limits.shares else 0
+        is_first = achieved is not None and achieved == bound and not remaining and solved.is_level and not outside
         brokers = broker_scores(problem, after, self._senders())
         busiest = max((max(one.bytes_in or 0, one.bytes_sent or 0) for one in brokers), default=0)
         is_timed = options.throttle is not None and problem.has_sizes
@@ -83,13 +85,14 @@ class _Planner:
             reordered=costs.reordered,
             remaining_moves=remaining,
             lower_bound=bounds,
-            gap=gap_between(achieved, bound),
+            gap=None if outside and not remaining else gap_between(achieved, bound),
             is_optimal=is_first and costs.leader_changes <= solved.least_leader_changes,
             solver=solved.solver,
             makespan_s=round(busiest / (options.throttle or 1), 3) if is_timed else None,
             before=measures_of(problem, [one.current for one in problem.partitions]),
             after=measures_of(problem, after),
             brokers=brokers,
+            remaining_bytes=outside,
         )
 
     def _senders(self) -> dict[int, int]:
@@ -126,6 +129,7 @@ class _Planner:
                 score=score,
                 rollback=tuple(entry(one.name, one.current) for one, _ in changed),
                 throttle=self.built.options.throttle,
+                sizes=tuple(one.size for one, _ in changed) if problem.has_sizes else (),
             ),
         )
 

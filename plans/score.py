@@ -5,7 +5,9 @@ None means unknown: sizes that no broker reported, a makespan without a throttle
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from plans.json_values import LATER
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,8 @@ class Score:
 
     ``moves`` counts replicas that are copied, ``leader_changes`` partitions whose first replica changes, ``reordered``
     partitions with the same replicas in another order. ``remaining_moves`` is what a cap has left undone. ``gap`` is
-    (achieved - bound) / bound of the figure that is minimised first; None if the bound is 0 and the figure is not.
+    (achieved - bound) / bound of the figure that is minimised first; None if the bound is 0 and the figure is not, or
+    if ``remaining_bytes`` are outside the tolerance, because no plan was found that meets the aim.
     """
 
     moves: int
@@ -93,3 +96,4 @@ class Score:
     after: Measures
     brokers: tuple[BrokerScore, ...] = ()
     log_dirs: tuple[LogDirScore, ...] = ()
+    remaining_bytes: int = field(default=0, metadata=LATER)

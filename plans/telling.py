@@ -40,6 +40,8 @@ class PlannedMove:
 def summary(score: Score, first: Minimise | None, partition_count: int, units: Units) -> str:
     """Return the plan in a sentence: what it costs, and what is proven."""
     if not partition_count and not score.remaining_moves:
+        if score.remaining_bytes:
+            return "No plan was found that comes nearer to the aim than the cluster is."
         return "Nothing has to be done: no plan is needed."
     copied = "" if score.bytes is None else f", {units.size(score.bytes)}"
     took = "" if score.makespan_s is None else f", at least {units.span(score.makespan_s)}"
@@ -50,6 +52,8 @@ def summary(score: Score, first: Minimise | None, partition_count: int, units: U
     if score.remaining_moves:
         left = f"{_count(score.remaining_moves, 'move')} {'is' if score.remaining_moves == 1 else 'are'} left"
         return f"{text}: as much as the cap allows; {left}. The whole aim takes at least {least}."
+    if score.remaining_bytes:
+        return f"{text}: the best found; {units.size(score.remaining_bytes)} stay outside the tolerance."
     achieved = score.bytes if is_bytes else score.moves
     if achieved == (bound.bytes if is_bytes else bound.moves):
         also = "" if score.is_optimal else "; there may be one with fewer leader changes"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import uuid
 from collections.abc import Iterator
@@ -37,3 +38,9 @@ def zookeeper() -> Iterator[EmbeddedZooKeeper]:
 def zk_chroot(zookeeper: EmbeddedZooKeeper) -> str:
     """A connect string ``host:port/chroot`` that nobody else uses; the chroot does not exist yet."""
     return f"{zookeeper.connect_string}/test-{uuid.uuid4().hex[:12]}"
+
+
+def pytest_collection_finish() -> None:
+    """Take what was collected out of the garbage collector's sight: it lives as long as the process does."""
+    gc.collect()
+    gc.freeze()

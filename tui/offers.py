@@ -264,7 +264,9 @@ def _delete_offsets(view: View, items: Sequence[Any]) -> Offer:
 def _delete_groups(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.groups import DeleteGroups
 
-    names = tuple(dict.fromkeys(str(item.name) for item in items))
+    # On a group's own page the rows are its partitions.
+    group = view.location.group
+    names = tuple(dict.fromkeys(str(item.name) for item in items)) if group is None else (group,)
     return DeleteGroups(names) if names else NotNow("choose a group to delete")
 
 

@@ -12,7 +12,7 @@ _SPELLED = tuple(
     for pattern, words in (
         (r", or from a snapshot taken with --sizes", ""),
         (r", or a longer --time-limit,", ""),
-        (r"with a higher --time-limit", "with a higher Time limit"),
+        (r"a higher --time-limit", "a higher Time limit"),
         (r"klamm topics list", "screen Topics (3)"),
         (r"klamm reassign list", "screen Reassignments (6)"),
         (r"write klamm plan factor 3", "write 3 in Replicas"),

@@ -141,7 +141,7 @@ async def alter(
 
     What may lose records, such as a shorter retention, needs --yes in a script.
 
-    Quotas can be changed only through brokers, and users' credentials not at all.
+    Users' credentials are described, not changed.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.configs import altered_report

@@ -34,10 +34,17 @@ TopicNames = Annotated[
 ]
 StartOffset = Annotated[
     str | None,
-    typer.Option("--offset", metavar="OFFSET", help="Start at: a number, -N before the end, earliest or latest."),
+    typer.Option(
+        "--offset",
+        metavar="START[:STOP]",
+        help="Start at, stop before: a number, -N before the end, earliest, latest or @TIME. 100:200, @02:00:@02:05.",
+    ),
 ]
 StartTime = Annotated[
-    str | None, typer.Option("--from-time", metavar="TIME", help="Start at this time (ISO 8601, or milliseconds).")
+    str | None, typer.Option("--from-time", metavar="TIME", help="Start at this time: 2026-11-21T12:23Z, 02:00, 2h.")
+]
+StopTime = Annotated[
+    str | None, typer.Option("--to-time", metavar="TIME", help="Stop before the first record of this time or later.")
 ]
 LineFormat = Annotated[
     str | None,
@@ -77,6 +84,7 @@ Filters = Annotated[
         "klamm consume 'orders.*' --group console --filter 'key=^eu-'",
         "klamm consume __consumer_offsets --from-beginning -o jsonl",
         "klamm consume orders --partition 0 --offset -100 -o jsonl | jq .value",
+        "klamm consume orders --offset @02:00:@02:05",
     ),
 )
 async def command(
@@ -88,6 +96,7 @@ async def command(
     ] = False,
     offset: StartOffset = None,
     from_time: StartTime = None,
+    to_time: StopTime = None,
     partition: Annotated[
         list[int] | None, typer.Option("--partition", metavar="N", help="Only this partition; may be repeated.")
     ] = None,
@@ -112,11 +121,11 @@ async def command(
 
     It follows the leaders as they move, and waits for an absent one: for --timeout if given, or 30 s with --until-end.
     Without --group it joins no group and commits nothing. A pattern never matches Kafka's internal topics; if you name
-    one, its records are printed decoded, as JSON. Ends at --max-messages, --until-end, --timeout-ms, Ctrl-C, or when
-    nobody reads the output any more.
+    one, its records are printed decoded, as JSON. A time without a zone is UTC, 02:00 the last one, and 2h that long
+    ago. Ends at --max-messages, --until-end, a stop, --timeout-ms, Ctrl-C, or when nobody reads the output any more.
     """
     from engine.admin.records.consume import ConsumeOptions
-    from engine.common.model import IsolationLevel
+    from engine.common.model import EARLIEST_TIMESTAMP, IsolationLevel
 
     if isolation not in _ISOLATIONS:
         raise UsageError(f"--isolation must be read-uncommitted or read-committed, not {isolation!r}")
@@ -125,16 +134,27 @@ async def command(
     texts = [*(names or ()), *(topic or ())]
     if not texts:
         raise UsageError("name the topics to read")
-    if group is not None and (partition or offset is not None or from_time is not None):
-        raise UsageError("--group continues at the committed offsets: leave --partition, --offset and --from-time out")
-    start, tail = _start(offset, is_earliest=from_beginning or (until_end and offset is None))
+    if group is not None and (partition or offset is not None or from_time is not None or to_time is not None):
+        raise UsageError("--group continues at the committed offsets: leave --partition, --offset and times out")
+    first, stop = _range(offset)
+    if stop is not None and to_time is not None:
+        raise UsageError("--offset names a stop: leave --to-time out")
+    first, stop = first if from_time is None else f"@{from_time}", stop if to_time is None else f"@{to_time}"
+    until_end = until_end or stop is not None
+    start = _place("--offset" if from_time is None else "--from-time", first)
+    if first is None and (from_beginning or until_end):
+        start = _Place(EARLIEST_TIMESTAMP)
+    end = _Place() if stop is None else _place("--offset" if to_time is None else "--to-time", stop)
     options = ConsumeOptions(
         tuple(partition or ()),
-        start,
-        tail,
-        None if from_time is None else _time_ms(from_time),
+        start.offset,
+        start.tail,
+        start.time_ms,
         IsolationLevel(_ISOLATIONS[isolation]),
         until_end,
+        None if end.offset < 0 else end.offset,
+        end.tail,
+        end.time_ms,
         # Like Kafka's consumer, it waits for an absent leader as long as it takes, unless an option says otherwise.
         give_up_s=invocation.timeout_s if until_end or invocation.has_timeout_given else math.inf,
     )
@@ -295,32 +315,45 @@ async def _next_read(
     return reading.result()
 
 
-def _start(offset: str | None, *, is_earliest: bool) -> tuple[int, int | None]:
-    """Return the offset to start at, and how far before the end."""
-    from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where to start or to stop: an offset (-1: the end, -2: the beginning), so far before the end, or a time."""
 
-    words = {
-        None: EARLIEST_TIMESTAMP if is_earliest else LATEST_TIMESTAMP,
-        "earliest": EARLIEST_TIMESTAMP,
-        "beginning": EARLIEST_TIMESTAMP,
-    }
-    words |= {"latest": LATEST_TIMESTAMP, "end": LATEST_TIMESTAMP}
-    if offset in words:
-        return words[offset], None
-    try:
-        number = int(offset or "")
-    except ValueError:
-        raise UsageError(f"--offset must be a number, earliest or latest, not {offset!r}") from None
-    return (number, None) if number >= 0 else (LATEST_TIMESTAMP, -number)
+    offset: int = -1
+    tail: int | None = None
+    time_ms: int | None = None
 
 
-def _time_ms(text: str) -> int:
+def _range(text: str | None) -> tuple[str | None, str | None]:
+    """Return both sides of ``START:STOP``; a time has colons of its own, so a stop that is a time begins with ``@``."""
+    if text is None:
+        return None, None
+    first, colon, stop = text.rpartition(":@")
+    if colon:
+        return first or None, f"@{stop}"
+    if text.startswith("@"):
+        return text, None
+    first, colon, stop = text.partition(":")
+    return first or None, stop if colon else None
+
+
+def _place(option: str, text: str | None) -> _Place:
     from datetime import UTC, datetime
 
-    if text.isdigit():
-        return int(text)
+    from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+    from engine.common.moments import HINT, moment_ms
+
+    words = {"earliest": EARLIEST_TIMESTAMP, "beginning": EARLIEST_TIMESTAMP}
+    words |= {"latest": LATEST_TIMESTAMP, "end": LATEST_TIMESTAMP}
+    if text is None or text in words:
+        return _Place(LATEST_TIMESTAMP if text is None else words[text])
+    if text.startswith("@"):
+        try:
+            return _Place(time_ms=moment_ms(text[1:], now=datetime.now(UTC)))
+        except ValueError as error:
+            raise UsageError(f"{option}: {error}; write {HINT}") from None
     try:
-        moment = datetime.fromisoformat(text)
+        number = int(text)
     except ValueError:
-        raise UsageError(f"--from-time must be ISO 8601 or milliseconds, not {text!r}") from None
-    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+        raise UsageError(f"{option} must be a number, earliest, latest or @TIME, not {text!r}") from None
+    return _Place(number) if number >= 0 else _Place(tail=-number)

@@ -37,7 +37,7 @@ ToDatetime = Annotated[
 ]
 ByDuration = Annotated[
     str | None,
-    typer.Option("--by-duration", metavar="PnDTnHnMnS", help="To the first record that is no older than this: PT30M."),
+    typer.Option("--by-duration", metavar="TIME", help="To the first record no older than this: 30m, 2h, PT30M."),
 ]
 FromFile = Annotated[
     Path | None,

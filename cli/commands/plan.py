@@ -9,5 +9,5 @@ __all__ = ["group", "plan_apply", "plan_check", "plan_making", "plan_status"]
 
 group.put_in_order(
     "rebalance", "decommission", "replace", "expand", "racks", "factor", "move", "leaders", "log-dirs",
-    "check", "diff", "apply", "status", "verify", "resume", "rollback",
+    "show", "check", "diff", "apply", "status", "verify", "resume", "rollback",
 )  # fmt: skip

@@ -81,6 +81,32 @@ async def check(
 
 
 @group.command(
+    "show",
+    examples=(
+        "klamm plan show plan.json",
+        "klamm plan show plan.json -o markdown > description.md",
+        "klamm plan show plan.json -o json | jq '.[] | select(.leader_from != .leader_to)'",
+    ),
+)
+def show(invocation: Invocation, file: PlanArgument) -> Report | None:
+    """Show what a plan does, partition by partition, from its file alone. Asks no cluster.
+
+    The wave is the one in which plan apply moves the partition, without other --wave options. With -o markdown it is
+    the description of a pull request.
+    """
+    from cli.output.format import OutputFormat
+    from cli.views.plan import show_report
+    from cli.views.plan_check import plan_markdown
+
+    plan = load_plan(file).plan
+    if invocation.output is not OutputFormat.MARKDOWN:
+        return show_report(plan)
+    with data_stream() as stream:
+        stream.write(plan_markdown(str(file), plan))
+    return None
+
+
+@group.command(
     "diff",
     examples=("klamm plan diff old.json new.json", "klamm plan diff old.json new.json -o json"),
 )

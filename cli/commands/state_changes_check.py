@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -74,13 +75,14 @@ def check(
     from engine.admin.state_changes.log_files import look_at_logs
     from engine.admin.state_changes.merge import MergeWish, plan_merge
     from engine.admin.state_changes.merged_rows import row_tag
-    from engine.admin.state_changes.time_bounds import parse_duration
+    from engine.common.quantities import parse_duration_s
 
     if fail_on not in (Severity.WARNING, Severity.CRITICAL):
         raise UsageError(f"--fail-on must be warning or critical, not {fail_on!r}")
-    duration = parse_duration(window)
-    if duration is None:
-        raise UsageError(f"--window must be a duration such as 10m, not {window!r}")
+    try:
+        duration = timedelta(seconds=parse_duration_s(window))
+    except (ValueError, OverflowError):
+        raise UsageError(f"--window must be a duration such as 10m, not {window!r}") from None
     wish = MergeWish(start, end, topic or (), partition or (), broker or (), zones_of(tz))
     plan = plan_merge(look_at_logs(find_logs(named_paths(paths, logs), logs_regex)), wish)
     # Read without an event loop: it would keep Ctrl-C waiting.

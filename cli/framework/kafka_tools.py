@@ -37,9 +37,10 @@ class Minutes:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The option means nothing here."""
+    """The option means nothing here, but for our last words in ``kept_for``."""
 
     has_value: bool = False
+    kept_for: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,7 @@ def translate(tools: Sequence[KafkaTool], arguments: Sequence[str]) -> list[str]
     if tool.first is not None and given and not given[0].startswith("-"):
         rest += [tool.first, given.pop(0)]
     properties: dict[str, dict[str, str]] = {}
+    kept: dict[str, tuple[str, ...]] = {}
     while given:
         option, has_value, value = given.pop(0).partition("=")
         # After a subcommand, a word without dashes is a value.
@@ -154,7 +156,10 @@ def translate(tools: Sequence[KafkaTool], arguments: Sequence[str]) -> list[str]
         elif change is None:
             rest.append(f"{option}{has_value}{value}")
         else:
+            if isinstance(change, Drop) and change.kept_for:
+                kept[option] = change.kept_for
             _apply(change, value if has_value else None, given, words, rest)
+    rest += [option for option, actions in kept.items() if words[-1] in actions]
     if rest or len(words) > len(tool.words):
         _check_action(tool, words[len(tool.words) :], rest)
     for option, found in properties.items():

@@ -79,6 +79,7 @@ _STATES = (
     Column("member_count", Kind.NUMBER, title="Members"),
     _ERROR,
 )
+_UNREADABLE = "what its members own cannot be read; their protocol is {}"
 _OPTIONAL = ("consumer_id", "group_instance_id", "host", "client_id", "error")
 
 
@@ -103,13 +104,28 @@ def group_list_report(listed: GroupsListed, *, with_state: bool, with_type: bool
 def offsets_report(groups: Sequence[DescribedGroup], *, exit_code: ExitCode) -> Report:
     """Partitions of each group, and how far they have been read."""
     data = [_summary(group) | {"error": group.error, "partitions": group.partitions} for group in groups]
-    rows = [(group.group, *_partition_row(one)) for group in groups for one in group.partitions]
+    rows = [row for group in groups for row in _rows(group)]
     if len(groups) > SECTIONS_MAX:
         shown = [(group.group, *_shown_row(one), one.error) for group in groups for one in group.partitions]
         sections: tuple[Section, ...] = _one_table((_GROUP, *_SHOWN_OFFSETS, _ERROR), shown, groups)
     else:
         sections = tuple(_section(group, _SHOWN_OFFSETS, map(_shown_row, group.partitions)) for group in groups)
     return Report(data, Table(_OFFSETS, rows), sections, _notes(groups, exit_code), exit_code)
+
+
+def _rows(group: DescribedGroup) -> list[tuple[object, ...]]:
+    """A row per partition, and one per member without any; a group that has neither is a row all the same."""
+    nothing = (None,) * len(_PROGRESS)
+    # A consumer of ZooKeeper's time owns a partition with each of its threads: its id, and a number.
+    readers = {
+        name for one in group.partitions for name in (one.consumer_id, (one.consumer_id or "").rpartition("-")[0])
+    }
+    rows: list[tuple[object, ...]] = [(group.group, *_partition_row(one)) for one in group.partitions]
+    for one in group.members:
+        if one.consumer_id not in readers:
+            error = _UNREADABLE.format(group.protocol_type or "unknown") if one.assignment is None else None
+            rows.append((group.group, *nothing, *_member_row(one)[:4], error))
+    return rows or [(group.group, *nothing, None, None, None, None, group.error)]
 
 
 def members_report(groups: Sequence[DescribedGroup], *, is_verbose: bool, exit_code: ExitCode) -> Report:
@@ -167,6 +183,8 @@ def _section(group: DescribedGroup, columns: tuple[Column, ...], rows: Iterable[
         facts.append(_lag_fact(group.partitions))
     lines = [" · ".join(facts)]
     lines += [] if group.error is None else [group.error]
+    if any(member.assignment is None for member in group.members):
+        lines.append(_UNREADABLE.format(group.protocol_type or "unknown"))
     lines += _errors(group.partitions)
     body = _without_empty(Table(columns, list(rows)))
     return Section(group.group, body if body.rows else None, lines)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from cli.output.report import Column, Drawing, Kind, Report, Section, Table, Tone
 from cli.output.values import human_bytes, human_duration
 from cli.views.brokers_load import without_empty
+from engine.admin.reassignment.plan_runs import moves_between
+from engine.admin.reassignment.waves import WaveCaps, waves_of
 from engine.common.quantities import counted
 from plans.made import MadePlan
 from plans.options import Strategy
-from plans.plan_file import plan_document
+from plans.plan_file import PlanFile, plan_document, sizes_of
 from plans.score import Score
 from plans.telling import PlannedMove, Units, card_rows, largest, moves_of, summary
 
@@ -109,3 +112,99 @@ def _dirs(score: Score) -> list[Section]:
         return []
     rows = [tuple(getattr(one, column.name) for column in _LOG_DIRS) for one in score.log_dirs]
     return [Section("What each log dir carries", without_empty(Table(_LOG_DIRS, rows), keeps=("broker", "log_dir")))]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMove:
+    """One partition of a plan. ``bytes`` is what it copies, ``wave`` the one in which ``plan apply`` moves it."""
+
+    topic: str
+    partition: int
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+    bytes: int | None
+    leader_before: int
+    leader_after: int
+    wave: int
+    log_dirs: tuple[str, ...]
+
+
+_SHOWN = (
+    Column("topic"),
+    Column("partition", Kind.NUMBER),
+    Column("from", Kind.LIST),
+    Column("to", Kind.LIST),
+    Column("bytes", Kind.BYTES, title="Copies"),
+    Column("leader_from", Kind.NUMBER),
+    Column("leader_to", Kind.NUMBER),
+    Column("wave", Kind.NUMBER),
+    Column("log_dirs", Kind.LIST),
+)
+
+
+def shown_moves(plan: PlanFile) -> list[ShownMove]:
+    """Return the partitions of a plan as its file tells them, with the waves of ``plan apply`` without options."""
+    moves = moves_between(plan.klamm.rollback, plan.partitions)
+    waves = {move.name: number for number, wave in enumerate(waves_of(moves, WaveCaps()), 1) for move in wave}
+    return [
+        ShownMove(*one.name, one.before, one.after, one.bytes, one.before[0], one.after[0], waves[one.name], one.disks)
+        for one in moves_of(plan, sizes_of(plan))
+    ]
+
+
+def show_report(plan: PlanFile) -> Report:
+    """What the file says, without a cluster: a sentence, the score card, and a row per partition."""
+    moves, score = shown_moves(plan), plan.klamm.score
+    rows = [
+        (m.topic, m.partition, m.before, m.after, m.bytes, m.leader_before, m.leader_after, m.wave, m.log_dirs)
+        for m in moves
+    ]
+    names = [column.name for column in _SHOWN]
+    told = summary(score, plan.klamm.options.minimise, len(rows), UNITS)
+    table = Table(_SHOWN, rows)
+    sections = [Section(text=(f"{plan.klamm.strategy.value} of {counted(len(rows), 'partition')}: {told}",))]
+    if rows:
+        sections += [
+            _card(score),
+            _heat(score),
+            *_dirs(score),
+            Section("Partitions", without_empty(table, keeps=_NAME)),
+        ]
+    return Report([dict(zip(names, row, strict=True)) for row in rows], table, sections)
+
+
+PARTITIONS_MAX = 500
+"""A comment lists this many partitions, because code hosts limit its length."""
+
+
+def partitions_markdown(plan: PlanFile) -> list[str]:
+    """Return a folded table of all partitions for a code host; nothing for an empty plan."""
+    moves = shown_moves(plan)
+    if not moves:
+        return []
+    lines = ["", f"<details><summary>{counted(len(moves), 'partition')}</summary>", ""]
+    lines += ["| partition | from | to | copies | leader | wave |", "|---|---|---|---:|---|---:|"]
+    for one in moves[:PARTITIONS_MAX]:
+        copies = "?" if one.bytes is None else human_bytes(one.bytes)
+        is_led_on = one.leader_before == one.leader_after
+        leader = str(one.leader_before) if is_led_on else f"{one.leader_before} → {one.leader_after}"
+        places = "".join(f"<br>{path}" for path in one.log_dirs)
+        cells = (
+            f"{one.topic}-{one.partition}",
+            _ids(one.before),
+            f"{_ids(one.after)}{places}",
+            copies,
+            leader,
+            one.wave,
+        )
+        lines.append("".join(f"| {markdown_cell(str(cell))} " for cell in cells) + "|")
+    more = len(moves) - PARTITIONS_MAX
+    return [*lines, *([f"| … and {more} more | | | | | |"] if more > 0 else []), "", "</details>"]
+
+
+def markdown_cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _ids(brokers: Sequence[int]) -> str:
+    return ", ".join(map(str, brokers))

@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape, quoteattr
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table
 from cli.output.values import human_bytes
-from cli.views.plan import UNITS
+from cli.views.plan import UNITS, markdown_cell, partitions_markdown
 from engine.common.quantities import counted
 from plans.findings import OF_CLUSTER, Check, Finding, Lack
 from plans.plan_file import PlanFile
@@ -148,14 +148,20 @@ def _junit(path: str, told: Sequence[tuple[Finding, str]], policy: Policy | None
     return "\n".join(lines) + "\n"
 
 
-def _markdown(path: str, plan: PlanFile, told: Sequence[tuple[Finding, str]]) -> str:
-    """A report for a pull request: the verdict, what it costs, before and after, the findings."""
+def plan_markdown(path: str, plan: PlanFile) -> str:
+    """The document of a pull request without findings: what the plan costs, before and after, its partitions."""
+    return _markdown(path, plan, None)
+
+
+def _markdown(path: str, plan: PlanFile, told: Sequence[tuple[Finding, str]] | None) -> str:
+    """A report for a pull request: the verdict, what it costs, before and after, the findings, the partitions."""
+    errors = len(errors_of(one for one, _ in told or ()))
+    verdict = "" if told is None else f": {counted(errors, 'finding') if errors else 'fits'}"
+    told = told or ()
     count = len(told)
-    errors = len(errors_of(one for one, _ in told))
-    verdict = counted(errors, "finding") if errors else "fits"
     score, options = plan.klamm.score, plan.klamm.options
     lines = [
-        f"### Plan `{_cell(path)}`: {verdict}",
+        f"### Plan `{markdown_cell(path)}`{verdict}",
         "",
         f"`{plan.klamm.strategy.value}` of {counted(len(plan.partitions), 'partition')}: "
         + summary(score, options.minimise, len(plan.partitions), UNITS),
@@ -174,13 +180,13 @@ def _markdown(path: str, plan: PlanFile, told: Sequence[tuple[Finding, str]]) ->
         for one in score.brokers:
             sizes = f"{_bytes(one.bytes_before)} → {_bytes(one.bytes_after)}"
             lines.append(
-                f"| {one.broker} | {_cell(one.rack or '')} | {one.replicas_before} → {one.replicas_after} "
+                f"| {one.broker} | {markdown_cell(one.rack or '')} | {one.replicas_before} → {one.replicas_after} "
                 f"| {one.leaders_before} → {one.leaders_after} | {sizes} | {one.replicas_in} | {one.replicas_out} |"
             )
     if told:
         lines += ["", "| line | check | severity | finding |", "|---:|---|---|---|"]
         lines += [
-            f"| {one.line} | {one.check.value} | {_severity(one)} | {_cell(text)} |"
+            f"| {one.line} | {one.check.value} | {_severity(one)} | {markdown_cell(text)} |"
             for one, text in told[:_MARKDOWN_MAX]
         ]
         if count > _MARKDOWN_MAX:
@@ -188,6 +194,7 @@ def _markdown(path: str, plan: PlanFile, told: Sequence[tuple[Finding, str]]) ->
     hints = _distinct(_hint(one, path) for one, _ in told)
     if hints:
         lines += ["", "What to do:", "", *(f"* {hint}" for hint in hints)]
+    lines += partitions_markdown(plan)
     return "\n".join(lines) + "\n"
 
 
@@ -209,10 +216,6 @@ def _rule(finding: Finding, policy: Policy | None, path: str | None) -> str | No
 def _behind(finding: Finding, policy: Policy | None, path: str | None) -> str:
     rule = _rule(finding, policy, path)
     return "" if rule is None else f" ({finding.rule}, {rule})"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
 
 
 def _figure(value: Figure) -> str:

@@ -79,6 +79,11 @@ class SecurityProtocol(IntEnum):
     SASL_SSL = 3
 
 
+def address_text(host: str, port: int | None) -> str:
+    """Return ``host:port`` as people write it: an IPv6 address in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One listener of a broker, as others reach it."""
@@ -94,8 +99,7 @@ class Endpoint:
         return cls(host, port, protocol.name, protocol)
 
     def __str__(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.listener_name}://{host}:{self.port}"
+        return f"{self.listener_name}://{address_text(self.host, self.port)}"
 
 
 @dataclass(frozen=True, slots=True)

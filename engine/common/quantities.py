@@ -6,9 +6,9 @@ import re
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _SIZE = re.compile(rf"{_NUMBER}\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
-_DURATION = re.compile(rf"{_NUMBER}\s*(ms|s|m|min|h|d)?", re.IGNORECASE)
+_DURATION = re.compile(rf"{_NUMBER}\s*(ms|s|m|min|h|d|w)?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
-_SECONDS = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_SECONDS = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 
 def parse_size(text: str) -> int:

@@ -1,7 +1,7 @@
 """Where a broker's log lines go: Kafka's files, in Kafka's pattern, rolled every hour as in Kafka's default.
 
-``server.log`` has everything except the lines of ``controller.log``, ``state-change.log``, ``kafka-request.log`` and
-``log-cleaner.log``. The thread that logs also writes the line, and each line is flushed.
+``server.log`` has everything except the lines of ``controller.log``, ``state-change.log``, ``kafka-request.log``,
+``kafka-authorizer.log`` and ``log-cleaner.log``. The thread that logs also writes the line, and each line is flushed.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ SEPARATE_FILES = (
     LogFile("controller.log", ("kafka.controller",), logging.DEBUG),
     LogFile("state-change.log", ("state.change.logger",), logging.INFO),
     LogFile("kafka-request.log", ("kafka.request.logger",), logging.WARNING),
+    LogFile("kafka-authorizer.log", ("kafka.authorizer.logger",), logging.INFO),
     LogFile("log-cleaner.log", ("kafka.log.LogCleaner",), logging.INFO),
 )
 """The files besides server.log, with the levels in Kafka 3.9's log4j.properties."""

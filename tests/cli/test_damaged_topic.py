@@ -69,3 +69,29 @@ def test_all_leaders_can_be_elected_but_its_own(damaged: str, capsys: Capture) -
     ran = in_process(*words, capture=capsys)
     assert "lag" not in ran.out
     assert NOTHING_BUT in ran.err
+
+
+@pytest.mark.parametrize(("data", "configs"), [(b"null", {}), (b'"text"', {}), (b'{"config":', None)])
+def test_settings_that_are_not_there_or_not_readable_hide_no_topic(
+    zk_chroot: str, capsys: Capture, data: bytes, configs: object
+) -> None:
+    """What Kafka reads as no settings is that here, too, and can be repaired; the rest is unknown, and told."""
+
+    async def damage() -> None:
+        await load_tree(zk_chroot, "leaderless")
+        async with await ZkClient.connect(zk_chroot, session_timeout_ms=10_000) as zk:
+            await zk.set("/config/topics/lag", data, -1)
+
+    asyncio.run(damage())
+    ran = in_process("topics", "describe", "--zookeeper", zk_chroot, "-o", "json", capture=capsys)
+    found = {topic["topic"]: topic["configs"] for topic in json.loads(ran.out)}
+    assert found["lag"] == configs
+    assert ("cannot understand the content of /config/topics/lag" in ran.err) == (configs is None)
+    if configs is not None:
+        where = ("--zookeeper", zk_chroot, "--via", "zookeeper")
+        added = in_process(
+            "configs", "alter", "--topic", "lag", "--add-config", "retention.ms=5000", *where, "--yes", capture=capsys
+        )
+        assert added.code == 0, added.err
+        ran = in_process("configs", "describe", "--topic", "lag", *where, "-o", "json", capture=capsys)
+        assert "retention.ms" in ran.out

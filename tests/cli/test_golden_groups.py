@@ -218,3 +218,18 @@ def test_names_cannot_move_the_cursor() -> None:
     evil = DescribedGroup("a\x1b[2J\tb", GroupType.CLASSIC, GroupState.EMPTY, "", "", None)
     for output in (OutputFormat.TABLE, OutputFormat.PLAIN):
         assert "\x1b" not in printed(states_report([evil], exit_code=ExitCode.DONE), output)
+
+
+def test_a_member_whose_partitions_cannot_be_read_is_a_row_with_the_reason() -> None:
+    """Of another protocol, or of the consumers' with bytes that do not decode; one that owns nothing has no reason."""
+    garbled = GroupDescription("g", GroupType.CLASSIC, GroupState.STABLE, "consumer", "own", 1, (WORKER,))
+    idle = replace(garbled, group="idle", members=(replace(WORKER, assignment=()),))
+    connect = replace(garbled, group="c", protocol_type="connect")
+    groups = [described_group(one, {}, {}, NODES) for one in (connect, garbled, idle)]
+    plain = printed(offsets_report(groups, exit_code=ExitCode.DONE), OutputFormat.CSV).splitlines()
+    assert [line.split(",")[0] for line in plain[1:]] == ["c", "g", "idle"]
+    assert all(WORKER.member_id in line for line in plain[1:])
+    assert [line.rpartition("their protocol is ")[2] for line in plain[1:3]] == ["connect", "consumer"]
+    assert "cannot be read" not in plain[3]
+    shown = printed(offsets_report(groups[:1], exit_code=ExitCode.DONE), OutputFormat.TABLE)
+    assert "what its members own cannot be read; their protocol is connect" in shown

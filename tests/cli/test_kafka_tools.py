@@ -30,12 +30,14 @@ LINES = [
         "kafka-topics --create --topic t --partitions 3 --replication-factor=2 --config a=b --if-not-exists",
         "topics create --topic t --partitions 3 --replication-factor=2 --config a=b --if-not-exists --yes",
     ),
-    ("kafka-topics --delete --topic t --force --if-exists", "topics delete --topic t --if-exists --yes"),
+    ("kafka-topics --delete --topic t --force --if-exists", "topics delete --topic t --if-exists --force --yes"),
+    ("kafka-topics --force --create --topic t", "topics create --topic t --yes"),
+    ("kafka-topics --force --list", "topics list"),
     ("kafka-topics --describe --under-replicated-partitions", "topics describe --under-replicated-partitions"),
     ("kafka-topics --describe --partition-size-limit-per-response 5 --topic t", "topics describe --topic t"),
     (
         "kafka-configs --alter --entity-type topics --entity-name t --add-config a=[b,c] --force",
-        "configs alter --entity-type topics --entity-name t --add-config a=[b,c] --yes",
+        "configs alter --entity-type topics --entity-name t --add-config a=[b,c] --force --yes",
     ),
     (
         "kafka-leader-election --election-type PREFERRED --topic t --partition 0 --admin.config f",

@@ -103,6 +103,17 @@ def test_where_to_start_and_when_to_stop(program: Program, topic_name: str) -> N
     assert program("consume", topic_name, "--from-beginning", "-n", "1", "-o", "csv").out.startswith("topic,partition")
     waited = program("consume", topic_name, "--timeout-ms", "300")
     assert (waited.code, waited.out) == (0, "")
+    for span, told in (
+        ("2:5", "2\n3\n4\n"),
+        (":2", "0\n1\n"),
+        ("7:-1", "7\n8\n"),
+        ("8:99", "8\n9\n"),
+        ("@1h:@2000-01-01", ""),
+    ):
+        assert program("consume", topic_name, *one, "--offset", span).out == told, span
+    everything = program("consume", topic_name, *one, "--offset", "@1h:@0s")
+    assert everything.out == program("consume", topic_name, *one, "--from-time", "1h", "--to-time", "0s").out
+    assert everything.out.count("\n") == 10
     gone = program("consume", topic_name, *one, "--offset", "99", "-e")
     assert gone.code in (0, 4), "nothing is there between the end and an offset beyond it"
 

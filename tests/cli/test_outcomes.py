@@ -43,6 +43,8 @@ ROWS = {
     "topics alter": "altered-{own} --partitions 3 --config retention.ms=1000000 --yes",
     "topics delete": "doomed-{own} --yes",
     "configs alter": "--topic set-{own} --add-config retention.ms=7200000 --delete-config retention.bytes --yes",
+    "quotas set": "--client set-{own} --producer-byte-rate 1M --request-percentage 50",
+    "quotas remove": "--client kept-{own}",
     "elect preferred": "--topic second-{own}",
     "elect unclean": "--topic second-{own} --yes",
     "reassign execute": "--reassignment-json-file moves.json --throttle 1000000",
@@ -75,6 +77,8 @@ BY_ZNODES = (
     "topics alter",
     "topics delete",
     "configs alter",
+    "quotas set",
+    "quotas remove",
     "elect preferred",
     "reassign execute",
     "reassign verify",
@@ -163,6 +167,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
                 make(f"{topic}-{own}", assignment)
             make(f"set-{own}", "0", "--config", "retention.ms=3600000", "--config", "retention.bytes=1000000")
             make(f"planned-{own}", "0:1")
+            run("quotas", "set", "--client", f"kept-{own}", "--producer-byte-rate", "1M")
             run("produce", f"moving-{own}", stdin="a\nb\nc\n")
             hang(cluster.bootstrap_servers.split(",")[0], f"hung-{own}")
             run("produce", "kept", "--transactional-id", f"tx-{own}")

@@ -437,6 +437,11 @@ def test_what_a_running_plan_relies_on_is_not_changed_unasked(
         forced = by_wire(*changes[0], "--yes", "--force")
         assert (forced.code, "warning: another operator is carrying out a plan" in forced.err) == (0, True)
         assert by_wire("topics", "alter", other, "--partitions", "2", "--yes").code == 0, "it is not the plan's"
+        old = ("kafka-topics", "--alter", "--topic", topic_name, "--partitions", "2")
+        refused = by_wire(*old)
+        assert (refused.code, "--force" in refused.err) == (4, True), refused.err
+        forced = by_wire(*old, "--force")
+        assert (forced.code, "warning: another operator" in forced.err) == (0, True), forced.err
     removed = by_wire("reassign", "verify", "--all")
     assert "throttle removed from topic" in removed.err, removed.err
     assert by_wire(*changes[-1], "--yes").code == 0

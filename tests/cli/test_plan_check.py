@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +14,7 @@ from golden import Seen
 from json_schemas import check_json
 from klamm_program import Ran, in_process
 from plan_files import plan_of
+from small_clusters import cluster
 
 from cli.output.report import Table
 from cli.views.plan_diff import diff_report
@@ -265,3 +268,38 @@ def test_plans_are_compared(files: Files, tmp_path: Path, capsys: Capture) -> No
     assert [(one["change"], one["after"]) for one in differs.json["partitions"]] == [("changed", [1, 2])]
     assert differs.json["figures"] == [{"name": "leader_changes", "before": 0, "after": 1}]
     assert "1 partition and 1 figure differ\n" in differs.err
+
+
+def test_a_plan_is_shown_partition_by_partition_without_a_cluster(tmp_path: Path, capsys: Capture) -> None:
+    snapshot = cluster({1: None, 2: None, 3: None}, {"t": [(1, 2), (1, 2), (2, 1)]}, {"t": [1 << 20, 2 << 20, 3 << 20]})
+    made = make_plan(snapshot, Strategy.DECOMMISSION, PlanOptions(brokers=(1,)))
+    plan = tmp_path / "plan.json"
+    plan.write_text(encode_plan(made.plan), encoding="utf-8")
+    ran = in_process("plan", "show", plan, "-o", "json", capture=capsys)
+    check_json("plan show", Seen(ran.code, ran.out, ran.err))
+    rows = {row["partition"]: row for row in ran.json}
+    assert [(row["bytes"], set(row["from"]), set(row["to"])) for row in rows.values()] == [
+        (size << 20, {1, 2}, {2, 3}) for size in (1, 2, 3)
+    ]
+    assert [(row["leader_from"], row["leader_to"] == row["to"][0]) for row in rows.values()] == [
+        (1, True), (1, True), (2, True),
+    ]  # fmt: skip
+    assert rows[2]["wave"] < max(rows[0]["wave"], rows[1]["wave"]), "leaders move last"
+    told = in_process("plan", "show", plan, "-o", "markdown", capture=capsys).out
+    checked = tmp_path / "cluster.json"
+    checked.write_text(snapshot_to_json(snapshot), encoding="utf-8")
+    comment = in_process("plan", "check", plan, "--snapshot", checked, "--format", "markdown", capture=capsys).out
+    for document in (told, comment):
+        assert (
+            "<details><summary>3 partitions</summary>\n\n| partition | from | to | copies | leader | wave |" in document
+        )
+        assert re.search(r"^\| t-2 \| 2, 1 \| (2, 3|3, 2) \| 3\.0 MiB \| ", document, re.M)
+        assert document.endswith("\n</details>\n")
+    old = json.loads(plan.read_text(encoding="utf-8"))
+    del old["klamm"]["sizes"], old["klamm"]["score"]["remaining_bytes"]
+    plan.write_text(json.dumps(old), encoding="utf-8")
+    ran = in_process("plan", "show", plan, "-o", "json", capture=capsys)
+    assert [row["bytes"] for row in ran.json] == [None] * 3, "earlier releases kept no sizes"
+    old["klamm"]["sizes"] = [1]
+    plan.write_text(json.dumps(old), encoding="utf-8")
+    assert "klamm.sizes: wants as many as there are partitions" in in_process("plan", "show", plan, capture=capsys).err

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import compared_groups
 import compared_odd_records
+import compared_quotas
 import compared_transactions
 from compared_configs import settings_of_brokers, settings_of_topics
 from compared_records import deleted_records, fetched, offsets, produced
@@ -175,4 +176,5 @@ AREAS: tuple[Callable[[SideBySide], None], ...] = (
     *compared_odd_records.AREAS,
     *compared_groups.AREAS,
     *compared_transactions.AREAS,
+    *compared_quotas.AREAS,
 )

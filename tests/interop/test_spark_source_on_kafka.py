@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from apache_kafka import ApacheKafkaBroker
 from confluent_kafka import Producer
+from patience import slowness
 from source_rows import consumed, reader, send, spark_rows
 from spark_sessions import spark
 from wire_client import create_topic
@@ -50,7 +51,8 @@ def test_transactions_of_every_codec(spark: Any, servers: str, tmp_path: Path) -
             stream = reader(spark.readStream, servers, **options, startingOffsets="earliest", maxOffsetsPerTrigger="50")
             name = f"{codec}_{isolation}"
             writer = stream.load().writeStream.format("memory").queryName(name).trigger(availableNow=True)
-            assert writer.option("checkpointLocation", str(tmp_path / name)).start().awaitTermination(120)
+            query = writer.option("checkpointLocation", str(tmp_path / name)).start()
+            assert query.awaitTermination(int(120 * slowness()))
             assert spark_rows(spark.table(name)) == found
         producer.abort_transaction(60)
 

@@ -96,7 +96,9 @@ def test_no_placement_is_better(seed: int) -> None:
         return
     score, after = made.plan.klamm.score, tuple(made.after)
     if not good:
-        assert not limits.most or limits.is_kept(problem, after)
+        outside = limits.violation(held_bytes(problem, after))
+        assert score.is_optimal <= (not outside), "the best that was found is no proof"
+        assert (score.remaining_bytes, score.gap is None or not outside) == (outside, True)
         return
     assert (level(problem, after), limits.is_kept(problem, after)) == (most_level, True)
     best = min(figures(problem, one) for one in good)

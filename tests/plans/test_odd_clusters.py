@@ -104,7 +104,7 @@ def squares(problem: Problem, lists: Sequence[tuple[int, ...]], places: int) -> 
 
 def check_bounds(made: MadePlan, told: str) -> None:
     score, bound = made.plan.klamm.score, made.plan.klamm.score.lower_bound
-    if score.remaining_moves or made.problem.is_capped:
+    if score.remaining_moves or score.remaining_bytes or made.problem.is_capped:
         return
     if any("not as level" in note for note in made.notes):
         return

@@ -122,7 +122,7 @@ def test_a_cap_that_the_whole_plan_keeps_changes_nothing(
     """Also where the work ends the search: under a cap it may take as much."""
     brokers, racks, partitions, factor = shape
     snapshot = drawn_cluster(seed, brokers=brokers, racks=racks, partitions=partitions, factor=factor)
-    options = PlanOptions(aim=tuple(Aim), minimise=minimise, time_limit_s=0.5)
+    options = PlanOptions(aim=tuple(Aim), minimise=minimise, time_limit_s=0.3)
     whole = make_plan(snapshot, Strategy.REBALANCE, options).plan
     score = whole.klamm.score
     for capped in (replace(options, max_moves=score.moves), replace(options, max_bytes=score.bytes)):

@@ -19,6 +19,7 @@ READ_THE_MACHINES_CLOCK = {
     "engine/broker/replication/replica_manager.py": "metrics: how long a flush took",
     "engine/broker/server/log_cleaning.py": "metrics: how long ago a cleaner looked",
     "engine/broker/server/metrics.py": "metrics: rates, and pauses of the garbage collector",
+    "engine/broker/network/request.py": "how long a request held the event loop",
     "engine/broker/replication/state_changes.py": "how long the event loop was held",
     "engine/runtime/descriptors.py": "how long a thread waits for a descriptor",
     "engine/runtime/discards.py": "how long the event loop was held",
@@ -35,16 +36,19 @@ READ_THE_MACHINES_CLOCK = {
 """Modules of the broker that read the machine's clock, and what they measure. No Kafka setting depends on it."""
 
 READ_THE_HOUR = {
+    "cli/commands/consume.py": "a time such as 2h counts back from now",
     "cli/commands/groups_reset.py": "--by-duration counts back from now",
     "cli/commands/perf_group.py": "processes begin at the same moment",
     "cli/commands/produce.py": "the time of a record",
     "cli/commands/spark_history.py": "the age of samples",
     "engine/admin/cluster/rollback_file.py": "the name of a file",
+    "engine/admin/groups/reset_spec.py": "a time such as 2h counts back from now",
     "engine/admin/lag/jobs.py": "the age of samples",
     "engine/admin/lag/lake_sampling.py": "the time of a sample",
     "engine/admin/lag/measuring.py": "the time of a sample",
     "engine/admin/lag/queries.py": "the age of samples",
     "engine/admin/lag/sampling.py": "the time of a sample",
+    "engine/admin/offsets/times.py": "a time such as 2h counts back from now",
     "engine/admin/perf/producer.py": "the time of a record",
     "engine/admin/perf/results.py": "when a run began",
     "engine/admin/perf/suite_run.py": "processes begin at the same moment",

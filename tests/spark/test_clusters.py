@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from klamm_program import klamm
 from merged_logs import locally, plan_of, write_logs
 from own_packages import WANTED, package_settings
+from patience import within
 from plain_python import plain_python
 from spark_sessions import SETTINGS, SHORT_LIVED, SPARK_HOME
 
@@ -144,9 +145,9 @@ def standalone(folder: Path) -> Iterator[str]:
 
     try:
         start("master.Master", "--port", str(port), "--webui-port", "8080")
-        deadline = time.monotonic() + 60
+        is_in_time = within(60)
         while not _listens(host, port):
-            assert time.monotonic() < deadline and started[0].poll() is None, (folder / "master.Master.log").read_text()
+            assert is_in_time() and started[0].poll() is None, (folder / "master.Master.log").read_text()
             time.sleep(0.1)
         start(
             "worker.Worker", "--port", "7078", "--webui-port", "8081", "-c", "2", "-m", "1g", f"spark://{host}:{port}"
@@ -212,7 +213,7 @@ def check(given: dict[str, Any], command: list[str], folder: Path) -> dict[str, 
 
 def test_executors_without_klamm_on_a_local_cluster(given: dict[str, Any], tmp_path: Path) -> None:
     """The job starts Spark itself, with a package; an executor dies while a stream reads."""
-    given |= {"master": "local-cluster[2,1,1024]", "dies": "reading", "packages": [WANTED]}
+    given |= {"master": "local-cluster[1,2,1024]", "dies": "reading", "packages": [WANTED]}
     given["conf"] = [*(dict(given["conf"]) | package_settings(tmp_path)).items()]
     found = check(given, [sys.executable, "job.py", json.dumps(given)], tmp_path)
     assert found["fetched"] == ["wanted.txt", "needed.txt"], "the package, and what it needs itself"

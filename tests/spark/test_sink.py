@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from patience import slowness
 
 from engine.admin.records.partitioner import partition_for_key
 from engine.local.cluster import LocalCluster
@@ -93,7 +94,7 @@ def test_a_stream(spark: Any, live_cluster: LocalCluster, topic: str, topic_name
         .trigger(availableNow=True)
         .start()
     )
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(int(120 * slowness()))
     assert sorted(int(row[2]) for row in consumed(live_cluster, topic)) == list(range(100))
 
 

@@ -14,6 +14,7 @@ import pyspark
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+from patience import slowness, within
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from source_rows import consumed, reader, send, spark_rows
 from wire_client import WireClient, describe_topic
@@ -45,11 +46,11 @@ def add_partitions(cluster: LocalCluster, topic: str, total: int) -> None:
     """Add partitions; return when every broker knows them, or a producer's metadata might lack them."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     admin.create_partitions([NewPartitions(topic, total)])[topic].result(30)
-    deadline = time.monotonic() + 60
+    is_in_time = within(60)
     for address in cluster.bootstrap_servers.split(","):
         with WireClient(address) as client:
             while len(describe_topic(client, topic).partitions) < total:
-                assert time.monotonic() < deadline, f"{address} does not hear of the new partitions"
+                assert is_in_time(), f"{address} does not hear of the new partitions"
                 time.sleep(0.02)
 
 
@@ -90,12 +91,12 @@ def test_a_compacted_topic_with_gaps(frame: Callable[..., Any], live_cluster: Lo
     for first in range(0, 300, 30):
         send(live_cluster.bootstrap_servers, topic_name, records[first : first + 30])
     data = frame(subscribe=topic_name, includeHeaders="true")
-    deadline = time.monotonic() + 120
+    is_in_time = within(120)
     while True:
         before, found = consumed(live_cluster.bootstrap_servers, topic_name, 1), spark_rows(data)
         if len(found) < 150 and before == consumed(live_cluster.bootstrap_servers, topic_name, 1):
             break
-        assert time.monotonic() < deadline, "the cleaner does not come"
+        assert is_in_time(), "the cleaner does not come"
     assert found == before
     assert {row[3] for row in found} >= {b"%d" % n for n in range(293, 300)}, "of each key the last one stays"
 
@@ -248,7 +249,7 @@ def stream(spark: Any, live_cluster: LocalCluster, tmp_path: Path) -> Iterator[C
 
 
 def ended(query: Any) -> list[Any]:
-    assert query.awaitTermination(120), "the query did not end"
+    assert query.awaitTermination(int(120 * slowness())), "the query did not end"
     return [progress for progress in query.recentProgress if progress["numInputRows"]]
 
 
@@ -324,10 +325,10 @@ def spread(first: int, count: int, *, partitions: int) -> list[dict[str, Any]]:
 
 
 def until(query: Any, is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 180
+    is_in_time = within(180)
     while not is_so():
         assert query.isActive, query.exception()
-        assert time.monotonic() < deadline, query.lastProgress
+        assert is_in_time(), query.lastProgress
         query.awaitTermination(0.1)
 
 

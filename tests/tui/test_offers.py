@@ -15,6 +15,7 @@ from engine.common.model import NO_LEADER, TopicPartition
 from tui.location import Location
 from tui.offers import NotNow, Offer, offer_for
 from tui.operations.elections import Elect, sum_of
+from tui.operations.groups import DeleteGroups
 from tui.operations.records import DeleteRecords
 from tui.operations.replicas import VerifyReplicas
 from tui.plan_offers import plan_offer
@@ -58,6 +59,15 @@ def test_a_partition_that_is_gone_is_not_replaced_by_its_topic_or_by_all() -> No
         for action in driven.app.session.registry.on_page("partitions"):
             if action.changes or action.id in ("replicas.verify", "plan.move", "plan.factor"):
                 assert isinstance(offered(driven, action.id), NotNow), action.id
+
+    shown(look)
+
+
+def test_on_a_groups_own_page_keys_act_on_that_group() -> None:
+    async def look(driven: Driven) -> None:
+        driven.main.go_to(Location("group", group="billing"))
+        await driven.settled()
+        assert offered(driven, "group.delete") == DeleteGroups(("billing",))
 
     shown(look)
 

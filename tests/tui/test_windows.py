@@ -60,6 +60,22 @@ def test_a_long_preview_leaves_room_for_the_command_and_the_name(size: tuple[int
     shown(look, size=size)
 
 
+def test_a_name_is_confirmed_as_it_is_shown() -> None:
+    """A group's id may have control characters, which nobody can type, and a terminal must not get."""
+
+    async def look(driven: Driven) -> None:
+        answers: list[bool | None] = []
+        prepared = Prepared("Delete group a\tb?", ("a\tb",), (), typed="a\tb", command=COMMAND)
+        driven.app.push_screen(ConfirmDialog(prepared), answers.append)
+        await driven.sees("type a\\tb and press enter")
+        await driven.press("a", "\\", "t", "c", "enter")
+        await driven.sees("that is not")
+        await driven.press("backspace", "b", "enter")
+        await driven.until(lambda: answers == [True])
+
+    shown(look, size=(80, 24))
+
+
 def test_the_command_of_a_result_is_shown_whole() -> None:
     async def look(driven: Driven) -> None:
         rows = tuple((Cell(name), Cell("deleted")) for name in MANY)

@@ -17,6 +17,7 @@ from tui.cells import Cell, Tone
 from tui.dialogs.dialog import Dialog
 from tui.lines import Line, line
 from tui.operations.operation import Outcome, Prepared
+from tui.units import plain
 from tui.widgets.lines_view import LinesScroll, LinesView
 
 SAME = "the same as a command"
@@ -41,7 +42,7 @@ class ConfirmDialog(Dialog[bool]):
 
     def __init__(self, prepared: Prepared, leads: str = SAME) -> None:
         word = prepared.typed
-        hint = f"type {word} and press enter   esc: no" if word else "y: yes   n: no"
+        hint = f"type {plain(word)} and press enter   esc: no" if word else "y: yes   n: no"
         super().__init__(prepared.question, f"{hint}   ^y copies the command")
         self._prepared = prepared
         self._leads = leads
@@ -70,10 +71,11 @@ class ConfirmDialog(Dialog[bool]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Go on if the name is right."""
         event.stop()
-        if event.value == self._prepared.typed:
+        # A name with control characters is shown, and so typed, with signs in their place.
+        if self._prepared.typed is not None and event.value in (self._prepared.typed, plain(self._prepared.typed)):
             self.dismiss(True)
             return
-        text = f"that is not {self._prepared.typed!r}; nothing was changed so far   esc: no"
+        text = f"that is not {plain(self._prepared.typed or '')!r}; nothing was changed so far   esc: no"
         self.query_one("#hint", LinesView).set_lines([line((text, Tone.BAD))])
 
     def action_yes(self) -> None:

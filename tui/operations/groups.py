@@ -35,7 +35,7 @@ from tui.operations.operation import (
 )
 from tui.units import NOTHING, count
 
-RESET_HINT = "earliest, latest, current, an offset, +10 or -10, 2026-11-21T12:00:00 or PT30M"
+RESET_HINT = "earliest, latest, current, an offset, +10 or -10, 2026-11-21T12:00:00, 02:00 or PT30M"
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,9 +125,10 @@ def parse_reset(text: str) -> tuple[ResetSpec, tuple[str, ...]]:
         return ResetSpec(ResetTo.SHIFT_BY, int(word)), ("--shift-by", str(int(word)))
     if word[:1] in "Pp":
         return ResetSpec(ResetTo.TIME, before_now(parse_iso_duration(word), datetime.now(UTC))), ("--by-duration", word)
-    if "T" in word:
+    try:
         return ResetSpec(ResetTo.TIME, parse_datetime(word)), ("--to-datetime", word)
-    raise BadRequest(f"cannot reset to {word!r}", hint=RESET_HINT)
+    except BadRequest:
+        raise BadRequest(f"cannot reset to {word!r}", hint=RESET_HINT) from None
 
 
 @dataclass(frozen=True, slots=True)

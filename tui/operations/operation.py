@@ -16,6 +16,7 @@ from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.reassignment.lock import plan_in_the_way
 from engine.common.errors import KlammError, OperationError
+from engine.common.model import address_text
 from tui.cells import Cell, Tone
 from tui.plan_words import planner_words
 from tui.remedies import spelled
@@ -113,11 +114,17 @@ def cluster_options(target: ClusterTarget) -> list[str]:
     """Return the options that name the cluster; the one that was started in this folder needs none."""
     if target.origin is Origin.LOCAL:
         return []
+    files = {
+        "--command-config": target.command_config,
+        "--jaas-config": target.jaas_file,
+        "--zk-tls-config-file": target.zk_tls_config,
+    }
+    named = [word for option, file in files.items() if file and str(file) != "-" for word in (option, str(file))]
     if target.origin is Origin.PROFILE:
-        return ["--cluster", target.name]
-    options = ["--zookeeper", target.zookeeper] if target.zookeeper else []
+        return ["--cluster", target.name, *named]
+    options = [*named, *(["--zookeeper", target.zookeeper] if target.zookeeper else [])]
     if target.bootstrap:
-        addresses = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in target.bootstrap)
+        addresses = (address_text(host, port) for host, port in target.bootstrap)
         options += ["--bootstrap-server", ",".join(addresses)]
     return options + (["--via", target.via.value] if target.via else [])
 

@@ -98,7 +98,7 @@ def time_lag_cell(one: GroupLag | PartitionLag) -> Cell:
 
 def why_of(lag: GroupLag) -> str:
     """Return the reason of a group's status, and of how many partitions the lag is not known."""
-    reason = (lag.reason or "").replace("_", " ")
+    reason = plain(lag.error) if lag.error is not None else (lag.reason or "").replace("_", " ")
     missing = f"lag of {unknown_told(lag)}" if lag.has_unknown_lag else ""
     return ", ".join(part for part in (reason, missing) if part)
 

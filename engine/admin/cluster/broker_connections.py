@@ -11,6 +11,7 @@ from engine.admin.cluster.observer import Complain, Observer
 from engine.admin.cluster.remedies import CHECK_NAME, START_IT, UNRESOLVED
 from engine.admin.cluster.waits import Waits
 from engine.admin.cluster.wire_failures import unreachable
+from engine.common.model import address_text
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import NetworkError
 from engine.kafka.client.security import Security
@@ -140,7 +141,7 @@ class BrokerConnections:
         """Return brokers that were not tried yet, from ``find_more``, which is called only once."""
         find_more, self._find_more = self._find_more, None
         assert find_more is not None
-        silent = ", ".join(f"{host}:{port}" for host, port in tried)
+        silent = ", ".join(address_text(host, port) for host, port in tried)
         try:
             found = await find_more()
         except AdminError as error:

@@ -122,7 +122,7 @@ def load_profiles(path: Path) -> Profiles:
         BadRequest: the file is not TOML, or an entry is not a profile.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         return Profiles(path, (), None)
     try:
@@ -153,7 +153,7 @@ def add_profile(profiles: Profiles, profile: Profile) -> None:
     if not (profile.zookeeper or profile.bootstrap_servers):
         needed = Phrase("give ", Parameter.ZOOKEEPER, ", ", Parameter.BOOTSTRAP_SERVERS, " or both")
         raise BadRequest("a profile needs an address", hint=needed)
-    text = profiles.path.read_text(encoding="utf-8") if profiles.path.exists() else ""
+    text = profiles.path.read_text(encoding="utf-8-sig") if profiles.path.exists() else ""
     text = f"{text.rstrip()}\n\n{_table(profile)}".lstrip()
     if profile.is_default or not profiles.profiles:
         text = _with_default(text, profile.name)
@@ -167,7 +167,7 @@ def set_default(profiles: Profiles, name: str) -> None:
         NotFound: there is no such profile.
     """
     profiles.named(name)
-    _replace(profiles.path, _with_default(profiles.path.read_text(encoding="utf-8"), name))
+    _replace(profiles.path, _with_default(profiles.path.read_text(encoding="utf-8-sig"), name))
 
 
 def remove_profile(profiles: Profiles, name: str) -> None:
@@ -177,7 +177,7 @@ def remove_profile(profiles: Profiles, name: str) -> None:
         NotFound: there is no such profile.
     """
     profiles.named(name)
-    text = profiles.path.read_text(encoding="utf-8")
+    text = profiles.path.read_text(encoding="utf-8-sig")
     tables = re.split(r"(?m)^(?=\s*\[)", text)
     head, own = tables[0], [table for table in tables[1:] if not _is_of(table, name)]
     if profiles.default_name == name:

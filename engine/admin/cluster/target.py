@@ -23,6 +23,7 @@ from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.profiles import Colour, Profile, load_profiles, profiles_path
 from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase
 from engine.common.errors import ConfigError
+from engine.common.model import SecurityProtocol, address_text
 from engine.kafka.config.input_files import STDIN, name_of
 from engine.kafka.zk.security import OPEN, TLS_KEYS, ZkSecurity, zk_security
 
@@ -100,7 +101,9 @@ class ClusterTarget:
     client_properties: ClientProperties = field(default_factory=ClientProperties)
     zookeeper_security: ZkSecurity = OPEN
     jaas_file: Path | None = None
-    """The JAAS file that was named, for other clusters of the same run."""
+    command_config: str | None = None
+    zk_tls_config: str | None = None
+    """The files that were named, for other clusters of the same run and for commands that a person copies."""
     via: Side | None = None
     is_read_only: bool = False
     checkpoints: tuple[str, ...] = ()
@@ -115,7 +118,7 @@ class ClusterTarget:
     @property
     def title(self) -> str:
         """Name and address, for whoever has to say yes to a change: ``profile prod (kafka1:9092)``."""
-        address = ",".join(f"{host}:{port}" for host, port in self.bootstrap) or self.zookeeper
+        address = ",".join(address_text(host, port) for host, port in self.bootstrap) or self.zookeeper
         match self.origin:
             case Origin.PROFILE:
                 return f"profile {self.name} ({address})"
@@ -176,7 +179,9 @@ def resolve_target(naming: Naming, environment: Mapping[str, str], folder: Path)
         message = Phrase(Parameter.JAAS_CONFIG, " holds a login, but neither client properties nor ZooKeeper use it")
         hint = Phrase("set security.protocol=SASL_SSL, or SASL_PLAINTEXT, in ", Give(Parameter.COMMAND_CONFIG))
         raise BadRequest(message, hint=hint)
-    target = replace(target, jaas_file=naming.jaas_file)
+    target = replace(
+        target, jaas_file=naming.jaas_file, command_config=config or None, zk_tls_config=naming.zk_tls_config
+    )
     if naming.via is not None:
         target = _forced(target, naming.via)
     return target
@@ -196,13 +201,19 @@ def _zookeeper_security(naming: Naming, target: ClusterTarget, environment: Mapp
 
 
 def parse_addresses(text: str, default_port: int = 9092) -> tuple[tuple[str, int], ...]:
-    """Return host and port of ``HOST:PORT,…``; IPv6 hosts are in brackets.
+    """Return host and port of ``HOST:PORT,…``; IPv6 hosts are in brackets. ``PLAINTEXT://`` and its like may lead.
 
     Raises:
         BadRequest: a part is not an address.
     """
     addresses = []
     for part in text.split(","):
+        scheme, slashes, rest = part.strip().partition("://")
+        if slashes:
+            part = rest
+            if scheme.upper() not in SecurityProtocol.__members__:
+                known = ", ".join(f"{name}://" for name in SecurityProtocol.__members__)
+                raise BadRequest(f"no listener of Kafka: {scheme}://{rest}", hint=f"write HOST:PORT, or one of {known}")
         host, colon, port = part.strip().rpartition(":")
         if not colon or (host.startswith("[") and not host.endswith("]")):
             host, port = part.strip(), str(default_port)

@@ -28,7 +28,7 @@ from engine.admin.cluster.settings_silence import UNKNOWN_SETTINGS_HINT, Setting
 from engine.admin.cluster.waits import Waits
 from engine.admin.cluster.wire_failures import LOSSES, outcome_unknown, unreachable, where_to_look
 from engine.common.errors import ErrorCode
-from engine.common.model import NO_CONTROLLER, Node
+from engine.common.model import NO_CONTROLLER, Node, address_text
 from engine.kafka.client.broker_client import CLOSED, BrokerClient
 from engine.kafka.client.errors import NetworkError, RequestTimedOut
 from engine.kafka.protocol.api_keys import ApiKey
@@ -329,7 +329,7 @@ class WireCluster:
         What was named may be the same broker by another name, so a connection to nobody known is closed as well.
         """
         self.silent.setdefault(broker_id, why)
-        others = {f"{node.host}:{node.port}" for node in self._nodes.values() if node.id != broker_id}
+        others = {address_text(node.host, node.port) for node in self._nodes.values() if node.id != broker_id}
         if self._any is not None and self._any.address not in others:
             await self._any.close("it did not answer in time")
         await self._hang_up(broker_id)

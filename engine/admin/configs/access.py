@@ -95,14 +95,16 @@ async def alter_entity(
     if cluster.changes_by is Side.WIRE:
         await _alter_by_wire(await cluster.wire(), entity, additions, deletions, validate_only=validate_only)
         return
-    if entity.type.is_of_clients:
-        raise BadRequest("only brokers can alter quotas", hint=USE_BROKERS)
     if entity.type is EntityType.BROKER_LOGGER:
         raise BadRequest("loggers are not in ZooKeeper", hint=USE_BROKERS)
     from engine.admin.configs.by_znode import alter_configs_zk
+    from engine.admin.configs.quotas_by_znode import alter_quotas_zk
     from engine.kafka.zk.kafka_client import KafkaZkClient
 
     kafka = KafkaZkClient(await cluster.zookeeper())
+    if entity.type.is_of_clients:
+        await alter_quotas_zk(kafka, entity, additions, deletions, validate_only=validate_only)
+        return
     if entity.type is EntityType.TOPIC and not await kafka.topics.topic_exists(entity.name or ""):
         raise NotFound(f"topic {entity.name!r} does not exist", hint=SEE_TOPICS)
     await alter_configs_zk(kafka, entity, additions, deletions, validate_only=validate_only)

@@ -10,18 +10,17 @@ from urllib.parse import quote, unquote_plus
 
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.configs.values import SEE_SETTINGS, ConfigEntry, ConfigSource, Entity, EntityConfigs, EntityType
+from engine.kafka.config.quota_keys import CLIENT_QUOTAS, IP_QUOTAS, QuotaKey
 
 SCRAM_MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 """By the wire's number."""
 
-_RATES = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
-_KEYS = {
-    EntityType.USER: _RATES,
-    EntityType.CLIENT: _RATES,
-    EntityType.USER_CLIENT: _RATES,
-    EntityType.IP: ("connection_creation_rate",),
+_KEYS: dict[EntityType, tuple[QuotaKey, ...]] = {
+    EntityType.USER: CLIENT_QUOTAS,
+    EntityType.CLIENT: CLIENT_QUOTAS,
+    EntityType.USER_CLIENT: CLIENT_QUOTAS,
+    EntityType.IP: IP_QUOTAS,
 }
-_WHOLE = ("producer_byte_rate", "consumer_byte_rate", "connection_creation_rate")
 _PARTS = {
     EntityType.USER: ("user",),
     EntityType.CLIENT: ("client-id",),
@@ -114,7 +113,7 @@ def _number(key: str, text: str) -> float:
         value = float(text)
     except ValueError:
         raise BadRequest(f"cannot parse quota configuration value for {key}: {text}") from None
-    if key in _WHOLE and (not value.is_integer() or value <= 0):
+    if QuotaKey(key).is_whole and (not value.is_integer() or value <= 0):
         raise BadRequest(f"{key} must be a whole number above 0, not {text}")
     if not 0 < value < float("inf"):
         raise BadRequest(f"{key} must be above 0, not {text}")

@@ -87,7 +87,7 @@ async def alter_quotas(
         response: AlterClientQuotasResponse = await wire.call_any(request)
     except Refused as error:
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
-            hint = "quotas would have no effect there: klamm's brokers and Kafka before 2.6 do not support them"
+            hint = "quotas would have no effect there: Kafka before 2.6 does not support them over the wire"
             raise Refused(error.code, "the brokers do not support quotas", where=str(entity), hint=hint) from error
         raise
     for answer in response.entries:

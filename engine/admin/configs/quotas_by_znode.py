@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from engine.admin.configs.quotas import SCRAM_MECHANISMS, client_entity_configs, entity_of, parts_of
+from engine.admin.configs.quotas import (
+    SCRAM_MECHANISMS,
+    check_dropped,
+    client_entity_configs,
+    entity_of,
+    parse_quotas,
+    parts_of,
+)
 from engine.admin.configs.values import Entity, EntityConfigs, EntityType
+from engine.kafka.config.quota_keys import QuotaKey
+from engine.kafka.config.values import double_text
 from engine.kafka.zk.errors import ZooKeeperError
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.reads import or_raise
@@ -50,6 +59,30 @@ async def _clients_of_users(kafka: KafkaZkClient) -> dict[str, Entity]:
         if entity is not None:
             found[_path_of_client(user, client)] = entity
     return found
+
+
+async def alter_quotas_zk(
+    kafka: KafkaZkClient,
+    entity: Entity,
+    additions: Mapping[str, str],
+    deletions: Sequence[str],
+    *,
+    validate_only: bool = False,
+) -> None:
+    """Set and drop quotas of one entity, all or none, and tell the brokers.
+
+    Raises:
+        BadRequest: something is not a quota, not a number, or not set.
+    """
+    wanted = parse_quotas(entity, additions)
+    path = _path(entity)
+    present = await kafka.configs.get_entity_configs(path)
+    check_dropped(entity, deletions, present)
+    if validate_only:
+        return
+    kept = {key: text for key, text in present.items() if key not in deletions}
+    kept |= {key: str(int(value)) if QuotaKey(key).is_whole else double_text(value) for key, value in wanted.items()}
+    await kafka.configs.change_entity_configs(path, kept, check_controller=await kafka.controller.controller_exists())
 
 
 def _path(entity: Entity) -> str:

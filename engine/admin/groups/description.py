@@ -18,7 +18,7 @@ from engine.admin.groups.values import (
     GroupState,
     GroupType,
 )
-from engine.common.model import Node, TopicPartition
+from engine.common.model import Node, TopicPartition, address_text
 
 if TYPE_CHECKING:
     from engine.admin.groups.old_consumers import OldGroup
@@ -82,7 +82,7 @@ class CoordinatorAddress:
     port: int | None
 
     def __str__(self) -> str:
-        return f"{self.host}:{self.port} ({self.id})" if self.host is not None else f"({self.id})"
+        return f"{address_text(self.host, self.port)} ({self.id})" if self.host is not None else f"({self.id})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import Enum, auto
@@ -13,6 +14,8 @@ from enum import Enum, auto
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.remedies import Parameter, Phrase
 from engine.common.model import TopicPartition
+from engine.common.moments import HINT, moment_ms
+from engine.common.quantities import parse_duration_s
 
 OffsetsByGroup = Mapping[str, Mapping[TopicPartition, int]]
 
@@ -54,28 +57,25 @@ def parse_datetime(text: str) -> int:
     """Return the milliseconds of ``2026-11-21T12:23:04.866``; without a zone it is UTC, as in Kafka's tool.
 
     Raises:
-        BadRequest: it is not one.
+        BadRequest: it is not a time.
     """
-    hint = "write 2026-11-21T12:23:04.866, which is UTC, or with a zone: 2026-11-21T12:23:04.866+01:00"
     try:
-        moment = datetime.fromisoformat(text.strip())
-        if "T" not in text:
-            raise ValueError
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return max(0, round(moment.timestamp() * 1000))
-    except (ValueError, OverflowError):
-        raise BadRequest(f"not a date with a time: {text!r}", where=Parameter.TO_DATETIME, hint=hint) from None
+        return moment_ms(text, now=datetime.now(UTC))
+    except ValueError as error:
+        raise BadRequest(str(error), where=Parameter.TO_DATETIME, hint=f"write {HINT}") from None
 
 
 def parse_iso_duration(text: str) -> timedelta:
-    """Return the duration that ISO 8601 and Java write as ``P1DT2H30M``.
+    """Return the duration that ISO 8601 and Java write as ``P1DT2H30M``, or that a person writes as ``26h``.
 
     Raises:
         BadRequest: it is not one.
     """
+    with suppress(ValueError, OverflowError):
+        return timedelta(seconds=parse_duration_s(text))
     match = _DURATION.fullmatch(text.strip())
     if match is None or not any(match.groups()[1:]) or text.strip()[-1] in "tT":
-        hint = "write PnDTnHnMnS: PT30M is half an hour, P1DT2H a day and two hours"
+        hint = "write 30m, 2h or 1d, or as Kafka's tool PnDTnHnMnS: PT30M is half an hour"
         raise BadRequest(f"not a duration: {text!r}", where=Parameter.BY_DURATION, hint=hint)
     sign, days, hours, minutes, seconds, fraction = match.groups()
     part = timedelta(microseconds=int(f"{fraction or '':0<6}"[:6]))

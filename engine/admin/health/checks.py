@@ -205,7 +205,8 @@ def _controller(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
         seen.add(snapshot.controller_id)
     if len(seen) > 1:
         told = sorted(facts.seen_controllers.items())
-        yield Check.SEVERAL_CONTROLLERS, [f"broker {broker} says it is broker {who}" for broker, who in told]
+        said = [f"broker {broker} says it is {'nobody' if who is None else f'broker {who}'}" for broker, who in told]
+        yield Check.SEVERAL_CONTROLLERS, said
 
 
 def _missing_brokers(topics: _TopicFindings) -> list[str]:

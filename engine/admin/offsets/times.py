@@ -18,6 +18,7 @@ from engine.common.model import (
     LATEST_TIMESTAMP,
     MAX_TIMESTAMP,
 )
+from engine.common.moments import HINT, moment_ms
 
 _NAMES = {
     "latest": LATEST_TIMESTAMP,
@@ -61,14 +62,12 @@ def parse_offset_time(text: str) -> OffsetTime:
             raise _malformed(text)
         return OffsetTime(named or word, number)
     try:
-        moment = datetime.fromisoformat(word)
+        return OffsetTime(word, moment_ms(word, now=datetime.now(UTC)))
     except ValueError:
         raise _malformed(text) from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return OffsetTime(word, round(moment.timestamp() * 1000))
 
 
 def _malformed(text: str) -> BadRequest:
     known = ", ".join(f"{name} ({code})" for name, code in _NAMES.items())
-    hint = f"give one of {known}, milliseconds since 1970, or a date such as 2026-11-21T12:23Z"
+    hint = f"give one of {known}, milliseconds since 1970, {HINT}"
     return BadRequest(f"not a time: {text!r}", where=Parameter.TIME, hint=hint)

@@ -60,7 +60,13 @@ class ConsumeOptions:
     """The first record of this time or later."""
     isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED
     until_end: bool = False
-    """Stop at the end of the log as it was when reading began."""
+    """Stop at the end of the log as it was when reading began, or before it where one of the following says so."""
+    stop_offset: int | None = None
+    """The first offset that is not read."""
+    stop_tail: int | None = None
+    """Leave out this many offsets before each partition's end."""
+    stop_time_ms: int | None = None
+    """Stop before the first record of this time or later."""
     give_up_s: float = 30.0
     """How long a leader may be missing or silent; inf: for ever."""
     only: frozenset[TopicPartition] | None = None
@@ -378,7 +384,13 @@ class Consumer:
             for position in unplaced:
                 position.next_offset = options.offset
         if options.until_end:
-            await self._ask_offsets(positions, LATEST_TIMESTAMP, _stop_at)
+            short = options.stop_tail or 0
+            await self._ask_offsets(positions, LATEST_TIMESTAMP, lambda position, end: _stop_at(position, end - short))
+            if options.stop_time_ms is not None:
+                await self._ask_offsets(positions, options.stop_time_ms, _stop_before)
+            if options.stop_offset is not None:
+                for position in positions:
+                    _stop_before(position, options.stop_offset)
 
     async def _ask_offsets(self, positions: Sequence[_Position], timestamp: int, take: _TakeOffset) -> None:
         waiting = list(positions)
@@ -446,3 +458,9 @@ def _start_not_before(position: _Position, offset: int) -> None:
 
 def _stop_at(position: _Position, offset: int) -> None:
     position.stop_offset = offset
+
+
+def _stop_before(position: _Position, offset: int) -> None:
+    """Stop there, unless the end comes first; -1: no record is that late."""
+    if position.stop_offset is not None and offset >= 0:
+        position.stop_offset = min(position.stop_offset, offset)

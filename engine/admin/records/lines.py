@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+from codecs import BOM_UTF8
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -74,7 +75,7 @@ def parse_json_line(
         BadRequest: not such an object; names the line.
     """
     try:
-        document = json.loads(line)
+        document = json.loads(line.removeprefix(BOM_UTF8) if number == 1 else line)
         _check_fields(document, _RECORD_FIELDS, "a record")
         headers = [_json_header(entry) for entry in document.get("headers") or ()]
         time = document.get("timestamp")

@@ -124,8 +124,15 @@ class ZkTopicReader:
         found = []
         for topic in topics:
             with self._unreadable_told():
-                found.append(_topic(topic, states, configs[topic.topic], is_marked=topic.topic in marked))
+                settings = self._settings(configs[topic.topic])
+                found.append(_topic(topic, states, settings, is_marked=topic.topic in marked))
         return found
+
+    def _settings(self, read: Mapping[str, str] | CoordinationError) -> Mapping[str, str] | None:
+        """Return a topic's settings; None if they cannot be understood: the rest of it can."""
+        with self._unreadable_told():
+            return or_raise(read)
+        return None
 
     @contextmanager
     def _unreadable_told(self) -> Iterator[None]:
@@ -141,7 +148,7 @@ class ZkTopicReader:
 def _topic(
     topic: TopicIdReplicaAssignment,
     states: Mapping[TopicPartition, PartitionStateRead],
-    configs: Mapping[str, str] | CoordinationError,
+    configs: Mapping[str, str] | None,
     *,
     is_marked: bool,
 ) -> TopicSnapshot:
@@ -151,7 +158,7 @@ def _topic(
             _partition(name.partition, assignment, states[name]) for name, assignment in topic.by_partition().items()
         ),
         topic_id=topic.topic_id,
-        configs=or_raise(configs),
+        configs=configs,
         is_marked_for_deletion=is_marked,
     )
 

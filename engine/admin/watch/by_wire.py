@@ -25,7 +25,7 @@ from engine.admin.lag.measuring import LagMeter
 from engine.admin.lag.results import GroupLag
 from engine.admin.offsets.asking import FoundOffset, ask_offsets
 from engine.admin.watch.frame import BrokerWords, WatchedGroup
-from engine.admin.watch.unmeasured import unmeasured
+from engine.admin.watch.unmeasured import of_other_protocol, unmeasured
 from engine.common.model import LATEST_TIMESTAMP, NO_LEADER, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
 from engine.kafka.protocol.apis.metadata import MetadataResponse
@@ -144,8 +144,9 @@ class GroupReader:
         """
         listing = await list_groups(wire)
         listed = {group.group: group for group in listing.groups if is_of_consumers(group)}
+        others = {group.group: of_other_protocol(group) for group in listing.groups if not is_of_consumers(group)}
         missing = [f"broker {broker}: {why}" for broker, why in sorted(listing.failures.items())]
-        if listing.failures and not listed and len(listing.failures) >= len(await wire.nodes()):
+        if listing.failures and not listing.groups and len(listing.failures) >= len(await wire.nodes()):
             broker, why = next(iter(listing.failures.items()))
             raise as_error(why, f"broker {broker}")
         # A broker that did not answer keeps its groups as they were.
@@ -157,7 +158,7 @@ class GroupReader:
         measured = {one.group: one for one in answer.groups}
         missing += [f"{error}: {error.where}" if error.where else str(error) for error in answer.failures]
         groups = {name: self._watched(one, measured.get(name), now_ms) for name, one in listed.items()}
-        self._known = kept | groups
+        self._known = kept | groups | others
         self._meter.forget_all_but(self._known)
         requests = len(await wire.nodes()) + 2 * len(chosen)
         return ReadGroups(tuple(self._known[name] for name in sorted(self._known)), tuple(missing), requests)

@@ -38,7 +38,7 @@ from engine.admin.watch.schedule import StageSchedule
 from engine.admin.watch.shared_cluster import BROKERS_NOT_ASKED, SharedCluster
 from engine.admin.watch.silence import LOOK_MS, Listener
 from engine.common.clock import Clock, SystemClock
-from engine.common.model import BrokerInfo
+from engine.common.model import BrokerInfo, address_text
 from engine.common.snapshot import ClusterSnapshot, SnapshotSource
 from engine.kafka.protocol.apis.metadata import MetadataResponse
 from engine.kafka.zk.errors import SessionLost, ZooKeeperError
@@ -554,7 +554,7 @@ def _addresses(target: ClusterTarget) -> dict[Side, str]:
     if target.may_ask_zookeeper and target.zookeeper is not None:
         found[Side.ZOOKEEPER] = target.zookeeper
     if target.may_ask_brokers:
-        found[Side.WIRE] = ",".join(f"{host}:{port}" for host, port in target.bootstrap)
+        found[Side.WIRE] = ",".join(address_text(host, port) for host, port in target.bootstrap)
     return found
 
 

@@ -40,6 +40,14 @@ BROKER_DEFAULT = -1
 """The number of partitions, or replication factor, that means the broker's default."""
 
 
+Allow = Callable[[int], None]
+"""Counts partitions that are about to be made, and raises where they must not be."""
+
+
+def _allow_all(partitions: int) -> None:
+    """Nobody has a quota."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewTopic:
     """A requested topic. ``assignments``: replicas by partition; with them the two numbers stay BROKER_DEFAULT."""
@@ -80,11 +88,13 @@ class TopicAdmin:
 
     # Create
 
-    async def create_topic(self, wanted: NewTopic, *, validate_only: bool = False) -> CreatedTopic:
-        """Check a topic and write its settings and its assignment.
+    async def create_topic(
+        self, wanted: NewTopic, *, validate_only: bool = False, allow: Allow = _allow_all
+    ) -> CreatedTopic:
+        """Check a topic and write its settings and its assignment, if ``allow`` lets so many partitions pass.
 
         Raises:
-            KafkaError: it cannot be created, in Kafka's words.
+            KafkaError: it cannot be created, in Kafka's words; or what ``allow`` raises.
         """
         if wanted.name in self._metadata_cache.topics:
             raise _exists(wanted.name)
@@ -96,6 +106,7 @@ class TopicAdmin:
             has_id = is_topic_id_supported(self._config().inter_broker_protocol_version)
             topic_id = random_topic_id() if has_id else None
             if not validate_only:
+                allow(len(assignment))
                 await self._write_new(wanted.name, topic_id, overrides, assignment)
         except CoordinationError as error:
             raise _coordination(error) from error
@@ -156,7 +167,7 @@ class TopicAdmin:
         except NodeExists:
             raise _exists(name) from None
 
-    async def auto_create(self, names: Iterable[str]) -> dict[str, ErrorCode]:
+    async def auto_create(self, names: Iterable[str], allow: Allow = _allow_all) -> dict[str, ErrorCode]:
         """Create topics that a client named, with the broker's defaults; return the error to answer for each.
 
         Internal topics get ``offsets.topic.*`` and ``transaction.state.log.*``. A factor above the number of brokers is
@@ -166,7 +177,7 @@ class TopicAdmin:
         errors = {}
         for name in names:
             try:
-                created = await self.create_topic(self._topic_asked_for(name))
+                created = await self.create_topic(self._topic_asked_for(name), allow=allow)
             except KafkaError as error:
                 exists = error.code is ErrorCode.TOPIC_ALREADY_EXISTS
                 errors[name] = ErrorCode.LEADER_NOT_AVAILABLE if exists else error.code
@@ -201,12 +212,18 @@ class TopicAdmin:
     # Add partitions
 
     async def add_partitions(
-        self, name: str, count: int, assignments: Sequence[Sequence[int]] | None, *, validate_only: bool = False
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None,
+        *,
+        validate_only: bool = False,
+        allow: Allow = _allow_all,
     ) -> list[int]:
         """Grow a topic to ``count`` partitions; ``assignments`` are the new ones' replicas. Return all partition ids.
 
         Raises:
-            KafkaError: it cannot be grown like that, in Kafka's words.
+            KafkaError: it cannot be grown like that, in Kafka's words; or what ``allow`` raises.
         """
         try:
             brokers = await self._zk.brokers.get_all_brokers_with_epochs()
@@ -214,6 +231,9 @@ class TopicAdmin:
             while True:
                 existing = await self._growable(name)
                 new = self._new_partitions(name, existing.assignment, count, assignments, racks)
+                if not validate_only:
+                    allow(len(new))
+                    allow = _allow_all
                 if validate_only or await self._write_grown(existing, new):
                     return sorted({*existing.assignment, *new})
         except CoordinationError as error:

@@ -31,6 +31,17 @@ def session_error(code: ErrorCode) -> FetchResponse:
     return FetchResponse(error_code=code, session_id=INVALID_SESSION_ID, responses=[])
 
 
+def throttled_response(fetch: FetchContext, throttle_ms: int) -> FetchResponse:
+    """Return the empty answer to a consumer that has to wait: it asks again for the same, and a new session is none."""
+    if fetch.is_superseded:
+        response = session_error(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+    else:
+        session_id = fetch.session_id if fetch.is_incremental else INVALID_SESSION_ID
+        response = FetchResponse(session_id=session_id, responses=[])
+    response.throttle_time_ms = throttle_ms
+    return response
+
+
 def build_response(
     broker: FetchBroker, fetch: FetchContext, reads: FetchReads, converted: Converted | None = None
 ) -> FetchResponse:

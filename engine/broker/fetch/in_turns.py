@@ -6,13 +6,13 @@ Each piece is read and answered like a whole request; the pieces share the limit
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final
 
-from engine.broker.fetch.answer import build_response
+from engine.broker.fetch.answer import build_response, throttled_response
 from engine.broker.fetch.conversion import converted, needs_conversion
-from engine.broker.fetch.reads import FetchBroker, FetchParameters, FetchReads
+from engine.broker.fetch.reads import FetchBroker, FetchParameters, FetchReads, MakeReads
 from engine.broker.fetch.session_cache import FetchContext, FetchPartition
 from engine.broker.network.request import LargeAnswer
 from engine.broker.replication.state_changes import Breather
@@ -30,30 +30,46 @@ LOOK_MS: Final = 50
 """How often it checks for news: wake-ups from each of 200,000 partitions would cost more than checking them."""
 
 
-async def fetch_in_turns(broker: FetchBroker, parameters: FetchParameters, opened: FetchContext) -> LargeAnswer:
+async def fetch_in_turns(
+    broker: FetchBroker,
+    parameters: FetchParameters,
+    opened: FetchContext,
+    make_reads: MakeReads,
+    throttle_ms: Callable[[Iterable[FetchReads]], int],
+) -> LargeAnswer:
     """Read the requested partitions, wait a little if that is not enough, and answer.
 
-    The caller has taken the session.
+    The caller has taken the session. ``throttle_ms`` says how long the reader has to wait, given what was read.
     """
+    is_refused = False
     try:
-        reads = _FetchInTurns(broker, parameters, opened)
+        reads = _FetchInTurns(broker, parameters, opened, make_reads)
         await reads.read()
         await reads.wait()
+        wait_ms = throttle_ms(reads.pieces)
+        if wait_ms > 0:
+            is_refused = not opened.is_incremental
+            return LargeAnswer(throttled_response(opened, wait_ms))
         return LargeAnswer(await reads.answer())
     finally:
-        if opened.session is not None:
+        if opened.session is not None and is_refused:
+            opened.session.release()
+        elif opened.session is not None:
             broker.fetch_sessions.give_back(opened.session, broker.clock.monotonic_ms())
 
 
 class _FetchInTurns:
     """One request under way."""
 
-    def __init__(self, broker: FetchBroker, parameters: FetchParameters, opened: FetchContext) -> None:
+    def __init__(
+        self, broker: FetchBroker, parameters: FetchParameters, opened: FetchContext, make_reads: MakeReads
+    ) -> None:
+        self._make_reads = make_reads
         self._broker = broker
         self._parameters = parameters
         self._opened = opened
         self._breather = Breather()
-        self._pieces: list[FetchReads] = []
+        self.pieces: list[FetchReads] = []
 
     async def read(self) -> None:
         """Read every partition in order, within the limits of the answer."""
@@ -62,9 +78,9 @@ class _FetchInTurns:
             partitions = opened.partitions[start : start + PIECE_SIZE]
             resolve_topic_ids(self._broker, limits.api_version, partitions)
             part = FetchContext(partitions, opened.session, is_incremental=opened.is_incremental)
-            piece = FetchReads(self._broker, limits, part)
+            piece = self._make_reads(self._broker, limits, part)
             piece.read_all()
-            self._pieces.append(piece)
+            self.pieces.append(piece)
             limits = _left(limits, piece)
             await self._breather.give_way()
 
@@ -78,7 +94,7 @@ class _FetchInTurns:
 
     async def _read_what_grew(self) -> None:
         limits = self._parameters
-        for piece in self._pieces:
+        for piece in self.pieces:
             # It may get less than before if an earlier one has more.
             piece.parameters = limits
             piece.join_awoken()
@@ -88,16 +104,16 @@ class _FetchInTurns:
             await self._breather.give_way()
 
     def _is_satisfied(self) -> bool:
-        if not self._pieces:
+        if not self.pieces:
             return True
-        size_bytes = sum(piece.size_bytes for piece in self._pieces)
-        return size_bytes >= self._parameters.min_bytes or any(piece.tells_at_once for piece in self._pieces)
+        size_bytes = sum(piece.size_bytes for piece in self.pieces)
+        return size_bytes >= self._parameters.min_bytes or any(piece.tells_at_once for piece in self.pieces)
 
     async def answer(self) -> FetchResponse:
         """Merge the answers of the pieces."""
         whole = FetchResponse(session_id=self._opened.session_id, responses=[])
         nodes: dict[int, NodeEndpoint] = {}
-        for piece in self._pieces:
+        for piece in self.pieces:
             if needs_conversion(self._parameters.api_version, piece):
                 part = await converted_response(self._broker, self._opened, piece)
             else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -34,6 +34,11 @@ Before, a reader got part of a batch that exceeded its limit, and asked again wi
 
 ZSTD_VERSION = 10
 """From this version on a reader understands zstd (KIP-110)."""
+
+
+ANSWER_BYTES = 16
+PARTITION_BYTES = 60
+"""An answer without records, and a partition of it, with its part of the topic's name or id."""
 
 
 class FetchBroker(Protocol):
@@ -210,6 +215,11 @@ class FetchReads:
                 topics.reassignment_bytes_out += size_bytes
 
     @property
+    def answer_bytes(self) -> int:
+        """The size of the answer as quotas count it: what was read, and roughly what says so."""
+        return ANSWER_BYTES + PARTITION_BYTES * sum(read.size_bytes > 0 for read in self.reads) + self._size_bytes
+
+    @property
     def size_bytes(self) -> int:
         """Number of bytes read."""
         return self._size_bytes
@@ -321,3 +331,25 @@ class FetchReads:
         if preferred >= 0:
             read.preferred_read_replica = preferred
             read.records = None
+
+
+class GuardedReads(FetchReads):
+    """Reads of somebody who may not read every topic, asked at each read: that may change while the request waits."""
+
+    __slots__ = ("_may_read",)
+
+    def __init__(
+        self, may_read: Callable[[str], bool], broker: FetchBroker, parameters: FetchParameters, opened: FetchContext
+    ) -> None:
+        super().__init__(broker, parameters, opened)
+        self._may_read = may_read
+
+    def _read(
+        self, wanted: FetchPartition, remaining: int, min_one_batch: bool, records_follower_state: bool
+    ) -> tuple[Partition | None, PartitionRead]:
+        if wanted.topic is not None and not self._may_read(wanted.topic):
+            return None, read_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+        return super()._read(wanted, remaining, min_one_batch, records_follower_state)
+
+
+MakeReads = Callable[[FetchBroker, FetchParameters, FetchContext], FetchReads]

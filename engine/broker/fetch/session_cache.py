@@ -281,7 +281,7 @@ class FetchSessionCache:
         The partitions must not repeat (see ``named_once``).
         """
         if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
-            self._end(session_id)
+            self.end(session_id)
             if session_epoch == FINAL_EPOCH:
                 return FetchContext(partitions)
             return self._open_full(partitions, is_follower, uses_topic_ids, now_ms)
@@ -315,7 +315,7 @@ class FetchSessionCache:
             session.epoch = next_epoch(session.epoch)
             self.take(session)
         else:
-            self._end(session_id)
+            self.end(session_id)
             if session_epoch == FINAL_EPOCH or not self._make_room(is_follower, len(partitions), now_ms):
                 return FetchContext(partitions)
             session = self._new_session(is_follower, uses_topic_ids, now_ms)
@@ -375,7 +375,8 @@ class FetchSessionCache:
             epoch=next_epoch(INITIAL_EPOCH),
         )
 
-    def _end(self, session_id: int) -> None:
+    def end(self, session_id: int) -> None:
+        """End a session; harmless if there is none."""
         ended = self._sessions.pop(session_id, None)
         if ended is not None:
             ended.answer_before_next()

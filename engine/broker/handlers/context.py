@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from engine.broker.coordinator.transactions.verifier import TransactionVerifier
     from engine.broker.fetch.session_cache import FetchSessionCache
     from engine.broker.log.log_manager import LogManager
+    from engine.broker.quotas.client_quotas import ClientQuotas
     from engine.broker.replication.metadata_cache import MetadataCache
     from engine.broker.replication.offset_lookup import OffsetSearch
     from engine.broker.replication.replica_manager import ReplicaManager
+    from engine.broker.security.authorizer import Authorizer
     from engine.common.clock import Clock
     from engine.kafka.config.broker import BrokerConfig
     from engine.kafka.config.dynamic import DynamicConfigs
@@ -78,7 +80,11 @@ class Broker(Protocol):
     @property
     def transaction_verifier(self) -> TransactionVerifier: ...
     @property
+    def authorizer(self) -> Authorizer | None: ...
+    @property
     def fetch_sessions(self) -> FetchSessionCache: ...
+    @property
+    def quotas(self) -> ClientQuotas: ...
 
 
 class RequestContext(RequestHead):
@@ -101,3 +107,5 @@ class RequestContext(RequestHead):
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.session = session
+        self.size_bytes = 0
+        self.use = None

@@ -7,7 +7,7 @@ Behaviour
   (REQUEST_TIMED_OUT; the partitions are created anyway).
 
 Version notes
-* v2 flexible   * v3 quota errors (not used)
+* v2 flexible   * v3 THROTTLING_QUOTA_EXCEEDED
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from engine.kafka.protocol.apis.create_partitions import (
     CreatePartitionsTopicResult,
 )
 
+_FIRST_WITH_QUOTA_ERROR = 3
+
 
 @handles(ApiKey.CREATE_PARTITIONS, requires=["Alter Topic"])
 async def create_partitions(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
@@ -34,6 +36,7 @@ async def create_partitions(context: RequestContext, request: CreatePartitionsRe
         return CreatePartitionsResponse(
             results=[_result(topic.name, KafkaError(ErrorCode.NOT_CONTROLLER)) for topic in request.topics]
         )
+    allow = broker.quotas.mutation_quota(context, strict_since=_FIRST_WITH_QUOTA_ERROR).record
     counts = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
     grown: dict[str, list[int]] = {}
@@ -42,7 +45,7 @@ async def create_partitions(context: RequestContext, request: CreatePartitionsRe
             _check_request(broker, topic, counts[topic.name])
             assignments = None if topic.assignments is None else [a.broker_ids for a in topic.assignments]
             grown[topic.name] = await broker.topic_admin.add_partitions(
-                topic.name, topic.count, assignments, validate_only=request.validate_only
+                topic.name, topic.count, assignments, validate_only=request.validate_only, allow=allow
             )
             results[topic.name] = _result(topic.name, None)
         except KafkaError as error:

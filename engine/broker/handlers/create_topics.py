@@ -9,7 +9,7 @@ Behaviour
 
 Version notes
 * v1 validate_only, messages   * v4 -1 partitions or factor are the broker's settings   * v5 flexible; settings and
-  counts in the answer   * v7 topic ids
+  counts in the answer   * v6 THROTTLING_QUOTA_EXCEEDED   * v7 topic ids
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from engine.kafka.protocol.apis.create_topics import (
 )
 
 _FIRST_WITH_CONFIGS = 5
+_FIRST_WITH_QUOTA_ERROR = 6
 
 
 @handles(ApiKey.CREATE_TOPICS, requires=["Create Cluster", "Create Topic", "DescribeConfigs Topic"])
@@ -42,6 +43,7 @@ async def create_topics(context: RequestContext, request: CreateTopicsRequest) -
         return CreateTopicsResponse(
             topics=[_failed(topic.name, KafkaError(ErrorCode.NOT_CONTROLLER)) for topic in request.topics]
         )
+    allow = context.broker.quotas.mutation_quota(context, strict_since=_FIRST_WITH_QUOTA_ERROR).record
     counts = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatableTopicResult] = {}
     created: dict[str, CreatedTopic] = {}
@@ -51,7 +53,7 @@ async def create_topics(context: RequestContext, request: CreateTopicsRequest) -
         try:
             _check_request(topic, counts[topic.name])
             created[topic.name] = await context.broker.topic_admin.create_topic(
-                _wanted(topic), validate_only=request.validate_only
+                _wanted(topic), validate_only=request.validate_only, allow=allow
             )
             results[topic.name] = _succeeded(context, created[topic.name], validate_only=request.validate_only)
         except KafkaError as error:

@@ -8,8 +8,8 @@ Behaviour
   dead broker delays the deletion, not the answer: the topic's metadata goes at once.
 
 Version notes
-* v1 throttle time   * v4 flexible   * v5 messages   * v6 by topic id, too; one topic with both makes the whole request
-  INVALID_REQUEST
+* v1 throttle time   * v4 flexible   * v5 messages, THROTTLING_QUOTA_EXCEEDED
+* v6 by topic id, too; one topic with both makes the whole request INVALID_REQUEST
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from engine.kafka.protocol.apis.delete_topics import (
 
 _FIRST_BY_ID = 6
 _FIRST_WITH_DISABLED_ERROR = 3
+_FIRST_WITH_QUOTA_ERROR = 5
 
 
 @handles(ApiKey.DELETE_TOPICS, requires=["Delete Topic", "Describe Topic"])
@@ -51,6 +52,7 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
         )
     # Names first: while one topic is being deleted, the ids and names of others that the request repeats may vanish.
     meant = await in_turns(topics, lambda topic: _meant(context.broker, topic))
+    allow = context.broker.quotas.mutation_quota(context, strict_since=_FIRST_WITH_QUOTA_ERROR).record
     responses = []
     breather = Breather()
     doomed: dict[str, DeletableTopicResult] = {}
@@ -62,6 +64,7 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
         try:
             response = _result(name, topic.topic_id, ErrorCode.NONE)
             if name not in doomed:
+                allow(len(context.broker.metadata_cache.partitions(name)))
                 await context.broker.topic_admin.delete_topic(name)
                 doomed[name] = response
         except KafkaError as error:

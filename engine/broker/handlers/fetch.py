@@ -24,7 +24,7 @@ import logging
 from collections.abc import Coroutine, Iterable, Iterator
 from typing import Any
 
-from engine.broker.fetch.answer import build_response, session_error
+from engine.broker.fetch.answer import build_response, session_error, throttled_response
 from engine.broker.fetch.conversion import needs_conversion
 from engine.broker.fetch.in_turns import (
     FETCHED_AT_ONCE_MAX,
@@ -32,12 +32,12 @@ from engine.broker.fetch.in_turns import (
     fetch_in_turns,
     resolve_topic_ids,
 )
-from engine.broker.fetch.reads import FetchParameters, FetchReads
+from engine.broker.fetch.reads import FetchParameters, FetchReads, MakeReads
 from engine.broker.fetch.session_cache import FetchContext, FetchPartition, PartitionKey, named_once
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.registry import handles, handles_large
-from engine.broker.network.request import CLOSE_FOR_FAULT, Deferred
+from engine.broker.network.request import CLOSE_FOR_FAULT, Deferred, LargeAnswer
 from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode
 from engine.common.model import NO_PARTITION_LEADER_EPOCH, IsolationLevel, TopicPartition
@@ -51,7 +51,9 @@ INT_MAX = 2**31 - 1
 
 
 @handles(ApiKey.FETCH, requires=["ClusterAction Cluster", "Read Topic"])
-def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Deferred | Coroutine[Any, Any, Any]:
+def fetch(
+    context: RequestContext, request: FetchRequest, make_reads: MakeReads = FetchReads
+) -> FetchResponse | Deferred | Coroutine[Any, Any, Any]:
     """Read the requested partitions now, or once there are enough bytes."""
     parameters = _parameters(context, request)
     opened = _open_session(context, request, parameters)
@@ -60,14 +62,12 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Def
     if len(opened.partitions) > FETCHED_AT_ONCE_MAX:
         if opened.session is not None:
             context.broker.fetch_sessions.take(opened.session)
-        return fetch_in_turns(context.broker, parameters, opened)
+        return _fetch_in_turns(context, parameters, opened, make_reads)
     resolve_topic_ids(context.broker, context.api_version, opened.partitions)
-    reads = FetchReads(context.broker, parameters, opened)
+    reads = make_reads(context.broker, parameters, opened)
     reads.read_all()
     if reads.is_satisfied():
-        if needs_conversion(context.api_version, reads):
-            return converted_response(context.broker, opened, reads)
-        return build_response(context.broker, opened, reads)
+        return _answer(context, opened, reads)
     operation = DelayedFetch(context, opened, reads, parameters.max_wait_ms)
     # It has just been checked, and nothing can have changed since.
     delayed_fetch = context.broker.replica_manager.delayed_fetch
@@ -81,17 +81,19 @@ def fetch(context: RequestContext, request: FetchRequest) -> FetchResponse | Def
 
 
 @handles_large(ApiKey.FETCH)
-async def fetch_of_very_many(context: RequestContext, request: FetchRequest) -> object:
+async def fetch_of_very_many(
+    context: RequestContext, request: FetchRequest, make_reads: MakeReads = FetchReads
+) -> object:
     """Read very many partitions, in turns with other requests."""
     named = sum(len(topic.partitions) for topic in request.topics)
     if named + sum(len(topic.partitions) for topic in request.forgotten_topics_data) <= FETCHED_AT_ONCE_MAX:
-        answer = fetch(context, request)
+        answer = fetch(context, request, make_reads)
         return await answer if isinstance(answer, Coroutine) else answer
     parameters = _parameters(context, request)
     opened = await _open_session_in_turns(context, request, parameters)
     if isinstance(opened, ErrorCode):
         return session_error(opened)
-    return await fetch_in_turns(context.broker, parameters, opened)
+    return await _fetch_in_turns(context, parameters, opened, make_reads)
 
 
 def _watched(partitions: Iterable[FetchPartition]) -> Iterator[TopicPartition]:
@@ -127,10 +129,11 @@ class DelayedFetch(DelayedOperation):
     def on_complete(self) -> None:
         """Answer with what there is; after the deadline that may be nothing."""
         self._reads.read_again()
-        if needs_conversion(self._context.api_version, self._reads):
-            self._context.broker.supervisor.start(self._convert(), "down-conversion")
+        answer = _answer(self._context, self._fetch, self._reads)
+        if isinstance(answer, Coroutine):
+            self._context.broker.supervisor.start(self._convert(answer), "down-conversion")
         else:
-            self.deferred.complete(build_response(self._context.broker, self._fetch, self._reads))
+            self.deferred.complete(answer)
 
     def on_expiration(self) -> None:
         """Count the followers' apart from the consumers', as Kafka does."""
@@ -148,13 +151,41 @@ class DelayedFetch(DelayedOperation):
         if not self.deferred.is_complete:
             self.deferred.complete(CLOSE_FOR_FAULT)
 
-    async def _convert(self) -> None:
+    async def _convert(self, converting: Coroutine[Any, Any, FetchResponse]) -> None:
         try:
-            response = await converted_response(self._context.broker, self._fetch, self._reads)
+            response = await converting
         except Exception:
             logger.exception("Cannot convert records for an old reader request=%r", self._context)
             response = session_error(ErrorCode.UNKNOWN_SERVER_ERROR)
         self.deferred.complete(response)
+
+
+def _answer(
+    context: RequestContext, opened: FetchContext, reads: FetchReads
+) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+    """Answer with what was read, unless the consumer has used more than its share; then with nothing."""
+    throttle_ms = _throttle_ms(context, [reads])
+    if throttle_ms > 0:
+        if opened.session is not None and not opened.is_incremental:
+            context.broker.fetch_sessions.end(opened.session.id)
+        return throttled_response(opened, throttle_ms)
+    if needs_conversion(context.api_version, reads):
+        return converted_response(context.broker, opened, reads)
+    return build_response(context.broker, opened, reads)
+
+
+def _fetch_in_turns(
+    context: RequestContext, parameters: FetchParameters, opened: FetchContext, make_reads: MakeReads
+) -> Coroutine[Any, Any, LargeAnswer]:
+    return fetch_in_turns(context.broker, parameters, opened, make_reads, lambda pieces: _throttle_ms(context, pieces))
+
+
+def _throttle_ms(context: RequestContext, pieces: Iterable[FetchReads]) -> int:
+    """Return how long a consumer has to wait, now that so much was read for it; 0: not at all."""
+    quotas = context.broker.quotas
+    if not quotas.is_on or any(piece.parameters.is_follower for piece in pieces):
+        return 0
+    return quotas.throttle_fetch(context, sum(piece.answer_bytes for piece in pieces))
 
 
 def _parameters(context: RequestContext, request: FetchRequest) -> FetchParameters:
@@ -164,6 +195,8 @@ def _parameters(context: RequestContext, request: FetchRequest) -> FetchParamete
     max_bytes = request.max_bytes if context.api_version >= 3 else INT_MAX
     if replica_id < 0:
         max_bytes = min(max_bytes, context.broker.config.fetch_max_bytes)
+        if context.broker.quotas.is_on:
+            max_bytes = min(max_bytes, context.broker.quotas.fetch_bytes_max(context))
     return FetchParameters(
         api_version=context.api_version,
         replica_id=replica_id,

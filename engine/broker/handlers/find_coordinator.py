@@ -55,7 +55,9 @@ def find_coordinator(
 async def _create_first(
     context: RequestContext, request: FindCoordinatorRequest, topic: str
 ) -> FindCoordinatorResponse:
-    errors = await context.broker.topic_admin.auto_create([topic])
+    errors = await context.broker.topic_admin.auto_create(
+        [topic], context.broker.quotas.mutation_quota(context, strict_since=None).record
+    )
     if errors[topic] is not ErrorCode.LEADER_NOT_AVAILABLE:
         logger.warning("The topic %s cannot be created yet: %s", topic, errors[topic].name)
     response = _response(context, request)

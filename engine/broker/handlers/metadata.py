@@ -146,7 +146,9 @@ async def _create_first(
     missing: list[str],
     failed: list[MetadataResponseTopic],
 ) -> MetadataResponse:
-    errors = await context.broker.topic_admin.auto_create(missing)
+    errors = await context.broker.topic_admin.auto_create(
+        missing, context.broker.quotas.mutation_quota(context, strict_since=None).record
+    )
     return _response(context, request, names, errors, failed)
 
 

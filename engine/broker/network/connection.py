@@ -32,7 +32,7 @@ from engine.broker.network.request import (
 )
 from engine.broker.network.routes import Route
 from engine.broker.network.sender import Sender, SocketSender
-from engine.broker.network.session import ConnectionRules, Session
+from engine.broker.network.session import ConnectionRules, Session, not_connected
 from engine.common.errors import RemoteProtocolError
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.codec import Outgoing
@@ -84,6 +84,7 @@ class CloseReason(Enum):
     NOT_AUTHENTICATED = "the peer could not authenticate"
     LOGIN_EXPIRED = "its login had expired, and it went on without renewing it"
     TOO_MANY = "there are too many connections"
+    TOO_FAST = "its address opens more connections a second than connection_creation_rate allows"
     NO_DESCRIPTOR = "file descriptors run short"
     FAILED_ACKS_0 = "a Produce with acks=0 failed, to which Kafka sends no answer"
     FAULT = "the broker failed to answer"
@@ -148,6 +149,9 @@ class Connection(asyncio.BufferedProtocol):
         self._on_async_answer: Callable[[], None] = _do_nothing
         self._is_handling = False
         self._is_reading_paused = False
+        self._muted_until_ms = 0
+        self._unmuting: asyncio.TimerHandle | None = None
+        self._is_held = False
         self._saw_eof = False
         self._client_id_raw = b""
         self._client_id: str | None = ""
@@ -160,6 +164,7 @@ class Connection(asyncio.BufferedProtocol):
         # On a listener for both, a peer that uses IPv4 appears with its IPv4 address.
         self.session = self._new_session(host.removeprefix("::ffff:"), port)
         self.descriptor = transport.get_extra_info("socket").fileno()
+        self.session.mute = self._mute
         self._sender = self._make_sender(self._transport)
         refusal = self._context.on_open(self)
         if refusal is not None:
@@ -185,6 +190,9 @@ class Connection(asyncio.BufferedProtocol):
             if isinstance(slot.answer, Deferred):
                 slot.answer.give_up()
         self._inbox.release()
+        self.session.mute = not_connected
+        if self._unmuting is not None:
+            self._unmuting.cancel()
         self._context.on_close(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -200,7 +208,7 @@ class Connection(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """The peer sends no more; its requests still get answers."""
         self._saw_eof = True
-        return self.is_busy
+        return self.is_busy or self.is_muted
 
     @property
     def is_busy(self) -> bool:
@@ -224,6 +232,29 @@ class Connection(asyncio.BufferedProtocol):
         """Time of the last bytes in or out: a peer that reads a long answer slowly is not idle."""
         return self.last_active_ms if self._sender is None else max(self.last_active_ms, self._sender.last_progress_ms)
 
+    @property
+    def is_muted(self) -> bool:
+        """Whether nothing is read from the peer because it has used more than its share."""
+        return self._unmuting is not None
+
+    @property
+    def is_closed(self) -> bool:
+        return self.closed_because is not None
+
+    def hold(self) -> None:
+        """Handle nothing until ``let_in``; what the peer sends waits in the kernel."""
+        self._is_held = True
+
+    def let_in(self) -> None:
+        """Begin to serve the connection."""
+        self._is_held = False
+        self._go_on()
+
+    def turn_away(self, after_ms: int) -> None:
+        """Close the connection after this time: a peer that is refused at once comes back at once."""
+        self._is_held = True
+        self._unmuting = asyncio.get_running_loop().call_later(after_ms / 1000, self.close, CloseReason.TOO_FAST)
+
     def close(self, reason: CloseReason) -> None:
         """End the connection; the log gets the first reason given."""
         self.closed_because = self.closed_because or reason
@@ -235,6 +266,8 @@ class Connection(asyncio.BufferedProtocol):
     def _can_handle(self) -> bool:
         return (
             not self._is_async_running
+            and self._unmuting is None
+            and not self._is_held
             and (not self._pending or len(self._pending) < self.session.rules.in_flight_max)
             and self.closed_because is None
             and self._sender is not None
@@ -287,6 +320,7 @@ class Connection(asyncio.BufferedProtocol):
         if route.request_has_tags:
             position = skip_header_tags(frame, position)
         request = self._context.make_request(route.api_key, route.api_version, correlation_id, client_id, self.session)
+        request.size_bytes = len(frame)
         is_large = len(frame) >= LARGE_FRAME_BYTES and (
             route.api_key != ApiKey.PRODUCE
             or names_many_partitions(frame, position, route.api_version, PRODUCED_AT_ONCE_MAX)
@@ -529,7 +563,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _settle(self) -> None:
         """End the connection if there is a reason to; continue reading only if new requests can be handled."""
-        if self.closed_because is None and self._saw_eof and not self.is_busy:
+        if self.closed_because is None and self._saw_eof and not (self.is_busy or self.is_muted):
             self.closed_because = CloseReason.PEER_CLOSED
         if self.closed_because is not None:
             self._shut()
@@ -544,6 +578,24 @@ class Connection(asyncio.BufferedProtocol):
             if self._can_handle():
                 self._is_reading_paused = False
                 self._resume_reading()
+
+    def _mute(self, ms: int) -> None:
+        """Handle and read nothing more for this time: the peer has used more than its share."""
+        now_ms = self._context.now_ms()
+        self._muted_until_ms = max(self._muted_until_ms, now_ms + ms)
+        if self._unmuting is None and self.closed_because is None:
+            delay_s = (self._muted_until_ms - now_ms) / 1000
+            self._unmuting = asyncio.get_running_loop().call_later(delay_s, self._unmute)
+            if not self._is_handling:
+                self._settle()
+
+    def _unmute(self) -> None:
+        self._unmuting = None
+        left_ms = self._muted_until_ms - self._context.now_ms()
+        if left_ms > 0:
+            self._mute(left_ms)
+        else:
+            self._go_on()
 
     def _pause_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():

@@ -3,15 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import perf_counter_ns
 from typing import Any, Final
 
 from engine.broker.network.session import Session
 
 
+class RequestUse:
+    """What one request has used, kept only while somebody has a quota."""
+
+    __slots__ = ("_began_ns", "_held_ns", "mutations")
+
+    def __init__(self) -> None:
+        self._held_ns = self._began_ns = 0
+        self.mutations: Any = None
+        """What the request may change in the cluster, if that is limited."""
+
+    def begin(self) -> None:
+        """The request begins to keep the event loop."""
+        self._began_ns = perf_counter_ns()
+
+    def pause(self) -> None:
+        """It gives the event loop back."""
+        self._held_ns, self._began_ns = self.held_ns, 0
+
+    @property
+    def held_ns(self) -> int:
+        """How long the request has kept the event loop until now."""
+        return self._held_ns + (perf_counter_ns() - self._began_ns if self._began_ns else 0)
+
+
 class RequestHead:
     """One request's header fields and its session. Each request creates one, so it is small."""
 
-    __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "session")
+    __slots__ = ("api_key", "api_version", "client_id", "correlation_id", "session", "size_bytes", "use")
 
     def __init__(
         self, api_key: int, api_version: int, correlation_id: int, client_id: str | None, session: Session
@@ -21,6 +46,8 @@ class RequestHead:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.session = session
+        self.size_bytes = 0
+        self.use: RequestUse | None = None
 
     def __repr__(self) -> str:
         return (

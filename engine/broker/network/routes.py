@@ -6,25 +6,27 @@ The network knows handlers only as callables; ``engine.broker.server`` fills the
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from types import CoroutineType
+from types import CoroutineType, coroutine
 from typing import Any
 
 from engine.broker.metrics.requests import RequestTimes, error_counter
 from engine.broker.network.request import (
+    NO_RESPONSE,
     NOT_ENCODED,
     Deferred,
     LargeAnswer,
     RequestHead,
+    RequestUse,
 )
 from engine.kafka.protocol.api_keys import ApiKey, request_header_version, response_header_version
 from engine.kafka.protocol.codec import decoder, encoder
 from engine.kafka.protocol.declaration import request_class, response_class
 
 AnswerHook = Callable[[RequestHead, Any], None]
-"""Called with each answer of a handler before it is encoded, and may change it. Bytes that a handler has encoded itself
-come as ``Outgoing``.
+"""Called with each answer of a handler before it is encoded, and may change it; also with ``NO_RESPONSE``. Bytes that a
+handler has encoded itself come as ``Outgoing``. The request's ``use`` says how long it has kept the event loop.
 """
 
 
@@ -45,6 +47,7 @@ class Route:
     """One API in one version. ``times`` has its requests; of followers' Fetches, ``follower_times``."""
 
     __slots__ = (
+        "_spec",
         "api_key",
         "api_version",
         "count_errors",
@@ -68,8 +71,8 @@ class Route:
         self.name = key.name
         self.api_key = int(key)
         self.api_version = api_version
-        self.handler = _hooked(spec.handler, before_encoding)
-        self.large_handler = _hooked(spec.large_handler or spec.handler, before_encoding)
+        self._spec = spec
+        self.show_answers(before_encoding)
         self.is_async = spec.is_async
         self.times = RequestTimes()
         self.follower_times = RequestTimes() if key is ApiKey.FETCH else self.times
@@ -82,6 +85,12 @@ class Route:
         self.response_has_tags = response_header_version(key, api_version) >= 1
         self.decode: Callable[[Any, int], tuple[Any, int]] | None = decoder(request_class(key), api_version)
         self.encode = encoder(self.response_class, api_version)
+
+    def show_answers(self, hook: AnswerHook | None) -> None:
+        """Show the answers of later requests to the hook; None: to nobody."""
+        spec = self._spec
+        self.handler = _hooked(spec.handler, hook)
+        self.large_handler = _hooked(spec.large_handler or spec.handler, hook)
 
     def fault_response(self) -> Any:
         """Return an answer with UNKNOWN_SERVER_ERROR, or None if the API has no error for the whole answer."""
@@ -107,6 +116,13 @@ class RouteTable(dict[int, Route | None]):
         self._before_encoding = before_encoding
         self._handlers = handlers
         self._unsupported_api_versions = unsupported_api_versions
+
+    def show_answers(self, hook: AnswerHook | None) -> None:
+        """Show the answers of later requests to the hook, before they are encoded; None: to nobody."""
+        self._before_encoding = hook
+        for route in self.values():
+            if route is not None:
+                route.show_answers(hook)
 
     def __missing__(self, word: int) -> Route | None:
         key, version = word >> 16, word & 0xFFFF
@@ -138,8 +154,8 @@ def _hooked(handler: Callable[..., Any], hook: AnswerHook | None) -> Callable[..
     if hook is None:
         return handler
 
-    async def awaited(request: RequestHead, coroutine: CoroutineType[Any, Any, Any]) -> Any:
-        return shown(request, await coroutine)
+    async def awaited(request: RequestHead, answering: CoroutineType[Any, Any, Any]) -> Any:
+        return shown(request, await _timed(request.use or RequestUse(), answering))
 
     def deferred(request: RequestHead, answer: Deferred) -> Deferred:
         outer = Deferred(answer.give_up)
@@ -151,8 +167,34 @@ def _hooked(handler: Callable[..., Any], hook: AnswerHook | None) -> Callable[..
             return awaited(request, answer)
         if isinstance(answer, Deferred):
             return deferred(request, answer)
-        if answer not in NOT_ENCODED:
+        if answer is NO_RESPONSE or answer not in NOT_ENCODED:
             hook(request, answer.response if isinstance(answer, LargeAnswer) else answer)
         return answer
 
-    return lambda request, body: shown(request, handler(request, body))
+    def handle(request: RequestHead, body: Any) -> Any:
+        request.use = use = RequestUse()
+        use.begin()
+        answer = handler(request, body)
+        use.pause()
+        return shown(request, answer)
+
+    return handle
+
+
+@coroutine
+def _timed(use: RequestUse, answering: CoroutineType[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    """Run a handler's coroutine, and count the time of its steps, not that between them."""
+    failure: BaseException | None = None
+    while True:
+        use.begin()
+        try:
+            waits_for = answering.send(None) if failure is None else answering.throw(failure)
+        except StopIteration as done:
+            return done.value
+        finally:
+            use.pause()
+        failure = None
+        try:
+            yield waits_for
+        except BaseException as error:
+            failure = error

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from engine.broker.metrics.requests import NetworkTotals
 from engine.broker.network.connection import CloseReason, Connection, ConnectionContext, request_logger
+from engine.broker.network.connection_rates import UNLIMITED, ConnectionRates
 from engine.broker.network.login_gate import LoginConnection, Logins, LoginTlsConnection
 from engine.broker.network.request import RequestHead
 from engine.broker.network.routes import RouteTable
@@ -21,6 +22,7 @@ from engine.broker.network.tls import TlsConnection, TlsPolicy
 from engine.common.clock import Clock
 from engine.common.errors import OperationError
 from engine.common.model import SecurityProtocol
+from engine.common.windowed_rate import Window
 from engine.runtime.receive_buffers import ReceiveBuffers
 from engine.runtime.supervisor import Supervisor
 
@@ -80,6 +82,8 @@ class ServerLimits:
     socket_receive_buffer_bytes: int = 102_400
     connections_max_idle_ms: int = 600_000
     max_connections: int = 2**31 - 1
+    max_connections_of_listeners: Mapping[str, int] = field(default_factory=dict)
+    """Of those that have a limit of their own."""
     max_connections_per_ip: int = 2**31 - 1
     max_connections_per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
     descriptors_max: int = 2**31 - 1
@@ -99,6 +103,7 @@ class SocketServer:
         clock: Clock,
         tls: Mapping[str, TlsPolicy] | None = None,
         logins: Mapping[str, Logins] | None = None,
+        rate_window: Window | None = None,
     ) -> None:
         """``tls`` has the listeners that encrypt, by name, ``logins`` those where peers have to log in."""
         self._tls = tls or {}
@@ -112,6 +117,8 @@ class SocketServer:
         self.totals: dict[str, NetworkTotals] = {}
         """By listener."""
         self._per_ip: Counter[str] = Counter()
+        self._per_listener: Counter[str] = Counter()
+        self.rates = ConnectionRates(rate_window or Window(), clock, limits.protected_listeners)
         self._servers: list[asyncio.Server] = []
         self._bound: list[BoundListener] = []
         self._supervisor = Supervisor("network")
@@ -161,6 +168,7 @@ class SocketServer:
     async def stop(self) -> None:
         """Close the listeners and every connection."""
         self._is_stopping = True
+        self.rates.stop()
         self.stop_accepting()
         for bound in self._bound:
             bound.socket.close()
@@ -203,9 +211,10 @@ class SocketServer:
 
     def _opened(self, connection: Connection) -> CloseReason | None:
         self.connections.add(connection)
-        self.totals[connection.session.listener_name].accepted += 1
-        host = connection.session.host
+        host, listener = connection.session.host, connection.session.listener_name
+        self.totals[listener].accepted += 1
         self._per_ip[host] += 1
+        self._per_listener[listener] += 1
         if self._is_stopping:
             return CloseReason.STOPPING
         limits = self.limits
@@ -213,9 +222,10 @@ class SocketServer:
             logger.warning("Refused a connection: no file descriptor is left for it peer=%s", host)
             return CloseReason.NO_DESCRIPTOR
         too_many = len(self.connections) > limits.max_connections
-        if too_many and connection.session.listener_name in limits.protected_listeners:
+        if too_many and listener in limits.protected_listeners:
             self._make_room()
             too_many = False
+        too_many |= self._per_listener[listener] > limits.max_connections_of_listeners.get(listener, UNLIMITED)
         if too_many or self._per_ip[host] > limits.max_connections_per_ip_overrides.get(
             host, limits.max_connections_per_ip
         ):
@@ -226,6 +236,8 @@ class SocketServer:
                 self._per_ip[host],
             )
             return CloseReason.TOO_MANY
+        if self.rates.are_limited or self.rates.waiting:
+            self.rates.admit(connection, listener, host)
         return None
 
     def _close_silent(self, newcomer: Connection) -> bool:
@@ -268,6 +280,7 @@ class SocketServer:
         totals.idle_closed += connection.closed_because is CloseReason.IDLE
         host = connection.session.host
         self._per_ip[host] -= 1
+        self._per_listener[connection.session.listener_name] -= 1
         if self._per_ip[host] <= 0:
             del self._per_ip[host]
         logger.debug("A connection ended: %s peer=%s:%d", _reason(connection), host, connection.session.port)
@@ -282,7 +295,8 @@ class SocketServer:
         since_ms = self._clock.monotonic_ms() - GONE_PEERS_INTERVAL_MS
         self._gone_peers_turn = (self._gone_peers_turn + 1) % GONE_PEERS_TURNS
         turn = self._gone_peers_turn
-        silent = [c for c in self.connections if c.last_used_ms < since_ms and not c.closed_because]
+        # What a muted peer sent before it hung up is still to be read.
+        silent = [c for c in self.connections if c.last_used_ms < since_ms and not c.closed_because and not c.is_muted]
         for connection in [c for c in silent if c.owes_answers or c.descriptor % GONE_PEERS_TURNS == turn]:
             if is_peer_gone(read_tcp_info(connection.descriptor)):
                 connection.close(CloseReason.PEER_GONE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -36,6 +37,10 @@ class ConnectionRules:
     """At least 1: then each request waits for the answer to the one before."""
 
 
+def not_connected(ms: int) -> None:
+    """Nothing is read from a session without a connection."""
+
+
 class Session:
     """One connection as handlers see it.
 
@@ -45,10 +50,12 @@ class Session:
     __slots__ = (
         "client_software_name",
         "client_software_version",
+        "decisions",
         "host",
         "is_follower",
         "listener_name",
         "login",
+        "mute",
         "port",
         "principal",
         "rules",
@@ -64,9 +71,13 @@ class Session:
         self.security_protocol = security_protocol
         self.rules = rules
         self.principal = ANONYMOUS
+        self.decisions: Any = None
+        """What the peer may do, as far as it is known (``security.authorizer.Decisions``)."""
         self.is_follower = False
         """Whether the peer's last Fetch was that of a follower."""
         self.login: Any = None
         """The login (``security.logins.Login``) on a listener where peers have to log in; else None."""
+        self.mute: Callable[[int], None] = not_connected
+        """Reads nothing more from the connection for this many milliseconds, from now on; answers still leave."""
         self.client_software_name = UNKNOWN_SOFTWARE
         self.client_software_version = UNKNOWN_SOFTWARE

@@ -260,6 +260,8 @@ class TlsConnection(Connection):
             return
         if self._outgoing.pending and self.closed_because is None:
             self._send_records()
+        if not self._can_handle():
+            self._settle()
 
     def _decrypt_into(self, room: memoryview) -> tuple[int, bool]:
         """Return the number of bytes, and whether the peer has said that it sends no more."""

@@ -89,12 +89,12 @@ class TlsListener:
 
     def _made(self, config: BrokerConfig) -> tuple[bytes, ssl.SSLContext]:
         """Return the certificate that the settings name now, in DER, and the context for new connections."""
-        own = config.of_listener(self.name)
+        own_config = config.of_listener(self.name)
         key = f"listener.name.{self.name.lower()}.ssl.client.auth"
         # With SASL, only the listener's own setting asks for certificates (KIP-684).
         is_own = self._protocol is SecurityProtocol.SSL or key in config.originals
-        client_auth = own.ssl_client_auth if is_own else "none"
-        settings = tls_settings(own.originals)
+        client_auth = own_config.ssl_client_auth if is_own else "none"
+        settings = tls_settings(own_config.originals)
         try:
             context = server_context(settings, client_auth)
             if self._is_between_brokers:
@@ -127,11 +127,11 @@ def inter_broker_security(config: BrokerConfig, logins: Mapping[str, ListenerLog
     name, protocol = settings.inter_broker_listener_name, settings.inter_broker_security_protocol
     if protocol is SecurityProtocol.PLAINTEXT:
         return PLAINTEXT
-    own = config.of_listener(name)
-    texts = {**own.originals, "security.protocol": protocol.name}
+    own_config = config.of_listener(name)
+    texts = {**own_config.originals, "security.protocol": protocol.name}
     module = None
     if name in logins:
-        mechanism = own.sasl_mechanism_inter_broker_protocol
+        mechanism = own_config.sasl_mechanism_inter_broker_protocol
         module = logins[name].client_module(mechanism)
         texts = {key: text for key, text in texts.items() if key != "sasl.jaas.config"} | {"sasl.mechanism": mechanism}
     try:

@@ -47,23 +47,29 @@ class ListenerLogins:
     def __init__(self, config: BrokerConfig, listener_name: str, environment: Mapping[str, str]) -> None:
         """Raises ConfigError: something is missing, unknown, or would have to be done by a Java class."""
         self.name = listener_name
-        self._own = config.of_listener(listener_name)
+        self._config = config.of_listener(listener_name)
         self._environment = environment
-        if not self._own.sasl_enabled_mechanisms:
+        if not self._config.sasl_enabled_mechanisms:
             raise self._error("sasl.enabled.mechanisms names no mechanism")
-        self.modules = {mechanism: self._checked_module(mechanism) for mechanism in self._own.sasl_enabled_mechanisms}
+        self.modules = {
+            mechanism: self._checked_module(mechanism) for mechanism in self._config.sasl_enabled_mechanisms
+        }
 
         self._max_reauth_ms = {mechanism: self._checked_lifetime(mechanism) for mechanism in self.modules}
 
     def policy(self, routes: Routes, user_text: UserText, now_ms: Callable[[], int]) -> LoginPolicy:
         """Return how peers log in."""
-        own = self._own
+        config = self._config
         mechanisms = {
             name: Mechanism(self._exchanges(name, user_text, now_ms), self._max_reauth_ms[name])
             for name in self.modules
         }
         return LoginPolicy(
-            mechanisms, own.connection_failed_authentication_delay_ms, own.sasl_server_max_receive_size, now_ms, routes
+            mechanisms,
+            config.connection_failed_authentication_delay_ms,
+            config.sasl_server_max_receive_size,
+            now_ms,
+            routes,
         )
 
     def client_module(self, mechanism: str) -> LoginModule | None:
@@ -106,13 +112,13 @@ class ListenerLogins:
         return next((module for module in found if module.class_name == wanted), None)
 
     def _text(self, name: str) -> str | None:
-        return self._own.originals.get(name)
+        return self._config.originals.get(name)
 
     def _checked_lifetime(self, mechanism: str) -> int:
         name = f"{mechanism.lower()}.connections.max.reauth.ms"
         said = self._text(name)
         if said is None:
-            return self._own.connections_max_reauth_ms
+            return self._config.connections_max_reauth_ms
         try:
             return int(said)
         except ValueError:

@@ -8,16 +8,20 @@ from dataclasses import replace
 from functools import partial
 
 from engine.broker.log.log_manager import LogManager
+from engine.broker.network.connection_rates import ConnectionRates, CreationLimits
 from engine.broker.network.server import SocketServer
+from engine.broker.quotas.client_quotas import ClientQuotas
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.throttle import ALL_REPLICAS
 from engine.broker.security.listener_security import TlsListener
-from engine.broker.server.settings import address_limits
+from engine.broker.server.settings import address_limits, address_of, creation_limits, listener_limits
 from engine.common.errors import ConfigError
 from engine.kafka.config.broker import BrokerConfig
-from engine.kafka.config.dynamic import DynamicConfigs
+from engine.kafka.config.dynamic import DEFAULT_ENTITY, IPS, DynamicConfigs
 from engine.kafka.config.dynamic_keys import Throttles
 from engine.kafka.config.log_config import LogConfig
+from engine.kafka.config.quota_keys import QuotaKey, parse_quota
+from engine.kafka.zk.znodes.config_znodes import desanitized
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +79,24 @@ def set_log_settings(log_manager: LogManager, config: BrokerConfig) -> None:
     )
 
 
+def follow_quotas(configs: DynamicConfigs, quotas: ClientQuotas, rates: ConnectionRates) -> None:
+    """Make the quotas of users, client ids and addresses follow what is set."""
+
+    def changed(folder: str, name: str, texts: Mapping[str, str]) -> None:
+        if folder != IPS:
+            quotas.update(folder, name, texts)
+            return
+        limit = None
+        text = texts.get(QuotaKey.CONNECTION_RATE)
+        try:
+            limit = None if text is None else int(parse_quota(QuotaKey.CONNECTION_RATE, text))
+            rates.limit_address(None if name == DEFAULT_ENTITY else address_of(desanitized(name)), limit)
+        except (ValueError, OSError) as error:
+            logger.warning("Ignoring %s=%s of ips/%s: %s", QuotaKey.CONNECTION_RATE, text, name, error)
+
+    configs.follow_clients(changed)
+
+
 def follow_limits(configs: DynamicConfigs, network: SocketServer) -> None:
     """Make ``network``, which has the static connection limits, follow the current limits and their changes.
 
@@ -90,8 +112,13 @@ def follow_limits(configs: DynamicConfigs, network: SocketServer) -> None:
     def limits_changed(limits: tuple[int, int]) -> None:
         network.limits = replace(network.limits, max_connections=limits[0], max_connections_per_ip=limits[1])
 
+    def listeners_changed(own: tuple[Mapping[str, int], CreationLimits]) -> None:
+        network.limits = replace(network.limits, max_connections_of_listeners=own[0])
+        network.rates.limits = own[1]
+
     configs.follow(lambda: configs.current.max_connections_per_ip_overrides, overrides_changed)
     configs.follow(lambda: (configs.current.max_connections, configs.current.max_connections_per_ip), limits_changed)
+    configs.follow(lambda: (listener_limits(configs.current), creation_limits(configs.current)), listeners_changed)
 
 
 def follow_stores(

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
 from engine.broker.controller.loop import Controller
 from engine.broker.controller.producer_ids import ControllerProducerIdSource, ProducerIdManager, ZkProducerIdSource
@@ -25,13 +26,15 @@ from engine.broker.coordinator.transactions.verifier import TransactionVerifier
 from engine.broker.fetch.session_cache import FetchSessionCache
 from engine.broker.handlers.api_versions import answer_unknown_version
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.registry import all_handlers
+from engine.broker.handlers.guards import guarded
+from engine.broker.handlers.registry import HandlerEntry, all_handlers
 from engine.broker.handlers.sasl_authenticate import api_versions_before_login, unknown_version_before_login
 from engine.broker.log.environment import LoadingStopped
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.network.routes import HandlerSpec, Route, RouteTable
 from engine.broker.network.server import BoundListener, SocketServer
 from engine.broker.network.session import Session
+from engine.broker.quotas.client_quotas import ClientQuotas
 from engine.broker.replication.alter_partition import AlterPartitionManager
 from engine.broker.replication.controller_channel import ControllerChannel
 from engine.broker.replication.isr_updater import IsrUpdater
@@ -40,25 +43,36 @@ from engine.broker.replication.offset_lookup import OffsetSearch
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.replica_selector import replica_selector
 from engine.broker.replication.zk_isr import ZkIsrUpdater
+from engine.broker.security.authorizer import Authorizer
 from engine.broker.security.listener_security import TlsListener, inter_broker_security, tls_listeners
 from engine.broker.security.login_settings import ListenerLogins, listener_logins
 from engine.broker.security.logins import LoginPolicy
 from engine.broker.server.controlled_shutdown import ControlledShutdown
-from engine.broker.server.dynamic_effects import follow_limits, follow_settings, follow_stores, set_log_settings
+from engine.broker.server.dynamic_effects import (
+    follow_limits,
+    follow_quotas,
+    follow_settings,
+    follow_stores,
+    set_log_settings,
+)
 from engine.broker.server.log_cleaning import LogCleaner
 from engine.broker.server.log_upkeep import LogUpkeep
 from engine.broker.server.metrics import BrokerMetrics
 from engine.broker.server.metrics_pages import MetricsPages
 from engine.broker.server.settings import (
     advertised,
+    allows_without_rules,
     channel_settings,
     check_served,
     controller_options,
+    controller_quota_window,
     listener_spec,
     metrics_address,
+    quota_window,
     random_cluster_id,
     replication_settings,
     server_limits,
+    super_users,
     zookeeper_security,
 )
 from engine.common.clock import Clock, SystemClock
@@ -99,6 +113,8 @@ DESCRIPTORS_ENOUGH = 4096
 
 SPARES_INTERVAL_MS = 1000
 
+IDLE_CLIENTS_INTERVAL_MS = 30_000
+
 
 class BrokerState(IntEnum):
     """Kafka's BrokerState metric."""
@@ -131,6 +147,7 @@ class KafkaServer:
     transaction_coordinator: TransactionCoordinator
     transaction_verifier: TransactionVerifier
     producer_ids: ProducerIdManager
+    quotas: ClientQuotas
     topic_configs: ConfigChangeListener
     network: SocketServer
     log_cleaner: LogCleaner
@@ -148,6 +165,7 @@ class KafkaServer:
         self.loop_lag = LoopLagGauge()
         self.offloader = Offloader()
         self.offset_search = OffsetSearch(self.offloader)
+        self.authorizer: Authorizer | None = None
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.advertised_listeners: tuple[Endpoint, ...] = ()
         self.metadata_cache = MetadataCache(config.broker_id)
@@ -188,6 +206,7 @@ class KafkaServer:
         self._ends_with("supervised tasks", self.supervisor.stop)
         self.supervisor.every(LOOP_LAG_INTERVAL_MS, self._tell_loop_lag, "loop lag")
         await self._open_zookeeper()
+        await self._start_authorizer()
         await self._open_log_dirs()
         await self._load_logs()
         self._make_replication()
@@ -249,6 +268,20 @@ class KafkaServer:
         await self.zk.cluster.make_persistent_paths()
         self.cluster_id = await self.zk.cluster.get_or_create_cluster_id(random_cluster_id())
         logger.info("Cluster ID = %s", self.cluster_id)
+
+    async def _start_authorizer(self) -> None:
+        """Read the access rules, if there are any to obey. If they cannot be understood, this broker does not start."""
+        config = self.config
+        if not config.authorizer_class_name:
+            return
+        self.authorizer = Authorizer(
+            self.zk,
+            self.clock,
+            super_users=super_users(config),
+            allows_without_rules=allows_without_rules(config),
+        )
+        await self.authorizer.start()
+        self._ends_with("authorizer", self.authorizer.stop)
 
     async def _open_log_dirs(self) -> None:
         """Lock the log dirs, find out this broker's id, and start following its settings."""
@@ -448,11 +481,19 @@ class KafkaServer:
         """
         config = self.config
         handlers = {
-            key: HandlerSpec(e.key, e.min_version, e.max_version, e.handler, e.is_async, e.large_handler)
+            key: HandlerSpec(e.key, e.min_version, e.max_version, self._guarded(e, e.handler), e.is_async,
+                             self._guarded(e, e.large_handler))
             for key, e in all_handlers().items()
-        }
+        }  # fmt: skip
         self._routes = RouteTable(handlers, answer_unknown_version)
         self._route_tables = [self._routes]
+        self.quotas = ClientQuotas(
+            quota_window(config),
+            controller_quota_window(config),
+            self.clock,
+            announce=lambda is_on: self._routes.show_answers(self.quotas.before_encoding if is_on else None),
+        )
+        self.supervisor.every(IDLE_CLIENTS_INTERVAL_MS, self.quotas.forget_idle, "idle clients' quotas")
         self.network = SocketServer(
             self._routes,
             self._make_request,
@@ -460,12 +501,17 @@ class KafkaServer:
             self.clock,
             self.tls_listeners,
             self._login_policies(handlers),
+            quota_window(config),
         )
         follow_limits(self.dynamic_configs, self.network)
+        follow_quotas(self.dynamic_configs, self.quotas, self.network.rates)
         follow_stores(self.dynamic_configs, self.tls_listeners.values(), self._stores_changed)
         self._ends_with("network", self.network.stop)
         self._bound = [self.network.bind(listener_spec(endpoint)) for endpoint in config.listener_settings.listeners]
         self.advertised_listeners = advertised(config.listener_settings.advertised_listeners, self._bound)
+
+    def _guarded(self, entry: HandlerEntry, handler: Callable[..., Any]) -> Callable[..., Any]:
+        return handler if self.authorizer is None else guarded(entry, handler, self.authorizer)
 
     def _login_policies(self, handlers: Mapping[int, HandlerSpec]) -> dict[str, LoginPolicy]:
         """Return how peers log in on each listener with SASL. Until then, they reach only what a login needs."""

@@ -12,10 +12,13 @@ from ipaddress import ip_address
 
 from engine.broker.controller.channels import ChannelSettings
 from engine.broker.controller.options import ControllerOptions
+from engine.broker.network.connection_rates import UNLIMITED, CreationLimits
 from engine.broker.network.server import BoundListener, ListenerSpec, ServerLimits
 from engine.broker.replication.settings import ReplicationSettings
+from engine.broker.security.authorizer import AUTHORIZERS
 from engine.common.errors import ConfigError
 from engine.common.model import Endpoint
+from engine.common.windowed_rate import Window
 from engine.kafka.client.security import Security, plaintext
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.metadata_version import (
@@ -32,6 +35,16 @@ from engine.runtime.descriptors import descriptor_limit, descriptors_for_sockets
 def random_cluster_id() -> str:
     """Return a new cluster id: 22 characters of URL-safe base64, as in Kafka."""
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+
+
+def quota_window(config: BrokerConfig) -> Window:
+    """Return what clients' quotas are averaged over."""
+    return Window(config.quota_window_num, config.quota_window_size_seconds * 1000)
+
+
+def controller_quota_window(config: BrokerConfig) -> Window:
+    """Return what quotas of topic changes are averaged over."""
+    return Window(config.controller_quota_window_num, config.controller_quota_window_size_seconds * 1000)
 
 
 def listener_spec(endpoint: Endpoint) -> ListenerSpec:
@@ -86,19 +99,73 @@ def zookeeper_security(config: BrokerConfig) -> ZkSecurity:
     return replace(security, protects=config.zookeeper_set_acl)
 
 
+def address_of(host: str) -> str:
+    """Return a host's address as connections show it. Raises OSError: its name does not resolve."""
+    return str(ip_address(host)) if ":" in host else socket.gethostbyname(host)
+
+
+def listener_limits(config: BrokerConfig) -> dict[str, int]:
+    """Return how many connections a listener may have, if it has a limit of its own."""
+    found = _of_listeners(config, "max.connections")
+    return {listener: limit for listener, limit in found.items() if limit != config.max_connections}
+
+
+def creation_limits(config: BrokerConfig) -> CreationLimits:
+    """Return how many connections a second may be opened. As in Kafka, the broker's limit is also each listener's."""
+    found = _of_listeners(config, "max.connection.creation.rate")
+    own = {listener: limit for listener, limit in found.items() if limit != UNLIMITED}
+    return CreationLimits(config.max_connection_creation_rate, own)
+
+
+def _of_listeners(config: BrokerConfig, name: str) -> dict[str, int]:
+    names = [endpoint.listener_name for endpoint in config.listener_settings.listeners]
+    return {one: limit for one in names if isinstance(limit := config.for_listener(one, name), int)}
+
+
+SUPER_USERS = "super.users"
+ALLOWS_WITHOUT_RULES = "allow.everyone.if.no.acl.found"
+"""Settings of Kafka's authorizer, not of its broker."""
+
+
 def check_served(config: BrokerConfig) -> None:
     """Refuse settings that would leave a cluster less protected than they say.
 
     Raises:
-        ConfigError: there is an authorizer, which is not supported yet.
+        ConfigError: the authorizer is another than Kafka's for ZooKeeper, or its own settings are wrong.
     """
     authorizer = config.authorizer_class_name
-    if authorizer:
+    if authorizer and authorizer not in AUTHORIZERS:
         raise ConfigError(
-            f"authorizer.class.name: this broker cannot enforce {authorizer}, and would let everybody do "
-            "everything; remove the setting if that is what you want",
+            f"authorizer.class.name={authorizer} is a Java class, which this broker cannot run, and without it "
+            f"everybody could do everything; it can do the work of {AUTHORIZERS[0]}",
             key="authorizer.class.name",
         )
+    if authorizer:
+        super_users(config)
+        allows_without_rules(config)
+        url = "authorizer.zookeeper.url"
+        if config.originals.get(url, config.zookeeper_connect) != config.zookeeper_connect:
+            raise ConfigError(f"{url}: this broker keeps access rules where it keeps everything else", key=url)
+
+
+def super_users(config: BrokerConfig) -> frozenset[str]:
+    """Return the principals whom no rule binds. Raises ConfigError: one is not of the form ``User:name``."""
+    found = frozenset(each.strip() for each in config.originals.get(SUPER_USERS, "").split(";") if each.strip())
+    for principal in found:
+        kind, _, name = principal.partition(":")
+        if not kind or not name:
+            raise ConfigError(
+                f"{SUPER_USERS}: '{principal}' is not of the form User:name; ';' separates them", key=SUPER_USERS
+            )
+    return found
+
+
+def allows_without_rules(config: BrokerConfig) -> bool:
+    """Return whether everybody may use what no rule is about. Raises ConfigError: it is neither true nor false."""
+    text = config.originals.get(ALLOWS_WITHOUT_RULES, "false").strip().lower()
+    if text not in ("true", "false"):
+        raise ConfigError(f"{ALLOWS_WITHOUT_RULES}={text} is neither true nor false", key=ALLOWS_WITHOUT_RULES)
+    return text == "true"
 
 
 def metrics_address(config: BrokerConfig) -> tuple[str, int] | None:

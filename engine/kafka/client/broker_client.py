@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from engine.common.collection import collector_paused
 from engine.common.errors import ErrorCode, RemoteProtocolError
-from engine.common.model import SecurityProtocol
+from engine.common.model import SecurityProtocol, address_text
 from engine.common.version import VERSION
 from engine.kafka.client.errors import (
     ConnectFailed,
@@ -201,7 +201,7 @@ class BrokerClient:
 
     @property
     def address(self) -> str:
-        return f"{self.host}:{self.port}"
+        return address_text(self.host, self.port)
 
     @property
     def is_connected(self) -> bool:

@@ -75,8 +75,8 @@ def _value(
         if kind == "directory":
             if Path(wanted).name != wanted:
                 raise ConfigError(f"not the name of a file: {where}")
-            return (place / wanted).read_text(encoding="utf-8")
-        return parse_properties(place.read_text(encoding="utf-8"))[wanted]
+            return (place / wanted).read_text(encoding="utf-8-sig")
+        return parse_properties(place.read_text(encoding="utf-8-sig"))[wanted]
     except KeyError:
         raise ConfigError(f"the file has no such key: {where}") from None
     except (OSError, UnicodeDecodeError) as error:

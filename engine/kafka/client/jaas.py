@@ -98,7 +98,7 @@ def jaas_section(named: Path | None, environment: Mapping[str, str], section: st
             return None
         path, origin = Path(said.removeprefix("file:")), "that KAFKA_OPTS names "
     try:
-        return parse_jaas_file(path.read_text(encoding="utf-8")).get(section, [])
+        return parse_jaas_file(path.read_text(encoding="utf-8-sig")).get(section, [])
     except OSError as error:
         raise ConfigError(f"the JAAS file {origin}cannot be read ({error.strerror}): {path}") from None
     except UnicodeDecodeError:

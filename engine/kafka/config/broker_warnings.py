@@ -23,7 +23,8 @@ FORMER_KEYS: Final[Mapping[str, str]] = {
 }
 """Keys of older Kafka versions that 3.9 does not know, and what to do about each."""
 
-_OF_LISTENERS: Final = ("ssl.", "sasl.", "connections.max.reauth.ms")
+_OF_AUTHORIZER: Final = ("super.users", "allow.everyone.if.no.acl.found", "authorizer.zookeeper.url")
+_OF_LISTENERS: Final = ("ssl.", "sasl.", "connections.max.reauth.ms", "max.connection")
 """Beginnings of the settings that klamm takes for single listeners."""
 
 
@@ -51,6 +52,9 @@ def _warning(name: str, originals: Mapping[str, str]) -> str | None:
     if key is not None:
         is_idle = not key.has_effect or (prefix is not None and not key.name.startswith(_OF_LISTENERS))
         return f"Setting {name} has no effect in klamm: {key.doc}" if is_idle else None
+    if name in _OF_AUTHORIZER:
+        has_authorizer = bool(originals.get("authorizer.class.name"))
+        return None if has_authorizer else f"Setting {name} has no effect without an authorizer."
     if name in FORMER_KEYS:
         return f"Setting {name} is unknown since an earlier Kafka version and has no effect. {FORMER_KEYS[name]}"
     if name in DYNAMIC_CONFIG_DEF:

@@ -26,11 +26,15 @@ IPS: Final = "ips"
 ENTITY_TYPES: Final = (TOPICS, CLIENTS, USERS, BROKERS, IPS)
 """The folders of ``/config`` whose nodes hold settings."""
 
+CLIENT_TYPES: Final = (CLIENTS, USERS, IPS)
+"""Those that are about the cluster's clients."""
+
 DEFAULT_ENTITY: Final = "<default>"
 """The name of the entity that means all of its type."""
 
 Overrides = Mapping[str, str]
 TopicFollower = Callable[[str, LogConfig], None]
+ClientFollower = Callable[[str, str, Overrides], None]
 
 T = TypeVar("T")
 
@@ -52,6 +56,7 @@ class DynamicConfigs:
         self.throttles = Throttles(_NONE)
         self._followers: list[Callable[[], None]] = []
         self._topic_followers: list[TopicFollower] = []
+        self._client_followers: list[ClientFollower] = []
         self._stored: dict[tuple[str, str], Overrides] = {}
         self._topic_overrides: dict[str, Overrides] = {}
         self._log_configs: dict[str, LogConfig] = {}
@@ -80,6 +85,16 @@ class DynamicConfigs:
             take(topic, self.log_config(topic))
         self._topic_followers.append(take)
 
+    def follow_clients(self, take: ClientFollower) -> None:
+        """Pass the settings of users, client ids and addresses to ``take``: now, and again when an entity's are read.
+
+        It gets the type, the name and the settings, none if the entity is gone.
+        """
+        for (entity_type, name), texts in self._stored.items():
+            if entity_type in CLIENT_TYPES:
+                take(entity_type, name, texts)
+        self._client_followers.append(take)
+
     def apply(self, entity_type: str, entity_name: str, texts: Overrides) -> list[str]:
         """Apply the content of ``/config/<entity_type>/<entity_name>``; empty if the node is gone.
 
@@ -87,8 +102,15 @@ class DynamicConfigs:
         """
         if entity_type == TOPICS:
             return self._apply_topic(entity_name, dict(texts))
-        self._stored[entity_type, entity_name] = dict(texts)
-        return self._apply_broker(entity_name, dict(texts)) if entity_type == BROKERS else []
+        if texts or entity_type == BROKERS:
+            self._stored[entity_type, entity_name] = dict(texts)
+        else:
+            self._stored.pop((entity_type, entity_name), None)
+        if entity_type == BROKERS:
+            return self._apply_broker(entity_name, dict(texts))
+        for take in self._client_followers:
+            take(entity_type, entity_name, texts)
+        return []
 
     def log_config(self, topic: str) -> LogConfig:
         """Return the settings of a topic's logs; a topic without overrides has the broker's defaults."""
@@ -115,10 +137,11 @@ class DynamicConfigs:
             return self.topic_overrides(entity_name)
         return self._stored.get((entity_type, entity_name), _NONE)
 
-    @property
-    def known_topics(self) -> frozenset[str]:
-        """Topics whose overrides were ever reported."""
-        return frozenset(self._topic_overrides)
+    def known_names(self, entity_type: str) -> set[str]:
+        """Return the names of a type's entities that had settings when last reported."""
+        if entity_type == TOPICS:
+            return set(self._topic_overrides)
+        return {name for kind, name in self._stored if kind == entity_type}
 
     def knows_topic(self, topic: str) -> bool:
         """Say whether a topic's overrides were ever reported, even if it has none."""

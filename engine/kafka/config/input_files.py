@@ -24,13 +24,14 @@ def read_input_bytes(path: Path) -> bytes:
 
 
 def read_input(path: Path, encoding: str = "utf-8", *, errors: str = "replace") -> str:
-    """Return the text of a file, or of stdin. Bytes that are not text become marks, which every parser rejects.
+    """Return the text of a file, or of stdin, without a byte order mark. Bytes that are not text become marks, which
+    every parser rejects.
 
     Raises:
         OperationError: stdin is meant, and it is a terminal.
         OSError: the file cannot be read.
     """
-    return io.TextIOWrapper(io.BytesIO(read_input_bytes(path)), encoding, errors).read()
+    return io.TextIOWrapper(io.BytesIO(read_input_bytes(path)), encoding, errors).read().removeprefix("\ufeff")
 
 
 def name_of(path: Path) -> str:

@@ -24,6 +24,12 @@ class AclZnodes:
         self._client = client
         self._acl = acl_policy.acl
 
+    async def make_paths(self) -> None:
+        """Make the folders of rules and notices, as brokers with an authorizer do: only what exists can be watched."""
+        folders = [ResourceZNode.type_path(each, kind) for kind in PatternType for each in ResourceType]
+        for path in (*folders, *(change.parent_path for change in (LiteralAclChangeZNode, ExtendedAclChangeZNode))):
+            await self._client.ensure_path(path, self._acl(path))
+
     async def get_all(self) -> dict[ResourcePattern, tuple[AclEntry, ...]]:
         """Return all rules.
 

@@ -73,11 +73,11 @@ class ConfigChangeListener:
         """Read the settings of every entity."""
         for entity_type in ENTITY_TYPES:
             names = await children_or_empty(self._client, ConfigEntityTypeZNode.path(entity_type))
-            if entity_type == TOPICS:
-                for topic in self._configs.known_topics - set(names):
-                    self._configs.apply(TOPICS, topic, {})
             if entity_type == USERS:
                 names += await self._clients_of_users(names)
+            if entity_type != BROKERS:
+                for name in self._configs.known_names(entity_type) - set(names):
+                    self._configs.apply(entity_type, name, {})
             await self.load([(entity_type, name) for name in names])
 
     async def load_topics(self, topics: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from engine.common.errors import CoordinationError
 from engine.kafka.zk.acl_policy import AclPolicy
 from engine.kafka.zk.client import ZkClient
-from engine.kafka.zk.errors import ControllerMoved, MultiFailed, NodeExists, NoNode
+from engine.kafka.zk.errors import BadVersion, ControllerMoved, MultiFailed, NodeExists, NoNode, NotEmpty
 from engine.kafka.zk.operations import Check, SetData
 from engine.kafka.zk.reads import children_or_empty, decoded, or_raise, read_znode
 from engine.kafka.zk.znodes.config_znodes import (
@@ -134,14 +134,32 @@ class ConfigZnodes:
     ) -> None:
         """Replace an entity's settings and tell all brokers.
 
-        The znodes of users, clients and addresses without settings are removed; those of topics and brokers stay, as
-        in Kafka 3.9.
+        The znodes of users, clients and addresses without settings are removed, unless a user's clients have some;
+        those of topics and brokers stay, as in Kafka 3.9.
         """
         if configs or entity_path.startswith(_KEPT_WITHOUT_SETTINGS):
             await self.set_entity_configs(entity_path, configs, check_controller=check_controller)
         else:
-            await self.delete_entity_configs(entity_path)
+            await self._clear_entity_configs(entity_path, check_controller=check_controller)
         await self.create_config_change_notification(entity_path)
+
+    async def _clear_entity_configs(self, entity_path: str, *, check_controller: bool) -> None:
+        """Remove an entity's znode, and a user's that is left with nothing; one with clients stays, empty."""
+        try:
+            await self.delete_entity_configs(entity_path)
+        except NotEmpty:
+            await self.set_entity_configs(entity_path, {}, check_controller=check_controller)
+            return
+        user, is_client, _ = entity_path.partition(f"/{ConfigType.CLIENT.value}/")
+        if not is_client:
+            return
+        try:
+            await self._client.delete(f"/config/{user}/{ConfigType.CLIENT.value}")
+            data, stat = await self._client.get(f"/config/{user}")
+            if not EntityZNode.decode(f"/config/{user}", data):
+                await self._client.delete(f"/config/{user}", stat.version)
+        except (NoNode, NotEmpty, BadVersion):
+            return
 
     async def create_config_change_notification(self, entity_path: str) -> None:
         """Tell all brokers that an entity's settings changed."""

@@ -10,6 +10,8 @@ import pytest
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.profiles import Profile, add_profile, load_profiles, set_default
 from engine.admin.cluster.target import ClusterTarget, Naming, Origin, Side, Source, parse_addresses, resolve_target
+from engine.admin.records.lines import parse_json_line
+from engine.kafka.config.input_files import read_input
 
 
 @pytest.fixture
@@ -116,9 +118,25 @@ def test_naming_two_clusters_is_refused(tmp_path: Path, environment: dict[str, s
 def test_addresses() -> None:
     assert parse_addresses("a:1,b:2, [::1]:3") == (("a", 1), ("b", 2), ("::1", 3))
     assert parse_addresses("a") == (("a", 9092),)
-    for bad in ("", "a:x", "a:0", "a:70000", ",", ":1"):
+    assert parse_addresses("PLAINTEXT://a:1,sasl_ssl://[::1]:3,SSL://b") == (("a", 1), ("::1", 3), ("b", 9092))
+    for bad in ("", "a:x", "a:0", "a:70000", ",", ":1", "PLAINTEXT://"):
         with pytest.raises(BadRequest):
             parse_addresses(bad)
+    with pytest.raises(BadRequest, match="no listener of Kafka: http://a:1"):
+        parse_addresses("http://a:1")
+    target = ClusterTarget("p", Origin.PROFILE, bootstrap=parse_addresses("[::1]:3,a:1"))
+    assert target.title == "profile p ([::1]:3,a:1)"
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
+    """Editors of Windows begin files with one."""
+    path = tmp_path / "clusters.toml"
+    path.write_text("\ufeff[clusters.dev]\nzookeeper = 'z:2181'\n", encoding="utf-8")
+    assert load_profiles(path).named("dev") == Profile("dev", zookeeper="z:2181")
+    path.write_text("\ufeff{}", encoding="utf-8")
+    assert read_input(path) == "{}"
+    record, _ = parse_json_line('\ufeff{"value": null}'.encode(), 1, 5)
+    assert record.value is None
 
 
 def test_profiles_are_added_without_losing_what_a_person_wrote(tmp_path: Path) -> None:

@@ -57,7 +57,6 @@ def test_a_snapshot_is_read_from_its_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("entity", "message"),
     [
-        (Entity(EntityType.USER, "u"), "only brokers can alter quotas"),
         (Entity(EntityType.BROKER_LOGGER, "0"), "loggers are not in ZooKeeper"),
     ],
 )

@@ -39,9 +39,9 @@ def test_dates(text: str, timestamp_ms: int) -> None:
     assert parse_datetime(text) == timestamp_ms
 
 
-@pytest.mark.parametrize("text", ["yesterday", "2020-02-29", "2020-02-30T00:00:00.000", "T", "", "2020-02-29 12:00:00"])
+@pytest.mark.parametrize("text", ["yesterday", "2020-02-30T00:00:00.000", "T", ""])
 def test_what_is_no_date(text: str) -> None:
-    with pytest.raises(BadRequest, match="not a date with a time"):
+    with pytest.raises(BadRequest, match="not a time"):
         parse_datetime(text)
 
 
@@ -63,7 +63,7 @@ def test_durations(text: str, duration: timedelta) -> None:
     assert before_now(duration, now) == NOON - round(duration.total_seconds() * 1000)
 
 
-@pytest.mark.parametrize("text", ["soon", "P", "PT", "P1DT", "1H", "PT1H30", "P1Y", "P1W", "", "PT99999999999999H"])
+@pytest.mark.parametrize("text", ["soon", "P", "PT", "P1DT", "PT1H30", "P1Y", "P1W", "", "PT99999999999999H"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(BadRequest, match="not a duration"):
         parse_iso_duration(text)

@@ -80,9 +80,16 @@ def test_every_record_comes_once_and_in_order() -> None:
         ({"tail": 99}, range(10)),
         ({"start_time_ms": 1005}, range(5, 10)),
         ({"start_time_ms": 9999}, range(0)),
+        ({"stop_offset": 4}, range(4)),
+        ({"offset": 3, "stop_offset": 99}, range(3, 10)),
+        ({"offset": 8, "stop_offset": 2}, range(0)),
+        ({"stop_tail": 3}, range(7)),
+        ({"stop_tail": 99}, range(0)),
+        ({"start_time_ms": 1002, "stop_time_ms": 1005}, range(2, 5)),
+        ({"stop_time_ms": 9999}, range(10)),
     ],
 )
-def test_where_to_start(options: dict[str, int], expected: range) -> None:
+def test_where_to_start_and_to_stop(options: dict[str, int], expected: range) -> None:
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         lead(cluster, 0, {0: Log(10)})
         records = await read(wire, partitions=(0,), **options)

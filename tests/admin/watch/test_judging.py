@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fake_cluster import FakeCluster, small_cluster
 
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
+from engine.admin.groups.values import GroupListing, GroupState, GroupType, ListedGroup
 from engine.admin.health.report import Check
+from engine.admin.lag.results import LagAnswer
+from engine.admin.lag.rules import LagStatus
 from engine.admin.reassignment.lock_holder import Holder
+from engine.admin.watch.by_wire import GroupReader
 from engine.admin.watch.frame import BrokerWords, Frame, Link, LinkState, Stage, StageStatus
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.watch.knowledge import Knowledge
@@ -225,3 +232,25 @@ def test_the_lock_is_looked_up_while_something_is_throttled(monkeypatch: pytest.
         assert feed._knowledge.frame(2, {}, {}).plan is None
 
     asyncio.run(run())
+
+
+async def _no_lag(*_: object, **__: object) -> tuple[LagAnswer, list[str]]:
+    return LagAnswer(datetime.now(UTC), ()), []
+
+
+def test_groups_of_other_protocols_are_there_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def list_groups(*_: object) -> GroupListing:
+        workers = ListedGroup("connect-1", GroupType.CLASSIC, "connect", GroupState.STABLE, 2)
+        return GroupListing((workers, ListedGroup("billing", GroupType.CLASSIC, "consumer", GroupState.EMPTY, 1)), {})
+
+    async def nodes() -> dict[int, object]:
+        return {1: None, 2: None}
+
+    monkeypatch.setattr("engine.admin.watch.by_wire.list_groups", list_groups)
+    meter: Any = SimpleNamespace(measure=_no_lag, forget_all_but=lambda names: None, latest={})
+    wire: Any = SimpleNamespace(nodes=nodes)
+    read = asyncio.run(GroupReader(meter).read(wire, 1))
+    billing, workers = read.groups
+    assert (billing.name, workers.name, workers.protocol, workers.coordinator) == ("billing", "connect-1", "connect", 2)
+    assert (workers.lag.status, workers.lag.state) == (LagStatus.UNKNOWN, GroupState.STABLE)
+    assert "a group of protocol connect" in str(workers.lag.error)

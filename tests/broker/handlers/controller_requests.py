@@ -11,7 +11,9 @@ from network_serving import session
 
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import all_handlers
+from engine.broker.quotas.client_quotas import ClientQuotas
 from engine.common.clock import SystemClock
+from engine.common.windowed_rate import Window
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import DynamicConfigs
 from engine.kafka.protocol.declaration import Request
@@ -30,6 +32,7 @@ async def ask(broker: SmallBroker, request: Request, api_version: int, **setting
         metadata_cache=broker.metadata_cache,
         controller=broker.controller,
         topic_admin=broker.topic_admin,
+        quotas=ClientQuotas(Window(), Window(), SystemClock()),
         producer_ids=getattr(broker, "producer_ids", None),
     )
     context = RequestContext(parts, request.api_key, api_version, 1, "test", session())  # type: ignore[arg-type]

@@ -31,6 +31,7 @@ from engine.broker.handlers.list_partition_reassignments import list_partition_r
 from engine.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from engine.broker.handlers.registry import all_handlers
 from engine.broker.network.request import Deferred
+from engine.broker.quotas.client_quotas import UNLIMITED
 from engine.broker.replication import state_changes
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import ReplicaAssignment, TopicPartition
@@ -368,6 +369,7 @@ def test_refused_topics_leave_nothing_for_the_collector() -> None:
         config=SimpleNamespace(delete_topic_enable=True),
         metadata_cache=SimpleNamespace(topics=(), topic_name=lambda _: None),
         clock=SimpleNamespace(monotonic_ms=lambda: 0),
+        quotas=SimpleNamespace(mutation_quota=lambda *_, **__: UNLIMITED),
     )
     asked: Any = SimpleNamespace(api_version=6, broker=broker)
     kinds: list[dict[str, Any]] = [{"name": "nowhere"}, {"topic_id": b"i" * 16}, {}]

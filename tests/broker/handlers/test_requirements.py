@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from engine.broker.handlers.guards import GUARDS
 from engine.broker.handlers.registry import all_handlers, handles
 from engine.common.acl import AclOperation, Requirement, ResourceType
 from engine.kafka.protocol.api_keys import ApiKey
@@ -118,11 +119,18 @@ def test_every_handler_declares_what_kafka_requires() -> None:
 
 def test_a_handler_without_its_declaration_does_not_register() -> None:
     with pytest.raises(TypeError, match="requires"):
-        handles(ApiKey.DESCRIBE_ACLS)  # type: ignore[call-arg]
+        handles(ApiKey.CREATE_DELEGATION_TOKEN)  # type: ignore[call-arg]
     for wrong in ("Reed Topic", "Read Topics", "Read", ""):
         with pytest.raises(ValueError, match=r"operation|ResourceType"):
-            handles(ApiKey.DESCRIBE_ACLS, requires=[wrong])
-    assert ApiKey.DESCRIBE_ACLS not in all_handlers()
+            handles(ApiKey.CREATE_DELEGATION_TOKEN, requires=[wrong])
+    assert ApiKey.CREATE_DELEGATION_TOKEN not in all_handlers()
+
+
+def test_every_handler_has_a_guard() -> None:
+    """A broker with an authorizer does not start with an API that it would not check."""
+    assert all_handlers().keys() <= GUARDS.keys()
+    unguarded = {key for key, guard in GUARDS.items() if guard is GUARDS[ApiKey.API_VERSIONS]}
+    assert unguarded == {key for key, entry in all_handlers().items() if not entry.requires}
 
 
 def test_operations_have_kafkas_spelling() -> None:

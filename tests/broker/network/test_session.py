@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,14 @@ from network_serving import (
 
 from engine.broker.handlers.api_versions import api_versions
 from engine.broker.handlers.context import RequestContext
-from engine.broker.network.request import NO_RESPONSE, Deferred, LargeAnswer, RequestHead
+from engine.broker.network.request import (
+    CLOSE_CONNECTION,
+    CLOSE_FOR_FAULT,
+    NO_RESPONSE,
+    Deferred,
+    LargeAnswer,
+    RequestHead,
+)
 from engine.broker.network.routes import AnswerHook, HandlerSpec, Route, RouteTable
 from engine.broker.network.server import ListenerSpec, ServerLimits, SocketServer
 from engine.broker.network.session import ConnectionRules
@@ -144,7 +152,9 @@ def test_no_listener_serves_without_the_protection_that_it_promises() -> None:
 
 def note_throttle(request: RequestHead, answer: Any) -> None:
     """A hook: tells the peer to wait for as many ms as its correlation id."""
-    answer.throttle_time_ms = request.correlation_id
+    assert request.use is not None
+    if answer is not NO_RESPONSE:
+        answer.throttle_time_ms = request.correlation_id
 
 
 def route_of(handler: Any, hook: AnswerHook | None) -> Route:
@@ -175,6 +185,56 @@ def test_a_hook_sees_every_answer_before_it_is_encoded() -> None:
         assert (await route_of(later, note_throttle).handler(REQUEST, None)).throttle_time_ms == 77
         assert (await route_of(large, note_throttle).handler(REQUEST, None)).response.throttle_time_ms == 77
         assert route_of(lambda request, body: NO_RESPONSE, note_throttle).handler(REQUEST, None) is NO_RESPONSE
+
+    run(check)
+
+
+def test_what_closes_a_connection_is_no_answer() -> None:
+    def hook(request: RequestHead, answer: Any) -> None:
+        raise AssertionError
+
+    for closing in (CLOSE_CONNECTION, CLOSE_FOR_FAULT):
+        assert route_of(lambda request, body, closing=closing: closing, hook).handler(REQUEST, None) is closing
+
+
+def test_a_table_begins_and_ceases_to_show_answers_while_it_is_used() -> None:
+    def handler(request: RequestHead, body: Any) -> MetadataResponse:
+        return MetadataResponse(brokers=[], topics=[])
+
+    table = RouteTable({int(ApiKey.METADATA): HandlerSpec(ApiKey.METADATA, 0, 12, handler, False)}, answer_api_versions)
+    before = table[ApiKey.METADATA << 16 | 12]
+    assert before is not None
+    table.show_answers(note_throttle)
+    after = table[ApiKey.METADATA << 16 | 11]
+    assert after is not None
+    assert before.handler(REQUEST, None).throttle_time_ms == after.large_handler(REQUEST, None).throttle_time_ms == 77
+    table.show_answers(None)
+    assert before.handler is handler and after.large_handler is handler
+
+
+def test_a_request_counts_the_steps_of_its_coroutine_and_not_the_time_between_them() -> None:
+    async def check() -> None:
+        uses: list[int] = []
+
+        async def handler(request: RequestHead, body: Any) -> MetadataResponse:
+            deadline = time.perf_counter() + 0.02
+            while time.perf_counter() < deadline:
+                pass
+            await asyncio.sleep(0.2)
+            with pytest.raises(ZeroDivisionError):
+                await asyncio.wait_for(failing(), 1)
+            return MetadataResponse(brokers=[], topics=[])
+
+        async def failing() -> None:
+            await asyncio.sleep(0)
+            raise ZeroDivisionError
+
+        def hook(request: RequestHead, answer: Any) -> None:
+            assert request.use is not None
+            uses.append(request.use.held_ns)
+
+        await route_of(handler, hook).handler(REQUEST, None)
+        assert 20_000_000 <= uses[0] < 150_000_000
 
     run(check)
 

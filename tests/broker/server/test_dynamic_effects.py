@@ -19,7 +19,7 @@ from engine.broker.server.settings import server_limits
 from engine.common.clock import ManualClock
 from engine.common.model import TopicPartition
 from engine.kafka.config.broker import BrokerConfig
-from engine.kafka.config.dynamic import DynamicConfigs
+from engine.kafka.config.dynamic import TOPICS, DynamicConfigs
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.config.values import LONG_MAX
 
@@ -73,7 +73,7 @@ def test_changes_while_logs_are_loaded_reach_all_of_them(tmp_path: Path) -> None
 
     def changes_meanwhile(topic: str) -> LogConfig:
         found = configs.log_config(topic)
-        if topic == "u" and not configs.known_topics:
+        if topic == "u" and not configs.known_names(TOPICS):
             configs.apply("topics", "t", {"retention.ms": "5000"})
             configs.apply("brokers", "1", {"log.retention.bytes": "777", "num.replica.fetchers": "3"})
             configs.apply("brokers", "<default>", {"producer.id.expiration.ms": "1000"})

@@ -35,7 +35,15 @@ def config(**settings: str) -> BrokerConfig:
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"authorizer_class_name": "kafka.security.authorizer.AclAuthorizer"}, "authorizer.class.name"),
+        ({"authorizer_class_name": "a.b.Authorizer"}, "a.b.Authorizer"),
+        ({"authorizer_class_name": "kafka.security.authorizer.AclAuthorizer", "super_users": "admin"}, "super.users"),
+        (
+            {
+                "authorizer_class_name": "kafka.security.auth.SimpleAclAuthorizer",
+                "allow_everyone_if_no_acl_found": "yes",
+            },
+            "allow.everyone.if.no.acl.found",
+        ),
     ],
 )
 def test_a_broker_does_not_start_less_protected_than_it_is_told(settings: dict[str, str], named: str) -> None:

@@ -84,7 +84,14 @@ class SmallBroker:
         self.controller = Controller(
             self.zk,
             self.options,
-            ChannelSettings(self.broker_id, self.ibp, "PLAINTEXT", "PLAINTEXT", 2_000, 2_000),
+            ChannelSettings(
+                self.broker_id,
+                self.ibp,
+                "PLAINTEXT",
+                "PLAINTEXT",
+                connect_timeout_ms=2_000,
+                request_timeout_ms=2_000,
+            ),
             register_broker=self.register,
             on_instruction=self._hook,
         )

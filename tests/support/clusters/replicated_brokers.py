@@ -25,6 +25,7 @@ from engine.broker.handlers.list_offsets import list_offsets
 from engine.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.network.request import Deferred
+from engine.broker.quotas.client_quotas import ClientQuotas
 from engine.broker.replication.isr_updater import IsrOutcome, IsrUpdate
 from engine.broker.replication.leader_and_isr_change import become_leader_or_follower
 from engine.broker.replication.metadata_cache import MetadataCache
@@ -35,6 +36,7 @@ from engine.broker.replication.settings import ReplicationSettings
 from engine.common.errors import ErrorCode
 from engine.common.model import LeaderAndIsr, Node, TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.common.windowed_rate import Window
 from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.api_keys import ApiKey
@@ -75,6 +77,7 @@ class StandInBroker:
         self.dynamic_configs = SimpleNamespace(knows_topic=lambda _topic: True)
         self.metadata_cache = MetadataCache(broker_id)
         self.fetch_sessions = FetchSessionCache(1000)
+        self.quotas = ClientQuotas(Window(), Window(), self.clock)
         self.supervisor = Supervisor("broker")
         self.offloader = SimpleNamespace(run=_run_here)
         self.offset_search = OffsetSearch(self.offloader)  # type: ignore[arg-type]

@@ -125,7 +125,7 @@ def token_from_file(path: Path) -> str:
         SaslError: it cannot be read, or holds no token.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise SaslError(f"the token's file {path} cannot be read: {reason}") from None

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from typing import Any
 
+from engine.common.model import address_text
 from engine.kafka.client.errors import TlsFailed
 from engine.kafka.client.tls.context import TlsSettings, client_context, without_host_name
 
@@ -42,7 +43,7 @@ _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNE
 
 async def tls_failure(error: Exception, settings: TlsSettings, host: str, port: int) -> TlsFailed:
     """Return the failure in words. If a name failed the check, this looks which names the certificate has."""
-    address = f"{host}:{port}"
+    address = address_text(host, port)
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in _HOST_NAME:
             return await _wrong_name(settings, host, port)
@@ -64,7 +65,7 @@ async def _wrong_name(settings: TlsSettings, host: str, port: int) -> TlsFailed:
     listed = f": it has {', '.join(names)}" if names else ""
     return TlsFailed(
         f"the certificate is for another host name{listed}",
-        address=f"{host}:{port}",
+        address=address_text(host, port),
         hint="connect by one of its names; ssl.endpoint.identification.algorithm= turns the check off",
     )
 

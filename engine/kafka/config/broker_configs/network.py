@@ -95,8 +95,8 @@ class NetworkKeys:
             "Other limits of connections for some addresses, as `host:number,…`; names are looked up when it is read."
         )
     )
-    max_connection_creation_rate = INT(INT_MAX, MEDIUM, at_least(0), CLUSTER_WIDE).without_effect(
-        "Maximum new connections a second. klamm has no such limit."
+    max_connection_creation_rate = INT(INT_MAX, MEDIUM, at_least(0), CLUSTER_WIDE).with_effect(
+        "Maximum new connections a second; with the prefix of a listener, at that listener. Others wait for their turn."
     )
     num_network_threads = INT(3, HIGH, at_least(1), CLUSTER_WIDE).without_effect(
         "Threads that read and write sockets in Kafka. klamm serves all connections from one event loop."

@@ -9,8 +9,8 @@ from engine.kafka.config.vocabulary import BOOLEAN, CLASS, CLUSTER_WIDE, INT, LI
 class QuotaKeys:
     """Quotas and metrics"""
 
-    quota_window_num = INT(11, LOW, at_least(1)).without_effect("Samples that client quotas are averaged over.")
-    quota_window_size_seconds = INT(1, LOW, at_least(1)).without_effect("Seconds of one sample of client quotas.")
+    quota_window_num = INT(11, LOW, at_least(1)).with_effect("Samples that client quotas are averaged over.")
+    quota_window_size_seconds = INT(1, LOW, at_least(1)).with_effect("Seconds of one sample of client quotas.")
     replication_quota_window_num = INT(11, LOW, at_least(1)).without_effect(
         "Samples that replication throttles are averaged over."
     )
@@ -23,10 +23,10 @@ class QuotaKeys:
     alter_log_dirs_replication_quota_window_size_seconds = INT(1, LOW, at_least(1)).with_effect(
         "Seconds of one sample of that throttle."
     )
-    controller_quota_window_num = INT(11, LOW, at_least(1)).without_effect(
+    controller_quota_window_num = INT(11, LOW, at_least(1)).with_effect(
         "Samples that quotas of topic changes are averaged over."
     )
-    controller_quota_window_size_seconds = INT(1, LOW, at_least(1)).without_effect(
+    controller_quota_window_size_seconds = INT(1, LOW, at_least(1)).with_effect(
         "Seconds of one sample of those quotas."
     )
     client_quota_callback_class = CLASS(None, LOW).without_effect(

@@ -10,8 +10,9 @@ class SecurityKeys:
     """Security"""
 
     authorizer_class_name = STRING("", LOW, NonNull()).with_effect(
-        "Java class that decides who may do what; empty: everybody may do everything. klamm has no authorizer and "
-        "refuses to start with one named."
+        "Java class that decides who may do what; empty: everybody may do everything. klamm does the work of "
+        "`kafka.security.authorizer.AclAuthorizer`, with `super.users` and `allow.everyone.if.no.acl.found`, and "
+        "refuses to start with another."
     )
     principal_builder_class = CLASS(
         "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder", MEDIUM, dynamic=PER_BROKER

@@ -59,9 +59,14 @@ class ConfigEntityZNode:
 
     @staticmethod
     def decode(path: str, data: bytes) -> dict[str, str]:
-        """Read settings; a znode without data, or without settings, has none."""
+        """Read settings; as for Kafka, a znode without data, without settings, or with other JSON has none."""
         if not data:
             return {}
+        try:
+            if not isinstance(json.loads(data), dict):
+                return {}
+        except (ValueError, RecursionError):
+            pass
         fields = Fields.parse(path, data)
         return fields.text_map("config") if "config" in fields else {}
 

@@ -1,0 +1,237 @@
+"""``klamm quotas``: what users, client ids and addresses may use. Options are those of kafka-configs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer._click.exceptions import UsageError
+
+from cli.commands.configs_entities import (
+    Client,
+    ClientDefaults,
+    EntityDefault,
+    EntityNames,
+    EntityTypes,
+    Ip,
+    IpDefaults,
+    User,
+    UserDefaults,
+    chosen_entity,
+)
+from cli.framework.command import CommandGroup
+from cli.framework.invocation import Invocation
+from cli.framework.options import Asks, Needs
+from cli.output.report import Report
+
+if TYPE_CHECKING:
+    from engine.admin.configs.values import Entity
+
+group = CommandGroup("quotas", "What users, client ids and addresses may use of each broker.")
+
+_RATE = "bytes a second, for each broker (1M, 500k)"
+ProducerRate = Annotated[
+    str | None, typer.Option("--producer-byte-rate", metavar="BYTES", help=f"What they may produce: {_RATE}.")
+]
+ConsumerRate = Annotated[
+    str | None, typer.Option("--consumer-byte-rate", metavar="BYTES", help=f"What they may fetch: {_RATE}.")
+]
+RequestPercentage = Annotated[
+    str | None,
+    typer.Option("--request-percentage", metavar="N", help="Percent of one of a broker's threads; 200 is two threads."),
+]
+MutationRate = Annotated[
+    str | None,
+    typer.Option(
+        "--controller-mutation-rate", metavar="N", help="Partitions they may create and delete a second, on average."
+    ),
+]
+ConnectionRate = Annotated[
+    str | None,
+    typer.Option("--connection-creation-rate", metavar="N", help="Connections a second that it may open."),
+]
+AddConfig = Annotated[
+    list[str] | None, typer.Option("--add-config", metavar="K=V,…", help="Quotas by Kafka's names, as kafka-configs.")
+]
+DeleteConfig = Annotated[
+    list[str] | None, typer.Option("--delete-config", metavar="K,…", help="Which to remove; else all that are set.")
+]
+
+
+@group.command(
+    "list",
+    needs=Needs(cluster=True, asks=Asks.CLUSTER),
+    examples=("klamm quotas list", "klamm quotas list -o json", "klamm quotas list --zookeeper 127.0.0.1:2181"),
+)
+async def list_quotas(invocation: Invocation) -> Report:
+    """List every quota that is set, and whose it is."""
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.quotas import quotas_report
+    from engine.admin.configs.quota_reading import all_quotas
+
+    async with open_cluster(invocation) as cluster:
+        return quotas_report(await all_quotas(cluster))
+
+
+@group.command(
+    "describe",
+    needs=Needs(cluster=True, asks=Asks.CLUSTER),
+    examples=(
+        "klamm quotas describe --user alice --client app",
+        "klamm quotas describe --client-defaults",
+        "klamm quotas describe --ip 10.0.0.7 -o json",
+    ),
+)
+async def describe(
+    invocation: Invocation,
+    entity_type: EntityTypes = None,
+    entity_name: EntityNames = None,
+    entity_default: EntityDefault = False,
+    client: Client = None,
+    client_defaults: ClientDefaults = False,
+    user: User = None,
+    user_defaults: UserDefaults = False,
+    ip: Ip = None,
+    ip_defaults: IpDefaults = False,
+) -> Report:
+    """Show which quotas count for a client, and at which level each of them is set.
+
+    Of eight levels the first that is set counts: a user's client id, that user's default for client ids, the user;
+    then the same three of the default user; then the client id, and the default for client ids. To ask about a client
+    as a broker sees it, name both its user and its client id; the user of a client that does not log in is ANONYMOUS.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.quotas import in_force_report
+    from engine.admin.configs.quota_reading import all_quotas, in_force
+
+    entity = _entity(
+        entity_type, entity_name, entity_default, client, client_defaults, user, user_defaults, ip, ip_defaults
+    )
+    async with open_cluster(invocation) as cluster:
+        return in_force_report(entity, in_force(entity, await all_quotas(cluster)))
+
+
+@group.command(
+    "set",
+    needs=Needs(cluster=True, changes=True, asks=Asks.CLUSTER),
+    examples=(
+        "klamm quotas set --client app --producer-byte-rate 10M",
+        "klamm quotas set --user alice --client app --consumer-byte-rate 5M --request-percentage 50",
+        "klamm quotas set --user-defaults --controller-mutation-rate 10",
+        "klamm quotas set --ip 10.0.0.7 --connection-creation-rate 20 --dry-run",
+        "klamm quotas set --entity-type users --entity-default --add-config producer_byte_rate=1048576",
+    ),
+)
+async def set_quotas(
+    invocation: Invocation,
+    entity_type: EntityTypes = None,
+    entity_name: EntityNames = None,
+    entity_default: EntityDefault = False,
+    client: Client = None,
+    client_defaults: ClientDefaults = False,
+    user: User = None,
+    user_defaults: UserDefaults = False,
+    ip: Ip = None,
+    ip_defaults: IpDefaults = False,
+    producer_byte_rate: ProducerRate = None,
+    consumer_byte_rate: ConsumerRate = None,
+    request_percentage: RequestPercentage = None,
+    controller_mutation_rate: MutationRate = None,
+    connection_creation_rate: ConnectionRate = None,
+    add_config: AddConfig = None,
+) -> Report:
+    """Set quotas of a user, a client id, a client of a user, an address, or of all that have none of their own.
+
+    Each broker counts for itself: a client of three brokers may use three times its quota. Brokers follow within a
+    moment, and clients above their quota are slowed down, not refused.
+    """
+    from engine.admin.configs.values import parse_additions, plain_value
+
+    entity = _entity(
+        entity_type, entity_name, entity_default, client, client_defaults, user, user_defaults, ip, ip_defaults
+    )
+    additions: dict[str, str] = {}
+    for text in add_config or ():
+        additions |= parse_additions(text)
+    given = {
+        "producer_byte_rate": producer_byte_rate,
+        "consumer_byte_rate": consumer_byte_rate,
+        "request_percentage": request_percentage,
+        "controller_mutation_rate": controller_mutation_rate,
+        "connection_creation_rate": connection_creation_rate,
+    }
+    additions |= {key: plain_value(key, text) for key, text in given.items() if text is not None}
+    if not additions:
+        raise UsageError("say what to set: --producer-byte-rate, --consumer-byte-rate, --request-percentage, …")
+    return await _alter(invocation, entity, additions, [])
+
+
+@group.command(
+    "remove",
+    needs=Needs(cluster=True, changes=True, asks=Asks.CLUSTER),
+    examples=(
+        "klamm quotas remove --client app",
+        "klamm quotas remove --user alice --client app --delete-config producer_byte_rate",
+        "klamm quotas remove --ip-defaults --dry-run",
+    ),
+)
+async def remove(
+    invocation: Invocation,
+    entity_type: EntityTypes = None,
+    entity_name: EntityNames = None,
+    entity_default: EntityDefault = False,
+    client: Client = None,
+    client_defaults: ClientDefaults = False,
+    user: User = None,
+    user_defaults: UserDefaults = False,
+    ip: Ip = None,
+    ip_defaults: IpDefaults = False,
+    delete_config: DeleteConfig = None,
+) -> Report:
+    """Remove quotas; the next level that is set counts from then on."""
+    entity = _entity(
+        entity_type, entity_name, entity_default, client, client_defaults, user, user_defaults, ip, ip_defaults
+    )
+    deletions = [key.strip() for text in delete_config or () for key in text.split(",") if key.strip()]
+    return await _alter(invocation, entity, {}, deletions)
+
+
+def _entity(
+    types: list[str] | None,
+    names: list[str] | None,
+    is_default: bool,
+    client: str | None,
+    client_defaults: bool,
+    user: str | None,
+    user_defaults: bool,
+    ip: str | None,
+    ip_defaults: bool,
+) -> Entity:
+    shortcuts = (("clients", client, client_defaults), ("users", user, user_defaults), ("ips", ip, ip_defaults))
+    if not types and not any(name is not None or default for _, name, default in shortcuts):
+        raise UsageError("say whose quotas: --user, --client, --ip or the default of all of them, or --entity-type")
+    chosen = chosen_entity(types or (), names or (), is_default, shortcuts)
+    if not chosen.kind.is_of_clients:
+        raise UsageError(f"{chosen.kind.value} have no quotas; users, clients and ips have")
+    if chosen.entity is None:
+        raise UsageError(f"say which of the {chosen.kind.value}, or --entity-default")
+    return chosen.entity
+
+
+async def _alter(invocation: Invocation, entity: Entity, additions: dict[str, str], deletions: list[str]) -> Report:
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.configs import altered_report
+    from engine.admin.configs.access import alter_entity
+    from engine.admin.configs.changes import read_changes
+    from engine.admin.configs.quota_reading import quotas_of
+
+    async with open_cluster(invocation, for_change=True) as cluster:
+        if not additions and not deletions:
+            deletions = list(await quotas_of(cluster, entity))
+        await alter_entity(cluster, entity, additions, deletions, validate_only=True)
+        changes = await read_changes(cluster, entity, additions, deletions)
+        what = f"{'set' if additions else 'remove'} quotas of {entity} in {cluster.target.title}"
+        is_wanted = invocation.confirm(what, [f"  {change}" for change in changes], is_destructive=False)
+        if is_wanted:
+            await alter_entity(cluster, entity, additions, deletions)
+    return altered_report(entity, changes, is_dry_run=not is_wanted)

@@ -1,0 +1,93 @@
+"""All quotas of a cluster, and which of them count for one client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import NotFound
+from engine.admin.configs.access import describe_entities, describe_entity
+from engine.admin.configs.quotas import parts_of
+from engine.admin.configs.values import ConfigSource, Entity, EntityConfigs, EntityType
+
+DEFAULT = "<default>"
+"""Stands for all users, client ids or addresses that have no quota of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedQuota:
+    """One quota. Of user, client id and address, those are None that it is not about."""
+
+    user: str | None
+    client_id: str | None
+    ip: str | None
+    quota: str
+    value: float | str
+    """Text where ZooKeeper holds something that is no number."""
+
+
+async def all_quotas(cluster: Cluster) -> list[OwnedQuota]:
+    """Return every quota that is set."""
+    found: list[OwnedQuota] = []
+    for kind in (EntityType.USER, EntityType.USER_CLIENT, EntityType.CLIENT, EntityType.IP):
+        for configs in await describe_entities(cluster, kind, include_all=False):
+            found += _owned(configs)
+    return found
+
+
+async def quotas_of(cluster: Cluster, entity: Entity) -> dict[str, float | str]:
+    """Return what is set for one entity.
+
+    Raises:
+        NotFound: nothing is.
+    """
+    found = {one.quota: one.value for one in _owned(await describe_entity(cluster, entity, include_all=False))}
+    if not found:
+        raise NotFound(f"no quota is set for {entity}")
+    return found
+
+
+def in_force(entity: Entity, quotas: Sequence[OwnedQuota]) -> list[OwnedQuota]:
+    """Return which of all quotas count for an entity: for each kind the one of the first level that is set."""
+    parts = dict(parts_of(entity))
+    if "ip" in parts:
+        levels: list[tuple[str | None, str | None, str | None]] = [(None, None, _name(parts["ip"]))]
+        levels.append((None, None, DEFAULT))
+    else:
+        user = _name(parts["user"]) if "user" in parts else None
+        client = _name(parts["client-id"]) if "client-id" in parts else None
+        levels = [
+            (u, c, None)
+            for u in dict.fromkeys((user, DEFAULT if user else None))
+            if u is not None
+            for c in dict.fromkeys((client, DEFAULT if client else None, None))
+        ]
+        levels += [(None, c, None) for c in (client, DEFAULT) if client is not None]
+    found: dict[str, OwnedQuota] = {}
+    for level in levels:
+        for one in quotas:
+            if (one.user, one.client_id, one.ip) == level:
+                found.setdefault(one.quota, one)
+    return list(found.values())
+
+
+def _owned(configs: EntityConfigs) -> list[OwnedQuota]:
+    parts = {kind: _name(name) for kind, name in parts_of(Entity(configs.entity_type, configs.entity_name))}
+    owner = (parts.get("user"), parts.get("client-id"), parts.get("ip"))
+    return [
+        OwnedQuota(*owner, entry.name, _value(entry.value or ""))
+        for entry in configs.configs
+        if entry.source is ConfigSource.CLIENT_QUOTA
+    ]
+
+
+def _name(name: str | None) -> str:
+    return DEFAULT if name is None else name
+
+
+def _value(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text

@@ -1,0 +1,226 @@
+"""DescribeAcls (29): v0–v3. CreateAcls (30): v0–v3. DeleteAcls (31): v0–v3.
+
+Behaviour
+* List, add and remove access rules; without an authorizer: SECURITY_DISABLED.
+* A rule is in force on this broker when it is answered, and on the others within moments.
+* Each rule has its own outcome: INVALID_REQUEST for an empty name or a cluster of another name than ``kafka-cluster``;
+  as in Kafka 3.9, UNKNOWN_SERVER_ERROR for a malformed principal, or for an operation or permission of no rule.
+
+Version notes
+* v1 prefixed patterns (KIP-290)   * v2 flexible   * v3 user resources
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any, Final
+
+from engine.broker.handlers.context import Broker, RequestContext
+from engine.broker.handlers.registry import handles
+from engine.common.acl import AclOperation, ResourceType
+from engine.common.errors import CoordinationError, ErrorCode, KafkaError
+from engine.kafka.acls import (
+    CLUSTER_NAME,
+    AclBinding,
+    AclEntry,
+    AclFilter,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    type_code,
+)
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.create_acls import AclCreationResult, CreateAclsRequest, CreateAclsResponse
+from engine.kafka.protocol.apis.delete_acls import (
+    DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+)
+from engine.kafka.protocol.apis.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
+
+CHANGES_AT_ONCE_MAX: Final = 50
+"""Patterns that are changed at the same time: ZooKeeper answers each after about a millisecond."""
+
+_ANY, _MATCH = 1, 2
+_TYPES = {type_code(one): one for one in ResourceType}
+_PATTERNS = {one.code: one for one in PatternType}
+_PERMISSIONS = {one.code: one for one in Permission}
+_OPERATIONS = {int(one): one for one in AclOperation}
+_DISABLED = "No Authorizer is configured."
+
+
+@handles(ApiKey.DESCRIBE_ACLS, requires=["Describe Cluster"])
+def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
+    """List the rules that a filter takes."""
+    authorizer = context.broker.authorizer
+    if authorizer is None:
+        return DescribeAclsResponse(
+            error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
+        )
+    try:
+        wanted = _filter(request, request.resource_name_filter, request.resource_type_filter)
+    except KafkaError as error:
+        return DescribeAclsResponse(error_code=error.code, error_message=error.message)
+    resources = []
+    for pattern, entries in authorizer.rules.all.items():
+        taken = [entry for entry in entries if wanted.takes_entry(entry)] if wanted.takes_pattern(pattern) else []
+        if taken:
+            resources.append(
+                DescribeAclsResource(
+                    resource_type=type_code(pattern.resource_type),
+                    resource_name=pattern.name,
+                    pattern_type=pattern.pattern_type.code,
+                    acls=[
+                        AclDescription(
+                            principal=entry.principal,
+                            host=entry.host,
+                            operation=entry.operation,
+                            permission_type=entry.permission.code,
+                        )
+                        for entry in taken
+                    ],
+                )
+            )
+    return DescribeAclsResponse(resources=resources)
+
+
+@handles(ApiKey.CREATE_ACLS, requires=["Alter Cluster"])
+async def create_acls(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
+    """Add rules."""
+    results = [AclCreationResult() for _ in request.creations]
+    added: dict[ResourcePattern, list[tuple[AclEntry, AclCreationResult]]] = {}
+    for creation, result in zip(request.creations, results, strict=True):
+        try:
+            if context.broker.authorizer is None:
+                raise KafkaError(ErrorCode.SECURITY_DISABLED, _DISABLED)
+            rule = _rule(creation)
+            added.setdefault(rule.pattern, []).append((rule.entry, result))
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+
+    async def add(pattern: ResourcePattern) -> None:
+        entries = [entry for entry, _ in added[pattern]]
+        try:
+            await context.broker.zk.acls.change(pattern, lambda before: (*before, *entries))
+            await _refresh(context.broker, pattern)
+        except CoordinationError as error:
+            for _, result in added[pattern]:
+                result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
+
+    await _some_at_once(add, added)
+    return CreateAclsResponse(results=results)
+
+
+@handles(ApiKey.DELETE_ACLS, requires=["Alter Cluster"])
+async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
+    """Remove the rules that filters take; a rule that several take is told by the first."""
+    authorizer = context.broker.authorizer
+    results, wanted = [], []
+    for asked in request.filters:
+        result = DeleteAclsFilterResult(matching_acls=[])
+        results.append(result)
+        try:
+            if authorizer is None:
+                raise KafkaError(ErrorCode.SECURITY_DISABLED, _DISABLED)
+            wanted.append((_filter(asked, asked.resource_name_filter, asked.resource_type_filter), result))
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+    patterns = [
+        pattern
+        for pattern in ([] if authorizer is None else authorizer.rules.all)
+        if any(taking.takes_pattern(pattern) for taking, _ in wanted)
+    ]
+
+    async def remove(pattern: ResourcePattern) -> None:
+        taking = [(one, result) for one, result in wanted if one.takes_pattern(pattern)]
+
+        def left(before: tuple[AclEntry, ...]) -> Iterable[AclEntry]:
+            return [entry for entry in before if not any(one.takes_entry(entry) for one, _ in taking)]
+
+        try:
+            before = await context.broker.zk.acls.change(pattern, left)
+            await _refresh(context.broker, pattern)
+        except CoordinationError as error:
+            for _, result in taking:
+                result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
+            return
+        for entry in before:
+            told = next((result for one, result in taking if one.takes_entry(entry)), None)
+            if told is not None:
+                told.matching_acls.append(_matching(pattern, entry))
+
+    await _some_at_once(remove, patterns)
+    return DeleteAclsResponse(filter_results=results)
+
+
+async def _refresh(broker: Broker, pattern: ResourcePattern) -> None:
+    if broker.authorizer is not None:
+        await broker.authorizer.refresh(pattern)
+
+
+async def _some_at_once(work: Any, patterns: Iterable[ResourcePattern]) -> None:
+    waiting = list(patterns)
+    for start in range(0, len(waiting), CHANGES_AT_ONCE_MAX):
+        await asyncio.gather(*map(work, waiting[start : start + CHANGES_AT_ONCE_MAX]))
+
+
+def _rule(creation: Any) -> AclBinding:
+    """Return a rule that somebody wants to add. Raises KafkaError: there is no such rule."""
+    resource_type, pattern_type = _TYPES.get(creation.resource_type), _PATTERNS.get(creation.resource_pattern_type)
+    if resource_type is None or pattern_type is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid resource type or pattern type")
+    if not creation.resource_name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid empty resource name")
+    if resource_type is ResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
+        message = f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
+        raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    operation, permission = _OPERATIONS.get(creation.operation), _PERMISSIONS.get(creation.permission_type)
+    kind, colon, name = creation.principal.partition(":")
+    if operation is None or permission is None or not (kind and colon and name):
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            "The server experienced an unexpected error when processing the request.",
+        )
+    entry = AclEntry(creation.principal, creation.host, operation, permission)
+    return AclBinding(ResourcePattern(resource_type, creation.resource_name, pattern_type), entry)
+
+
+def _filter(asked: Any, name: str | None, resource_type: int) -> AclFilter:
+    """Return which rules are meant. Raises KafkaError: a code is unknown."""
+    codes = (
+        (resource_type, _TYPES),
+        (asked.operation, _OPERATIONS),
+        (asked.permission_type, _PERMISSIONS),
+        (asked.pattern_type_filter, {**_PATTERNS, _MATCH: None}),
+    )
+    if any(code != _ANY and code not in known for code, known in codes):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The filter contains unknown elements")
+    return AclFilter(
+        resource_type=_TYPES.get(resource_type),
+        name=name,
+        pattern_type=_PATTERNS.get(asked.pattern_type_filter),
+        principal=asked.principal_filter,
+        host=asked.host_filter,
+        operation=_OPERATIONS.get(asked.operation),
+        permission=_PERMISSIONS.get(asked.permission_type),
+        matches_name=asked.pattern_type_filter == _MATCH,
+    )
+
+
+def _matching(pattern: ResourcePattern, entry: AclEntry) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        resource_type=type_code(pattern.resource_type),
+        resource_name=pattern.name,
+        pattern_type=pattern.pattern_type.code,
+        principal=entry.principal,
+        host=entry.host,
+        operation=entry.operation,
+        permission_type=entry.permission.code,
+    )

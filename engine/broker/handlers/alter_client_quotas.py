@@ -1,0 +1,131 @@
+"""AlterClientQuotas (49): v0–v1.
+
+Behaviour
+* Sets and removes quotas of users, client ids and addresses, each entity all or none; one that is refused holds no
+  other back. Checks and messages are Kafka's, which allows 0 and negative values.
+* They are stored in ZooKeeper, and take effect when its change notification reaches the brokers. An entity without
+  settings loses its znode, and a user that is left with nothing loses its own.
+
+Version notes
+* v1 flexible, otherwise the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Sequence
+
+from engine.broker.handlers.config_resources import invalid_request
+from engine.broker.handlers.context import Broker, RequestContext
+from engine.broker.handlers.registry import handles
+from engine.broker.replication.state_changes import Breather
+from engine.common.errors import CoordinationError, ErrorCode, KafkaError
+from engine.kafka.config.quota_keys import CLIENT_QUOTAS, IP_QUOTAS, QuotaKey
+from engine.kafka.config.values import double_text
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    AlterClientQuotasResponse,
+    OpData,
+    RequestEntityData,
+    RequestEntryData,
+    ResponseEntityData,
+    ResponseEntryData,
+)
+from engine.kafka.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigType, sanitized
+
+logger = logging.getLogger("kafka.server.ZkAdminManager")
+
+_USER, _CLIENT, _IP = "user", "client-id", "ip"
+_EPSILON = 1e-6
+"""How far a whole number may be off as a floating-point number."""
+
+
+@handles(ApiKey.ALTER_CLIENT_QUOTAS, requires=["AlterConfigs Cluster"])
+async def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
+    """Set and remove quotas."""
+    breather = Breather()
+    entries = []
+    for entry in request.entries:
+        await breather.give_way()
+        answer = ResponseEntryData(
+            entity=[ResponseEntityData(entity_type=e.entity_type, entity_name=e.entity_name) for e in entry.entity]
+        )
+        try:
+            await _alter(context.broker, entry, validate_only=request.validate_only)
+        except KafkaError as error:
+            answer.error_code, answer.error_message = error.code, error.message
+        except CoordinationError as error:
+            logger.warning("Cannot change quotas entity=%r: %s", entry.entity, error)
+            answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+        entries.append(answer)
+    return AlterClientQuotasResponse(entries=entries)
+
+
+async def _alter(broker: Broker, entry: RequestEntryData, *, validate_only: bool) -> None:
+    path = await _path(entry.entity)
+    texts = await broker.zk.configs.get_entity_configs(path)
+    known = IP_QUOTAS if path.startswith(f"{ConfigType.IP.value}/") else CLIENT_QUOTAS
+    _apply(texts, entry.ops, known)
+    rate = texts.get(QuotaKey.CONNECTION_RATE)
+    if rate is not None and rate.startswith("-"):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+    if not validate_only:
+        await broker.zk.configs.change_entity_configs(path, texts)
+
+
+async def _path(entity: Sequence[RequestEntityData]) -> str:
+    """Return the path of an entity's settings below ``/config``."""
+    if not entity:
+        raise invalid_request("Invalid empty client quota entity")
+    names = {}
+    for part in entity:
+        if part.entity_type not in (_USER, _CLIENT, _IP):
+            raise invalid_request(f"Unhandled client quota entity type: {part.entity_type}")
+        if part.entity_name == "":
+            raise invalid_request(f"Empty {part.entity_type} not supported")
+        names[part.entity_type] = DEFAULT_ENTITY if part.entity_name is None else sanitized(part.entity_name)
+    if _IP in names:
+        if len(names) > 1:
+            raise invalid_request(
+                "Invalid quota entity combination, IP entity should not be used with user/client ID entity."
+            )
+        await _check_address(names[_IP])
+        return f"{ConfigType.IP.value}/{names[_IP]}"
+    if _USER not in names:
+        return f"{ConfigType.CLIENT.value}/{names[_CLIENT]}"
+    path = f"{ConfigType.USER.value}/{names[_USER]}"
+    return f"{path}/{ConfigType.CLIENT.value}/{names[_CLIENT]}" if _CLIENT in names else path
+
+
+async def _check_address(name: str) -> None:
+    if name == DEFAULT_ENTITY:
+        return
+    try:
+        await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise invalid_request(f"{name} is not a valid IP or resolvable host.") from None
+
+
+def _apply(texts: dict[str, str], ops: Sequence[OpData], known: Sequence[QuotaKey]) -> None:
+    for op in ops:
+        if op.remove:
+            texts.pop(op.key, None)
+        elif op.key not in known:
+            raise invalid_request(f"Invalid configuration key {op.key}")
+        else:
+            texts[op.key] = _text(QuotaKey(op.key), op.value)
+
+
+def _text(key: QuotaKey, value: float) -> str:
+    """Return a value as Kafka writes it into ZooKeeper."""
+    if not key.is_whole:
+        return double_text(value)
+    limit = int(key.highest)
+    whole = 0 if value != value else int(max(-limit - 1, min(limit, value + _EPSILON)))
+    if abs(whole - value) > _EPSILON:
+        kind = "INT" if key is QuotaKey.CONNECTION_RATE else "LONG"
+        raise invalid_request(f"Configuration {key} must be a {kind} value")
+    return str(whole)

@@ -1,0 +1,324 @@
+"""Enforces the quotas of users and client ids on one broker, as Kafka 3.9 does.
+
+A client that has used more than its share is answered at once, is told to wait (``throttle_time_ms``), and nothing
+more is read from its connection for that time (KIP-219). Counting begins with the first quota: without any, requests
+do not come here.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from engine.broker.network.request import NO_RESPONSE, RequestHead
+from engine.broker.quotas.limits import Limits, Owner, entity_of
+from engine.common.clock import Clock
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.windowed_rate import TokenBucket, Window, WindowedRate
+from engine.kafka.config.quota_keys import CLIENT_QUOTAS, QuotaKey, parse_quota
+from engine.kafka.protocol.api_keys import ApiKey
+
+logger = logging.getLogger("kafka.server.ClientQuotaManager")
+
+IDLE_MS_MAX: Final = 3600 * 1000
+"""What a client used is forgotten after an hour of silence."""
+
+USERS_MAX: Final = 10_000
+"""From this many clients on, those are forgotten first of whom the window holds nothing any more."""
+
+INT_MAX: Final = 2**31 - 1
+
+EXEMPT: Final = frozenset(
+    {
+        ApiKey.LEADER_AND_ISR,
+        ApiKey.STOP_REPLICA,
+        ApiKey.UPDATE_METADATA,
+        ApiKey.CONTROLLED_SHUTDOWN,
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.ALTER_PARTITION,
+    }
+)
+"""Requests of brokers, whose time is nobody's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """How much of one quota its owner uses on this broker. ``throttled_ms``: how long it still has to wait."""
+
+    key: QuotaKey
+    user: str
+    client_id: str
+    limit: float
+    used: float
+    throttled_ms: int
+
+
+class _Account:
+    """What one owner has used of one quota."""
+
+    __slots__ = ("counter", "owner", "throttled_until_ms")
+
+    def __init__(self, owner: Owner, counter: Any) -> None:
+        self.owner = owner
+        self.counter = counter
+        self.throttled_until_ms = 0
+
+
+class _Quota:
+    """One kind of quota: its limits, and what those who have one have used."""
+
+    def __init__(self, key: QuotaKey, window: Window) -> None:
+        self.key = key
+        self.limits = Limits()
+        self.window = window
+        self._accounts: dict[Owner, _Account] = {}
+        self._found: dict[Owner, tuple[_Account, float] | None] = {}
+        """Each client's account and limit, until a quota changes."""
+
+    def __len__(self) -> int:
+        return len(self._accounts)
+
+    def set(self, entity: tuple[str | None, str | None], limit: float | None) -> bool:
+        changed = self.limits.set(entity, limit)
+        if changed:
+            self._found.clear()
+        return changed
+
+    def account_of(self, user: str, client_id: str, now_ms: int) -> tuple[_Account, float] | None:
+        client = Owner(user, client_id)
+        if client in self._found:
+            return self._found[client]
+        if len(self._found) >= USERS_MAX:
+            self._found.clear()
+        found = None
+        limited = self.limits.of(user, client_id)
+        if limited is not None:
+            owner, limit = limited
+            if owner not in self._accounts and len(self._accounts) >= USERS_MAX:
+                self.forget_idle(now_ms, self.window.whole_ms)
+            make = TokenBucket if self.key is QuotaKey.CONTROLLER_MUTATION else WindowedRate
+            account = self._accounts.setdefault(owner, _Account(owner, make(self.window, now_ms)))
+            found = account, limit
+        self._found[client] = found
+        return found
+
+    def forget_idle(self, now_ms: int, idle_ms: int) -> None:
+        """Forget those who have used nothing for this long and need not wait."""
+        idle = [
+            owner
+            for owner, one in self._accounts.items()
+            if now_ms - one.counter.last_ms > idle_ms and one.throttled_until_ms <= now_ms
+        ]
+        for owner in idle:
+            del self._accounts[owner]
+        if idle:
+            self._found.clear()
+
+    def usage(self, now_ms: int) -> list[Usage]:
+        found = []
+        for owner, account in self._accounts.items():
+            limited = self.limits.of(*owner)
+            if limited is None:
+                continue
+            limit = limited[1]
+            wait_ms = max(0, account.throttled_until_ms - now_ms)
+            if isinstance(account.counter, TokenBucket):
+                burst = limit * self.window.whole_ms / 1000
+                used = (burst - account.counter.tokens(limit, now_ms)) * 1000 / self.window.whole_ms
+                wait_ms = round(min(INT_MAX, account.counter.ms_until(limit, now_ms)))
+            else:
+                used = account.counter.per_second(now_ms)
+            found.append(Usage(self.key, owner.user, owner.client_id, limit, used, wait_ms))
+        return found
+
+
+class MutationQuota:
+    """What one request may still change in the cluster (KIP-599).
+
+    A strict quota refuses what comes while tokens are owed; a permissive one, for clients too old to know the refusal,
+    lets it pass and makes the client wait. Neither refuses a request for being large.
+    """
+
+    def __init__(self, bucket: TokenBucket, limit: float, clock: Clock, *, is_strict: bool) -> None:
+        self._bucket = bucket
+        self._limit = limit
+        self._clock = clock
+        self._is_strict = is_strict
+        self._until_ms = 0.0
+
+    def record(self, partitions: int) -> None:
+        """Count partitions that are about to be made or deleted.
+
+        Raises:
+            KafkaError: THROTTLING_QUOTA_EXCEEDED; nothing is counted.
+        """
+        now_ms = self._clock.monotonic_ms()
+        wait_ms = self._bucket.ms_until(self._limit, now_ms)
+        if not (self._is_strict and wait_ms > 0):
+            self._bucket.record(partitions, self._limit, now_ms)
+            if self._is_strict:
+                return
+            wait_ms = self._bucket.ms_until(self._limit, now_ms)
+        if wait_ms > 0:
+            self._until_ms = now_ms + round(min(wait_ms, INT_MAX))
+            if self._is_strict:
+                raise KafkaError(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+
+    @property
+    def throttle_ms(self) -> int:
+        """What is left of the time to wait; a request may have waited for leaders meanwhile."""
+        return max(0, int(self._until_ms - self._clock.monotonic_ms()))
+
+
+class Unlimited:
+    """What somebody without a quota may change."""
+
+    def record(self, partitions: int) -> None:
+        """Let it pass."""
+
+
+UNLIMITED: Final = Unlimited()
+
+
+class ClientQuotas:
+    """All quotas of users and client ids on one broker. ``announce`` is called when counting begins and ends."""
+
+    def __init__(
+        self,
+        window: Window,
+        controller_window: Window,
+        clock: Clock,
+        announce: Callable[[bool], None] = lambda is_on: None,
+    ) -> None:
+        self._clock = clock
+        self._announce = announce
+        self._request_wait_ms_max = window.sample_ms
+        self._quotas = {
+            key: _Quota(key, controller_window if key is QuotaKey.CONTROLLER_MUTATION else window)
+            for key in CLIENT_QUOTAS
+        }
+        self.is_on = False
+
+    def update(self, folder: str, name: str, texts: Mapping[str, str]) -> None:
+        """Take what ``/config/users/<name>`` or ``/config/clients/<name>`` holds; log what cannot be used, and why."""
+        entity = entity_of(folder, name)
+        for key, quota in self._quotas.items():
+            limit = None
+            if key in texts:
+                try:
+                    limit = parse_quota(key, texts[key])
+                except ValueError:
+                    logger.warning("Ignoring %s=%r of %s/%s: not a number it can have", key, texts[key], folder, name)
+                    continue
+                if limit <= 0:
+                    logger.warning("%s=%s of %s/%s: no quota can be met there", key, texts[key], folder, name)
+            if quota.set(entity, limit):
+                logger.info("Changing %s of %s/%s to %s", key, folder, name, limit)
+        is_on = any(quota.limits for quota in self._quotas.values())
+        if is_on is not self.is_on:
+            self.is_on = is_on
+            self._announce(is_on)
+
+    def forget_idle(self) -> None:
+        """Forget clients that have been silent for ``IDLE_MS_MAX``."""
+        for quota in self._quotas.values():
+            quota.forget_idle(self._clock.monotonic_ms(), IDLE_MS_MAX)
+
+    def usage(self) -> list[Usage]:
+        """Return the use of every quota that somebody has used lately."""
+        now_ms = self._clock.monotonic_ms()
+        return [one for quota in self._quotas.values() for one in quota.usage(now_ms)]
+
+    # What handlers ask.
+
+    def fetch_bytes_max(self, request: RequestHead) -> int:
+        """Return how much one answer may hold: more would be throttled even after a silence."""
+        quota = self._quotas[QuotaKey.FETCH]
+        found = quota.account_of(*_client(request), self._clock.monotonic_ms())
+        if not found:
+            return INT_MAX
+        return max(0, int(min(INT_MAX, found[1] * (quota.window.samples - 1) * quota.window.sample_ms / 1000)))
+
+    def throttle_fetch(self, request: RequestHead, size_bytes: int) -> int:
+        """Count the answer to a consumer; return for how many milliseconds it gets an empty one instead."""
+        if not self.is_on:
+            return 0
+        now_ms = self._clock.monotonic_ms()
+        throttle_ms = max(
+            self._count(QuotaKey.REQUEST, request, _percent(request), now_ms),
+            self._count(QuotaKey.FETCH, request, size_bytes, now_ms),
+        )
+        if throttle_ms > 0:
+            # It is not sent.
+            self._count(QuotaKey.FETCH, request, -size_bytes, now_ms)
+            request.session.mute(throttle_ms)
+        return throttle_ms
+
+    def mutation_quota(self, request: RequestHead, *, strict_since: int | None) -> MutationQuota | Unlimited:
+        """Return what a request may change in the cluster.
+
+        Args:
+            strict_since: the first version whose clients know THROTTLING_QUOTA_EXCEEDED; None: they ask for something
+                else, do not know of the change, and do not wait for it.
+        """
+        found = self.is_on and self._quotas[QuotaKey.CONTROLLER_MUTATION].account_of(
+            *_client(request), self._clock.monotonic_ms()
+        )
+        if not found:
+            return UNLIMITED
+        is_strict = strict_since is not None and request.api_version >= strict_since
+        account, limit = found
+        quota = MutationQuota(account.counter, limit, self._clock, is_strict=is_strict)
+        if request.use is not None and strict_since is not None:
+            request.use.mutations = quota
+        return quota
+
+    # What the network shows.
+
+    def before_encoding(self, request: RequestHead, answer: Any) -> None:
+        """Count a request when its answer is there, tell the client how long to wait, and mute its connection."""
+        api_key = request.api_key
+        if api_key == ApiKey.FETCH or api_key in EXEMPT:
+            return
+        now_ms = self._clock.monotonic_ms()
+        throttle_ms = 0
+        if api_key == ApiKey.PRODUCE:
+            throttle_ms = self._count(QuotaKey.PRODUCE, request, request.size_bytes, now_ms)
+        if answer is not NO_RESPONSE:
+            throttle_ms = max(throttle_ms, self._count(QuotaKey.REQUEST, request, _percent(request), now_ms))
+        if request.use is not None and request.use.mutations is not None:
+            throttle_ms = max(throttle_ms, request.use.mutations.throttle_ms)
+        if hasattr(answer, "throttle_time_ms"):
+            answer.throttle_time_ms = throttle_ms
+        if throttle_ms > 0:
+            request.session.mute(throttle_ms)
+
+    def _count(self, key: QuotaKey, request: RequestHead, amount: float, now_ms: int) -> int:
+        """Count what a client has used; return for how many milliseconds it has to wait."""
+        found = self._quotas[key].account_of(*_client(request), now_ms)
+        if found is None:
+            return 0
+        account, limit = found
+        account.counter.record(amount, now_ms)
+        wait_ms = account.counter.ms_until(limit, now_ms)
+        if key is QuotaKey.REQUEST:
+            wait_ms = min(wait_ms, self._request_wait_ms_max)
+        if wait_ms <= 0 or amount < 0 or wait_ms == math.inf:
+            # Kafka's arithmetic overflows where nothing at all is allowed, and nobody waits.
+            return 0
+        throttle_ms: int = round(min(wait_ms, INT_MAX))
+        account.throttled_until_ms = max(account.throttled_until_ms, now_ms + throttle_ms)
+        return throttle_ms
+
+
+def _client(request: RequestHead) -> Owner:
+    # The name of a principal follows its type: "User:alice".
+    return Owner(request.session.principal.partition(":")[2], request.client_id or "")
+
+
+def _percent(request: RequestHead) -> float:
+    """Return the time that a request kept the event loop, in percent of a second."""
+    return 0.0 if request.use is None else request.use.held_ns / 1e7

@@ -1,0 +1,261 @@
+"""Who may do what: Kafka's ``AclAuthorizer`` on the rules in ZooKeeper, followed as they change.
+
+A decision is remembered with the session that asked, until any rule changes. So Produce and Fetch cost a look into a
+dictionary. The rules themselves, and what they mean, are in ``engine.kafka.acls``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from engine.broker.network.session import Session
+from engine.common.acl import AclOperation, ResourceType
+from engine.common.clock import Clock
+from engine.kafka.acls import (
+    ANY_HOST,
+    ANY_NAME,
+    ANYBODY,
+    SUPPORTED,
+    AclEntry,
+    PatternType,
+    Permission,
+    ResourcePattern,
+    decide,
+    may_on_any,
+)
+from engine.kafka.zk.errors import NoNode, SessionLost, ZnodeFormatError
+from engine.kafka.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.reads import children_or_empty
+from engine.kafka.zk.watches import WatchEvent, WatchEventKind
+from engine.kafka.zk.znodes.acl_znodes import ExtendedAclChangeZNode, LiteralAclChangeZNode
+from engine.runtime.supervisor import Supervisor
+
+AUTHORIZERS: Final = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
+"""Java classes that this does the work of."""
+
+NOTIFICATION_AGE_MS_MAX: Final = 15 * 60 * 1000
+REMEMBERED_MAX: Final = 10_000
+"""Decisions that one session remembers."""
+
+_CHANGES = (LiteralAclChangeZNode, ExtendedAclChangeZNode)
+_NOBODY = AclEntry(ANYBODY, ANY_HOST, AclOperation.ALL, Permission.DENY)
+
+logger = logging.getLogger("kafka.authorizer.logger")
+_server_log = logging.getLogger("kafka.security.authorizer.AclAuthorizer")
+
+Right = tuple[AclOperation, ResourceType, str]
+
+
+class Decisions(dict[Right, bool]):
+    """What one session may do, as far as it has asked."""
+
+    __slots__ = ("version",)
+
+    def __init__(self, version: int) -> None:
+        super().__init__()
+        self.version = version
+        """Of the rules that the decisions follow from."""
+
+
+class AclRules:
+    """The rules of the cluster, arranged for questions about one resource."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.all: dict[ResourcePattern, tuple[AclEntry, ...]] = {}
+        self._prefixes: dict[ResourceType, dict[ResourcePattern, None]] = {kind: {} for kind in ResourceType}
+
+    def put(self, pattern: ResourcePattern, entries: tuple[AclEntry, ...]) -> None:
+        """Replace a pattern's entries."""
+        is_prefix = pattern.pattern_type is PatternType.PREFIXED
+        if entries:
+            self.all[pattern] = entries
+            if is_prefix:
+                self._prefixes[pattern.resource_type][pattern] = None
+        else:
+            self.all.pop(pattern, None)
+            if is_prefix:
+                self._prefixes[pattern.resource_type].pop(pattern, None)
+        self.version += 1
+
+    def about(self, resource_type: ResourceType, name: str) -> dict[ResourcePattern, tuple[AclEntry, ...]]:
+        """Return the rules whose patterns cover a resource."""
+        literal = (ResourcePattern(resource_type, name), ResourcePattern(resource_type, ANY_NAME))
+        prefixes = (pattern for pattern in self._prefixes[resource_type] if name.startswith(pattern.name))
+        return {pattern: self.all[pattern] for pattern in (*literal, *prefixes) if pattern in self.all}
+
+
+class Authorizer:
+    """Decides, from ``start`` on."""
+
+    def __init__(
+        self, zk: KafkaZkClient, clock: Clock, *, super_users: Iterable[str], allows_without_rules: bool
+    ) -> None:
+        self.rules = AclRules()
+        self._zk = zk
+        self._clock = clock
+        self._super_users = frozenset(super_users)
+        self._allows_without_rules = allows_without_rules
+        self._seen: dict[str, int] = {}
+        self._wake = asyncio.Event()
+        self._must_reload = False
+        self._supervisor = Supervisor("authorizer")
+
+    # -- questions
+
+    def may(
+        self,
+        session: Session,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        name: str,
+        *,
+        request: str,
+        count: int = 1,
+        tells: bool = True,
+    ) -> bool:
+        """Return whether the peer of a session may do this. ``request`` and ``count`` are for the log alone.
+
+        Args:
+            count: how many things in the request this is about.
+            tells: whether a denial is worth a line: not if it only leaves something out of a list.
+        """
+        decisions = session.decisions
+        if decisions is None or decisions.version != self.rules.version:
+            decisions = session.decisions = Decisions(self.rules.version)
+        right = (operation, resource_type, name)
+        is_allowed: bool | None = decisions.get(right)
+        if is_allowed is None:
+            is_allowed = self._decide(session.principal, session.host, *right)
+            if len(decisions) >= REMEMBERED_MAX:
+                decisions.clear()
+            decisions[right] = is_allowed
+        level = logging.DEBUG if is_allowed else logging.INFO
+        if (is_allowed or tells) and logger.isEnabledFor(level):
+            logger.log(
+                level,
+                "Principal = %s is %s Operation = %s from host = %s on resource = %s:LITERAL:%s for request = %s "
+                "with resourceRefCount = %d",
+                session.principal, "Allowed" if is_allowed else "Denied", operation.spelling, session.host,
+                resource_type.value, name, request, count,
+            )  # fmt: skip
+        return is_allowed
+
+    def may_on_any(self, session: Session, operation: AclOperation, resource_type: ResourceType) -> bool:
+        """Return whether there can be a resource of this type on which the peer may do this."""
+        return session.principal in self._super_users or may_on_any(
+            self.rules.all, session.principal, session.host, operation, resource_type,
+            allows_without_rules=self._allows_without_rules,
+        )  # fmt: skip
+
+    def operations(self, session: Session, resource_type: ResourceType, name: str) -> int:
+        """Return everything that the peer may do with a resource, as the bits of KIP-430."""
+        return sum(
+            1 << operation
+            for operation in SUPPORTED[resource_type]
+            if self.may(session, operation, resource_type, name, request="", tells=False)
+        )
+
+    def _decide(
+        self, principal: str, host: str, operation: AclOperation, resource_type: ResourceType, name: str
+    ) -> bool:
+        if principal in self._super_users:
+            return True
+        return decide(
+            self.rules.about(resource_type, name), principal, host, operation, resource_type, name,
+            allows_without_rules=self._allows_without_rules,
+        ).is_allowed  # fmt: skip
+
+    # -- rules
+
+    async def start(self) -> None:
+        """Watch for changes, then read all rules.
+
+        Raises:
+            CoordinationError: they cannot be read, or understood: then nobody is let in.
+        """
+        await self._zk.acls.make_paths()
+        for change in _CHANGES:
+            self._zk.client.watch_children(change.parent_path, self._on_event)
+        await self._take_notifications(apply=False)
+        await self._reload()
+        self._supervisor.start(self._follow(), "follow")
+
+    async def stop(self) -> None:
+        """Stop following changes."""
+        for change in _CHANGES:
+            self._zk.client.unwatch(change.parent_path, self._on_event)
+        await self._supervisor.stop()
+
+    async def refresh(self, pattern: ResourcePattern) -> None:
+        """Read one pattern's rules now. A pattern whose rules cannot be understood is for nobody until they can."""
+        try:
+            entries = await self._zk.acls.get(pattern)
+        except ZnodeFormatError as error:
+            _server_log.error("Nobody may use what these access rules are for until they are mended: %s", error)
+            entries = (_NOBODY,)
+        self.rules.put(pattern, entries)
+
+    async def _reload(self) -> None:
+        found = await self._zk.acls.get_all()
+        for gone in self.rules.all.keys() - found.keys():
+            self.rules.put(gone, ())
+        for pattern, entries in found.items():
+            self.rules.put(pattern, entries)
+
+    def _on_event(self, event: WatchEvent) -> None:
+        # Between two sessions notifications may have come and gone.
+        self._must_reload |= event.kind is WatchEventKind.NEW_SESSION
+        self._wake.set()
+
+    async def _follow(self) -> None:
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            must_reload, self._must_reload = self._must_reload, False
+            try:
+                await self._take_notifications(apply=not must_reload)
+                if must_reload:
+                    await self._reload()
+                await self._purge()
+            except SessionLost as error:
+                _server_log.info("The next session will read changes of access rules again: %s", error)
+                self._must_reload = True
+            except Exception:
+                # Whatever goes wrong with one change, the next one still arrives, and then this reads what it missed.
+                _server_log.exception("Cannot take a change of access rules")
+                self._must_reload = True
+
+    async def _take_notifications(self, *, apply: bool) -> None:
+        for change in _CHANGES:
+            names = set(await children_or_empty(self._zk.client, change.parent_path))
+            own = {path for path in self._seen if path.startswith(f"{change.parent_path}/")}
+            for path in own - {f"{change.parent_path}/{name}" for name in names}:
+                del self._seen[path]
+            for name in sorted(names):
+                path = f"{change.parent_path}/{name}"
+                if path in self._seen:
+                    continue
+                try:
+                    data, stat = await self._zk.client.get(path)
+                    self._seen[path] = stat.ctime_ms
+                    if apply:
+                        await self.refresh(change.decode(name, data))
+                except NoNode:
+                    continue
+                except ZnodeFormatError as error:
+                    _server_log.error("A notification about access rules is malformed: %s", error)
+                    self._must_reload = True
+
+    async def _purge(self) -> None:
+        """Remove notifications that every broker saw long ago."""
+        oldest_ms = self._clock.now_ms() - NOTIFICATION_AGE_MS_MAX
+        for path in [path for path, ctime_ms in self._seen.items() if ctime_ms < oldest_ms]:
+            try:
+                await self._zk.client.delete(path)
+            except NoNode:
+                _server_log.debug("Another broker removed %s first", path)
+            del self._seen[path]

@@ -1,0 +1,239 @@
+"""Counting and waiting, without a network: windows, owners, bounds, forgetting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from network_serving import session
+
+from engine.broker.network.request import NO_RESPONSE, RequestHead, RequestUse
+from engine.broker.quotas.client_quotas import IDLE_MS_MAX, INT_MAX, UNLIMITED, USERS_MAX, ClientQuotas, MutationQuota
+from engine.common.clock import ManualClock
+from engine.common.errors import ErrorCode, KafkaError
+from engine.common.windowed_rate import Window
+from engine.kafka.config.quota_keys import QuotaKey
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.create_topics import CreateTopicsResponse
+from engine.kafka.protocol.apis.leader_and_isr import LeaderAndIsrResponse
+from engine.kafka.protocol.apis.metadata import MetadataResponse
+from engine.kafka.protocol.apis.produce import ProduceResponse
+
+PRODUCE = {"producer_byte_rate": "1000"}
+
+
+class World:
+    """Quotas with a clock that stands still, and what they told connections."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock()
+        self.announced: list[bool] = []
+        self.quotas = ClientQuotas(Window(), Window(), self.clock, self.announced.append)
+        self.muted: list[int] = []
+
+    def request(
+        self, key: ApiKey = ApiKey.PRODUCE, *, version: int = 9, client_id: str | None = "app", size: int = 0
+    ) -> RequestHead:
+        request = RequestHead(key, version, 1, client_id, session())
+        request.size_bytes, request.use = size, RequestUse()
+        request.session.principal = "User:alice"
+        request.session.mute = self.muted.append
+        return request
+
+    def produce(self, size: int, client_id: str | None = "app") -> int:
+        answer = ProduceResponse()
+        self.quotas.before_encoding(self.request(size=size, client_id=client_id), answer)
+        return int(answer.throttle_time_ms)
+
+
+def test_what_is_above_ten_seconds_worth_makes_a_producer_wait() -> None:
+    w = World()
+    w.quotas.update("clients", "app", PRODUCE)
+    assert w.produce(10_000) == 0
+    assert w.produce(500) == 500
+    w.clock.advance(500)
+    assert w.produce(0) == 0
+    assert w.muted == [500]
+
+
+def test_counting_begins_with_the_first_quota_and_ends_with_the_last() -> None:
+    w = World()
+    w.quotas.update("clients", "app", {})
+    assert w.announced == []
+    w.quotas.update("clients", "app", PRODUCE)
+    w.quotas.update("users", "alice", {"request_percentage": "50"})
+    w.quotas.update("clients", "app", {})
+    assert (w.announced, w.quotas.is_on) == ([True], True)
+    w.quotas.update("users", "alice", {})
+    assert (w.announced, w.quotas.is_on) == ([True, False], False)
+    assert w.quotas.throttle_fetch(w.request(ApiKey.FETCH), 10**9) == 0
+
+
+def test_a_changed_quota_counts_for_what_was_used_before() -> None:
+    w = World()
+    w.quotas.update("clients", "app", PRODUCE)
+    assert w.produce(10_000) == 0
+    w.quotas.update("clients", "app", {"producer_byte_rate": "500"})
+    assert w.produce(0) == 10_000
+
+
+def test_all_client_ids_of_a_user_share_its_quota_and_others_have_their_own() -> None:
+    w = World()
+    w.quotas.update("users", "alice", PRODUCE)
+    w.quotas.update("clients", "<default>", {"producer_byte_rate": "1"})
+    assert w.produce(10_000, "a") == 0
+    assert w.produce(1000, "b") == 1000
+    assert w.produce(1000, None) == 2000
+
+
+def test_an_unacknowledged_request_is_counted_in_bytes_and_not_in_time() -> None:
+    w = World()
+    w.quotas.update("users", "alice", {**PRODUCE, "request_percentage": "0.0000001"})
+    request = w.request(size=20_000)
+    w.quotas.before_encoding(request, NO_RESPONSE)
+    assert w.muted == [10_000]
+
+
+@pytest.mark.parametrize(("percent", "wait_ms"), [("0.0000001", 1000), ("0", 0), ("-5", 0), ("100", 0)])
+def test_request_time_makes_nobody_wait_for_more_than_a_sample(percent: str, wait_ms: int) -> None:
+    w = World()
+    w.quotas.update("users", "<default>", {"request_percentage": percent})
+    request, answer = w.request(ApiKey.METADATA), MetadataResponse(brokers=[], topics=[])
+    assert request.use is not None
+    request.use.begin()
+    w.quotas.before_encoding(request, answer)
+    assert answer.throttle_time_ms == (1000 if percent == "0" else wait_ms)
+
+
+def test_brokers_requests_are_nobodys() -> None:
+    w = World()
+    w.quotas.update("users", "<default>", {"request_percentage": "0.0000001"})
+    request, answer = w.request(ApiKey.LEADER_AND_ISR), LeaderAndIsrResponse()
+    assert request.use is not None
+    request.use.begin()
+    w.quotas.before_encoding(request, answer)
+    assert w.muted == []
+
+
+def test_a_throttled_answer_to_a_consumer_is_not_counted() -> None:
+    w = World()
+    w.quotas.update("clients", "app", {"consumer_byte_rate": "1000"})
+    assert w.quotas.fetch_bytes_max(w.request(ApiKey.FETCH)) == 10_000
+    assert w.quotas.fetch_bytes_max(w.request(ApiKey.FETCH, client_id="other")) == INT_MAX
+    assert w.quotas.throttle_fetch(w.request(ApiKey.FETCH), 9_000) == 0
+    assert w.quotas.throttle_fetch(w.request(ApiKey.FETCH), 2_000) == 1_000
+    assert w.muted == [1_000]
+    w.clock.advance(12_000)
+    assert w.quotas.throttle_fetch(w.request(ApiKey.FETCH), 2_000) == 0
+
+
+@pytest.mark.parametrize("limit", ["0", "-3", str(2**63 - 1)])
+def test_nobody_waits_for_bytes_that_can_never_be_allowed(limit: str) -> None:
+    """Kafka's arithmetic overflows there; test_quotas_on_kafka shows it."""
+    w = World()
+    w.quotas.update("clients", "app", {"producer_byte_rate": limit, "consumer_byte_rate": limit})
+    assert w.produce(1_000_000) == 0
+    assert w.quotas.throttle_fetch(w.request(ApiKey.FETCH), 2_000) == 0
+
+
+def test_an_absurd_wait_fits_into_its_field() -> None:
+    w = World()
+    w.quotas.update("clients", "app", {"producer_byte_rate": "1"})
+    assert w.produce(2**40) == INT_MAX
+
+
+@pytest.mark.parametrize("text", ["", "x", "1.5", "NaN", "1e3"])
+def test_a_value_that_is_no_quota_is_logged_and_holds_no_other_back(text: str, caplog: Any) -> None:
+    w = World()
+    w.quotas.update("users", "alice", {"producer_byte_rate": text, "request_percentage": "5"})
+    assert f"Ignoring producer_byte_rate={text!r} of users/alice" in caplog.text
+    assert w.produce(10**9) == 0
+    assert w.quotas.is_on
+
+
+def test_ten_thousand_client_ids_are_bounded() -> None:
+    w = World()
+    w.quotas.update("clients", "<default>", PRODUCE)
+    quota = w.quotas._quotas[QuotaKey.PRODUCE]
+    w.produce(100_000, "waits")
+    for number in range(3 * USERS_MAX):
+        if number % USERS_MAX == 0:
+            w.clock.advance(12_000)
+        w.produce(1, f"client-{number}")
+        assert len(quota) <= USERS_MAX + 1
+        assert len(quota._found) <= USERS_MAX
+    w.clock.advance(IDLE_MS_MAX + 1)
+    w.quotas.forget_idle()
+    assert len(quota) == 0
+
+
+def test_who_has_to_wait_is_not_forgotten() -> None:
+    w = World()
+    w.quotas.update("clients", "<default>", PRODUCE)
+    w.produce(10_000_000, "waits")
+    w.clock.advance(IDLE_MS_MAX + 1)
+    w.quotas.forget_idle()
+    assert [(one.client_id, one.throttled_ms > 0) for one in w.quotas.usage()] == [("waits", True)]
+
+
+def test_usage_tells_the_limit_the_rate_and_the_wait() -> None:
+    w = World()
+    w.quotas.update("users", "alice", {**PRODUCE, "controller_mutation_rate": "2"})
+    w.produce(15_000)
+    w.quotas.mutation_quota(w.request(ApiKey.CREATE_TOPICS, version=7), strict_since=6).record(24)
+    found = {
+        one.key: (one.user, one.client_id, one.limit, round(one.used), one.throttled_ms) for one in w.quotas.usage()
+    }
+    assert found == {
+        QuotaKey.PRODUCE: ("alice", "", 1000.0, 1500, 5000),
+        QuotaKey.CONTROLLER_MUTATION: ("alice", "", 2.0, 2, 1000),
+    }
+
+
+class TestMutations:
+    def test_a_strict_quota_lets_one_request_go_into_debt_and_refuses_the_next(self) -> None:
+        w = World()
+        w.quotas.update("clients", "app", {"controller_mutation_rate": "2"})
+        request = w.request(ApiKey.CREATE_TOPICS, version=7)
+        quota = w.quotas.mutation_quota(request, strict_since=6)
+        quota.record(22)
+        quota.record(4)
+        with pytest.raises(KafkaError) as refused:
+            quota.record(1)
+        assert refused.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        w.clock.advance(500)
+        answer = CreateTopicsResponse()
+        w.quotas.before_encoding(request, answer)
+        # Four are owed, which takes two seconds; the request has waited for half of one.
+        assert (answer.throttle_time_ms, w.muted) == (1500, [1500])
+        w.clock.advance(1500)
+        quota.record(1)
+
+    def test_a_permissive_quota_lets_pass_and_makes_the_client_wait(self) -> None:
+        w = World()
+        w.quotas.update("clients", "app", {"controller_mutation_rate": "2"})
+        request = w.request(ApiKey.CREATE_TOPICS, version=5)
+        quota = w.quotas.mutation_quota(request, strict_since=6)
+        for _ in range(3):
+            quota.record(10)
+        answer = CreateTopicsResponse()
+        w.quotas.before_encoding(request, answer)
+        assert answer.throttle_time_ms == 4000
+
+    def test_what_happens_on_the_way_makes_nobody_wait(self) -> None:
+        w = World()
+        w.quotas.update("clients", "app", {"controller_mutation_rate": "2"})
+        request = w.request(ApiKey.METADATA)
+        quota = w.quotas.mutation_quota(request, strict_since=None)
+        quota.record(100)
+        answer = MetadataResponse(brokers=[], topics=[])
+        w.quotas.before_encoding(request, answer)
+        assert isinstance(quota, MutationQuota) and quota.throttle_ms > 0
+        assert answer.throttle_time_ms == 0
+
+    def test_without_a_quota_there_is_no_limit(self) -> None:
+        w = World()
+        request = w.request(ApiKey.CREATE_TOPICS, version=7)
+        assert w.quotas.mutation_quota(request, strict_since=6) is UNLIMITED
+        w.quotas.update("clients", "other", {"controller_mutation_rate": "2"})
+        assert w.quotas.mutation_quota(request, strict_since=6) is UNLIMITED

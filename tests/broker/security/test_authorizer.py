@@ -1,0 +1,185 @@
+"""The authorizer on a real ZooKeeper: what it decides, when it hears of changes, and what it makes of damage."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from network_serving import run, session
+
+from engine.broker.network.session import Session
+from engine.broker.security.authorizer import REMEMBERED_MAX, AclRules, Authorizer
+from engine.common.acl import AclOperation, ResourceType
+from engine.common.clock import SystemClock
+from engine.kafka.acls import AclEntry, PatternType, Permission, ResourcePattern
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.errors import ZnodeFormatError
+from engine.kafka.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.znodes.acl_znodes import LiteralAclChangeZNode, ResourceZNode
+
+ORDERS = ResourcePattern(ResourceType.TOPIC, "orders")
+PREFIX = ResourcePattern(ResourceType.TOPIC, "ord", PatternType.PREFIXED)
+PATIENCE_S = 20.0
+
+
+def allow(principal: str = "User:alice", operation: AclOperation = AclOperation.READ, host: str = "*") -> AclEntry:
+    return AclEntry(principal, host, operation, Permission.ALLOW)
+
+
+def deny(principal: str = "User:alice", operation: AclOperation = AclOperation.READ) -> AclEntry:
+    return AclEntry(principal, "*", operation, Permission.DENY)
+
+
+def user(name: str = "alice") -> Session:
+    found = session()
+    found.principal = f"User:{name}"
+    return found
+
+
+@asynccontextmanager
+async def authorizer(
+    connect: str, *, allows_without_rules: bool = False
+) -> AsyncIterator[tuple[Authorizer, KafkaZkClient]]:
+    client = await ZkClient.connect(connect, session_timeout_ms=6_000)
+    try:
+        zk = KafkaZkClient(client)
+        await zk.cluster.make_persistent_paths()
+        made = Authorizer(zk, SystemClock(), super_users=["User:admin"], allows_without_rules=allows_without_rules)
+        await made.start()
+        yield made, zk
+        await made.stop()
+    finally:
+        await client.close()
+
+
+def may(one: Authorizer, who: Session, topic: str = "orders", operation: AclOperation = AclOperation.READ) -> bool:
+    return one.may(who, operation, ResourceType.TOPIC, topic, request="Fetch")
+
+
+async def becomes(expected: bool, one: Authorizer, who: Session, topic: str = "orders") -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while may(one, who, topic) is not expected:
+            await asyncio.sleep(0.005)
+
+
+def test_a_change_reaches_every_broker_and_every_session(zk_chroot: str) -> None:
+    async def check() -> None:
+        async with authorizer(zk_chroot) as (one, zk), authorizer(zk_chroot) as (other, _):
+            alice, elsewhere = user(), user()
+            assert not may(one, alice) and not may(other, elsewhere)
+            for pattern, topic in ((ORDERS, "orders"), (PREFIX, "ord-2")):
+                await zk.acls.change(pattern, lambda before: (*before, allow()))
+                await becomes(True, other, elsewhere, topic)
+                await becomes(True, one, alice, topic)
+                await zk.acls.change(pattern, lambda before: (*before, deny()))
+                await becomes(False, other, elsewhere, topic)
+                await zk.acls.change(pattern, lambda before: ())
+                await becomes(False, one, alice, topic)
+            assert may(one, user("admin"))
+        # One that starts later reads what is there.
+        async with authorizer(zk_chroot) as (_, zk):
+            await zk.acls.change(PREFIX, lambda before: (allow(),))
+        async with authorizer(zk_chroot) as (late, _):
+            assert may(late, user()) and not may(late, user("bob")) and not may(late, user(), "other")
+
+    run(check)
+
+
+def test_what_the_creator_has_changed_counts_at_once(zk_chroot: str) -> None:
+    async def check() -> None:
+        async with authorizer(zk_chroot) as (one, zk):
+            alice = user()
+            assert not may(one, alice)
+            await zk.acls.change(ORDERS, lambda before: (allow(),))
+            await one.refresh(ORDERS)
+            assert may(one, alice)
+
+    run(check)
+
+
+def test_damaged_rules_let_nobody_in(zk_chroot: str) -> None:
+    async def check() -> None:
+        async with authorizer(zk_chroot, allows_without_rules=True) as (one, zk):
+            alice = user()
+            assert may(one, alice)
+            await zk.acls.change(ORDERS, lambda before: (allow(),))
+            await becomes(True, one, alice)
+            await zk.client.set(ResourceZNode.path(ORDERS), b"damaged", -1)
+            change = LiteralAclChangeZNode
+            await zk.client.create(change.create_path, change.encode(ORDERS), sequential=True)
+            await becomes(False, one, alice)
+            assert may(one, alice, "other") and may(one, user("admin"))
+            await zk.client.set(ResourceZNode.path(ORDERS), ResourceZNode.encode([allow()]), -1)
+            await zk.client.create(change.create_path, change.encode(ORDERS), sequential=True)
+            await becomes(True, one, alice)
+            await zk.client.set(ResourceZNode.path(ORDERS), b"damaged", -1)
+        with pytest.raises(ZnodeFormatError, match="/kafka-acl/Topic/orders"):
+            async with authorizer(zk_chroot):
+                pass
+
+    run(check)
+
+
+def test_a_session_remembers_few_decisions_and_none_beyond_a_change() -> None:
+    async def check() -> None:
+        one = Authorizer(None, SystemClock(), super_users=[], allows_without_rules=False)  # type: ignore[arg-type]
+        alice = user()
+        one.rules.put(ORDERS, (allow(),))
+        for number in range(REMEMBERED_MAX + 5):
+            assert not may(one, alice, f"t{number}")
+        assert len(alice.decisions) <= REMEMBERED_MAX
+        assert may(one, alice)
+        one.rules.put(ORDERS, (allow(), deny()))
+        assert not may(one, alice)
+
+    run(check)
+
+
+def test_hosts_and_any_topic() -> None:
+    async def check() -> None:
+        one = Authorizer(None, SystemClock(), super_users=[], allows_without_rules=False)  # type: ignore[arg-type]
+        one.rules.put(ORDERS, (allow(host="10.0.0.1", operation=AclOperation.WRITE),))
+        here, there = user(), user()
+        there.host = "10.0.0.1"
+        assert not may(one, here, operation=AclOperation.WRITE) and may(one, there, operation=AclOperation.WRITE)
+        assert one.may_on_any(there, AclOperation.WRITE, ResourceType.TOPIC)
+        assert not one.may_on_any(here, AclOperation.WRITE, ResourceType.TOPIC)
+        assert (
+            one.operations(there, ResourceType.TOPIC, "orders") == 1 << AclOperation.WRITE | 1 << AclOperation.DESCRIBE
+        )
+
+    run(check)
+
+
+def test_rules_are_found_by_name_and_by_prefix() -> None:
+    rules = AclRules()
+    everything = ResourcePattern(ResourceType.TOPIC, "*")
+    group = ResourcePattern(ResourceType.GROUP, "orders")
+    for pattern in (ORDERS, PREFIX, everything, group):
+        rules.put(pattern, (allow(),))
+    assert rules.about(ResourceType.TOPIC, "orders").keys() == {ORDERS, PREFIX, everything}
+    assert rules.about(ResourceType.TOPIC, "o").keys() == {everything}
+    version = rules.version
+    rules.put(PREFIX, ())
+    assert rules.about(ResourceType.TOPIC, "ordx").keys() == {everything}
+    assert rules.version > version
+
+
+def test_denials_are_logged_in_kafkas_words(caplog: pytest.LogCaptureFixture) -> None:
+    async def check() -> None:
+        one = Authorizer(None, SystemClock(), super_users=["User:admin"], allows_without_rules=False)  # type: ignore[arg-type]
+        with caplog.at_level(logging.DEBUG, "kafka.authorizer.logger"):
+            may(one, user())
+            may(one, user("admin"))
+            one.may(user(), AclOperation.DESCRIBE, ResourceType.TOPIC, "x", request="Metadata", tells=False)
+
+    run(check)
+    end = "Operation = Read from host = 127.0.0.1 on resource = Topic:LITERAL:orders for request = Fetch with " \
+          "resourceRefCount = 1"  # fmt: skip
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("INFO", f"Principal = User:alice is Denied {end}"),
+        ("DEBUG", f"Principal = User:admin is Allowed {end}"),
+    ]

@@ -1,0 +1,173 @@
+"""What klamm prints, writes and shows on a secured cluster holds none of the cluster's secrets."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from klamm_program import PROGRAM, Ran, environment, in_process
+from secured_kafka import PASSWORDS, SecuredKafka, jaas, secured_kafka
+
+from cli.framework.invocation import TargetOptions
+from engine.admin.cluster.target import Naming, resolve_target
+from engine.kafka.zk.client import ZkClient
+from tui.operations.operation import command_text
+
+MARK = "Secr3t"
+"""Part of every secret that a test chose; those that Kafka made are read from the znodes."""
+KEY_PASSWORD = f"key-{MARK}"
+TRUST_PASSWORD = f"trust-{MARK}"
+DYNAMIC_PASSWORD = f"dynamic-{MARK}"
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    with secured_kafka(tmp_path_factory.mktemp("secured")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def config(kafka: SecuredKafka) -> Path:
+    """A client's properties with a secret in every place that can hold one."""
+    store = kafka.ca.sign("admin").write_pem(kafka.folder / "admin.pem", KEY_PASSWORD)
+    return kafka.client(
+        "SAFE",
+        sasl_mechanism="SCRAM-SHA-512",
+        sasl_jaas_config=jaas("SCRAM-SHA-512", username="admin", password=PASSWORDS["admin"]),
+        ssl_keystore_type="PEM",
+        ssl_keystore_location=str(store),
+        ssl_key_password=KEY_PASSWORD,
+        ssl_keystore_password=TRUST_PASSWORD,
+        klamm_zookeeper_digest=f"operator:zk-{MARK}",
+    )
+
+
+@pytest.fixture(scope="module")
+def secrets(kafka: SecuredKafka, config: Path) -> list[str]:
+    """Every secret of the cluster: passwords, what SCRAM keeps of them, and the keys."""
+
+    async def stored() -> list[str]:
+        async with await ZkClient.connect(kafka.zookeeper) as client:
+            found = []
+            for name in await client.children("/config/users"):
+                data, _ = await client.get(f"/config/users/{name}")
+                text = data.decode()
+                # SCRAM-SHA-256 → salt=…,stored_key=…,server_key=…,iterations=…
+                found += [
+                    part.split("=", 1)[1] for part in text.split(",") if part.startswith(("stored_key", "server_key"))
+                ]
+            return found
+
+    kept = asyncio.run(stored())
+    assert len(kept) == 8, "two users, two mechanisms, two keys"
+    key = (kafka.folder / "admin.pem").read_text().splitlines()[1]
+    return [MARK, PASSWORDS["alice"], key, *kept]
+
+
+READ = (
+    ("topics", "list"),
+    ("topics", "describe", "orders"),
+    ("brokers", "list"),
+    ("brokers", "describe"),
+    ("brokers", "log-dirs"),
+    ("cluster", "describe"),
+    ("cluster", "health"),
+    ("configs", "describe", "--topic", "orders", "--all"),
+    ("configs", "describe", "--broker", "0", "--all"),
+    ("configs", "describe", "--entity-type", "users"),
+    ("configs", "describe", "--entity-type", "brokers"),
+    ("groups", "list"),
+    ("lag", "--all-groups"),
+    ("offsets",),
+    ("reassign", "list"),
+    ("doctor",),
+)
+OF_ZOOKEEPER = (("zk", "tree", "--acl"), ("zk", "get", "/config/users/alice"), ("zk", "get", "/config/brokers/0"))
+WRONG = (
+    ("topics", "describe", "none"),
+    ("configs", "alter", "--broker", "0", "--add-config", f"ssl.key.password={DYNAMIC_PASSWORD}", "--yes"),
+    ("topics", "create", "orders"),
+)
+"""Commands that fail; what they say must not repeat a secret either."""
+
+
+def test_no_output_holds_a_secret(
+    kafka: SecuredKafka, config: Path, secrets: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    where = ("-b", kafka.address("SAFE"), "--command-config", config)
+    znodes = ("--zookeeper", kafka.zookeeper, "--command-config", config)
+
+    def run(*words: str | Path) -> Ran:
+        return in_process(*words, capture=capsys)
+
+    assert run("topics", "create", "orders", "--partitions", "1", *where).code == 0
+    told: dict[str, str] = {}
+
+    def keep(name: str, ran: Ran) -> None:
+        told[name] = ran.out + ran.err
+
+    alter = ("configs", "alter", "--broker", "0", "--yes", "--add-config")
+    keep("dry run", run(*alter, f"ssl.keystore.password={DYNAMIC_PASSWORD}", "--dry-run", "-v", *where))
+    for words in READ:
+        for style in (("-v",), ("-v", "-o", "json")):
+            ran = run(*words, *style, *where)
+            assert ran.code in (0, 1), (words, ran.err)
+            keep(" ".join((*words, *style)), ran)
+    for words in OF_ZOOKEEPER:
+        keep(" ".join(words), run(*words, "-v", "-o", "json", *znodes))
+    for words in WRONG:
+        keep(" ".join(words[:3]), run(*words, "-v", "-o", "json", *where))
+    for user, password in (("admin", f"wrong-{MARK}"), ("nobody", f"no-{MARK}")):
+        login = kafka.login("SAFE", "SCRAM-SHA-512", user, password)
+        words = ("topics", "list", "-v", "-b", kafka.address("SAFE"), "--command-config", login)
+        keep(f"refused {user}", run(*words))
+    snapshot, plan, picture = tmp_path / "snapshot.json", tmp_path / "plan.json", tmp_path / "top.svg"
+    keep("snapshot", run("cluster", "snapshot", snapshot, "--sizes", *where))
+    keep("plan", run("plan", "rebalance", "--out", plan, *where))
+    keep("plan apply", run("plan", "apply", plan, "--yes", "-v", *where))
+    keep("screenshot", run("top", "--screenshot", picture, *where))
+    for file in tmp_path.rglob("*"):
+        if file.is_file():
+            told[str(file)] = file.read_text("utf-8", "replace")
+    assert snapshot.exists() and plan.exists() and picture.exists()
+    assert {name: secret for name, text in told.items() for secret in secrets if secret in text} == {}
+
+
+def test_no_recording_and_no_command_line_of_a_process_holds_a_secret(
+    kafka: SecuredKafka, config: Path, secrets: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "recording"
+    words = ["top", "--record", str(file), "-b", kafka.address("SAFE"), "--command-config", str(config)]
+    process = subprocess.Popen(
+        [PROGRAM, *words], env=environment(tmp_path), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        deadline = time.monotonic() + 60
+        while not file.exists() or file.stat().st_size < 1_000:
+            assert process.poll() is None and time.monotonic() < deadline, process.stdout
+            time.sleep(0.1)
+        told = {"cmdline": Path(f"/proc/{process.pid}/cmdline").read_bytes()}
+    finally:
+        process.send_signal(signal.SIGTERM)
+        told["output"], _ = process.communicate(timeout=60)
+    told["recording"] = file.read_bytes()
+    for found in tmp_path.rglob("*"):
+        if found.is_file():
+            told[str(found)] = found.read_bytes()
+    assert {name: secret for name, text in told.items() for secret in secrets if secret.encode() in text} == {}
+
+
+def test_a_command_that_the_dashboard_copies_names_files_only(
+    kafka: SecuredKafka, config: Path, tmp_path: Path
+) -> None:
+    options = TargetOptions(bootstrap_server=kafka.address("SAFE"), command_config=str(config))
+    naming = Naming(bootstrap_servers=options.bootstrap_server, command_config=options.command_config)
+    copied = command_text(["topics", "list"], resolve_target(naming, {}, tmp_path))
+    assert copied == f"klamm topics list --command-config {config} --bootstrap-server {kafka.address('SAFE')}"
+    assert MARK not in copied

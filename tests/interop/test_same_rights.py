@@ -1,0 +1,427 @@
+"""What each request needs: each API, with and without each right, asked of Apache Kafka 3.9.1 and of klamm.
+
+The rights come from what handlers declare. For each of an API's requests, a user has no right, each right alone, all
+of them, and all but one that is denied: both engines give the same errors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apache_kafka import ApacheKafkaBroker
+from broker_program import BrokerProgram
+
+from engine.broker.handlers.registry import all_handlers
+from engine.common.acl import Requirement, ResourceType
+from engine.kafka.acls import type_code
+from engine.kafka.client.broker_client import BrokerClient
+from engine.kafka.client.errors import NetworkError
+from engine.kafka.client.security import security_of
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis import (
+    add_offsets_to_txn,
+    add_partitions_to_txn,
+    allocate_producer_ids,
+    alter_configs,
+    alter_partition,
+    alter_partition_reassignments,
+    alter_replica_log_dirs,
+    alter_user_scram_credentials,
+    controlled_shutdown,
+    create_acls,
+    create_partitions,
+    create_topics,
+    delete_acls,
+    delete_groups,
+    delete_records,
+    delete_topics,
+    describe_acls,
+    describe_cluster,
+    describe_configs,
+    describe_groups,
+    describe_log_dirs,
+    describe_producers,
+    describe_transactions,
+    describe_user_scram_credentials,
+    elect_leaders,
+    end_txn,
+    fetch,
+    find_coordinator,
+    heartbeat,
+    incremental_alter_configs,
+    init_producer_id,
+    join_group,
+    leader_and_isr,
+    leave_group,
+    list_groups,
+    list_offsets,
+    list_partition_reassignments,
+    list_transactions,
+    metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
+    offset_for_leader_epoch,
+    produce,
+    stop_replica,
+    sync_group,
+    txn_offset_commit,
+    update_metadata,
+    write_txn_markers,
+)
+from engine.kafka.protocol.declaration import Request
+from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.local.addresses import own_loopback_address
+from engine.local.zookeeper import EmbeddedZooKeeper
+
+PORTS = {"PLAINTEXT": 21400, "LOGIN": 21401}
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+TOPIC, GROUP, TXN = "orders", "group", "txn"
+NAMES = {
+    ResourceType.TOPIC: TOPIC,
+    ResourceType.GROUP: GROUP,
+    ResourceType.TRANSACTIONAL_ID: TXN,
+    ResourceType.CLUSTER: "kafka-cluster",
+}
+BATCH = encode_batch([Record(0, 1_700_000_000_000, b"k", b"v")])
+
+REQUESTS: dict[ApiKey, list[tuple[int, Request]]] = {
+    ApiKey.PRODUCE: [
+        (
+            version,
+            produce.ProduceRequest(acks=1, timeout_ms=1000, topic_data=[produce.TopicProduceData(
+                name=name, partition_data=[produce.PartitionProduceData(index=0, records=BATCH)])
+                for name in (TOPIC, "absent")]),
+        )
+        for version in (3, 9)
+    ],
+    ApiKey.FETCH: [
+        (version, fetch.FetchRequest(replica_id=replica, max_wait_ms=0, min_bytes=0, max_bytes=1000, session_epoch=-1,
+            topics=[fetch.FetchTopic(topic=name, partitions=[
+                fetch.FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000, last_fetched_epoch=-1)])
+                for name in (TOPIC, "absent")]))
+        for version, replica in ((4, -1), (12, -1), (12, 5))
+    ],
+    ApiKey.LIST_OFFSETS: [
+        (5, list_offsets.ListOffsetsRequest(replica_id=-1, topics=[list_offsets.ListOffsetsTopic(
+            name=name, partitions=[list_offsets.ListOffsetsPartition(partition_index=0, timestamp=-1)])
+            for name in (TOPIC, "absent")]))
+    ],
+    ApiKey.METADATA: [
+        (version, metadata.MetadataRequest(topics=topics, allow_auto_topic_creation=False,
+            include_topic_authorized_operations=version >= 8,
+            include_cluster_authorized_operations=version >= 8))
+        for version in (4, 9)
+        for topics in (None, [metadata.MetadataRequestTopic(name=name) for name in (TOPIC, "absent")])
+    ],
+    ApiKey.LEADER_AND_ISR: [(1, leader_and_isr.LeaderAndIsrRequest(
+        controller_id=0, controller_epoch=-5, broker_epoch=-1))],
+    ApiKey.STOP_REPLICA: [(1, stop_replica.StopReplicaRequest(controller_id=0, controller_epoch=-5, broker_epoch=-1))],
+    ApiKey.UPDATE_METADATA: [(5, update_metadata.UpdateMetadataRequest(
+        controller_id=0, controller_epoch=-5, broker_epoch=-1))],
+    ApiKey.CONTROLLED_SHUTDOWN: [(2, controlled_shutdown.ControlledShutdownRequest(broker_id=0, broker_epoch=1))],
+    ApiKey.OFFSET_COMMIT: [
+        (7, offset_commit.OffsetCommitRequest(group_id=GROUP, topics=[offset_commit.OffsetCommitRequestTopic(
+            name=TOPIC, partitions=[offset_commit.OffsetCommitRequestPartition(
+                partition_index=0, committed_offset=1, committed_metadata="")])]))
+    ],
+    ApiKey.OFFSET_FETCH: [
+        *((version, offset_fetch.OffsetFetchRequest(group_id=GROUP, topics=topics))
+          for version in (1, 5)
+          for topics in ([offset_fetch.OffsetFetchRequestTopic(name=TOPIC, partition_indexes=[0])], None)
+          if version > 1 or topics),
+        *((8, offset_fetch.OffsetFetchRequest(groups=[
+            offset_fetch.OffsetFetchRequestGroup(group_id=group, topics=topics) for group in (GROUP, "other")]))
+          for topics in ([offset_fetch.OffsetFetchRequestTopics(name=TOPIC, partition_indexes=[0])], None)),
+    ],
+    ApiKey.FIND_COORDINATOR: [
+        *((2, find_coordinator.FindCoordinatorRequest(key=key, key_type=kind)) for key, kind in ((GROUP, 0), (TXN, 1))),
+        *((4, find_coordinator.FindCoordinatorRequest(coordinator_keys=[key, "x"], key_type=kind))
+          for key, kind in ((GROUP, 0), (TXN, 1))),
+    ],
+    ApiKey.JOIN_GROUP: [(5, join_group.JoinGroupRequest(
+        group_id=GROUP, session_timeout_ms=10, rebalance_timeout_ms=10, member_id="m", protocol_type="consumer",
+        protocols=[]))],
+    ApiKey.HEARTBEAT: [(3, heartbeat.HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="m"))],
+    ApiKey.LEAVE_GROUP: [(2, leave_group.LeaveGroupRequest(group_id=GROUP, member_id="m"))],
+    ApiKey.SYNC_GROUP: [(3, sync_group.SyncGroupRequest(
+        group_id=GROUP, generation_id=1, member_id="m", assignments=[]))],
+    ApiKey.DESCRIBE_GROUPS: [(3, describe_groups.DescribeGroupsRequest(
+        groups=[GROUP, "other"], include_authorized_operations=True))],
+    ApiKey.LIST_GROUPS: [(2, list_groups.ListGroupsRequest())],
+    ApiKey.CREATE_TOPICS: [
+        (5, create_topics.CreateTopicsRequest(validate_only=True, topics=[create_topics.CreatableTopic(
+            name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+            for name in (TOPIC, "other")]))
+    ],
+    ApiKey.DELETE_TOPICS: [(5, delete_topics.DeleteTopicsRequest(topic_names=["absent", "gone"], timeout_ms=1000))],
+    ApiKey.DELETE_RECORDS: [
+        (1, delete_records.DeleteRecordsRequest(timeout_ms=1000, topics=[delete_records.DeleteRecordsTopic(
+            name=TOPIC, partitions=[delete_records.DeleteRecordsPartition(partition_index=0, offset=0)])]))
+    ],
+    ApiKey.INIT_PRODUCER_ID: [
+        (1, init_producer_id.InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=1000)),
+        (1, init_producer_id.InitProducerIdRequest(transactional_id=TXN, transaction_timeout_ms=-1)),
+    ],
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: [
+        (3, offset_for_leader_epoch.OffsetForLeaderEpochRequest(replica_id=-1, topics=[
+            offset_for_leader_epoch.OffsetForLeaderTopic(topic=TOPIC, partitions=[
+                offset_for_leader_epoch.OffsetForLeaderPartition(partition=0, leader_epoch=0)])]))
+    ],
+    ApiKey.ADD_PARTITIONS_TO_TXN: [
+        (3, add_partitions_to_txn.AddPartitionsToTxnRequest(
+            v3_and_below_transactional_id=TXN, v3_and_below_producer_id=1, v3_and_below_producer_epoch=0,
+            v3_and_below_topics=[add_partitions_to_txn.AddPartitionsToTxnTopic(name=name, partitions=[0])
+                                 for name in (TOPIC, "absent")])),
+        (4, add_partitions_to_txn.AddPartitionsToTxnRequest(transactions=[
+            add_partitions_to_txn.AddPartitionsToTxnTransaction(
+                transactional_id=TXN, producer_id=1, producer_epoch=0, verify_only=True,
+                topics=[add_partitions_to_txn.AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])])])),
+    ],
+    ApiKey.ADD_OFFSETS_TO_TXN: [(1, add_offsets_to_txn.AddOffsetsToTxnRequest(
+        transactional_id=TXN, producer_id=1, producer_epoch=0, group_id=GROUP))],
+    ApiKey.END_TXN: [(1, end_txn.EndTxnRequest(
+        transactional_id=TXN, producer_id=1, producer_epoch=0, committed=True))],
+    ApiKey.WRITE_TXN_MARKERS: [(1, write_txn_markers.WriteTxnMarkersRequest(markers=[
+        write_txn_markers.WritableTxnMarker(producer_id=1, producer_epoch=0, transaction_result=True, topics=[
+            write_txn_markers.WritableTxnMarkerTopic(name="absent", partition_indexes=[0])], coordinator_epoch=0)]))],
+    ApiKey.TXN_OFFSET_COMMIT: [
+        (2, txn_offset_commit.TxnOffsetCommitRequest(
+            transactional_id=TXN, group_id=GROUP, producer_id=1, producer_epoch=0,
+            topics=[txn_offset_commit.TxnOffsetCommitRequestTopic(name="absent", partitions=[
+                txn_offset_commit.TxnOffsetCommitRequestPartition(
+                    partition_index=0, committed_offset=1, committed_metadata="")])]))
+    ],
+    ApiKey.DESCRIBE_ACLS: [(1, describe_acls.DescribeAclsRequest(
+        resource_type_filter=3, resource_name_filter="nothing", pattern_type_filter=3, operation=1,
+        permission_type=1))],
+    ApiKey.CREATE_ACLS: [(1, create_acls.CreateAclsRequest(creations=[create_acls.AclCreation(
+        resource_type=4, resource_name=name, principal=principal, host="*", operation=operation, permission_type=3)
+        for name, principal, operation in (("wrong", "User:x", 3), ("", "User:x", 3), ("kafka-cluster", "x", 3))]))],
+    ApiKey.DELETE_ACLS: [(1, delete_acls.DeleteAclsRequest(filters=[delete_acls.DeleteAclsFilter(
+        resource_type_filter=3, resource_name_filter="nothing", operation=1, permission_type=1)]))],
+    ApiKey.DESCRIBE_CONFIGS: [
+        (2, describe_configs.DescribeConfigsRequest(resources=[describe_configs.DescribeConfigsResource(
+            resource_type=kind, resource_name=name, configuration_keys=["retention.ms"])
+            for kind, name in ((2, TOPIC), (2, "absent"), (4, "0"))]))
+    ],
+    ApiKey.ALTER_CONFIGS: [
+        (1, alter_configs.AlterConfigsRequest(validate_only=True, resources=[alter_configs.AlterConfigsResource(
+            resource_type=kind, resource_name=name, configs=[]) for kind, name in ((2, TOPIC), (4, "0"))]))
+    ],
+    ApiKey.ALTER_REPLICA_LOG_DIRS: [(1, alter_replica_log_dirs.AlterReplicaLogDirsRequest(dirs=[
+        alter_replica_log_dirs.AlterReplicaLogDir(path="/nowhere", topics=[
+            alter_replica_log_dirs.AlterReplicaLogDirTopic(name=TOPIC, partitions=[0])])]))],
+    ApiKey.DESCRIBE_LOG_DIRS: [(version, describe_log_dirs.DescribeLogDirsRequest(topics=[])) for version in (1, 4)],
+    ApiKey.CREATE_PARTITIONS: [(1, create_partitions.CreatePartitionsRequest(
+        timeout_ms=1000, validate_only=True, topics=[create_partitions.CreatePartitionsTopic(
+            name=TOPIC, count=3, assignments=None)]))],
+    ApiKey.DELETE_GROUPS: [(1, delete_groups.DeleteGroupsRequest(groups_names=[GROUP, "other"]))],
+    ApiKey.ELECT_LEADERS: [(1, elect_leaders.ElectLeadersRequest(topic_partitions=[
+        elect_leaders.TopicPartitions(topic=TOPIC, partitions=[0])], timeout_ms=1000))],
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: [
+        (0, incremental_alter_configs.IncrementalAlterConfigsRequest(validate_only=True, resources=[
+            incremental_alter_configs.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[])
+            for kind, name in ((2, TOPIC), (4, "0"))]))
+    ],
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: [(0, alter_partition_reassignments.AlterPartitionReassignmentsRequest(
+        timeout_ms=1000, topics=[]))],
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: [(0, list_partition_reassignments.ListPartitionReassignmentsRequest(
+        timeout_ms=1000, topics=None))],
+    ApiKey.OFFSET_DELETE: [(0, offset_delete.OffsetDeleteRequest(group_id=GROUP, topics=[
+        offset_delete.OffsetDeleteRequestTopic(name=TOPIC, partitions=[
+            offset_delete.OffsetDeleteRequestPartition(partition_index=0)])]))],
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: [(0, describe_user_scram_credentials.DescribeUserScramCredentialsRequest(
+        users=[describe_user_scram_credentials.UserName(name="x")]))],
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: [(0, alter_user_scram_credentials.AlterUserScramCredentialsRequest(
+        deletions=[alter_user_scram_credentials.ScramCredentialDeletion(name="x", mechanism=1)], upsertions=[]))],
+    ApiKey.ALTER_PARTITION: [(0, alter_partition.AlterPartitionRequest(broker_id=7, broker_epoch=1, topics=[]))],
+    ApiKey.DESCRIBE_CLUSTER: [(0, describe_cluster.DescribeClusterRequest(
+        include_cluster_authorized_operations=True))],
+    ApiKey.DESCRIBE_PRODUCERS: [(0, describe_producers.DescribeProducersRequest(topics=[
+        describe_producers.TopicRequest(name=name, partition_indexes=[0]) for name in (TOPIC, "absent")]))],
+    ApiKey.DESCRIBE_TRANSACTIONS: [(0, describe_transactions.DescribeTransactionsRequest(
+        transactional_ids=[TXN, "other"]))],
+    ApiKey.LIST_TRANSACTIONS: [(0, list_transactions.ListTransactionsRequest())],
+    ApiKey.ALLOCATE_PRODUCER_IDS: [(0, allocate_producer_ids.AllocateProducerIdsRequest(
+        broker_id=7, broker_epoch=1))],
+}  # fmt: skip
+"""Requests that change nothing, by API, with their version."""
+
+ASIDE = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+COMPARED = ("error_code", "partition_error_code", "topic_config_error_code", "authorized_operations",
+            "topic_authorized_operations", "cluster_authorized_operations", "is_internal")  # fmt: skip
+NAMING = ("name", "topic", "group_id", "key", "user", "transactional_id", "resource_name", "topic_name",
+          "partition_index", "partition", "index", "partition_id", "resource_type")  # fmt: skip
+
+
+class Engine:
+    """One broker, with an administrator's connection and those of users."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+
+    def client(self, user: str) -> BrokerClient:
+        jaas = f'{MODULE} required username="{user}" password="{user}-pw";'
+        properties = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.jaas.config": jaas}
+        return BrokerClient(self.host, PORTS["LOGIN"], client_id="t", security=security_of(properties))
+
+
+def broker_settings(host: str) -> dict[str, str]:
+    users = " ".join(f'user_{name}="{name}-pw"' for name in ("admin", *USERS))
+    return {
+        "listeners": ",".join(f"{name}://{host}:{port}" for name, port in PORTS.items()),
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.login.plain.sasl.jaas.config": f"{MODULE} required {users};",
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:admin;User:ANONYMOUS",
+        "auto.create.topics.enable": "false",
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+Rights = tuple[tuple[Requirement, bool], ...]
+"""Rights that a user has (True) or is denied."""
+
+
+def cells() -> Iterator[tuple[ApiKey, Rights]]:
+    """Every API with the rights that a user may have of those that it declares."""
+    for key, entry in all_handlers().items():
+        if key in ASIDE:
+            continue
+        yield ApiKey(key), ()
+        for needed in entry.requires:
+            yield ApiKey(key), ((needed, True),)
+        if len(entry.requires) > 1:
+            yield ApiKey(key), tuple((needed, True) for needed in entry.requires)
+        for needed in entry.requires:
+            yield ApiKey(key), (*((each, True) for each in entry.requires), (needed, False))
+
+
+CELLS = list(cells())
+USERS = [f"u{number}" for number in range(len(CELLS))]
+"""Each cell has a user of its own, so rules need not be taken back."""
+
+
+def rules(user: str, rights: Rights) -> list[create_acls.AclCreation]:
+    return [
+        create_acls.AclCreation(
+            resource_type=type_code(right.resource_type), resource_name=NAMES[right.resource_type],
+            principal=f"User:{user}", host="*", operation=right.operation, permission_type=3 if is_allowed else 2,
+        )
+        for right, is_allowed in rights
+    ]  # fmt: skip
+
+
+async def prepare(engine: Engine) -> None:
+    """Make the topic, a group, the coordinators' topics and everybody's rules."""
+    admin = engine.client("admin")
+    topic = create_topics.CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    await admin.send(create_topics.CreateTopicsRequest(topics=[topic]), 5)
+    wanted = list(itertools.chain.from_iterable(rules(u, r) for u, (_, r) in zip(USERS, CELLS, strict=True)))
+    answer = await admin.send(create_acls.CreateAclsRequest(creations=wanted), 1, timeout_ms=120_000)
+    assert {one.error_code for one in answer.results} == {0}
+    for kind, key in ((0, GROUP), (1, TXN)):
+        async with asyncio.timeout(60):
+            while True:
+                found = await admin.send(find_coordinator.FindCoordinatorRequest(key=key, key_type=kind), 2)
+                if found.error_code == 0:
+                    break
+                await asyncio.sleep(0.2)
+    _, commit = REQUESTS[ApiKey.OFFSET_COMMIT][0]
+    init = init_producer_id.InitProducerIdRequest(transactional_id="other-txn", transaction_timeout_ms=1000)
+    async with asyncio.timeout(60):
+        while (await admin.send(commit, 7)).topics[0].partitions[0].error_code:
+            await asyncio.sleep(0.2)
+        while (await admin.send(init, 1)).error_code:
+            await asyncio.sleep(0.2)
+    await admin.close()
+
+
+def errors_of(answer: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield where in the answer each error is, under the names of what it is about, and the error."""
+    names = tuple(getattr(answer, field) for field in NAMING if hasattr(answer, field))
+    for field in COMPARED:
+        if hasattr(answer, field):
+            yield (*path, *names, field, int(getattr(answer, field)))
+    for field in getattr(type(answer), "__slots__", ()):
+        value = getattr(answer, field)
+        if isinstance(value, list) and field != "brokers":
+            for item in value:
+                yield from errors_of(item, (*path, *names, field))
+
+
+async def asked(client: BrokerClient, request: Request, version: int) -> list[tuple[Any, ...]]:
+    try:
+        return sorted(errors_of(await client.send(request, version, timeout_ms=30_000)), key=repr)
+    except NetworkError as error:
+        return [(type(error).__name__,)]
+
+
+async def answers(engine: Engine) -> dict[tuple[int, int], list[tuple[Any, ...]]]:
+    """Return what each cell's user is answered to each request of its API."""
+    await prepare(engine)
+    found = {}
+    for number, (user, (key, _)) in enumerate(zip(USERS, CELLS, strict=True)):
+        client = engine.client(user)
+        for position, (version, request) in enumerate(REQUESTS[key]):
+            found[number, position] = await asked(client, request, version)
+        await client.close()
+    return found
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterable[list[Engine]]:
+    folder = tmp_path_factory.mktemp("rights")
+    hosts = own_loopback_address(), own_loopback_address()
+    with (
+        EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as zookeeper,
+        ApacheKafkaBroker(folder / "kafka", broker_id=0, host=hosts[0], port=PORTS["PLAINTEXT"], heap="300m",
+                          zookeeper_connect=f"{zookeeper.connect_string}/kafka", overrides=broker_settings(hosts[0])),
+        klamm_broker(folder / "klamm", hosts[1], f"{zookeeper.connect_string}/klamm"),
+    ):  # fmt: skip
+        yield [Engine(host) for host in hosts]
+
+
+def klamm_broker(folder: Path, host: str, zookeeper: str) -> BrokerProgram:
+    own = {"broker.id": "0", "log.dirs": str(folder / "data"), "zookeeper.connect": zookeeper}
+    broker = BrokerProgram(folder, own | broker_settings(host))
+    broker.wait_until_started()
+    return broker
+
+
+def test_every_announced_api_is_asked() -> None:
+    assert {ApiKey(key) for key in all_handlers()} - set(ASIDE) == REQUESTS.keys()
+
+
+def test_both_engines_give_the_same_errors(both: list[Engine]) -> None:
+    async def check() -> tuple[Any, Any]:
+        return await answers(both[0]), await answers(both[1])
+
+    kafka, ours = asyncio.run(check())
+    differing = [
+        f"{CELLS[number][0].name} request {position} with {shown(CELLS[number][1])}:\n  Kafka {kafka[number, position]}"
+        f"\n  klamm {ours[number, position]}"
+        for number, position in kafka
+        if kafka[number, position] != ours[number, position]
+    ]
+    assert not differing, f"{len(differing)} of {len(kafka)} cells\n" + "\n".join(differing)
+
+
+def shown(rights: Rights) -> str:
+    return (
+        ", ".join(f"{'' if ok else 'not '}{r.operation.spelling} {r.resource_type.value}" for r, ok in rights)
+        or "no right"
+    )

@@ -1,0 +1,67 @@
+"""``klamm-kafka`` and the lag of Spark's queries on an Apache Kafka that asks for TLS and a login."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from klamm_program import in_process
+from secured_kafka import PASSWORDS, SecuredKafka, jaas, secured_kafka
+from spark_sessions import spark
+
+__all__ = ["spark"]
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    with secured_kafka(tmp_path_factory.mktemp("secured")) as running:
+        yield running
+
+
+def login(kafka: SecuredKafka, password: str | None = None) -> dict[str, str]:
+    """Return the options with which Spark's own source logs in, too."""
+    module = jaas("SCRAM-SHA-512", username="admin", password=password or PASSWORDS["admin"])
+    return {
+        "kafka.bootstrap.servers": kafka.address("SAFE"),
+        "kafka.security.protocol": "SASL_SSL",
+        "kafka.sasl.mechanism": "SCRAM-SHA-512",
+        # Not from a file of properties, where backslashes are doubled.
+        "kafka.sasl.jaas.config": module.replace("\\\\", "\\"),
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.location": str(kafka.folder / "ca.pem"),
+    }
+
+
+def test_written_and_read_in_batches_and_streams(
+    spark: Any, kafka: SecuredKafka, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = kafka.login("SAFE", "SCRAM-SHA-512")
+    where = ("-b", kafka.address("SAFE"), "--command-config", config)
+    assert in_process("topics", "create", "orders", "--partitions", "2", *where, capture=capsys).code == 0
+    rows = spark.range(100).selectExpr("cast(id as string) as value")
+    rows.write.format("klamm-kafka").options(**login(kafka)).option("topic", "orders").mode("append").save()
+    read = spark.read.format("klamm-kafka").options(**login(kafka)).option("subscribe", "orders").load()
+    assert sorted(int(row.value) for row in read.selectExpr("cast(value as string) as value").collect()) == [
+        *range(100)
+    ]
+    stream = spark.readStream.format("klamm-kafka").options(**login(kafka)).option("subscribe", "orders")
+    query = (
+        stream.option("startingOffsets", "earliest").load().writeStream.format("memory").queryName("secured")
+        .option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    )  # fmt: skip
+    assert query.awaitTermination(120)
+    assert spark.table("secured").count() == 100
+    lag = in_process("lag", "--checkpoint", tmp_path / "checkpoint", *where, "-o", "json", capture=capsys)
+    assert [row["kind"] for row in lag.json] == ["checkpoint"] and lag.code == 0, lag.out
+    told = [read._jdf.queryExecution().toString(), str(query.lastProgress), lag.out, lag.err]
+    told += [file.read_text("utf-8", "replace") for file in (tmp_path / "checkpoint").rglob("*") if file.is_file()]
+    assert not [text for text in told if PASSWORDS["admin"] in text]
+
+
+def test_a_wrong_password_is_told_and_not_repeated(spark: Any, kafka: SecuredKafka) -> None:
+    with pytest.raises(Exception, match="the broker refuses admin by SCRAM-SHA-512") as told:
+        options = login(kafka, "wr0ng-Secr3t")
+        spark.read.format("klamm-kafka").options(**options).option("subscribe", "orders").load().collect()
+    assert "wr0ng-Secr3t" not in str(told.value)
