@@ -165,7 +165,7 @@ ROWS: Final = (
         "histogram",
         "of each API; `Fetch` is both `FetchConsumer` and `FetchFollower`. Local is the time until the handler returns "
         "or waits, remote what it waited; one loop does what Kafka's processors and handlers do, so queue and send "
-        "times are 0",
+        "times are 0. Of more than 128 requests a second some are timed, and stand for the others",
     ),
     Row(
         "kafka.network",

@@ -57,13 +57,15 @@ def _counting(struct: type[Struct], api_version: int, name: str, depth: int) -> 
 class RequestTimes:
     """The requests of one API in one version since the start. The connection adds to it, without a call."""
 
-    __slots__ = ("bytes", "recent_s", "requests", "sizes", "slowest_s", "spent_s", "waited_s", "waits")
+    __slots__ = ("bytes", "recent_s", "requests", "sizes", "skips", "slowest_s", "spent_s", "waited_s", "waits")
 
     def __init__(self) -> None:
         self.requests = 0
         self.bytes = 0
+        self.skips = 0
+        """Of ``skips + 1`` requests, a power of two, one is timed: all while there are few, few when there are many."""
         self.spent_s = 0.0
-        """Seconds that the loop was busy with those that were answered at once."""
+        """Seconds that the loop was busy with all of them, as far as those that were timed tell."""
         self.slowest_s = 0.0
         self.recent_s: deque[float] = deque(maxlen=RECENT_MAX)
         self.sizes: deque[int] = deque(maxlen=RECENT_MAX)
@@ -71,12 +73,26 @@ class RequestTimes:
         """Of those whose answer came later: seconds until the handler returned, and seconds until the answer."""
         self.waited_s = 0.0
 
+    def answered_at_once(self, took_s: float, size_bytes: int) -> None:
+        """Note a timed request."""
+        self.spent_s += took_s * (self.skips + 1)
+        self.recent_s.append(took_s)
+        self.sizes.append(size_bytes)
+        if took_s > self.slowest_s:
+            self.slowest_s = took_s
+
     def answered_later(self, local_s: float, waited_s: float) -> None:
-        """Note a request whose answer came ``waited_s`` after the handler had returned."""
-        self.spent_s += local_s
+        """Note a timed request whose answer came ``waited_s`` after the handler had returned."""
+        self.spent_s += local_s * (self.skips + 1)
         self.slowest_s = max(self.slowest_s, local_s + waited_s)
-        self.waited_s += waited_s
+        self.waited_s += waited_s * (self.skips + 1)
         self.waits.append((local_s, waited_s))
+
+    def choose_skips(self, requests_per_s: float) -> None:
+        """Time about ``RECENT_MAX`` requests a second from now on, or all if there are no more."""
+        self.skips = 0
+        while requests_per_s > RECENT_MAX * (self.skips + 1):
+            self.skips = 2 * self.skips + 1
 
 
 class ApiMetrics:

@@ -137,8 +137,6 @@ class Connection(asyncio.BufferedProtocol):
         self.session = self._new_session("", 0)
         self.closed_because: CloseReason | None = None
         self.last_active_ms = context.now_ms()
-        self._begun_s = 0.0
-        """When the frame that is being handled had its turn."""
         self.descriptor = -1
         self.admit_until_ms: int | None = None
         """Until then the peer must have said who it is; None: it has, or need not."""
@@ -280,7 +278,6 @@ class Connection(asyncio.BufferedProtocol):
     def _handle(self) -> None:
         """Handle every whole frame received and send the ready answers, usually in one write."""
         self._is_handling = True
-        self._begun_s = perf_counter()
         while self._can_handle():
             out = Outgoing()
             is_exhausted = self._handle_frames(out)
@@ -314,6 +311,8 @@ class Connection(asyncio.BufferedProtocol):
         if route is None:
             self.closed_because = CloseReason.UNSUPPORTED
             raise RemoteProtocolError(f"API {word >> 16} version {word & 0xFFFF} is not supported here")
+        timed = route.times
+        begun_s = 0.0 if timed.requests & timed.skips else perf_counter()
         position = 8
         client_id: str | None = None
         if route.has_client_id:
@@ -332,7 +331,7 @@ class Connection(asyncio.BufferedProtocol):
         if is_large and route.decode is not None:
             self._is_async_running = True
             self._context.supervisor.start(self._handle_large(route, request, frame, position), route.name)
-            self._note_waiting(route, len(frame), None)
+            self._note_waiting(route, len(frame), begun_s, None)
             return
         body = None if route.decode is None else route.decode(frame, position)[0]
         if self._context.is_request_log_on:
@@ -341,34 +340,32 @@ class Connection(asyncio.BufferedProtocol):
         if type(answer) is CoroutineType:
             self._is_async_running = True
             self._context.supervisor.start(self._finish(route, request, answer), route.name)
-            self._note_waiting(route, len(frame), None)
+            self._note_waiting(route, len(frame), begun_s, None)
             return
         self._place(route, correlation_id, answer, out)
         if type(answer) is Deferred and not answer.is_complete:
-            self._note_waiting(route, len(frame), answer)
+            self._note_waiting(route, len(frame), begun_s, answer)
             return
-        times = route.follower_times if self.session.is_follower else route.times
+        times = route.follower_times if self.session.is_follower else timed
         times.requests += 1
-        size = len(frame)
-        times.bytes += size
-        times.sizes.append(size)
-        begun_s, now_s = self._begun_s, perf_counter()
-        self._begun_s = now_s
-        took_s = now_s - begun_s
-        times.spent_s += took_s
-        times.recent_s.append(took_s)
-        if took_s > times.slowest_s:
-            times.slowest_s = took_s
+        times.bytes += len(frame)
+        if begun_s:
+            times.answered_at_once(perf_counter() - begun_s, len(frame))
 
-    def _note_waiting(self, route: Route, size_bytes: int, answer: Deferred | None) -> None:
-        """Count a request whose answer comes later; a coroutine's, if it is None: nothing else is handled meanwhile."""
+    def _note_waiting(self, route: Route, size_bytes: int, begun_s: float, answer: Deferred | None) -> None:
+        """Count a request whose answer comes later: a coroutine's if there is none yet.
+
+        Its time is measured if ``begun_s`` says when it had its turn.
+        """
         times = route.follower_times if self.session.is_follower else route.times
         times.requests += 1
         times.bytes += size_bytes
+        self._on_async_answer = _do_nothing
+        if not begun_s:
+            return
         times.sizes.append(size_bytes)
         now_s = perf_counter()
-        local_s = now_s - self._begun_s
-        self._begun_s = now_s
+        local_s = now_s - begun_s
 
         def answered() -> None:
             times.answered_later(local_s, perf_counter() - now_s)

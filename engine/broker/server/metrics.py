@@ -114,6 +114,8 @@ class BrokerMetrics:
         self._since_s = time.monotonic()
         self._started_ms = server.clock.now_ms()
         self._ticks = 0
+        self._seen: dict[RequestTimes, int] = {}
+        """Their requests when the newest were last taken in."""
         self._seconds = 0
         self._apis: dict[str, ApiMetrics] = {}
         self._versions: dict[tuple[str, int], Meter] = {}
@@ -155,6 +157,11 @@ class BrokerMetrics:
         now_s = time.monotonic()
         breather = Breather()
         self._take_latencies(now_s)
+        for route in self._server.routes():
+            for times in {route.times, route.follower_times}:
+                requests = times.requests
+                times.choose_skips((requests - self._seen.get(times, requests)) / SAMPLE_S)
+                self._seen[times] = requests
         for name, times in self._all_times():
             if times.recent_s or times.waits:
                 self._api(name).take(times, now_s)

@@ -7,7 +7,8 @@ import random
 
 import pytest
 
-from engine.broker.metrics.measures import TICK_S, Histogram, Meter, Rate, Timer, percentile
+from engine.broker.metrics.measures import RECENT_MAX, TICK_S, Histogram, Meter, Rate, Timer, percentile
+from engine.broker.metrics.requests import RequestTimes
 
 
 def test_a_steady_meter_shows_its_rate_from_the_first_tick_on() -> None:
@@ -120,3 +121,16 @@ def test_a_rate_is_that_of_the_last_minute() -> None:
     young = Rate(0.0)
     young.note(1.0, 30.0)
     assert young.per_second(1.0) == 1.0
+
+
+def test_of_many_requests_few_are_timed_and_count_for_the_others() -> None:
+    times = RequestTimes()
+    times.choose_skips(RECENT_MAX)
+    assert times.skips == 0
+    times.choose_skips(40 * RECENT_MAX)
+    assert times.skips == 63
+    times.answered_at_once(0.5, 100)
+    times.answered_later(0.25, 2.0)
+    assert (times.spent_s, times.waited_s, times.slowest_s) == (64 * 0.75, 64 * 2.0, 2.25)
+    times.choose_skips(1)
+    assert times.skips == 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from compared_records import batch
 from confluent_kafka import Consumer
 from transactional_clients import CLIENTS
 from wire_client import WireClient, create_topic, fetch, list_offset, produce, wait_until_led
@@ -27,6 +26,8 @@ from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.kafka.protocol.apis.list_groups import ListGroupsRequest
 from engine.kafka.protocol.apis.metadata import MetadataRequest
+from engine.kafka.protocol.records.batch import Record
+from engine.kafka.protocol.records.encode import encode_batch
 
 COUNTED = "counted"
 OTHERS = "others"
@@ -38,7 +39,7 @@ def counted_work(address: str, replicas: Sequence[int] = (0,)) -> None:
     create_topic(address, COUNTED, assignment={0: replicas, 1: replicas})
     with WireClient(address, client_id="counting") as client:
         client.ask(ApiVersionsRequest(client_software_name="klamm-tests", client_software_version="1.2"), 3)
-        records = bytes(batch(3, int(time.time() * 1000)))
+        records = encode_batch([Record(n, int(time.time() * 1000), b"k", b"value %d" % n, []) for n in range(3)])
         for acks in (1, 1, 1, -1, -1):
             assert produce(client, COUNTED, records, acks=acks, version=8).error_code == ErrorCode.NONE
         spoiled = bytearray(records)

@@ -174,7 +174,7 @@ class TransactionWorld:
             next_producer_id=self._next_id,
         )
         connections = SimpleNamespace(to=self._connection, close=self._close)
-        coordinator._markers._connections = cast("Any", connections)
+        coordinator._markers.connections = cast("Any", connections)
         coordinator.start()
         return coordinator
 
