@@ -63,7 +63,7 @@ def test_all_ways_agree_with_the_query_at_every_batch(
 def _lag_while_it_stands_still(program: Program, topic: str, servers: str, checkpoint: Path, listener: Path) -> None:
     produce(servers, topic, 20)
     ran = program("lag", "--checkpoint", checkpoint, "--event-log", listener, "-o", "json")
-    assert {row["kind"]: row["lag"] for row in ran.json} == {"checkpoint": 20, "listener": 20}
+    assert [row["lag"] for row in ran.json] == [20]
 
     def mirrored() -> list[tuple[int, int]]:
         ran = program("groups", "describe", "--group", f"mirror-{topic}", "-o", "json")

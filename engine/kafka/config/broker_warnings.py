@@ -32,8 +32,6 @@ OWN_KEYS: Final[Mapping[str, str]] = {
     "klamm.metrics.listener": "HOST:PORT where the broker serves its metrics over HTTP: to Prometheus and by Jolokia's "
     "protocol. Without it there is no such server.",
     "klamm.metrics.allow.remote": "`true` allows an address there that other machines reach. Everybody may read.",
-    "klamm.graphite.address": "HOST:PORT of a Graphite server, which gets all metrics once per polling interval.",
-    "klamm.graphite.prefix": "The beginning of every name that Graphite gets; by default `kafka.<broker id>`.",
 }
 """Settings that Kafka does not have, and what each means."""
 

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import inspect
 import struct
+from collections import Counter
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -99,7 +100,10 @@ def context() -> Any:
         partition_for=lambda _: 0,
     )
     cache = SimpleNamespace(partitions=lambda _: {0: None}, partition_info=lambda _: None)
-    replicas = SimpleNamespace(partition=unknown_partition, delayed_delete_records=Purgatory("test"))
+    environment = SimpleNamespace(topics=SimpleNamespace(produce_errors=Counter()))
+    replicas = SimpleNamespace(
+        partition=unknown_partition, delayed_delete_records=Purgatory("test"), environment=environment
+    )
     broker = SimpleNamespace(broker_id=0, group_coordinator=groups, metadata_cache=cache, replica_manager=replicas)
     return SimpleNamespace(api_version=4, broker=broker)
 

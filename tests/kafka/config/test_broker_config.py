@@ -174,7 +174,6 @@ def test_inter_broker_protocol_version_is_a_version() -> None:
         ("log.segment.byte", "unknown and has no effect. Did you mean log.segment.bytes?"),
         ("whatever.it.is", "unknown and has no effect."),
         ("leader.replication.throttled.rate", "Set it at run time"),
-        ("listener.name.plaintext.max.connections", "has no effect in klamm"),
         ("listener.name.plaintext.ssl.provider", "has no effect in klamm"),
         ("listener.name.sasl.gssapi.sasl.login.class", "has no effect in klamm"),
     ],

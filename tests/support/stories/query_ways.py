@@ -78,11 +78,14 @@ def all_ways_agree(spark: Any, query: Any, program: Callable[..., Ran], checkpoi
     latest = dict(sorted(own.items())[-BATCHES_MAX:])
     assert {way: _ends_of(one) for way, one in ways.items()} == dict.fromkeys(ways, latest)
     assert {one.query_id for one in ways.values() if one} == {query_id}
-    ran = program("lag", "--checkpoint", checkpoint, "--event-log", events, "--event-log", told,
-                  "--topic", name, "--partitions", "-o", "json")  # fmt: skip
-    rows = [row for row in ran.json if row["query_id"] == query_id]
-    shown = {row["kind"]: (row["group"], row["status"], row["lag"], row["batch_id"]) for row in rows}
-    assert shown == dict.fromkeys(ways, (name, "OK", 0, max(own)))
+    traces = [("--checkpoint", checkpoint), ("--event-log", events), ("--event-log", told)]
+    for named in (*([one] for one in traces), traces):
+        words = [str(word) for trace in named for word in trace]
+        ran = program("lag", *words, "--topic", name, "--partitions", "-o", "json")
+        rows = [row for row in ran.json if row["query_id"] == query_id]
+        shown = [(row["status"], row["lag"], row["batch_id"]) for row in rows]
+        assert shown == [("OK", 0, max(own))], "each way says the same, and all of them say it once"
+    assert [row["group"] for row in rows] == [name], "a checkpoint alone knows no name"
     return own
 
 
