@@ -236,7 +236,12 @@ async def _serve(meter: LagMeter, view: _View, interval_s: float, address: tuple
     from engine.runtime.metrics_server import MetricsServer
 
     talk = view.invocation.talk
-    with MetricsServer(address) as server:
+    try:
+        listening = MetricsServer(address)
+    except OSError as error:
+        where = f"{address[0]}:{address[1]}"
+        raise UsageError(f"--serve cannot listen at {where}: {error.strerror}; name another port") from error
+    with listening as server:
         talk.say(f"serving {server.address}, updated every {interval_s:g} s; Ctrl-C ends it")
         async for told in watch_lag(meter, interval_s):
             if isinstance(told, Unreachable):

@@ -68,6 +68,10 @@ def _python() -> Check:
     return Check("python", CheckStatus.OK if is_good else CheckStatus.MISSING, version, "everything", how)
 
 
+_EXTRAS = {"pyspark": "'klamm[spark]'", "pyarrow": "'klamm[spark]'", "highspy": "'klamm[plan]'"}
+"""Packages that come with an extra."""
+
+
 def _libraries() -> Iterator[Check]:
     for package, needed_for, is_required in (
         ("kazoo", "everything that reads ZooKeeper", True),
@@ -75,10 +79,12 @@ def _libraries() -> Iterator[Check]:
         ("cramjam", "compressed records", True),
         ("uvloop", "a faster event loop in brokers", False),
         ("pyspark", "Spark jobs; its wheel also carries ZooKeeper's jars", False),
+        ("pyarrow", "Spark jobs, and Parquet files", False),
+        ("highspy", "plans with the fewest moves, proven so", False),
     ):
         if importlib.util.find_spec(package) is None:
             status = CheckStatus.MISSING if is_required else CheckStatus.OPTIONAL
-            extra = "'klamm[spark]'" if package == "pyspark" else package
+            extra = _EXTRAS.get(package, package)
             yield Check(package, status, "not installed", needed_for, f"pip install {extra}")
         else:
             yield Check(package, CheckStatus.OK, importlib.metadata.version(package), needed_for)

@@ -122,3 +122,11 @@ def test_serve_wants_an_address(capsys: Capture) -> None:
         address_option("--serve", ":65536")
     ran = in_process("lag", "--serve", ":9308", "--watch", capture=capsys)
     assert (ran.code, "give one of" in ran.err) == (2, True)
+
+
+def test_a_port_that_is_taken_is_named(program: Program) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = program("lag", "--serve", f"127.0.0.1:{port}")
+    assert (ran.code, ran.out) == (2, "")
+    assert f"--serve cannot listen at 127.0.0.1:{port}" in ran.err

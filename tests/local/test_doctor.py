@@ -59,3 +59,13 @@ def test_the_exit_code(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     ran = in_process("doctor", "-o", "json", capture=capsys)
     assert ran.code == 1
     assert [check["status"] for check in ran.json if check["name"] == "java"] == ["missing"]
+
+
+def test_libraries_that_some_things_need_are_named_with_their_extra(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    found = checks(tmp_path)
+    for package, extra in (("highspy", "plan"), ("pyarrow", "spark"), ("pyspark", "spark")):
+        assert found[package].status is CheckStatus.OPTIONAL
+        assert found[package].how_to_get == f"pip install 'klamm[{extra}]'"
