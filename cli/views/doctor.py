@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from cli.exit_codes import ExitCode
 from cli.framework.failure import EXIT_CODES
 from cli.framework.remedies import spelled
 from cli.output.report import Column, Report, Section, Table, Tone
-from engine.admin.brokers.walk import Step
 from engine.local.doctor import Check, CheckStatus
+
+if TYPE_CHECKING:
+    # It imports the clients, which a look at this machine does not need.
+    from engine.admin.brokers.walk import Step
 
 _TONES = {
     CheckStatus.OK: Tone.GOOD,

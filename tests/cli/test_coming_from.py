@@ -66,7 +66,6 @@ MORE = {
     "consume T --from-beginning": "--max-messages 3",
     "consume TOPIC --group G -o jsonl": "--group new --from-beginning --until-end",
     "consume __consumer_offsets --from-beginning": "--max-messages 1",
-    "consume __transaction_state --from-beginning": "--until-end",
     "elect preferred": "--topic T --partition 0",
     "groups delete G": "--yes",
     "groups describe": "G",

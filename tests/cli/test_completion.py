@@ -42,7 +42,7 @@ def offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("klamm to", ["top", "topics"]),
+        ("klamm to", ["top", "topics", "tokens"]),
         ("klamm kafka-lead", ["kafka-leader-election"]),
         ("klamm brokers l", ["list", "log-dirs"]),
         ("klamm topics describe --unav", ["--unavailable-partitions"]),

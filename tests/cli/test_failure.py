@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cli.exit_codes import ExitCode
-from cli.framework.failure import Failure, failure_of, interrupted
+from cli.framework.failure import EXIT_CODES, Failure, failure_of, interrupted
 from engine.admin.cluster.advice import advice_for
 from engine.admin.cluster.errors import BadRequest, FailureKind, NotFound, Refused, StillUnderWay, Unreachable
 from engine.common.errors import (
@@ -76,9 +76,7 @@ def test_after_a_change_was_accepted_running_out_of_time_means_still_under_way()
 
 
 def test_every_kind_of_the_engine_has_a_code() -> None:
-    from cli.framework.failure import _KINDS
-
-    assert set(_KINDS) == {kind.value for kind in FailureKind}
+    assert set(EXIT_CODES) == set(FailureKind)
 
 
 def test_control_characters_of_an_answer_do_not_reach_the_terminal() -> None:

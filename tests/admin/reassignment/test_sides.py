@@ -32,6 +32,7 @@ from engine.admin.snapshots.taking import read_snapshot
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.security import OPEN
 from engine.kafka.zk.znodes.broker_znodes import BrokerIdZNode
 from engine.local.addresses import own_loopback_address
 
@@ -44,7 +45,7 @@ class Unconnected(Cluster):
     """Opens no connection."""
 
     async def zookeeper(self) -> ZkClient:
-        return Mock(spec=ZkClient)
+        return Mock(spec=ZkClient, security=OPEN)
 
     async def wire(self) -> WireCluster:
         return Mock(spec=WireCluster)

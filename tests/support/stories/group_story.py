@@ -370,7 +370,7 @@ def bad_input(stage: Stage) -> None:
     assert "give one of --execute and --dry-run" in refused(
         *reset, "--all-topics", "--to-latest", "--execute", "--dry-run"
     )
-    assert "not a date with a time: 'yesterday'" in refused(*reset, "--all-topics", "--to-datetime", "yesterday")
+    assert "not a time: 'yesterday'" in refused(*reset, "--all-topics", "--to-datetime", "yesterday")
     assert "not a duration: 'soon'" in refused(*reset, "--all-topics", "--by-duration", "soon")
     assert "no such file" in refused(*reset, "--from-file", stage.folder / "absent.csv")
     assert "the group has committed nothing in topic 'absent'" in refused(
