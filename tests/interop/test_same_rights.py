@@ -27,6 +27,7 @@ from engine.kafka.protocol.apis import (
     add_offsets_to_txn,
     add_partitions_to_txn,
     allocate_producer_ids,
+    alter_client_quotas,
     alter_configs,
     alter_partition,
     alter_partition_reassignments,
@@ -41,6 +42,7 @@ from engine.kafka.protocol.apis import (
     delete_records,
     delete_topics,
     describe_acls,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -240,6 +242,13 @@ REQUESTS: dict[ApiKey, list[tuple[int, Request]]] = {
         users=[describe_user_scram_credentials.UserName(name="x")]))],
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: [(0, alter_user_scram_credentials.AlterUserScramCredentialsRequest(
         deletions=[alter_user_scram_credentials.ScramCredentialDeletion(name="x", mechanism=1)], upsertions=[]))],
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: [(0, describe_client_quotas.DescribeClientQuotasRequest(
+        components=[], strict=False))],
+    ApiKey.ALTER_CLIENT_QUOTAS: [(0, alter_client_quotas.AlterClientQuotasRequest(
+        entries=[alter_client_quotas.RequestEntryData(
+            entity=[alter_client_quotas.RequestEntityData(entity_type="user", entity_name="x")],
+            ops=[alter_client_quotas.OpData(key="producer_byte_rate", value=1000.0, remove=False)])],
+        validate_only=True))],
     ApiKey.ALTER_PARTITION: [(0, alter_partition.AlterPartitionRequest(broker_id=7, broker_epoch=1, topics=[]))],
     ApiKey.DESCRIBE_CLUSTER: [(0, describe_cluster.DescribeClusterRequest(
         include_cluster_authorized_operations=True))],

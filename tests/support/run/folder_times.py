@@ -109,7 +109,8 @@ def _folder(file: str) -> str:
 
 
 def _over_budget(folder: str, cpu_s: float) -> str:
-    budget_s = inf if folder in NOT_IN_TEST else BUDGETS_CPU_S.get(folder, OTHERS_CPU_S)
+    is_free = folder.startswith(tuple(NOT_IN_TEST))
+    budget_s = inf if is_free else BUDGETS_CPU_S.get(folder, OTHERS_CPU_S)
     return f"  OVER ITS BUDGET of {budget_s} s" if cpu_s > budget_s else ""
 
 
