@@ -172,7 +172,8 @@ class Clients:
             _wait(self._is_drained, timeout_s)
         self._drained.set()
         for thread in (*self._workers, self._watcher):
-            thread.join(timeout_s)
+            # A worker may be in a transaction whose steps it tries again and again.
+            thread.join(4 * timeout_s)
             assert not thread.is_alive(), f"{thread.name} hangs"
         self.history.output, _ = self._read(self._target)
         return self.history

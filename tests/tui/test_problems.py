@@ -165,3 +165,27 @@ def test_why_tells_no_events_of_a_moment_that_nobody_saw() -> None:
     lines = ["".join(text for text, _ in one) for one in why_lines(problems_of(board)[0], board)]
     assert not any("what happened then" in one for one in lines)
     assert any("what to do" in one for one in lines)
+
+
+def test_a_failure_is_one_row_of_the_timeline_and_its_events_are_behind_it() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(3)
+        driven.feed.cluster.kill(2)
+        await driven.tick(3)
+        await driven.press("8")
+        (row,) = driven.lines_with("broker down")[:1]
+        assert "12 leaders moved → 1,3" in row and "34 left the ISR" in row and "goes on for " in row
+        assert len(driven.main.model.shown) == 1
+        await driven.press("slash")
+        await driven.type("clicks-3")
+        assert len(driven.main.model.shown) >= 1, "a filter looks into incidents"
+        await driven.press("escape", "escape", "1", "o")
+        assert driven.main.location.incident == 1
+        assert len(driven.main.model.shown) == 47
+        assert "what followed when broker 2 was down" in driven.text
+        driven.feed.cluster.start(2)
+        await driven.tick(30)
+        await driven.press("1", "8")
+        assert driven.lines_with("over after ")
+
+    shown("live", look, size=(200, 40))

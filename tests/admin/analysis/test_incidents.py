@@ -1,0 +1,72 @@
+"""Events that follow from one failure are one incident, from its cause to the last replica that has caught up."""
+
+from __future__ import annotations
+
+from engine.admin.analysis.incidents import INCIDENTS_MAX, Incidents
+from engine.admin.watch.events import Event, EventKind
+
+
+def down(at_ms: int, broker: int) -> Event:
+    return Event(at_ms, EventKind.BROKER_DOWN, f"broker {broker}", broker=broker)
+
+
+def up(at_ms: int, broker: int) -> Event:
+    return Event(at_ms, EventKind.BROKER_UP, f"broker {broker}", broker=broker)
+
+
+def of(at_ms: int, kind: EventKind, before: str, after: str, partition: int = 0) -> Event:
+    return Event(at_ms, kind, f"orders-{partition}", before, after, topic="orders", partition=partition)
+
+
+LOST = [
+    down(1_000, 2),
+    of(1_000, EventKind.LEADER_CHANGED, "2", "1"),
+    of(3_200, EventKind.ISR_SHRANK, "2,1", "1"),
+    of(3_200, EventKind.ISR_SHRANK, "2,3", "3", 1),
+    of(3_500, EventKind.ISR_SHRANK, "3,1", "3", 2),
+    Event(4_000, EventKind.GROUP_APPEARED, "group g"),
+]
+
+
+def test_what_follows_from_a_failure_is_told_by_kind_with_its_first_time() -> None:
+    incidents = Incidents(LOST, 100)
+    assert list(incidents.folds) == [1, -1, -1, -1, 0, 0], "a replica of another broker left for another reason"
+    one = incidents[1]
+    shrunk = one.effects[EventKind.ISR_SHRANK]
+    assert (shrunk.count, shrunk.first_ms) == (2, 3_200)
+    assert one.new_leaders == {1: 1}
+    assert one.ended_ms is None and len(one.out) == 2
+    assert one.lasted_s(61_000) == 60
+
+
+def test_it_ends_when_the_last_replica_has_caught_up_not_when_the_broker_is_back() -> None:
+    incidents = Incidents(LOST, 100)
+    incidents.take([up(9_000, 2), of(10_000, EventKind.ISR_GREW, "1", "1,2")])
+    assert incidents[1].ended_ms is None and incidents.around(2) is incidents[1]
+    incidents.take([of(12_000, EventKind.ISR_GREW, "3", "3,2", 1), of(13_000, EventKind.LEADER_CHANGED, "1", "2")])
+    assert incidents[1].ended_ms == 12_000 and incidents.around(2) is None
+    assert incidents[1].lasted_s(99_000) == 11
+    assert list(incidents.folds)[-4:] == [-1, -1, -1, 0]
+
+
+def test_a_broker_that_fails_again_meanwhile_goes_on_with_its_incident() -> None:
+    incidents = Incidents([*LOST, up(5_000, 2), down(6_000, 2)], 100)
+    incidents.take([of(7_000, EventKind.ISR_GREW, "1", "1,2"), of(7_000, EventKind.ISR_GREW, "3", "3,2", 1)])
+    assert incidents[1].ended_ms is None, "nothing is out of sync, but the broker is down"
+    incidents.take([up(8_000, 2)])
+    assert incidents[1].ended_ms == 8_000
+    incidents.take([down(20_000, 2)])
+    assert incidents.folds[-1] == 2, "another time is another incident"
+
+
+def test_two_brokers_that_fail_have_an_incident_each() -> None:
+    incidents = Incidents([down(1, 1), down(1, 2), of(2, EventKind.PARTITION_OFFLINE, "2", "")], 100)
+    assert list(incidents.folds) == [1, 2, -2]
+
+
+def test_only_so_many_are_kept_as_events_are() -> None:
+    incidents = Incidents((), 50)
+    for number in range(INCIDENTS_MAX + 5):
+        incidents.take([down(number * 10, 1), up(number * 10 + 1, 1)])
+    assert len(incidents.folds) == 50
+    assert 5 not in incidents and 6 in incidents
