@@ -18,6 +18,9 @@ from engine.kafka.zk.session_keeper import SessionEvent
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 
+PASSING = (SessionEvent.SUSPENDED, SessionEvent.RECONNECTED)
+"""On a busy machine the connection may come back once before ZooKeeper says that the session is over."""
+
 
 def test_expired_session_is_told_and_replaced(connect, end_session, until) -> None:
     async def run() -> None:
@@ -28,7 +31,7 @@ def test_expired_session_is_told_and_replaced(connect, end_session, until) -> No
             old_id = client.session_id
             await end_session(client)
             await until(lambda: SessionEvent.NEW_SESSION in told)
-            assert [event for event in told if event is not SessionEvent.SUSPENDED] == [
+            assert [event for event in told if event not in PASSING] == [
                 SessionEvent.LOST,
                 SessionEvent.NEW_SESSION,
             ]
