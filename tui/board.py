@@ -299,7 +299,8 @@ class Board:
         """Return the events of one incident; without one all events, where each incident is its cause alone."""
         every, newest_first = self.numbered_events(), enumerate(reversed(self.history.incidents.folds))
         if incident is None:
-            return Picked(every, (place for place, fold in newest_first if fold >= 0))
+            kept = self.history.incidents
+            return Picked(every, (place for place, fold in newest_first if fold >= 0 or -fold not in kept))
         return Picked(every, (place for place, fold in newest_first if abs(fold) == incident))
 
     def incident_of(self, numbered: tuple[int, Event]) -> Incident | None:

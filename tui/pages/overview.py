@@ -201,20 +201,20 @@ def _more_of(problem: Problem, board: Board, width: int) -> list[Line]:
     return [line((f" ─{title}{rule} ", Tone.FRAME)), *lines]
 
 
-_CHARTS: tuple[tuple[str, str, Callable[[Any], float | None], Tone], ...] = (
-    ("Records in/s", "", lambda sample: sample.in_per_s, Tone.ACCENT),
-    ("Lag of groups", "", lambda sample: sample.lag, Tone.ACCENT),
-    ("Under-replicated", "", lambda sample: sample.under_replicated, Tone.BAD),
+_CHARTS: tuple[tuple[str, Callable[[Any], float | None], Tone], ...] = (
+    ("Records in/s", lambda sample: sample.in_per_s, Tone.ACCENT),
+    ("Lag of groups", lambda sample: sample.lag, Tone.ACCENT),
+    ("Under-replicated", lambda sample: sample.under_replicated, Tone.BAD),
 )
 
 
 def _charts(board: Board, width: int, height: int) -> list[Line]:
     """Return the course of the main figures: of what is zero only if there is room."""
     samples = list(board.samples)
-    shown = [one for one in _CHARTS if one[3] is not Tone.BAD or any(one[2](sample) for sample in samples)]
+    shown = [one for one in _CHARTS if one[2] is not Tone.BAD or any(one[1](sample) for sample in samples)]
     shown = shown[: max(1, min(len(shown), height // 5))]
     lines: list[Line] = []
-    for index, (title, _, value, tone) in enumerate(shown):
+    for index, (title, value, tone) in enumerate(shown):
         high = (height - len(lines)) // (len(shown) - index)
         values = [value(sample) for sample in samples]
         last = values[-1] if values else None

@@ -78,13 +78,30 @@ class Incident:
                 self.new_leaders[int(event.after)] += 1
         elif event.broker == broker and event.kind in _FAILS | _RETURNS:
             self._is_back = event.kind in _RETURNS
+        elif self._frees(event):
+            self._end_if_over(event.at_ms)
+            return False
         else:
             return False
         effect = self.effects.setdefault(event.kind, Effect(0, event.at_ms))
         effect.count += 1
-        if self._is_back and not self.out:
-            self.ended_ms = event.at_ms
+        self._end_if_over(event.at_ms)
         return True
+
+    def _frees(self, event: Event) -> bool:
+        """Forget replicas that never return because they were deleted or moved away; return whether there were any."""
+        if event.kind is EventKind.TOPIC_DELETED:
+            gone = {name for name in self.out if name.topic == event.topic}
+        elif event.kind is EventKind.REASSIGNMENT_FINISHED and self.broker not in brokers_in(event.after):
+            gone = {name for name in self.out if name == event.topic_partition}
+        else:
+            return False
+        self.out -= gone
+        return bool(gone)
+
+    def _end_if_over(self, at_ms: int) -> None:
+        if self._is_back and not self.out:
+            self.ended_ms = at_ms
 
 
 class Incidents:
@@ -115,10 +132,11 @@ class Incidents:
             self.folds.append(self._fold(event))
 
     def _fold(self, event: Event) -> int:
-        for incident in self._open.values():
-            if incident.takes(event):
-                if incident.ended_ms is not None:
-                    del self._open[incident.broker]
+        for incident in list(self._open.values()):
+            is_taken = incident.takes(event)
+            if incident.ended_ms is not None:
+                del self._open[incident.broker]
+            if is_taken:
                 return incident.fold_of_effects
         if event.kind not in _FAILS or event.broker is None:
             return 0

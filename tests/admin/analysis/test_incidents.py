@@ -70,3 +70,15 @@ def test_only_so_many_are_kept_as_events_are() -> None:
         incidents.take([down(number * 10, 1), up(number * 10 + 1, 1)])
     assert len(incidents.folds) == 50
     assert 5 not in incidents and 6 in incidents
+
+
+def test_replicas_that_were_deleted_or_moved_away_keep_no_incident_open() -> None:
+    for first, last in ((0, 1), (1, 0)):
+        incidents = Incidents([*LOST, up(9_000, 2)], 100)
+        moved = of(10_000, EventKind.REASSIGNMENT_FINISHED, "1,2", "1,3", first)
+        stays = of(10_500, EventKind.REASSIGNMENT_FINISHED, "1,2", "2,3", last)
+        incidents.take([moved, stays])
+        assert incidents[1].ended_ms is None and len(incidents[1].out) == 1
+        incidents.take([Event(11_000, EventKind.TOPIC_DELETED, "orders", topic="orders")])
+        assert incidents[1].ended_ms == 11_000 and incidents.around(2) is None
+        assert list(incidents.folds)[-3:] == [0, 0, 0], "they are events of their own"
