@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+import pytest
 from dashboards import Driven, dashboard, drive
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed, fake_feed
@@ -189,3 +190,16 @@ def test_a_failure_is_one_row_of_the_timeline_and_its_events_are_behind_it() -> 
         assert driven.lines_with("over after ")
 
     shown("live", look, size=(200, 40))
+
+
+def test_the_events_of_a_forgotten_incident_are_rows_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.admin.analysis.incidents.INCIDENTS_MAX", 1)
+    feed = fake_feed("live", plays=False)
+    board = board_of(feed, 2)
+    feed.cluster.kill(2)
+    board_of(feed, 2, board)
+    assert len(board.folded_events()) == 1
+    count = len(board.events)
+    feed.cluster.kill(3)
+    board_of(feed, 2, board)
+    assert len(board.folded_events()) == count + 1, "those of the first, and the second as one"

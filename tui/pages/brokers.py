@@ -102,6 +102,11 @@ def _full_in(board: Board) -> dict[int, float]:
     return found
 
 
+def is_trouble(item: BrokerItem) -> bool:
+    """Whether a broker is away, silent, or missing from an ISR."""
+    return bool(item.info is None or item.trouble or item.missing)
+
+
 def _state(item: BrokerItem) -> Cell:
     tones = {"up": Tone.GOOD, "down": Tone.BAD, "silent": Tone.BAD}
     return Cell(item.state, tones[item.state])
@@ -118,7 +123,8 @@ def _leaders(item: BrokerItem) -> Cell:
     return Cell(count(item.leaders), Tone.WARN if item.leaders < item.preferred else Tone.PLAIN)
 
 
-def _disk(item: BrokerItem) -> Cell:
+def disk_cell(item: BrokerItem) -> Cell:
+    """Return how full the fullest volume is."""
     return NO_DATA if item.disk is None else tinted(item.disk, percent(item.disk), bad_from=0.85)
 
 
@@ -163,7 +169,7 @@ COLUMNS = (
            lambda i: i.in_per_s, rank=5, is_figure=True, width=6),
     Column("bytes", "ON DISK", lambda i: NO_DATA if i.bytes is None else Cell(size(i.bytes)), lambda i: i.bytes,
            rank=4, is_figure=True, width=9),
-    Column("disk", "FULL", _disk, lambda i: i.disk, rank=4, is_figure=True, width=5),
+    Column("disk", "FULL", disk_cell, lambda i: i.disk, rank=4, is_figure=True, width=5),
     Column("full_in_s", "FULL IN", _full_in_cell, lambda i: i.full_in_s, rank=6, is_figure=True, width=7),
     Column("registered_s", "SESSION", lambda i: NO_DATA if i.registered_s is None else Cell(span(i.registered_s)),
            lambda i: i.registered_s, rank=6, is_figure=True, width=7, is_age=True),
@@ -242,6 +248,6 @@ PAGE = Page(
     _rows,
     _summary,
     lambda view, item: Location("partitions", broker=item.id),
-    lambda view, item: bool(item.info is None or item.trouble or item.missing),
+    lambda view, item: is_trouble(item),
     _command,
 )

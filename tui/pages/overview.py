@@ -25,7 +25,7 @@ from tui.pages.timeline import gravity, run_line, runs_of
 from tui.problems import Problem, age_told, problems_of, why_lines
 from tui.sparkline import ceiling_of, line_chart, spark_lines
 from tui.table_model import Rows, TableModel
-from tui.units import at_least, count, counted, percent, plain, short_count, span_left
+from tui.units import at_least, count, counted, plain, short_count, span_left
 
 WORDS = {HealthStatus.OK: "healthy", HealthStatus.WARNING: "warning", HealthStatus.CRITICAL: "critical"}
 _TONES = {HealthStatus.OK: Tone.GOOD, HealthStatus.WARNING: Tone.WARN, HealthStatus.CRITICAL: Tone.BAD}
@@ -235,7 +235,7 @@ def _chart(values: Sequence[float | None], width: int, height: int, tone: Tone) 
 
 def _brokers(board: Board, width: int, height: int) -> list[Line]:
     """Return a row for each broker, those with a problem first, so that they are not among those left out."""
-    items = sorted(brokers.items_of(board), key=lambda item: (not _is_trouble(item), item.id))
+    items = sorted(brokers.items_of(board), key=lambda item: (not brokers.is_trouble(item), item.id))
     room = height - 3
     shown = items if len(items) <= room else items[: room - 1]
     most = max((max(item.leaders, item.preferred) for item in items), default=0)
@@ -245,22 +245,14 @@ def _brokers(board: Board, width: int, height: int) -> list[Line]:
         _add_courses(board, rows, [item.id for item in shown], width - 4 - width_of(rows[0]))
     rest = items[len(shown) :]
     if rest:
-        told = "" if any(map(_is_trouble, rest)) else ", with nothing wrong"
+        told = "" if any(map(brokers.is_trouble, rest)) else ", with nothing wrong"
         rows.append(line((f"  and {len(rest)} more{told}", Tone.QUIET)))
     return panel("Brokers", rows if items else [line(("  none is known yet", Tone.QUIET))], width, height)
-
-
-def _is_trouble(item: brokers.BrokerItem) -> bool:
-    return bool(item.info is None or item.trouble or item.missing)
 
 
 def _state(item: brokers.BrokerItem) -> Cell:
     sign, tone = ("●", Tone.GOOD) if item.state == "up" else ("✖", Tone.BAD)
     return Cell(f"{sign} {item.state}{' ctrl' if item.is_controller else ''}", tone)
-
-
-def _disk(item: brokers.BrokerItem) -> Cell:
-    return Cell(percent(item.disk), Tone.QUIET if item.disk is None else Tone.BAD if item.disk > 0.85 else Tone.PLAIN)
 
 
 def _restart(item: brokers.BrokerItem) -> Cell:
@@ -286,7 +278,7 @@ _STRIP = (
     Column("broker", "BROKER", lambda i: Cell(str(i.id), Tone.STRONG), lambda i: i.id, is_figure=True),
     Column("state", "STATE", _state, lambda i: i.state),
     Column("replicas", "REPLICAS", lambda i: Cell(count(i.replicas)), lambda i: i.replicas, is_figure=True),
-    Column("disk", "DISK", _disk, lambda i: i.disk, is_figure=True),
+    Column("disk", "DISK", brokers.disk_cell, lambda i: i.disk, is_figure=True),
     Column("restart", "RESTART", _restart, lambda i: i.restart.verdict.value),
 )
 _WIDER = (
