@@ -156,8 +156,9 @@ def test_a_client_gets_its_quota_and_its_neighbour_what_it_wants(brokers: Addres
     run_together(list(clients.values()), SECONDS)
     limited = {name: client.rate / LIMIT for name, client in clients.items() if name[0] == "noisy"}
     print({name: f"{share:.3f}" for name, share in limited.items()})
-    # On a quiet machine both are within 5 %. A busy one moves Kafka's by 7 %.
-    assert limited == {name: pytest.approx(1, abs=0.1) for name in limited}
+    # A busy machine moved Kafka's own rate by 7 %, which is no fault of klamm's.
+    bounds = {"klamm": 0.05, "kafka": 0.1}
+    assert limited == {name: pytest.approx(1, abs=bounds[name[-1]]) for name in limited}
     for (client_id, _, _), client in clients.items():
         if client_id == "neighbour":
             assert client.waits == {0}
