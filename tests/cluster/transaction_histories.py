@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
@@ -169,7 +170,7 @@ class Clients:
         _wait(self._is_closed, open_s)
         self.history.read, self.history.last = self._read(self._source)
         if self._is_closed():
-            _wait(self._is_drained, timeout_s)
+            _wait(self._is_drained, 2 * timeout_s)
         self._drained.set()
         for thread in (*self._workers, self._watcher):
             # A worker may be in a transaction whose steps it tries again and again.
@@ -180,8 +181,7 @@ class Clients:
 
     def _is_closed(self) -> bool:
         self.history.ends = self._ends()
-        ends = self.history.ends.values()
-        return len(ends) == PARTITIONS and all(stable == end for stable, end in ends)
+        return all(stable == end for stable, end in self.history.ends.values())
 
     def _is_drained(self) -> bool:
         self.history.positions = self._positions()
@@ -369,8 +369,8 @@ class Clients:
                     messages = [one for one in consumer.consume(_BATCH, 0.1) if one.error() is None]
                     if messages:
                         self._pass_on(consumer, producer, messages)
-            except KafkaException as error:
-                self.told.append(f"{name}: {error}")
+            except (KafkaException, TimeoutError) as error:
+                self.told.append(f"{name}: {type(error).__name__}: {error}")
             finally:
                 consumer.close()
 
@@ -381,7 +381,7 @@ class Clients:
         try:
             offsets = consumer.position(consumer.assignment())
             metadata = consumer.consumer_group_metadata()
-            _retried(lambda: producer.send_offsets_to_transaction(offsets, metadata, _STEP_S))
+            _retried(lambda: _bounded(lambda: producer.send_offsets_to_transaction(offsets, metadata, _STEP_S)))
             _retried(lambda: producer.commit_transaction(_STEP_S))
         except KafkaException as error:
             if error.args[0].txn_requires_abort():
@@ -399,10 +399,14 @@ class Clients:
             time.sleep(0.03)
 
     def _ends(self) -> dict[int, tuple[int, int]]:
-        admin = AdminClient(self._settings())
-        ends = _offsets(admin, self._source, IsolationLevel.READ_UNCOMMITTED, 5.0)
-        stable = _offsets(admin, self._source, IsolationLevel.READ_COMMITTED, 5.0)
-        return {partition: (stable.get(partition, -1), end) for partition, end in ends.items()}
+        """Ask until the leaders of all partitions have answered: one that has just changed may refuse."""
+        admin, until = AdminClient(self._settings()), time.monotonic() + 30
+        while True:
+            ends = _offsets(admin, self._source, IsolationLevel.READ_UNCOMMITTED, 5.0)
+            stable = _offsets(admin, self._source, IsolationLevel.READ_COMMITTED, 5.0)
+            if len(ends) == len(stable) == PARTITIONS:
+                return {partition: (stable[partition], end) for partition, end in ends.items()}
+            assert time.monotonic() < until, f"the ends of {self._source} are not told"
 
     def _positions(self) -> dict[int, int]:
         consumer = Consumer(
@@ -461,6 +465,27 @@ def _retried(step: Callable[[], object]) -> None:
         except KafkaException as error:
             if not error.args[0].retriable() or time.monotonic() > until:
                 raise
+
+
+def _bounded(step: Callable[[], object]) -> None:
+    """Do a step in a thread of its own, and leave it there if it does not end.
+
+    librdkafka 2.16 waits for ever in ``send_offsets_to_transaction`` when the broker that coordinates the group leaves
+    the metadata (its issues 5456 and 5511). An application that hangs is killed and started anew.
+
+    Raises:
+        TimeoutError: the step is longer under way than librdkafka was told to take.
+    """
+    result: Future[object] = Future()
+
+    def run() -> None:
+        try:
+            result.set_result(step())
+        except BaseException as error:
+            result.set_exception(error)
+
+    threading.Thread(target=run, name="step", daemon=True).start()
+    result.result(_STEP_S + 5)
 
 
 def _offsets(admin: AdminClient, topic: str, isolation: IsolationLevel, timeout_s: float) -> Mapping[int, int]:
