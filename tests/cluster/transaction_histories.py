@@ -335,9 +335,10 @@ class Clients:
             metadata = AdminClient(self._settings()).list_topics(topic, timeout=3)
         except KafkaException:
             return None
-        leader = metadata.topics[topic].partitions[partition].leader
-        found = metadata.brokers.get(leader)
-        return None if found is None else f"{found.host}:{found.port}"
+        # A partition without a leader may be left out.
+        known = metadata.topics[topic].partitions.get(partition)
+        leader = metadata.brokers.get(known.leader) if known else None
+        return f"{leader.host}:{leader.port}" if leader else None
 
     def _coordinator_of(self, name: str) -> str | None:
         from engine.common.topic_names import TRANSACTION_STATE_TOPIC
