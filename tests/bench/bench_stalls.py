@@ -6,22 +6,26 @@ first client. ``KLAMM_BENCH_ELEMENTS`` (500,000) says how many elements the larg
 
 from __future__ import annotations
 
+import itertools
 import os
 import statistics
 import threading
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 
 from tabulate import tabulate
 from wire_client import WireClient, create_topic, produce
 
 from engine.common.model import TopicPartition
+from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     ReassignablePartition,
     ReassignableTopic,
 )
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
+from engine.kafka.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from engine.kafka.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from engine.kafka.protocol.records.batch import Record, encode_batch
@@ -33,6 +37,9 @@ INTERVAL_S = 0.005
 QUIET_S = 2.0
 NOW_MS = int(time.time() * 1000)
 PARTITIONS = 10
+PEERS, PIPELINED = 10, 30
+BROKER = 4
+"""The type of resource."""
 
 
 class SecondClient:
@@ -72,7 +79,7 @@ def by_time(topic: str, partitions: int) -> ListOffsetsRequest:
     return ListOffsetsRequest(topics=[ListOffsetsTopic(name=topic, partitions=wanted)])
 
 
-def loads(client: WireClient) -> dict[str, Callable[[], object]]:
+def loads(client: WireClient, address: str) -> dict[str, Callable[[], object]]:
     """Return what the first client does, by name."""
     names = [TopicPartition(f"nowhere-{index // 100}", index % 100) for index in range(ELEMENTS)]
     moves: dict[str, ReassignableTopic] = {}
@@ -93,7 +100,23 @@ def loads(client: WireClient) -> dict[str, Callable[[], object]]:
             0,
         ),
     }
-    return {name: lambda what=what: client.ask(*what) for name, what in requests.items()}  # type: ignore[misc]
+    work: dict[str, Callable[[], object]] = {
+        name: lambda what=what: client.ask(*what)  # type: ignore[misc]
+        for name, what in requests.items()
+    }
+    work[f"DescribeConfigs of the broker, {PIPELINED} from each of {PEERS} connections"] = lambda: pipeline(address)
+    return work
+
+
+def pipeline(address: str) -> None:
+    """Send many small, costly requests at once over several connections."""
+    configs = DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=BROKER, resource_name="0")])
+    with ExitStack() as open_clients:
+        peers = [open_clients.enter_context(WireClient(address, timeout_s=240)) for _ in range(PEERS)]
+        for peer, _ in itertools.product(peers, range(PIPELINED)):
+            peer.send(configs, 4)
+        for peer, _ in itertools.product(peers, range(PIPELINED)):
+            peer.answer(ApiKey.DESCRIBE_CONFIGS, 4)
 
 
 def main() -> None:
@@ -108,7 +131,7 @@ def main() -> None:
             answers.append(produce(client, "packed", packed))
             if any(answer.error_code for answer in answers):
                 raise RuntimeError(f"records were refused: {[answer.error_code for answer in answers]}")
-            what = {"nothing": lambda: time.sleep(QUIET_S), **loads(client)}
+            what = {"nothing": lambda: time.sleep(QUIET_S), **loads(client, address)}
             second = SecondClient(address)
             for name, work in what.items():
                 second.take()

@@ -9,7 +9,6 @@ Version notes
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
@@ -20,6 +19,7 @@ from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
+from engine.runtime.turns import Turns
 
 
 @handles(ApiKey.LEAVE_GROUP, requires=["Read Group"])
@@ -41,7 +41,7 @@ async def _piece_by_piece(context: RequestContext, request: LeaveGroupRequest) -
         if response.error_code:
             return response
         answers += response.members
-        await asyncio.sleep(0)
+        await Turns.of_loop().wait()
     return LeaveGroupResponse(members=answers)
 
 

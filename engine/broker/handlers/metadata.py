@@ -20,7 +20,6 @@ Version notes
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, cast
 
@@ -42,6 +41,7 @@ from engine.kafka.protocol.apis.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from engine.runtime.turns import Turns
 
 TOPICS_AT_ONCE = 1000
 """More names than this are answered in pieces: 200,000 unknown names would block the broker for 0.2 s."""
@@ -79,7 +79,7 @@ async def _piece_by_piece(
         response: Any = answer if isinstance(answer, MetadataResponse) else await answer
         for topic in response.topics:
             told[topic.name, topic.topic_id] = topic
-        await asyncio.sleep(0)
+        await Turns.of_loop().wait()
     response.topics = list(told.values())
     return LargeAnswer(response)
 
@@ -94,7 +94,7 @@ async def _in_turns(context: RequestContext, request: MetadataRequest, names: li
         count += len(partitions)
         if count >= PARTITIONS_AT_ONCE:
             count = 0
-            await asyncio.sleep(0)
+            await Turns.of_loop().wait()
     answer = _described(context, request)
     return LargeAnswer(answer if isinstance(answer, MetadataResponse) else await answer)
 

@@ -41,6 +41,7 @@ from engine.kafka.protocol.produce_frames import names_many_partitions
 from engine.runtime.offload import beside_loop
 from engine.runtime.receive_buffers import ReceiveBuffers
 from engine.runtime.supervisor import Supervisor
+from engine.runtime.turns import Turns
 
 logger = logging.getLogger(__name__)
 request_logger = logging.getLogger("kafka.request.logger")
@@ -56,6 +57,9 @@ QUEUED_BYTES_MAX = 1024 * 1024
 As many may be ready behind one that must wait.
 """
 
+
+TURN_MS_MAX = 2
+"""A connection whose requests have kept the event loop for this long lets all others go on before its next request."""
 
 LARGE_FRAME_BYTES = 256 * 1024
 """From this size on, a thread decodes the request and encodes its answer while the connection is muted:
@@ -118,6 +122,24 @@ def _do_nothing() -> None:
     """Stands for a callback that is not set yet."""
 
 
+def _takes_long(route: Route, frame: memoryview, position: int) -> bool:
+    """Return whether a large frame has many elements: records are bytes that nobody decodes."""
+    if route.request_has_tags:
+        if frame[position : position + 1] != b"\0":
+            return True
+        position += 1
+    return route.api_key != ApiKey.PRODUCE or names_many_partitions(
+        frame, position, route.api_version, PRODUCED_AT_ONCE_MAX
+    )
+
+
+def _decoded(route: Route, frame: memoryview, position: int) -> Any:
+    """Return a request's body; ``position`` is where the header's tagged fields begin."""
+    if route.request_has_tags:
+        position = skip_header_tags(frame, position)
+    return None if route.decode is None else route.decode(frame, position)[0]
+
+
 class _Pending:
     """One answer's place in the order of a connection."""
 
@@ -146,6 +168,7 @@ class Connection(asyncio.BufferedProtocol):
         self._pending: deque[_Pending] = deque()
         self._held_bytes = 0
         self._is_async_running = False
+        self._waits_for_turn = False
         self._on_async_answer: Callable[[], None] = _do_nothing
         self._is_handling = False
         self._is_reading_paused = False
@@ -213,7 +236,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def is_busy(self) -> bool:
         """Whether the peer is still owed an answer."""
-        return bool(self._pending) or self._is_async_running
+        return bool(self._pending) or self._is_async_running or self._waits_for_turn
 
     @property
     def is_waited_for(self) -> bool:
@@ -266,6 +289,7 @@ class Connection(asyncio.BufferedProtocol):
     def _can_handle(self) -> bool:
         return (
             not self._is_async_running
+            and not self._waits_for_turn
             and self._unmuting is None
             and not self._is_held
             and (not self._pending or len(self._pending) < self.session.rules.in_flight_max)
@@ -276,11 +300,15 @@ class Connection(asyncio.BufferedProtocol):
         )
 
     def _handle(self) -> None:
-        """Handle every whole frame received and send the ready answers, usually in one write."""
+        """Handle the whole frames received and send the ready answers, usually in one write.
+
+        What is left when the connection's turn is over waits for its next one.
+        """
         self._is_handling = True
+        until_s = perf_counter() + TURN_MS_MAX / 1000
         while self._can_handle():
             out = Outgoing()
-            is_exhausted = self._handle_frames(out)
+            is_exhausted = self._handle_frames(out, until_s)
             self._flush(out)
             if is_exhausted:
                 break
@@ -288,8 +316,10 @@ class Connection(asyncio.BufferedProtocol):
         self._inbox.keep_rest()
         self._settle()
 
-    def _handle_frames(self, out: Outgoing) -> bool:
-        """Handle frames until no whole one is left or there is much to send; return whether none is left."""
+    def _handle_frames(self, out: Outgoing, until_s: float) -> bool:
+        """Handle frames until no whole one is left, the turn is over or there is much to send; return whether none is
+        left.
+        """
         inbox, session = self._inbox, self.session
         try:
             while self._can_handle():
@@ -298,6 +328,9 @@ class Connection(asyncio.BufferedProtocol):
                 if frame is None:
                     return True
                 self._handle_frame(frame, out)
+                if perf_counter() >= until_s and not inbox.is_empty:
+                    self._waits_for_turn = True
+                    Turns.of_loop().put(self._take_turn)
                 if len(out) >= QUEUED_BYTES_MAX:
                     return False
         except Exception as error:
@@ -317,23 +350,18 @@ class Connection(asyncio.BufferedProtocol):
         client_id: str | None = None
         if route.has_client_id:
             client_id, position = self._read_client_id(frame)
-        if route.request_has_tags:
-            position = skip_header_tags(frame, position)
+        is_large = len(frame) >= LARGE_FRAME_BYTES and route.decode is not None and _takes_long(route, frame, position)
         request = self._context.make_request(route.api_key, route.api_version, correlation_id, client_id, self.session)
         request.size_bytes = len(frame)
-        is_large = len(frame) >= LARGE_FRAME_BYTES and (
-            route.api_key != ApiKey.PRODUCE
-            or names_many_partitions(frame, position, route.api_version, PRODUCED_AT_ONCE_MAX)
-        )
         if route.is_async or is_large:
             # It outlives the receive buffer, so its request gets its own bytes.
             frame = memoryview(bytearray(frame))
-        if is_large and route.decode is not None:
+        if is_large:
             self._is_async_running = True
             self._context.supervisor.start(self._handle_large(route, request, frame, position), route.name)
             self._note_waiting(route, len(frame), begun_s, None)
             return
-        body = None if route.decode is None else route.decode(frame, position)[0]
+        body = _decoded(route, frame, position)
         if self._context.is_request_log_on:
             request_logger.debug("Received %s %r %r", route.name, request, body)
         answer = self._call(route, request, body)
@@ -401,9 +429,9 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _handle_large(self, route: Route, request: RequestHead, frame: memoryview, position: int) -> None:
         """Decode a large request, handle it and encode its answer; only the handler itself uses the event loop."""
-        assert route.decode is not None
         try:
-            body = (await beside_loop(route.decode, frame, position))[0]
+            body = await beside_loop(_decoded, route, frame, position)
+            await Turns.of_loop().wait()
         except Exception as error:
             self._is_async_running = False
             self._refuse(error)
@@ -430,7 +458,11 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _finish(self, route: Route, request: RequestHead, coroutine: CoroutineType[Any, Any, Any]) -> None:
         try:
+            await Turns.of_loop().wait()
             answer = await coroutine
+        except asyncio.CancelledError:
+            coroutine.close()
+            raise
         except Exception:
             answer = self._fault(route, request)
         if isinstance(answer, LargeAnswer):
@@ -570,6 +602,10 @@ class Connection(asyncio.BufferedProtocol):
         elif not self._is_reading_paused and not self._can_handle():
             self._is_reading_paused = True
             self._pause_reading()
+
+    def _take_turn(self) -> None:
+        self._waits_for_turn = False
+        self._go_on()
 
     def _go_on(self) -> None:
         """Resume after a delay: handle the requests already received, then read on."""

@@ -37,6 +37,11 @@ class Inbox:
         """Note that ``room`` has received this many bytes."""
         self._end += size_bytes
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether every received byte belongs to a frame that was handed out."""
+        return self._start == self._end
+
     def next_frame(self, size_min: int, size_max: int) -> memoryview | None:
         """Return the next whole frame without its size, or None until more bytes come.
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from engine.common.collection import leave_uncollected
+from engine.runtime.turns import Turns
 
 T = TypeVar("T")
 
@@ -78,5 +79,5 @@ class Breather:
             self._turns += 1
             if self._makes_what_lasts and self._turns % TURNS_BETWEEN_FREEZES == 0:
                 leave_uncollected()
-            await asyncio.sleep(0)
+            await Turns.of_loop().wait()
             self._since_s = self._loop.time()

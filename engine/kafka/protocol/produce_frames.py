@@ -14,7 +14,7 @@ _ACKS_AND_TIMEOUT_BYTES, _INDEX_BYTES = 6, 4
 
 
 def names_many_partitions(frame: Buffer, position: int, version: int, at_most: int) -> bool:
-    """Return whether the request body at ``position`` names more topics and partitions than ``at_most``.
+    """Return whether the request body at ``position`` has more topics, partitions and tagged fields than ``at_most``.
 
     It looks at no more of them than that. It leaves malformed frames to the decoder.
     """
@@ -43,18 +43,20 @@ class _Frame:
         topics = named = self._size(_INT32)
         for _ in range(topics):
             if named > at_most:
-                break
+                return True
             self._skip_sized(_INT16)
             partitions = self._size(_INT32)
             named += partitions
             if named > at_most:
-                break
+                return True
             for _ in range(partitions):
                 self._position += _INDEX_BYTES
                 self._skip_sized(_INT32)
-                self._skip_tags()
-            self._skip_tags()
-        return named > at_most
+                named += self._skip_tags(at_most)
+                if named > at_most:
+                    return True
+            named += self._skip_tags(at_most)
+        return named + self._skip_tags(at_most) > at_most
 
     def _size(self, plain: struct.Struct) -> int:
         """Read a count or length; null counts as zero."""
@@ -69,8 +71,13 @@ class _Frame:
         size = self._size(plain)
         self._position += size
 
-    def _skip_tags(self) -> None:
-        if self._is_flexible:
-            first, self._position = self._frame[self._position], self._position + 1
-            if first:
-                self._position = skip_tagged(self._frame, self._position, first)
+    def _skip_tags(self, at_most: int) -> int:
+        """Return the number of tagged fields; it skips no more of them than ``at_most``."""
+        if not self._is_flexible:
+            return 0
+        count, behind = read_varint(self._frame, self._position)
+        if 0 < count <= at_most:
+            first, behind = self._frame[self._position], self._position + 1
+            behind = skip_tagged(self._frame, behind, first)
+        self._position = behind
+        return count

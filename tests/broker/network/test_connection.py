@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
 
+from engine.broker.network import connection as connection_module
 from engine.broker.network.connection import LARGE_FRAME_BYTES, QUEUED_BYTES_MAX
 from engine.broker.network.inbox import Inbox
 from engine.broker.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, RequestHead
@@ -481,5 +482,36 @@ def test_what_is_ready_behind_an_answer_that_waits_is_bounded_and_keeps_its_orde
             assert got == list(range(IN_FLIGHT_MAX))
             assert len(asked) == IN_FLIGHT_MAX - 1
             writer.close()
+
+    run(check)
+
+
+def test_connections_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten connections that pipeline costly requests must not make another wait until all of theirs are answered."""
+    monkeypatch.setattr(connection_module, "TURN_MS_MAX", 0)
+
+    async def check() -> None:
+        handled: list[str] = []
+
+        def handler(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+            handled.append(body.topics[0].name)  # type: ignore[index, arg-type]
+            return answer_with_name(request, body)
+
+        async with serving({ApiKey.METADATA: handler}) as (server, host, port):
+            peers = [await asyncio.open_connection(host, port) for _ in range(3)]
+            async with asyncio.timeout(30):
+                while len(server.connections) < len(peers):
+                    await asyncio.sleep(0)
+            for name, (_, writer) in enumerate(peers):
+                writer.write(b"".join(metadata_request(f"{name}", i) for i in range(50)))
+                writer.write_eof()
+            for reader, _ in peers:
+                assert correlation_ids([await read_frame(reader) for _ in range(50)]) == list(range(50))
+                assert await reader.read() == b""
+            for _, writer in peers:
+                writer.close()
+        # All their bytes have come after a pass or two; from then on nobody has two requests more than another.
+        middle = handled[6:-6]
+        assert all(len(set(middle[at : at + 3])) == 3 for at in range(len(middle) - 3)), handled
 
     run(check)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 from network_serving import correlation_ids, metadata_request, read_frame, run, serving
 
+from engine.broker.network import connection
 from engine.broker.network.connection import LARGE_FRAME_BYTES, PRODUCED_AT_ONCE_MAX
 from engine.broker.network.request import Deferred, LargeAnswer, RequestHead
 from engine.kafka.protocol.api_keys import ApiKey
@@ -16,6 +18,7 @@ from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequest
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from engine.kafka.protocol.frames import encode_request
 from engine.kafka.protocol.produce_frames import names_many_partitions
+from engine.kafka.protocol.wire import append_varint
 from engine.runtime.offload import beside_loop
 
 
@@ -144,3 +147,44 @@ def test_large_requests_are_decoded_and_encoded_beside_the_loop(
             writer.close()
 
     run(check)
+
+
+def with_tags(frame: bytes, position: int, tags: int) -> bytes:
+    """Return the frame with so many empty tagged fields at ``position``, where it has none."""
+    assert frame[position] == 0
+    count = bytearray()
+    append_varint(count, tags)
+    longer = frame[4:position] + count + bytes(2 * tags) + frame[position + 1 :]
+    return len(longer).to_bytes(4, "big") + longer
+
+
+@pytest.mark.parametrize("key", [ApiKey.METADATA, ApiKey.PRODUCE])
+@pytest.mark.parametrize("is_in_header", [True, False])
+def test_very_many_tagged_fields_are_read_beside_the_loop(
+    key: ApiKey, is_in_header: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two million of them, which the protocol allows, would hold the loop for a third of a second."""
+    decoded_in: list[int] = []
+    decoded = connection._decoded
+
+    def noted(*args: Any) -> Any:
+        decoded_in.append(threading.get_ident())
+        return decoded(*args)
+
+    monkeypatch.setattr(connection, "_decoded", noted)
+    answers = {ApiKey.METADATA: MetadataResponse(), ApiKey.PRODUCE: ProduceResponse(responses=[])}
+    request = MetadataRequest(topics=[]) if key is ApiKey.METADATA else produce_request(1, b"r")
+    version = 12 if key is ApiKey.METADATA else 9
+    frame = bytes(encode_request(request, version, 7, "c"))
+    longer = with_tags(frame, 4 + 8 + 3 if is_in_header else len(frame) - 1, LARGE_FRAME_BYTES)
+
+    async def check() -> None:
+        async with serving({key: lambda head, body: answers[key]}) as (_, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(longer)
+            assert correlation_ids([await read_frame(reader)]) == [7]
+            writer.close()
+
+    run(check)
+    assert len(decoded_in) == 1
+    assert decoded_in != [threading.get_ident()]
