@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Coroutine, Iterable, Iterator
-from typing import Any
+from typing import Any, Final
 
 from engine.broker.fetch.answer import build_response, session_error, throttled_response
 from engine.broker.fetch.conversion import needs_conversion
@@ -48,6 +48,9 @@ from engine.runtime.purgatory import DelayedOperation
 logger = logging.getLogger(__name__)
 
 INT_MAX = 2**31 - 1
+
+WAITING_WEIGHT: Final = 16
+"""A waiting Fetch keeps 2 kB, and a client needs one per connection: of 128 answers that wait, it counts for 16."""
 
 
 @handles(ApiKey.FETCH, requires=["ClusterAction Cluster", "Read Topic"])
@@ -114,7 +117,7 @@ class DelayedFetch(DelayedOperation):
         self._context = context
         self._fetch = opened
         self._reads = reads
-        self.deferred = Deferred(abandon=self.cancel)
+        self.deferred = Deferred(abandon=self.cancel, weight=WAITING_WEIGHT)
 
     def try_complete(self) -> bool:
         """Complete when there is enough to read, or the answer would now be an error."""

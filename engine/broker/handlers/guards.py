@@ -157,7 +157,7 @@ def _after(answer: Any, merge: Merge) -> Any:
     if type(answer) is CoroutineType:
         return _after_awaiting(answer, merge)
     if isinstance(answer, Deferred):
-        outer = Deferred(answer.give_up)
+        outer = Deferred(answer.give_up, weight=answer.weight)
         answer.on_complete(lambda: outer.complete(merge(answer.response)))
         return outer
     if isinstance(answer, LargeAnswer):

@@ -143,12 +143,13 @@ def _decoded(route: Route, frame: memoryview, position: int) -> Any:
 class _Pending:
     """One answer's place in the order of a connection."""
 
-    __slots__ = ("answer", "correlation_id", "route")
+    __slots__ = ("answer", "correlation_id", "route", "weight")
 
-    def __init__(self, route: Route, correlation_id: int, answer: Any) -> None:
+    def __init__(self, route: Route, correlation_id: int, answer: Any, weight: int) -> None:
         self.route = route
         self.correlation_id = correlation_id
         self.answer = answer
+        self.weight = weight
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -167,6 +168,7 @@ class Connection(asyncio.BufferedProtocol):
         self._inbox = Inbox(context.buffers)
         self._pending: deque[_Pending] = deque()
         self._held_bytes = 0
+        self._in_flight = 0
         self._is_async_running = False
         self._waits_for_turn = False
         self._on_async_answer: Callable[[], None] = _do_nothing
@@ -209,6 +211,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._sender is not None:
             self._sender.close()
         pending, self._pending = self._pending, deque()
+        self._in_flight = 0
         for slot in pending:
             if isinstance(slot.answer, Deferred):
                 slot.answer.give_up()
@@ -292,7 +295,7 @@ class Connection(asyncio.BufferedProtocol):
             and not self._waits_for_turn
             and self._unmuting is None
             and not self._is_held
-            and (not self._pending or len(self._pending) < self.session.rules.in_flight_max)
+            and (not self._in_flight or self._in_flight < self.session.rules.in_flight_max)
             and self.closed_because is None
             and self._sender is not None
             and self._sender.queued_bytes < QUEUED_BYTES_MAX
@@ -512,14 +515,18 @@ class Connection(asyncio.BufferedProtocol):
     def _place(self, route: Route, correlation_id: int, answer: Any, out: Outgoing) -> None:
         """Encode the answer; if it is not its turn yet, keep it in its place."""
         if isinstance(answer, Deferred):
-            self._pending.append(_Pending(route, correlation_id, answer))
+            self._keep(route, correlation_id, answer, answer.weight)
             answer.on_complete(self._deferred_completed)
         elif self._pending:
-            self._pending.append(_Pending(route, correlation_id, self._held(route, correlation_id, answer)))
+            self._keep(route, correlation_id, self._held(route, correlation_id, answer), 1)
         elif type(answer) is Outgoing:
             out.append_whole(answer)
         else:
             self._encode(route, correlation_id, answer, out)
+
+    def _keep(self, route: Route, correlation_id: int, answer: Any, weight: int) -> None:
+        self._pending.append(_Pending(route, correlation_id, answer, weight))
+        self._in_flight += weight
 
     def _held(self, route: Route, correlation_id: int, answer: Any) -> Any:
         """Return the bytes of an answer that waits for an earlier one: the object would take many times the memory."""
@@ -547,6 +554,7 @@ class Connection(asyncio.BufferedProtocol):
                     return
                 answer = answer.response
             self._pending.popleft()
+            self._in_flight -= slot.weight
             if type(answer) is Outgoing:
                 self._held_bytes -= len(answer)
                 out.append_whole(answer)

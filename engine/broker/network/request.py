@@ -65,9 +65,11 @@ class Deferred:
     ``complete``.
     """
 
-    __slots__ = ("_on_complete", "abandon", "on_answered", "response")
+    __slots__ = ("_on_complete", "abandon", "on_answered", "response", "weight")
 
-    def __init__(self, abandon: Callable[[], None] | None = None) -> None:
+    def __init__(self, abandon: Callable[[], None] | None = None, *, weight: int = 1) -> None:
+        """``weight``: as how many it counts among the answers that a connection may still owe."""
+        self.weight = weight
         self.response: Any = None
         self.abandon = abandon
         self.on_answered: Callable[[], None] | None = None

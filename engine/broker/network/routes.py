@@ -158,7 +158,7 @@ def _hooked(handler: Callable[..., Any], hook: AnswerHook | None) -> Callable[..
         return shown(request, await _timed(request.use or RequestUse(), answering))
 
     def deferred(request: RequestHead, answer: Deferred) -> Deferred:
-        outer = Deferred(answer.give_up)
+        outer = Deferred(answer.give_up, weight=answer.weight)
         answer.on_complete(lambda: outer.complete(shown(request, answer.response)))
         return outer
 

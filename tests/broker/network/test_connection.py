@@ -515,3 +515,31 @@ def test_connections_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         assert all(len(set(middle[at : at + 3])) == 3 for at in range(len(middle) - 3)), handled
 
     run(check)
+
+
+def test_heavy_answers_that_wait_fill_a_connection_sooner() -> None:
+    """A connection that pipelines Fetches without end must not keep 128 of them in memory."""
+    handled: list[Deferred] = []
+
+    def fetch(request: RequestHead, body: FetchRequest) -> Deferred:
+        handled.append(Deferred(weight=IN_FLIGHT_MAX // 4))
+        return handled[-1]
+
+    async def check() -> None:
+        async with serving({ApiKey.FETCH: fetch, ApiKey.METADATA: answer_with_name}) as (server, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            for number in range(10):
+                writer.write(bytes(encode_request(FetchRequest(topics=[]), 4, number, "c")))
+            other = BrokerClient(host, port, client_id="other")
+            await other.api_versions()
+            assert len(handled) == 4
+            for number in range(10):
+                async with asyncio.timeout(20):
+                    while len(handled) <= number:
+                        await asyncio.sleep(0)
+                handled[number].complete(FetchResponse(responses=[]))
+                assert correlation_ids([await read_frame(reader)]) == [number]
+            await other.close()
+            writer.close()
+
+    run(check)
