@@ -6,6 +6,7 @@ Behaviour
 * The leader's answer lists all members. A member that rejoins without changes gets the current generation at once.
 * A static member that comes back keeps its assignment, and nobody rebalances (KIP-345). While
   ``inter.broker.protocol.version`` is below 2.3, it gets UNSUPPORTED_VERSION.
+* A member with more than 1,000 protocols, where Kafka has no limit, gets INCONSISTENT_GROUP_PROTOCOL.
 
 Version notes
 * v0 rebalance time-out = session time-out   * v4 a new member gets its id first: MEMBER_ID_REQUIRED (KIP-394)
@@ -15,36 +16,25 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from engine.broker.coordinator.groups.values import UNKNOWN_MEMBER_ID, Joining, JoinResult
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import in_turns
-from engine.broker.handlers.registry import handles, handles_large
+from engine.broker.handlers.registry import handles
 from engine.broker.handlers.static_members import are_static_members_refused
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
+PROTOCOLS_MAX = 1000
+"""Each join of a group compares the protocols of its members, which takes a second for a million of them."""
+
 
 @handles(ApiKey.JOIN_GROUP, requires=["Read Group"])
 def join_group(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Deferred:
     """Let a member join its group."""
-    return _join(context, request, [(protocol.name, bytes(protocol.metadata)) for protocol in request.protocols])
-
-
-@handles_large(ApiKey.JOIN_GROUP)
-async def join_group_in_turns(context: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Deferred:
-    """Let a member with very many protocols join, in turns with other requests."""
-    protocols = await in_turns(request.protocols, lambda protocol: (protocol.name, bytes(protocol.metadata)))
-    return _join(context, request, protocols)
-
-
-def _join(
-    context: RequestContext, request: JoinGroupRequest, protocols: Iterable[tuple[str, bytes]]
-) -> JoinGroupResponse | Deferred:
     version = context.api_version
+    if len(request.protocols) > PROTOCOLS_MAX:
+        return _response(JoinResult(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id), version)
     if are_static_members_refused(context, request.group_instance_id):
         return _response(JoinResult(ErrorCode.UNSUPPORTED_VERSION, UNKNOWN_MEMBER_ID), version)
     joining = Joining(
@@ -54,7 +44,7 @@ def _join(
         session_timeout_ms=request.session_timeout_ms,
         rebalance_timeout_ms=request.session_timeout_ms if version == 0 else request.rebalance_timeout_ms,
         protocol_type=request.protocol_type,
-        protocols=tuple(protocols),
+        protocols=tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
         group_instance_id=request.group_instance_id,
         needs_known_member_id=version >= 4 and request.group_instance_id is None,
         can_skip_assignment=version >= 9,

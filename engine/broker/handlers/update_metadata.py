@@ -42,9 +42,7 @@ def update_metadata(
         deleted = manager.update_metadata(request, correlation_id=context.correlation_id)
     except KafkaError as error:
         return UpdateMetadataResponse(error_code=error.code)
-    if deleted:
-        context.broker.group_coordinator.offsets.partitions_deleted(deleted)
-    return _updated(context, deleted)
+    return _drop(context, deleted) if deleted else UpdateMetadataResponse()
 
 
 async def _update_in_turns(context: RequestContext, request: UpdateMetadataRequest) -> UpdateMetadataResponse:
@@ -53,12 +51,12 @@ async def _update_in_turns(context: RequestContext, request: UpdateMetadataReque
         deleted = await manager.update_metadata_in_turns(request, correlation_id=context.correlation_id)
     except KafkaError as error:
         return UpdateMetadataResponse(error_code=error.code)
-    if deleted:
-        await context.broker.group_coordinator.offsets.partitions_deleted_in_turns(deleted)
-    return _updated(context, deleted)
+    return await _drop(context, deleted) if deleted else UpdateMetadataResponse()
 
 
-def _updated(context: RequestContext, deleted: list[TopicPartition]) -> UpdateMetadataResponse:
+async def _drop(context: RequestContext, deleted: list[TopicPartition]) -> UpdateMetadataResponse:
+    """Forget what belongs to deleted partitions: offsets and settings."""
+    await context.broker.group_coordinator.offsets.partitions_deleted(deleted)
     for topic in {topic_partition.topic for topic_partition in deleted}:
         if topic not in context.broker.metadata_cache.topics:
             # A new topic of the same name must not inherit this one's settings.

@@ -24,6 +24,7 @@ from engine.broker.log.log_loader import Checkpoints, load_log
 from engine.broker.log.log_loading import LogDirLoader
 from engine.broker.log.log_table import LogTable
 from engine.broker.log.replaced_logs import ReplacedLogs, choose_of_two, older_folders, unmark_moved
+from engine.broker.log.retention import DROPPED_AT_ONCE_MAX
 from engine.common.clock import Clock
 from engine.common.errors import CorruptFileError, ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
@@ -440,14 +441,17 @@ class LogManager:
     # --- periodic work
 
     def retention_steps(self) -> Iterator[int]:
-        """Apply retention to one log after the other; yield after each the number of deleted segments.
+        """Apply retention to one log after the other; yield after each the number of deleted segments, and after some
+        of very many.
 
         The server gives way between the steps.
         """
         for log in [*self.logs.values(), *self.future_logs.values()]:
             with _fault_of_one("Retention", log):
-                is_busy = log.is_offline or log.cleaning.is_in_progress
-                yield 0 if is_busy else log.delete_old_segments(self.clock.now_ms())
+                deleted = DROPPED_AT_ONCE_MAX
+                while deleted >= DROPPED_AT_ONCE_MAX:
+                    is_busy = log.is_offline or log.cleaning.is_in_progress
+                    yield (deleted := 0 if is_busy else log.delete_old_segments(self.clock.now_ms()))
 
     def run_retention(self) -> int:
         """Apply retention to all logs; return the number of deleted segments."""

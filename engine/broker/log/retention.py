@@ -38,12 +38,17 @@ class RetainedLog(Protocol):
         """Remove the first segments from the log, which then starts after them."""
 
 
+DROPPED_AT_ONCE_MAX = 50
+"""Dropping a segment renames three files and more: 2,000 at once would hold the event loop for 0.2 s."""
+
 IsDeletable = Callable[[LogSegment, LogSegment | None], bool]
 """Decides whether a segment may go, given the one that follows it; none follows the active segment."""
 
 
 def delete_old_segments(log: RetainedLog, now_ms: int) -> int:
     """Drop segments that are before the log's start, too old or too many; return how many.
+
+    Of very many it drops some: whoever gets ``DROPPED_AT_ONCE_MAX`` or more calls again.
 
     Only segments wholly below the high watermark go. Their files follow after ``file.delete.delay.ms``.
 
@@ -94,7 +99,7 @@ def _delete_from_start(log: RetainedLog, is_deletable: IsDeletable, why: str) ->
         end_offset = log.log_end_offset if following is None else following.base_offset
         if log.high_watermark < end_offset or (following is None and segment.size_bytes == 0):
             break
-        if not is_deletable(segment, following):
+        if count == DROPPED_AT_ONCE_MAX or not is_deletable(segment, following):
             break
         count += 1
     if count:

@@ -17,6 +17,7 @@ from engine.broker.replication.fetch_table import FetchTable, FollowerHost, cont
 from engine.broker.replication.follower import append_fetched, hosted_log
 from engine.broker.replication.follower_fetch_session import FetchPlan
 from engine.broker.replication.leader_endpoint import LeaderEndpoint
+from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode, KafkaError, KlammError, error_code
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.apis.fetch import FetchResponse, PartitionData
@@ -121,7 +122,7 @@ class ReplicaFetcher:
         except KlammError as error:
             self._fetch_failed(error)
             return
-        for state in self._use(response, plan, version):
+        for state in await self._use(response, plan, version):
             await self._cutter.begin_in_range(state)
 
     async def _wait_for_work(self) -> None:
@@ -148,15 +149,16 @@ class ReplicaFetcher:
         self._table.session.restart()
         self._table.delay_all()
 
-    def _use(self, response: FetchResponse, plan: FetchPlan, api_version: int) -> list[FetchState]:
-        """Use an answer; return the partitions whose offset the leader does not have."""
+    async def _use(self, response: FetchResponse, plan: FetchPlan, api_version: int) -> list[FetchState]:
+        """Use an answer, in turns with other work; return the partitions whose offset the leader does not have."""
         answered = self._table.session.handle_response(response, plan, api_version)
         if answered is None:
             if response.error_code not in _SESSION_ERRORS:
                 self._table.delay_all()
             return []
-        out_of_range = []
+        out_of_range, breather = [], Breather()
         for topic_partition, data in answered:
+            await breather.give_way()
             state = self._table.states.get(topic_partition)
             sent = plan.partitions[topic_partition]
             if (

@@ -14,7 +14,7 @@ from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.describe_groups import describe_groups
 from engine.broker.handlers.find_coordinator import find_coordinator
 from engine.broker.handlers.heartbeat import heartbeat
-from engine.broker.handlers.join_group import join_group
+from engine.broker.handlers.join_group import PROTOCOLS_MAX, join_group
 from engine.broker.handlers.offset_commit import offset_commit
 from engine.broker.handlers.offset_delete import offset_delete
 from engine.broker.handlers.sync_group import sync_group
@@ -24,7 +24,7 @@ from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.kafka.protocol.apis.heartbeat import HeartbeatRequest
-from engine.kafka.protocol.apis.join_group import JoinGroupRequest
+from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -69,6 +69,19 @@ def test_static_members_need_an_inter_broker_protocol_of_2_3(ibp: MetadataVersio
         commit: Any = offset_commit(asked(ApiKey.OFFSET_COMMIT, 7, **parts), request)
         assert commit.topics[0].partitions[0].error_code == ErrorCode.UNSUPPORTED_VERSION
         assert heard == []
+
+
+@pytest.mark.parametrize("count", [PROTOCOLS_MAX, PROTOCOLS_MAX + 1])
+def test_a_member_has_no_more_protocols_than_a_group_can_compare(count: int) -> None:
+    """A million of them held the event loop for a second, in each join of the group."""
+    heard = []
+    protocols = [JoinGroupRequestProtocol(name=str(number)) for number in range(count)]
+    parts = {"group_coordinator": SimpleNamespace(join=lambda *_: heard.append(True))}
+    request = JoinGroupRequest(group_id="g", member_id="m", protocols=protocols)
+    answer: Any = join_group(asked(ApiKey.JOIN_GROUP, 9, **parts), request)
+    if count > PROTOCOLS_MAX:
+        assert (answer.error_code, answer.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "m")
+    assert len(heard) == (count <= PROTOCOLS_MAX)
 
 
 @pytest.mark.parametrize(

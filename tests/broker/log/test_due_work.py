@@ -84,6 +84,21 @@ def test_retention_visits_every_log(tmp_path: Path) -> None:
     assert list((tmp_path / "d").rglob("*.deleted")) == []
 
 
+def test_retention_drops_very_many_segments_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """2,000 of them held the event loop for 0.2 s; the server gives way between the steps."""
+    for module in ("retention", "log_manager"):
+        monkeypatch.setattr(f"engine.broker.log.{module}.DROPPED_AT_ONCE_MAX", 2)
+    broker = ManagedLogs(tmp_path / "d", config=LogConfig(segment_bytes=150, retention_ms=1000)).loaded()
+    for partition in (A, B):
+        broker.create(partition, 9)
+    before = {partition: log.segment_count for partition, log in broker.logs.logs.items()}
+    broker.clock.advance(2000)
+    deleted = list(broker.logs.retention_steps())
+    assert max(deleted) == 2
+    assert sum(deleted) == sum(before.values()) > 5
+    assert {log.log_start_offset for log in broker.logs.logs.values()} == {9}
+
+
 def test_retention_leaves_a_log_alone_that_is_being_cleaned(tmp_path: Path) -> None:
     """The cleaner reads the segments that retention would take away."""
     broker = ManagedLogs(tmp_path / "d", config=LogConfig(segment_bytes=150, retention_ms=1000)).loaded()

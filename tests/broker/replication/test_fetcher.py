@@ -414,3 +414,22 @@ def test_a_partition_without_a_log_is_not_asked_for(tmp_path: Path, lacks: str) 
         assert set(one.plans[-1].partitions) == {T1}
 
     following(tmp_path, test)
+
+
+def test_an_answer_about_many_partitions_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What changes in between counts: a partition that is removed meanwhile takes no records of that answer."""
+    monkeypatch.setattr("engine.broker.replication.state_changes.HOLD_MS_MAX", 0)
+    take = ReplicaFetcher._take
+
+    def take_and_let_go(fetcher: ReplicaFetcher, state: Any, data: PartitionData) -> None:
+        asyncio.get_running_loop().call_soon(fetcher.remove, T1)
+        take(fetcher, state, data)
+
+    monkeypatch.setattr(ReplicaFetcher, "_take", take_and_let_go)
+
+    async def test(one: Following) -> None:
+        one.add(T0, T1)
+        await one.asks(2)
+        assert (one.end(T0), one.end(T1)) == (2, 1)
+
+    following(tmp_path, test, script=[{T0: records(1), T1: records(1, T1)}])

@@ -270,13 +270,8 @@ class OffsetRequests:
             self._remove(group, removed)
         return ErrorCode.NONE, errors
 
-    def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Drop the offsets of deleted topics."""
-        for _ in self._deletion_of_topics(partitions):
-            pass
-
-    async def partitions_deleted_in_turns(self, partitions: Sequence[TopicPartition]) -> None:
-        """Drop the offsets of very many deleted topics, in turns with other work."""
+    async def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """Drop the offsets of deleted topics, in turns with other work: every group may have some."""
         await _in_turns(self._deletion_of_topics(partitions))
 
     def delete_group(self, group: Group) -> None:

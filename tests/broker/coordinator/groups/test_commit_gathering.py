@@ -89,7 +89,7 @@ def test_a_commit_that_is_deleted_before_it_is_replicated_does_not_come_back() -
         world.partition.is_replicated_at_once = False
         answer = world.commit("a", 7, is_alone=False)
         await asyncio.sleep(0)
-        world.coordinator.offsets.partitions_deleted([READ])
+        await world.coordinator.offsets.partitions_deleted([READ])
         world.replicate()
         assert (answer, world.committed("a")) == ([E.NONE], None)
 
@@ -223,7 +223,7 @@ def test_a_removal_comes_after_the_commits_before_it(how: str) -> None:
         elif how == "group":
             assert world.coordinator.delete_group("g") is E.NONE
         else:
-            offsets.partitions_deleted([READ])
+            await offsets.partitions_deleted([READ])
         assert (answer, other) == ([E.NONE], [E.NONE])
         assert world.committed("g") is None
         await world.move()

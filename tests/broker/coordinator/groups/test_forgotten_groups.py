@@ -139,7 +139,7 @@ def test_offsets_of_deleted_topics_go() -> None:
         world.commit("g", 1)
         world.commit("g", 2, partition=other)
         world.commit("only", 3)
-        world.coordinator.offsets.partitions_deleted([READ])
+        await world.coordinator.offsets.partitions_deleted([READ])
         assert (world.committed("g"), world.committed("g", other)) == (None, 2)
         await world.move()
         assert (world.committed("g"), world.committed("g", other)) == (None, 2)
