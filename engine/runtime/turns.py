@@ -39,7 +39,12 @@ class Turns:
     async def wait(self) -> None:
         """Let everybody else go on, and return when it is the caller's turn."""
         turn = self._loop.create_future()
-        self.put(lambda: turn.done() or turn.set_result(None))
+
+        def begin() -> None:
+            if not turn.done():
+                turn.set_result(None)
+
+        self.put(begin)
         await turn
 
     def _next(self) -> None:

@@ -125,7 +125,7 @@ def _do_nothing() -> None:
 def _takes_long(route: Route, frame: memoryview, position: int) -> bool:
     """Return whether a large frame has many elements: records are bytes that nobody decodes."""
     if route.request_has_tags:
-        if frame[position : position + 1] != b"\0":
+        if any(frame[position : position + 1]):
             return True
         position += 1
     return route.api_key != ApiKey.PRODUCE or names_many_partitions(

@@ -526,7 +526,7 @@ def test_heavy_answers_that_wait_fill_a_connection_sooner() -> None:
         return handled[-1]
 
     async def check() -> None:
-        async with serving({ApiKey.FETCH: fetch, ApiKey.METADATA: answer_with_name}) as (server, host, port):
+        async with serving({ApiKey.FETCH: fetch, ApiKey.METADATA: answer_with_name}) as (_, host, port):
             reader, writer = await asyncio.open_connection(host, port)
             for number in range(10):
                 writer.write(bytes(encode_request(FetchRequest(topics=[]), 4, number, "c")))
