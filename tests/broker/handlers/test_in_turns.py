@@ -31,7 +31,6 @@ from engine.broker.handlers.leave_group import leave_group
 from engine.broker.handlers.list_partition_reassignments import list_partition_reassignments
 from engine.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from engine.broker.handlers.registry import all_handlers
-from engine.broker.network.request import Deferred
 from engine.broker.quotas.client_quotas import UNLIMITED
 from engine.broker.replication import state_changes
 from engine.common.errors import ErrorCode, KafkaError
@@ -57,7 +56,6 @@ from engine.kafka.protocol.apis.describe_producers import DescribeProducersReque
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.kafka.protocol.apis.incremental_alter_configs import AlterConfigsResource as IncrementalResource
 from engine.kafka.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
-from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest
 from engine.kafka.protocol.apis.leave_group import MemberIdentity as LeaveMember
 from engine.kafka.protocol.apis.list_partition_reassignments import (
@@ -329,19 +327,6 @@ async def test_at_most_so_many_are_answered_at_once() -> None:
     # A topic counts as a partition does: very many topics without partitions take as long.
     topics: Any = topics_answered([()] * (AT_ONCE_MAX + 1), lambda topic: topic, lambda *_: None, count)
     assert inspect.isawaitable(topics) and await topics == AT_ONCE_MAX + 1
-
-
-@in_event_loop
-async def test_protocols_of_a_member_are_looked_at_in_turns() -> None:
-    joined: list[Any] = []
-    where = context()
-    where.client_id, where.session = "c", SimpleNamespace(host="h")
-    where.broker.group_coordinator.join = lambda group_id, joining, reply: joined.append(joining)
-    protocols = [JoinGroupRequestProtocol(name=name, metadata=memoryview(b"m")) for name in NAMES]
-    handler: Any = all_handlers()[ApiKey.JOIN_GROUP].large_handler
-    answer, turns = await turns_of(handler(where, JoinGroupRequest(group_id="g", protocols=protocols)))
-    assert isinstance(answer, Deferred) and turns >= MANY
-    assert joined[0].protocols == tuple((name, b"m") for name in NAMES)
 
 
 @in_event_loop
