@@ -18,6 +18,7 @@ from typing import Any, Final
 
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.registry import handles
+from engine.broker.replication.state_changes import Breather
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import CoordinationError, ErrorCode, KafkaError
 from engine.kafka.acls import (
@@ -96,7 +97,9 @@ async def create_acls(context: RequestContext, request: CreateAclsRequest) -> Cr
     """Add rules."""
     results = [AclCreationResult() for _ in request.creations]
     added: dict[ResourcePattern, list[tuple[AclEntry, AclCreationResult]]] = {}
+    breather = Breather()
     for creation, result in zip(request.creations, results, strict=True):
+        await breather.give_way()
         try:
             if context.broker.authorizer is None:
                 raise KafkaError(ErrorCode.SECURITY_DISABLED, _DISABLED)
@@ -122,8 +125,9 @@ async def create_acls(context: RequestContext, request: CreateAclsRequest) -> Cr
 async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Remove the rules that filters take; a rule that several take is told by the first."""
     authorizer = context.broker.authorizer
-    results, wanted = [], []
+    results, wanted, breather = [], [], Breather()
     for asked in request.filters:
+        await breather.give_way()
         result = DeleteAclsFilterResult(matching_acls=[])
         results.append(result)
         try:
@@ -132,11 +136,13 @@ async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> De
             wanted.append((_filter(asked, asked.resource_name_filter, asked.resource_type_filter), result))
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
-    patterns = [
-        pattern
-        for pattern in ([] if authorizer is None else authorizer.rules.all)
-        if any(taking.takes_pattern(pattern) for taking, _ in wanted)
-    ]
+    patterns = []
+    for pattern in [] if authorizer is None else list(authorizer.rules.all):
+        for taking, _ in wanted:
+            await breather.give_way()
+            if taking.takes_pattern(pattern):
+                patterns.append(pattern)
+                break
 
     async def remove(pattern: ResourcePattern) -> None:
         taking = [(one, result) for one, result in wanted if one.takes_pattern(pattern)]

@@ -14,15 +14,17 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.registry import handles
+from engine.broker.handlers.in_turns import pieces, steps_in_turns
+from engine.broker.handlers.registry import handles, handles_large
 from engine.broker.handlers.transactional_ids import are_transactions_refused, by_topic, understood
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
+from engine.common.turns import at_once
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -45,19 +47,42 @@ def add_partitions_to_txn(
     context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> AddPartitionsToTxnResponse | Deferred:
     """Add partitions to transactions, or say whether they belong to them."""
+    return at_once(_answered(context, request))
+
+
+@handles_large(ApiKey.ADD_PARTITIONS_TO_TXN)
+async def add_very_many_partitions_to_txn(
+    context: RequestContext, request: AddPartitionsToTxnRequest
+) -> AddPartitionsToTxnResponse | Deferred:
+    """Do the same in turns with other requests."""
+    return await steps_in_turns(_answered(context, request))
+
+
+def _answered(
+    context: RequestContext, request: AddPartitionsToTxnRequest
+) -> Generator[None, None, AddPartitionsToTxnResponse | Deferred]:
     transactions = request.transactions if context.api_version >= FROM_BROKERS else [_of_client(request)]
     results: list[Errors | None] = [None] * len(transactions)
-    deferred = Deferred()
+    left = len(transactions)
+    deferred: Deferred | None = None
 
     def take(number: int, errors: Errors) -> None:
+        nonlocal left
         results[number] = errors
-        if None not in results:
-            deferred.complete(_response(context, transactions, [found or () for found in results]))
+        left -= 1
+        if not left and deferred is not None:
+            deferred.complete(at_once(response()))
+
+    def response() -> Generator[None, None, AddPartitionsToTxnResponse]:
+        return _response(context, transactions, [found or () for found in results])
 
     if not transactions:
         return AddPartitionsToTxnResponse()
     for number, transaction in enumerate(transactions):
-        _add(context, transaction, lambda errors, number=number: take(number, errors))  # type: ignore[misc]
+        yield from _add(context, transaction, lambda errors, number=number: take(number, errors))  # type: ignore[misc]
+    if not left:
+        return (yield from response())
+    deferred = Deferred()
     return deferred
 
 
@@ -71,14 +96,23 @@ def _of_client(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransact
     )
 
 
-def _add(context: RequestContext, asked: AddPartitionsToTxnTransaction, done: Callable[[Errors], None]) -> None:
-    named = [TopicPartition(topic.name, index) for topic in asked.topics for index in topic.partitions]
+def _add(
+    context: RequestContext, asked: AddPartitionsToTxnTransaction, done: Callable[[Errors], None]
+) -> Generator[None, None, None]:
+    yield
+    named: list[TopicPartition] = []
+    partitions: dict[TopicPartition, None] = {}
+    missing: set[TopicPartition] = set()
+    cache = context.broker.metadata_cache
+    for topic in pieces(asked.topics, "partitions"):
+        own = [TopicPartition(topic.name, index) for index in topic.partitions]
+        named += own
+        partitions.update(dict.fromkeys(own))
+        missing.update(p for p in own if not cache.contains(p))
+        yield
     if are_transactions_refused(context):
         done([(p, ErrorCode.UNSUPPORTED_VERSION) for p in named])
         return
-    partitions = dict.fromkeys(named)
-    cache = context.broker.metadata_cache
-    missing = {p for p in partitions if not cache.contains(p)}
     if missing:
         unknown, untouched = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
         done([(p, unknown if p in missing else untouched) for p in partitions])
@@ -98,25 +132,20 @@ def _add(context: RequestContext, asked: AddPartitionsToTxnTransaction, done: Ca
 
 def _response(
     context: RequestContext, transactions: list[AddPartitionsToTxnTransaction], results: list[Errors]
-) -> AddPartitionsToTxnResponse:
-    if context.api_version < FROM_BROKERS:
-        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topics(results[0]))
-    return AddPartitionsToTxnResponse(
-        results_by_transaction=[
-            AddPartitionsToTxnResult(transactional_id=asked.transactional_id, topic_results=_topics(errors))
-            for asked, errors in zip(transactions, results, strict=True)
+) -> Generator[None, None, AddPartitionsToTxnResponse]:
+    answer = AddPartitionsToTxnResponse()
+    for asked, errors in zip(transactions, results, strict=True):
+        topics = [
+            AddPartitionsToTxnTopicResult(name=topic, results_by_partition=partitions)
+            for topic, partitions in (yield from by_topic(errors, _result))
         ]
-    )
+        if context.api_version < FROM_BROKERS:
+            answer.results_by_topic_v3_and_below = topics
+        else:
+            result = AddPartitionsToTxnResult(transactional_id=asked.transactional_id, topic_results=topics)
+            answer.results_by_transaction.append(result)
+    return answer
 
 
-def _topics(errors: Errors) -> list[AddPartitionsToTxnTopicResult]:
-    return [
-        AddPartitionsToTxnTopicResult(
-            name=topic,
-            results_by_partition=[
-                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)
-                for index, error in partitions
-            ],
-        )
-        for topic, partitions in by_topic(errors)
-    ]
+def _result(index: int, error: ErrorCode) -> AddPartitionsToTxnPartitionResult:
+    return AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)

@@ -50,7 +50,7 @@ async def describe_log_dirs(context: RequestContext, request: DescribeLogDirsReq
             await breather.give_way()
     live_dirs = broker.log_manager.live_dirs
     volumes = await asyncio.gather(*(asyncio.to_thread(_volume_bytes, path) for path in live_dirs))
-    results = [_described(broker, path, volume, wanted) for path, volume in zip(live_dirs, volumes, strict=True)]
+    results = [await _described(broker, path, volume, wanted) for path, volume in zip(live_dirs, volumes, strict=True)]
     results += [_offline(path) for path in broker.log_manager.offline_dirs if path not in live_dirs]
     return DescribeLogDirsResponse(results=results)
 
@@ -69,15 +69,17 @@ def _offline(path: Path) -> DescribeLogDirsResult:
     return DescribeLogDirsResult(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=str(path), topics=[])
 
 
-def _described(
+async def _described(
     broker: Broker, path: Path, volume: tuple[int, int] | None, wanted: set[TopicPartition] | None
 ) -> DescribeLogDirsResult:
     if volume is None or path in broker.log_manager.offline_dirs:
         return _offline(path)
     topics: dict[str, DescribeLogDirsTopic] = {}
     manager = broker.log_manager
+    breather = Breather()
     for logs, is_future in ((manager.logs, False), (manager.future_logs, True)):
-        for topic_partition, log in logs.items():
+        for topic_partition, log in list(logs.items()):
+            await breather.give_way()
             if log.log_dir != path or (wanted is not None and topic_partition not in wanted):
                 continue
             topic = topics.setdefault(

@@ -6,7 +6,7 @@ A request for a few is answered at once, in the read's own callback. A request f
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from engine.broker.replication.state_changes import Breather
@@ -53,6 +53,18 @@ async def in_turns(items: Iterable[T], work: Callable[[T], R]) -> list[R]:
         results.append(work(item))
         await breather.give_way()
     return results
+
+
+async def steps_in_turns(steps: Generator[None, None, R]) -> R:
+    """Carry out all steps of a generator and return its result. ``engine.common.turns.at_once`` does so in one go."""
+    breather = Breather()
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+        await breather.give_way()
 
 
 def topics_answered(

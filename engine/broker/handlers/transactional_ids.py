@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Generator, Iterable
+from typing import TypeVar
 
 from engine.broker.handlers.context import RequestContext
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.config.metadata_version import MetadataVersion
+
+R = TypeVar("R")
 
 
 def are_transactions_refused(context: RequestContext) -> bool:
@@ -22,10 +25,11 @@ def understood(error: ErrorCode, api_version: int, *, fenced_since: int) -> Erro
 
 
 def by_topic(
-    errors: Iterable[tuple[TopicPartition, ErrorCode]],
-) -> Iterable[tuple[str, list[tuple[int, ErrorCode]]]]:
-    """Return the partitions' errors by topic, in the order in which the topics came."""
-    topics: dict[str, list[tuple[int, ErrorCode]]] = {}
+    errors: Iterable[tuple[TopicPartition, ErrorCode]], result: Callable[[int, ErrorCode], R]
+) -> Generator[None, None, Iterable[tuple[str, list[R]]]]:
+    """Return the partitions' results by topic, in the order in which the topics came. It yields after each of them."""
+    topics: dict[str, list[R]] = {}
     for (topic, index), error in errors:
-        topics.setdefault(topic, []).append((index, error))
+        topics.setdefault(topic, []).append(result(index, error))
+        yield
     return topics.items()

@@ -13,7 +13,7 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
 from typing import Any
 
 from engine.broker.coordinator.groups.commit_gathering import CommitErrors
@@ -22,11 +22,13 @@ from engine.broker.coordinator.groups.write_errors import commit_error
 from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.verifier import Verified
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.registry import handles
+from engine.broker.handlers.in_turns import pieces, steps_in_turns
+from engine.broker.handlers.registry import handles, handles_large
 from engine.broker.handlers.transactional_ids import are_transactions_refused, by_topic
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
+from engine.common.turns import at_once
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -48,15 +50,41 @@ def txn_offset_commit(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Deferred | Coroutine[Any, Any, object]:
     """Store a group's offsets as part of a transaction."""
-    offsets, errors = _split(context, request)
+    answer = at_once(_checked(context, request))
+    return answer if isinstance(answer, TxnOffsetCommitResponse) else _store(context, request, *answer)
+
+
+@handles_large(ApiKey.TXN_OFFSET_COMMIT)
+async def txn_offset_commit_of_very_many(
+    context: RequestContext, request: TxnOffsetCommitRequest
+) -> TxnOffsetCommitResponse | Deferred | object:
+    """Do the same in turns with other requests."""
+    answer = await steps_in_turns(_checked(context, request))
+    if isinstance(answer, TxnOffsetCommitResponse):
+        return answer
+    stored = _store(context, request, *answer)
+    return await stored if isinstance(stored, Coroutine) else stored
+
+
+def _checked(
+    context: RequestContext, request: TxnOffsetCommitRequest
+) -> Generator[None, None, TxnOffsetCommitResponse | tuple[Offsets, CommitErrors]]:
+    """Return the offsets to store and the errors of the others, or the answer if there is nothing to store."""
+    offsets, errors = yield from _split(context, request)
     if are_transactions_refused(context):
-        return _response(context, errors | dict.fromkeys(offsets, ErrorCode.UNSUPPORTED_VERSION))
+        return (yield from _steps(context, errors | dict.fromkeys(offsets, ErrorCode.UNSUPPORTED_VERSION)))
     if not offsets:
-        return _response(context, errors)
-    groups = context.broker.group_coordinator
-    error = groups.offsets.status(request.group_id)
+        return (yield from _steps(context, errors))
+    error = context.broker.group_coordinator.offsets.status(request.group_id)
     if error is not ErrorCode.NONE:
-        return _response(context, errors | dict.fromkeys(offsets, error))
+        return (yield from _steps(context, errors | dict.fromkeys(offsets, error)))
+    return offsets, errors
+
+
+def _store(
+    context: RequestContext, request: TxnOffsetCommitRequest, offsets: Offsets, errors: CommitErrors
+) -> TxnOffsetCommitResponse | Deferred | Coroutine[Any, Any, object]:
+    groups = context.broker.group_coordinator
     if not context.broker.dynamic_configs.current.transaction_partition_verification_enable:
         return _commit(context, request, offsets, errors, None)
     verifier = context.broker.transaction_verifier
@@ -109,12 +137,15 @@ def _commit(
     return deferred
 
 
-def _split(context: RequestContext, request: TxnOffsetCommitRequest) -> tuple[Offsets, CommitErrors]:
+def _split(
+    context: RequestContext, request: TxnOffsetCommitRequest
+) -> Generator[None, None, tuple[Offsets, CommitErrors]]:
     """Return the offsets of existing partitions, and the errors of the others."""
     now_ms = context.broker.clock.now_ms()
     offsets: Offsets = {}
     errors: CommitErrors = {}
-    for topic in request.topics:
+    for topic in pieces(request.topics, "partitions"):
+        yield
         there = context.broker.metadata_cache.partitions(topic.name)
         for asked in topic.partitions:
             partition = TopicPartition(topic.name, asked.partition_index)
@@ -128,18 +159,16 @@ def _split(context: RequestContext, request: TxnOffsetCommitRequest) -> tuple[Of
 
 
 def _response(context: RequestContext, errors: CommitErrors) -> TxnOffsetCommitResponse:
+    return at_once(_steps(context, errors))
+
+
+def _steps(context: RequestContext, errors: CommitErrors) -> Generator[None, None, TxnOffsetCommitResponse]:
     if context.api_version < LOADING_SINCE:
         loading, unavailable = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE
         errors = {partition: unavailable if error is loading else error for partition, error in errors.items()}
+    topics = yield from by_topic(
+        errors.items(), lambda index, error: TxnOffsetCommitResponsePartition(partition_index=index, error_code=error)
+    )
     return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                name=topic,
-                partitions=[
-                    TxnOffsetCommitResponsePartition(partition_index=index, error_code=error)
-                    for index, error in partitions
-                ],
-            )
-            for topic, partitions in by_topic(errors.items())
-        ]
+        topics=[TxnOffsetCommitResponseTopic(name=topic, partitions=partitions) for topic, partitions in topics]
     )

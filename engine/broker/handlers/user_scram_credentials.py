@@ -11,9 +11,11 @@ Behaviour
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 from engine.broker.handlers.context import Broker, RequestContext
+from engine.broker.handlers.in_turns import AT_ONCE_MAX
 from engine.broker.handlers.registry import handles
 from engine.broker.replication.state_changes import Breather
 from engine.common.errors import CoordinationError, ErrorCode, KafkaError
@@ -50,10 +52,13 @@ async def describe_user_scram_credentials(
         names = list(named)
     else:
         names = [desanitized(name) for name in await zk.configs.get_entity_names(ConfigType.USER)]
-    stored = await zk.configs.get_entities_configs([_entity(name) for name in names])
     results = []
-    for name in names:
+    stored: Mapping[str, dict[str, str] | CoordinationError] = {}
+    for number, name in enumerate(names):
         await breather.give_way()
+        if number % AT_ONCE_MAX == 0:
+            asked = names[number : number + AT_ONCE_MAX]
+            stored = await zk.configs.get_entities_configs([_entity(one) for one in asked])
         result = DescribeUserScramCredentialsResult(user=name)
         texts = stored[_entity(name)]
         if named[name] > 1:
@@ -81,10 +86,13 @@ async def alter_user_scram_credentials(
     """Set and delete credentials, user by user."""
     asked: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
     changes: dict[str, list[ScramCredentialDeletion | ScramCredentialUpsertion]] = {}
+    breather = Breather()
     for change in asked:
+        await breather.give_way()
         changes.setdefault(change.name, []).append(change)
     results = []
     for name, own in changes.items():
+        await breather.give_way()
         result = AlterUserScramCredentialsResult(user=name)
         try:
             if not context.broker.controller.is_active:

@@ -12,13 +12,17 @@ Version notes
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterator
+
 from engine.broker.coordinator.transactions.marker_writer import Marker, MarkerErrors
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.registry import handles
+from engine.broker.handlers.in_turns import pieces, steps_in_turns
+from engine.broker.handlers.registry import handles, handles_large
 from engine.broker.handlers.transactional_ids import are_transactions_refused, by_topic
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
+from engine.common.turns import at_once
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.write_txn_markers import (
     WritableTxnMarker,
@@ -33,55 +37,71 @@ from engine.kafka.protocol.apis.write_txn_markers import (
 @handles(ApiKey.WRITE_TXN_MARKERS, requires=["Alter Cluster", "ClusterAction Cluster"])
 def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | Deferred:
     """Write markers."""
+    return at_once(_answered(context, request))
+
+
+@handles_large(ApiKey.WRITE_TXN_MARKERS)
+async def write_very_many_txn_markers(
+    context: RequestContext, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse | Deferred:
+    """Do the same in turns with other requests."""
+    return await steps_in_turns(_answered(context, request))
+
+
+def _answered(
+    context: RequestContext, request: WriteTxnMarkersRequest
+) -> Generator[None, None, WriteTxnMarkersResponse | Deferred]:
     errors: dict[int, MarkerErrors] = {}
     if are_transactions_refused(context):
         for marker in request.markers:
-            refused = dict.fromkeys(_partitions(marker), ErrorCode.UNSUPPORTED_VERSION)
-            errors.setdefault(marker.producer_id, {}).update(refused)
-        return _response(errors)
-    left = len(request.markers)
-    deferred = Deferred()
+            for named in _pieces(marker):
+                refused = dict.fromkeys(named, ErrorCode.UNSUPPORTED_VERSION)
+                errors.setdefault(marker.producer_id, {}).update(refused)
+                yield
+        return (yield from _response(errors))
+    left = 0
+    deferred: Deferred | None = None
 
     def written(producer_id: int, found: MarkerErrors) -> None:
         nonlocal left
         left -= 1
         if found:
             errors.setdefault(producer_id, {}).update(found)
-        if left == 0:
-            deferred.complete(_response(errors))
+        if left == 0 and deferred is not None:
+            deferred.complete(at_once(_response(errors)))
 
-    if not left:
-        return _response(errors)
     for marker in request.markers:
         producer_id = marker.producer_id
-        context.broker.transaction_coordinator.marker_writer.write(
-            Marker(producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_result),
-            _partitions(marker),
-            lambda found, producer_id=producer_id: written(producer_id, found),  # type: ignore[misc]
-        )
+        for named in _pieces(marker):
+            left += 1
+            context.broker.transaction_coordinator.marker_writer.write(
+                Marker(producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_result),
+                named,
+                lambda found, producer_id=producer_id: written(producer_id, found),  # type: ignore[misc]
+            )
+            yield
+        yield
+    if not left:
+        return (yield from _response(errors))
+    deferred = Deferred()
     return deferred
 
 
-def _partitions(marker: WritableTxnMarker) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes]
+def _pieces(marker: WritableTxnMarker) -> Iterator[list[TopicPartition]]:
+    for topic in pieces(marker.topics, "partition_indexes"):
+        yield [TopicPartition(topic.name, index) for index in topic.partition_indexes]
 
 
-def _response(errors: dict[int, MarkerErrors]) -> WriteTxnMarkersResponse:
-    return WriteTxnMarkersResponse(
-        markers=[
-            WritableTxnMarkerResult(
-                producer_id=producer_id,
-                topics=[
-                    WritableTxnMarkerTopicResult(
-                        name=topic,
-                        partitions=[
-                            WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
-                            for index, error in partitions
-                        ],
-                    )
-                    for topic, partitions in by_topic(found.items())
-                ],
-            )
-            for producer_id, found in errors.items()
+def _response(errors: dict[int, MarkerErrors]) -> Generator[None, None, WriteTxnMarkersResponse]:
+    answer = WriteTxnMarkersResponse()
+    for producer_id, found in errors.items():
+        topics = [
+            WritableTxnMarkerTopicResult(name=topic, partitions=partitions)
+            for topic, partitions in (yield from by_topic(found.items(), _result))
         ]
-    )
+        answer.markers.append(WritableTxnMarkerResult(producer_id=producer_id, topics=topics))
+    return answer
+
+
+def _result(index: int, error: ErrorCode) -> WritableTxnMarkerPartitionResult:
+    return WritableTxnMarkerPartitionResult(partition_index=index, error_code=error)
