@@ -438,7 +438,7 @@ async def test_very_many_markers_are_written_in_turns() -> None:
     markers = [WritableTxnMarker(producer_id=number, topics=topics) for number in (1, 2)]
     handler: Any = all_handlers()[ApiKey.WRITE_TXN_MARKERS].large_handler
     deferred, turns = await turns_of(handler(where, WriteTxnMarkersRequest(markers=markers)))
-    assert len(waiting) == turns - 3 == 2 * -(-MANY // AT_ONCE_MAX)
+    assert turns > len(waiting) == 2 * -(-MANY // AT_ONCE_MAX)
     for write_one in waiting:
         assert not deferred.is_complete
         write_one()
@@ -466,12 +466,14 @@ async def test_very_many_offsets_of_a_transaction_are_taken_in_turns() -> None:
 async def test_very_many_rules_are_read_in_turns(changes: str) -> None:
     where = context()
     where.broker.authorizer = None
-    make, request, handler = {
-        "creations": (AclCreation, CreateAclsRequest, create_acls),
-        "filters": (DeleteAclsFilter, DeleteAclsRequest, delete_acls),
-    }[changes]
-    answer, turns = await turns_of(handler(where, request(**{changes: [make() for _ in range(MANY)]})))
-    results = answer.results if changes == "creations" else answer.filter_results
+    if changes == "creations":
+        creations = [AclCreation() for _ in range(MANY)]
+        answer, turns = await turns_of(create_acls(where, CreateAclsRequest(creations=creations)))
+        results = answer.results
+    else:
+        filters = [DeleteAclsFilter() for _ in range(MANY)]
+        answer, turns = await turns_of(delete_acls(where, DeleteAclsRequest(filters=filters)))
+        results = answer.filter_results
     assert [one.error_code for one in results] == [ErrorCode.SECURITY_DISABLED] * MANY
     assert turns >= MANY
 
