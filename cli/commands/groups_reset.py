@@ -120,7 +120,7 @@ async def reset_offsets(
         change = f"reset {_counted(plan)} in {cluster.target.title}"
         if able and not is_backup and invocation.confirm(change, details, is_destructive=True):
             path = rollback_file or new_rollback_path("offsets", ".csv")
-            way_back = _way_back(invocation, plan, path, with_group=len(named) != 1)
+            way_back = invocation.pasteable(_way_back(invocation, plan, path, with_group=len(named) != 1))
             rows, failures = await execute_reset(
                 cluster,
                 plan,

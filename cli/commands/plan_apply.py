@@ -175,7 +175,7 @@ async def _carry_out(invocation: Invocation, wanted: tuple[LoadedPlan, PlanRun])
             is_done = await _refuse_drift(invocation, cluster, loaded, run)
             waves = () if is_done else await run.waves(cluster)
             standings = await run.standings(cluster) if waves and run.verb is not Verb.APPLY else None
-        goes_on = shlex.join(["klamm", *running_words(run, run.goes_on_with)])
+        goes_on = invocation.pasteable(shlex.join(["klamm", *running_words(run, run.goes_on_with)]))
         if is_done:
             invocation.talk.say("nothing to do: the plan is carried out already")
             done = WavesResult(Outcome.DONE, None, 0, 0, len(run.moves), (), len(run.moves))

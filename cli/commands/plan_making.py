@@ -145,8 +145,10 @@ def _write(invocation: Invocation, plan: PlanFile, out: Path | None) -> None:
         out.write_text(encode_plan(plan), encoding="utf-8")
         invocation.talk.say(f"wrote {out}")
         if plan.partitions:
-            file = shlex.quote(str(out))
-            invocation.talk.say(f"next: klamm plan check {file}, then: klamm plan apply {file}")
+            check, apply = (
+                invocation.pasteable(shlex.join(["klamm", "plan", verb, str(out)])) for verb in ("check", "apply")
+            )
+            invocation.talk.say(f"next: {check}, then: {apply}")
 
 
 async def _snapshot(invocation: Invocation) -> ClusterSnapshot:

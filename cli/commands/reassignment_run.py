@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -135,12 +136,24 @@ async def execute(
             prepared,
             view,
             rollback_file=rollback_file or new_rollback_path("rollback", ".json"),
-            goes_on=f"follow it: klamm reassign verify --reassignment-json-file {reassignment_json_file}",
+            goes_on=_how_to_go_on(invocation, reassignment_json_file, is_throttled=prepared.throttle is not None),
             waits=wait,
             limit_s=follow_limit_s(invocation),
         )
     report = statuses_report(executed.statuses, throttle_notes(executed.cleared)).ending(view.code)
     return _ended(report, started_is_done=started_is_done and not wait)
+
+
+def _how_to_go_on(invocation: Invocation, path: Path | None, *, is_throttled: bool) -> str:
+    """Return what to do with what continues without us; a throttle would outlive it, too."""
+    file = f"--reassignment-json-file {shlex.quote(str(path))}"
+    follow = f"klamm reassign verify {file}"
+    if not is_throttled:
+        return f"follow it: {follow}"
+    lift, cancel = invocation.pasteable(f"{follow} --wait"), invocation.pasteable(f"klamm reassign cancel {file}")
+    return (
+        f"it goes on under the throttle; to follow it, and lift the throttle at the end: {lift}; to undo it: {cancel}"
+    )
 
 
 async def _followed(invocation: Invocation, cluster: Cluster, moves: Sequence[PartitionMove], *, waits: bool) -> Report:

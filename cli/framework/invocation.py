@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -55,6 +56,19 @@ class TargetOptions:
     zk_tls_config_file: str | None = None
     via: str | None = None
 
+    def words(self) -> list[str]:
+        """Return the options that name a live cluster, to be typed again; what the environment names needs none."""
+        named = {
+            "--bootstrap-server": self.bootstrap_server,
+            "--zookeeper": self.zookeeper,
+            "--cluster": self.cluster,
+            "--command-config": self.command_config,
+            "--jaas-config": self.jaas_config,
+            "--zk-tls-config-file": self.zk_tls_config_file,
+            "--via": self.via,
+        }
+        return [word for option, value in named.items() if value for word in (option, value)]
+
 
 @dataclass(slots=True)
 class Invocation:
@@ -97,13 +111,21 @@ class Invocation:
         from cli.framework.remedies import spelled
         from engine.admin.cluster.remedies import words
 
-        self.unanswered = [spelled(words(look)) for look in looks]
+        self.unanswered = [self.pasteable(spelled(words(look))) for look in looks]
 
     def accepted(self, what_goes_on: Words) -> None:
         """Note that the cluster accepted a change: from now on the deadline means "still under way"."""
         from cli.framework.remedies import spelled
 
-        self.left_running.append(spelled(what_goes_on))
+        self.left_running.append(self.pasteable(spelled(what_goes_on)))
+
+    def pasteable(self, text: str) -> str:
+        """Return a text that ends with a command of klamm, with the options that have named the cluster.
+
+        Pasted without them, the command would ask another cluster, or none.
+        """
+        options = shlex.join(self.target_options.words())
+        return f"{text} {options}" if "klamm " in text and options and options not in text else text
 
     def target(self, *, for_change: bool = False) -> ClusterTarget:
         """Return the cluster that is meant.

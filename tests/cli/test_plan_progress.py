@@ -14,7 +14,8 @@ import pytest
 from klamm_program import in_process
 from plan_files import plan_of
 
-from cli.framework.invocation import Invocation
+from cli.commands.reassignment_run import _how_to_go_on
+from cli.framework.invocation import Invocation, TargetOptions
 from cli.framework.talk import Talk
 from cli.output.format import OutputFormat
 from cli.output.report import Fields
@@ -139,6 +140,31 @@ def test_an_interrupt_says_what_is_under_way_now() -> None:
     assert invocation.left_running == ["wave 2 is under way in the cluster; go on with: klamm plan resume p.json"]
     view.step(Step.WAVE_DONE, 2)
     assert invocation.left_running == ["nothing is under way; go on with: klamm plan resume p.json"]
+
+
+@pytest.mark.parametrize(
+    ("named", "options"),
+    [
+        ({"cluster": "prod"}, " --cluster prod"),
+        ({"bootstrap_server": "h:9092", "command_config": "a b"}, " --bootstrap-server h:9092 --command-config 'a b'"),
+        ({"zookeeper": "zk:2181/k", "via": "wire"}, " --zookeeper zk:2181/k --via wire"),
+        ({"snapshot": "s.json"}, ""),
+        ({}, ""),
+    ],
+)
+def test_commands_to_paste_name_the_cluster(named: dict[str, str], options: str) -> None:
+    """Without its options they would ask another cluster; a snapshot cannot be changed."""
+    invocation, _ = view_of(OutputFormat.PLAIN)
+    invocation.target_options = TargetOptions(**named)
+    invocation.accepted("nothing is said of a command")
+    invocation.accepted("follow it: klamm reassign list")
+    assert invocation.left_running == ["nothing is said of a command", f"follow it: klamm reassign list{options}"]
+    assert invocation.pasteable(invocation.left_running[1]) == invocation.left_running[1]
+    throttled = _how_to_go_on(invocation, Path("p.json"), is_throttled=True)
+    assert "goes on under the throttle" in throttled
+    verb = "--reassignment-json-file p.json"
+    assert f"klamm reassign verify {verb} --wait{options}; " in throttled
+    assert throttled.endswith(f"klamm reassign cancel {verb}{options}")
 
 
 def result(outcome: Outcome, done: int, reason: str | None = None) -> WavesResult:
