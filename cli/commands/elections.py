@@ -12,6 +12,7 @@ from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
+from engine.common.quantities import counted
 from engine.kafka.config.input_files import name_of, read_input
 
 if TYPE_CHECKING:
@@ -119,9 +120,10 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
                 invocation.talk.warn(str(one))
         is_unclean = election is ElectionType.UNCLEAN
         able = [one for one in needed if one.obstacle is None]
-        plural = "" if len(able) == 1 else "s"
-        what = f"elect {election.value} leaders of {len(able)} partition{plural} in {cluster.target.title}"
-        what += ", losing records that only dead replicas have" if is_unclean and able else ""
+        asked = counted(len(able or needed), "partition")
+        what = f"elect {election.value} leaders of {asked} in {cluster.target.title}"
+        if is_unclean:
+            what += ", losing records that only dead replicas have" if able else ", all of whose replicas are dead"
         details = () if invocation.is_dry_run else preview_lines(able)
         # If no replica can be elected, there is nothing to confirm. The controller is asked all the same, and says why.
         needs_word = bool(able) or is_unclean or invocation.is_dry_run

@@ -49,6 +49,8 @@ def _execute(invocation: Invocation, function: CommandFunction, values: dict[str
     except OutputClosed:
         return closed_pipe()
     except KeyboardInterrupt:
+        if invocation.is_ended_by_interrupt and not invocation.is_terminated:
+            return ExitCode.INTERRUPTED
         looks = [_look_first(invocation)] if invocation.unanswered else []
         failure = interrupted(invocation.left_running or looks, by_term=invocation.is_terminated)
         invocation.talk.fail(failure)

@@ -99,6 +99,8 @@ class Invocation:
     """Whom the cluster has been waiting for, at least this many seconds, and for how long."""
     is_terminated: bool = False
     """TERM has asked it to end."""
+    is_ended_by_interrupt: bool = False
+    """Ctrl-C is how its user ends it, so that is no error."""
     waited_for: str | None = None
     """The broker, or file system, that had been silent longest when the command's time was up."""
     has_sent_changes: bool = False

@@ -46,6 +46,7 @@ def print_anew(invocation: Invocation, report: Report) -> None:
     if is_terminal(sys.stdout) and invocation.output is OutputFormat.TABLE:
         sys.stdout.write("\x1b[H\x1b[2J")
     invocation.print(report)
+    invocation.is_ended_by_interrupt = True
 
 
 async def _rest(invocation: Invocation, interval_s: float) -> None:

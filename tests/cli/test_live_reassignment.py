@@ -70,6 +70,8 @@ def test_an_unclean_election_is_asked_for_twice(
     three_brokers: LocalCluster, by_wire: Klamm, by_znodes: Klamm, topic_name: str
 ) -> None:
     assert by_wire("topics", "create", topic_name, "--replica-assignment", "2:1").code == 0
+    lost = f"{topic_name}-lost"
+    assert by_wire("topics", "create", lost, "--replica-assignment", "2").code == 0
     doomed = {name: f"{topic_name}-{name}" for name in ("both", "wire", "znodes")}
     for name in doomed.values():
         assert by_wire("topics", "create", name, "--replica-assignment", "2:1").code == 0
@@ -93,6 +95,9 @@ def test_an_unclean_election_is_asked_for_twice(
         words = ("elect", "unclean", "--topic", topic_name)
         refused = by_wire(*words)
         assert (refused.code, "--yes" in refused.err) == (2, True)
+        hopeless = by_wire("elect", "unclean", "--topic", lost)
+        assert "elect unclean leaders of 1 partition in" in hopeless.err, "not of 0 partitions"
+        assert "all of whose replicas are dead" in hopeless.err
         through_znode = by_znodes(*words, "--yes")
         assert (through_znode.code, "not possible through ZooKeeper" in through_znode.err) == (2, True)
         assert by_znodes.leaders(topic_name) == [-1]

@@ -380,3 +380,12 @@ def test_a_topic_that_no_log_names_is_told(tmp_path: Path, capsys: Capture) -> N
     assert ran.err == "error: no log names it in that period: topic order\n"
     found = in_process("state-changes", "merge", log, "--topic", "orders", "--partition", "7", capture=capsys)
     assert (found.code, found.out, found.err) == (0, "", "")
+
+
+def test_a_broker_that_no_log_is_of_is_told(tmp_path: Path, capsys: Capture) -> None:
+    """Like a topic that no log names: nothing at all, with code 0, looks like "nothing happened"."""
+    log = write_log(tmp_path / "broker-1.log", [entry(0, 1, "good").text])
+    ran = in_process("state-changes", "merge", log, "--broker", "7,1", capture=capsys)
+    assert (ran.code, ran.err, "good" in ran.out) == (1, "error: no log is of it: broker 7\n", True)
+    known = in_process("state-changes", "merge", log, "--broker", "1", capture=capsys)
+    assert (known.code, known.err) == (0, "")

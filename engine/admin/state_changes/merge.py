@@ -10,7 +10,7 @@ It prints nothing, and parses only what the order needs: ``merged_text`` and ``m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -151,9 +151,18 @@ def plan_merge(found: FoundLogs, wish: MergeWish, *, now: datetime | None = None
         partitions=partitions,
         brokers=brokers,
     )
-    plan = MergePlan(found.files, selection, zones, is_utc, found.problems, ())
+    problems = (*found.problems, *_absent_brokers(found.files, brokers))
+    plan = MergePlan(found.files, selection, zones, is_utc, problems, ())
     files = tuple(file for file in found.files if _can_have_wanted(plan, file))
     return replace(plan, files=files, counters=tuple(ProblemCounter(file.source) for file in files))
+
+
+def _absent_brokers(files: Sequence[LogFile], wanted: Set[int]) -> Iterator[LogProblem]:
+    """Yield a problem for each wanted broker that no log is of; a log that does not say whose it is may be of any."""
+    if all(file.broker_ids for file in files):
+        there = {broker_id for file in files for broker_id in file.broker_ids}
+        for broker_id in sorted(wanted - there):
+            yield LogProblem(f"broker {broker_id}", ProblemKind.NO_MENTION, "no log is of it")
 
 
 def _zone_of(file: LogFile, zones: Mapping[int | None, Zone]) -> Zone:
