@@ -17,10 +17,17 @@ _LOOK_GROWS = 64
 """From so many steps on, a look's work grows with the square of the entries: each step of the simplex takes longer."""
 
 
+class _SilentHighs(highspy.Highs):
+    """HiGHS 1.16 greets on stdout once its callbacks are on, and its constructor turns them on."""
+
+    def enableCallbacks(self) -> None:
+        self.setOptionValue("output_flag", False)
+        super().enableCallbacks()  # type: ignore[no-untyped-call]
+
+
 def new_solver() -> Any:
     """Return HiGHS with the settings used everywhere here: silent, and the same on every machine."""
-    solver: Any = highspy.Highs()  # type: ignore[no-untyped-call]
-    solver.setOptionValue("output_flag", False)
+    solver: Any = _SilentHighs()  # type: ignore[no-untyped-call]
     solver.setOptionValue("threads", 1)
     solver.setOptionValue("random_seed", 0)
     return solver

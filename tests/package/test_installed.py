@@ -10,8 +10,10 @@ from textwrap import dedent
 
 import pytest
 from group_members import wait_for
-from installed_klamm import CODE, Installed, foreign_wheel, write_tree
+from installed_klamm import CODE, Installed, foreign_wheel, new_environment, write_tree
+from small_clusters import cluster
 
+from engine.common.snapshot_json import snapshot_to_json
 from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
 from engine.local.processes import ProcessId, find_process
@@ -43,6 +45,22 @@ def test_without_extras_it_works_anywhere(installed: Installed, tmp_path: Path) 
         made = installed.run("klamm", "topics", "create", "orders", *words[2:], folder=tmp_path)
         assert made.code == 0, made.err
         assert installed.run("klamm", *words, folder=tmp_path).out.split() == ["orders"]
+
+
+def test_it_works_with_the_newest_versions_that_are_allowed(wheel: Path, tmp_path: Path) -> None:
+    """Users install those; constraints.txt is for us. HiGHS 1.16 greets on stdout, where only data may be."""
+    newest = new_environment(tmp_path)
+    newest.pip("install", f"{wheel}[plan,security]")
+    snapshot = tmp_path / "cluster.json"
+    crowded = cluster({1: "a", 2: "b", 3: "c"}, {"t": [(1, 2)] * 12})
+    snapshot.write_text(snapshot_to_json(crowded), encoding="utf-8")
+    words = ("plan", "rebalance", "--snapshot", snapshot, "-o", "json")
+    ran = newest.run("klamm", *words, folder=tmp_path, env={"PYTHONPATH": ""})
+    assert (ran.code, ran.err.count("Traceback")) == (0, 0), ran.err
+    assert ran.out.startswith("{"), ran.out[:200]
+    assert ran.json["partitions"]
+    helped = newest.run("klamm", "topics", "create", "--help", folder=tmp_path, env={"PYTHONPATH": ""})
+    assert (helped.code, "--replica-assignment" in helped.out) == (0, True), helped.err
 
 
 def test_only_klamm_can_be_imported(installed: Installed, tmp_path: Path) -> None:

@@ -27,6 +27,22 @@ def test_a_part_spends_of_the_whole_but_never_what_other_parts_have() -> None:
     assert (work.left, work.part(1000).left, work.whole) == (60, 60, 100)
 
 
+def test_the_solver_is_silent_before_its_callbacks_are_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """HiGHS 1.16 greets on stdout when they are turned on, and stdout is for data."""
+    highspy = pytest.importorskip("highspy")
+    from plans.highs import new_solver
+
+    turn_on, seen = highspy.Highs.enableCallbacks, []
+
+    def noted(solver: Any) -> None:
+        seen.append(solver.getOptionValue("output_flag")[1])
+        turn_on(solver)
+
+    monkeypatch.setattr(highspy.Highs, "enableCallbacks", noted)
+    new_solver()
+    assert seen == [False]
+
+
 def test_all_rounds_of_a_plan_share_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """A second round gets what the first one leaves, and no limit of its own."""
     pytest.importorskip("highspy")
