@@ -21,12 +21,14 @@ from cli.output.format import OutputFormat
 from cli.table_of_absent_tools import ABSENT_TOOLS
 from cli.table_of_commands import ENTRIES
 from cli.table_of_kafka_tools import TOOLS
+from cli.table_of_rights import RIGHTS, needs_of
 from plans.plan_file import plan_schema_text
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
 TOOLS_PAGE = PAGE.with_name("kafka-tools.md")
 TOOL_OPTIONS = PAGE.parents[2] / "fixtures" / "kafka-tools" / "options.json"
 ABSENT_OPTIONS = TOOL_OPTIONS.with_name("absent-options.json")
+RIGHTS_PAGE = PAGE.with_name("rights.md")
 PLAN_SCHEMA = PAGE.with_name("plan.schema.json")
 
 _HEAD = """\
@@ -52,6 +54,25 @@ for other releases. For a tool without a recorded help, options that are not lis
 """
 
 
+_RIGHTS_HEAD = """\
+# The ACLs that each command needs
+
+<!-- Made by `python -m cli.reference` from `cli/table_of_rights.py`; do not edit. -->
+
+These are the rules that a principal needs to run a command against brokers that have an authorizer, and no more: tests
+run each command with exactly these, and without each one, on klamm's brokers and on Apache Kafka. `describe` is implied
+by `read`, `write`, `delete` and `alter`, and `describe-configs` by `alter-configs`; what is implied is not listed.
+
+If one is missing, klamm says who lacks which operation on which resource, and the `klamm acls add` that an
+administrator would type. With `-o json` the error has `principal`, `operation` and `resource`. A command that can show
+the rest does so, says what is hidden, and with `-o json` prints `{"hidden": [{"resource", "operation"}], "principal"}`
+as a line on stderr. Kafka leaves some things out of its lists and does not say so: then neither can klamm.
+
+With `--zookeeper` alone klamm asks no broker, and [the access lists of znodes](../guides/who-may-do-what.md) count.
+
+"""
+
+
 def page() -> str:
     """Return the whole page."""
     return _HEAD + "\n".join(
@@ -65,9 +86,17 @@ def tools_page() -> str:
     return _TOOLS_HEAD + "\n".join([*lines, *_tools_not_here()]).rstrip() + "\n"
 
 
+def rights_page() -> str:
+    """Return the page of the ACLs that each command needs."""
+    rows = [f"| `{words}` | {need} | {need.consequence} |" for words in RIGHTS for need in needs_of(words)]
+    nothing = ", ".join(f"`{words}`" for words, needs in RIGHTS.items() if not needs)
+    table = "\n".join(("| command | needs | remarks |", "|---|---|---|", *rows))
+    return f"{_RIGHTS_HEAD}{table}\n\nNothing is needed for {nothing}.\n"
+
+
 def main() -> None:
     """Write the pages, or with ``--check`` say whether they are up to date."""
-    pages = {PAGE: page(), TOOLS_PAGE: tools_page()}
+    pages = {PAGE: page(), TOOLS_PAGE: tools_page(), RIGHTS_PAGE: rights_page()}
     if "--check" in sys.argv[1:]:
         old = [path.name for path, text in pages.items() if not path.exists() or path.read_text("utf-8") != text]
         sys.exit(f"out of date in docs/reference: {', '.join(old)}: python -m cli.reference" if old else 0)
@@ -103,7 +132,8 @@ def _formats() -> Iterator[str]:
     yield "Commands that measure take `prometheus` too, as their own page says."
     yield "Keys are snake_case, times ISO 8601 in UTC with milliseconds, durations end in `_ms`, sizes in `_bytes`."
     yield "With `json` and `jsonl` an error is an object on stderr: "
-    yield '`{"error": {"code", "kind", "message", "hint"}}`, and `kafka_error` if the cluster named one.\n'
+    yield '`{"error": {"code", "kind", "message", "hint"}}`, and `kafka_error` if the cluster named one;'
+    yield "`principal`, `operation` and `resource` if [a right](rights.md) is missing.\n"
 
 
 def _shared_options() -> Iterator[str]:
@@ -210,6 +240,9 @@ def _command(words: str, command: KlammCommand, entry: Entry) -> Iterator[str]:
     if own:
         yield from own
         yield ""
+    if needs := needs_of(words):
+        rights = ", ".join(f"{need} ({need.consequence})" if need.consequence else str(need) for need in needs)
+        yield f"Needs [these ACLs](rights.md): {rights}.\n"
     panels = {_panel(param) for param in command.params}
     shared = [panel.lower() for panel in (CLUSTER_PANEL, COMMON_PANEL) if panel in panels]
     yield f"Takes the shared options: {', '.join(shared)}.\n"

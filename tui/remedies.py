@@ -33,6 +33,7 @@ _PLACES: Mapping[Operation, str] = {
     Operation.DESCRIBE_GROUP: "the group (:g {})",
     Operation.LIST_OFFSETS: "screen Partitions (4)",
     Operation.LIST_EARLIEST_OFFSETS: "screen Partitions (4)",
+    Operation.ADD_ACL: "klamm acls add",
     Operation.LIST_ACLS: "klamm acls list",
     Operation.LIST_TOKENS: "klamm tokens list",
     Operation.LIST_USERS: "klamm users list",
@@ -54,6 +55,18 @@ _PLACES: Mapping[Operation, str] = {
 }
 
 
+_RULE: Mapping[Parameter, str] = {
+    Parameter.ACL_GROUP: "--group {}",
+    Parameter.ACL_OPERATION: "--operation {}",
+    Parameter.ACL_ON_CLUSTER: "--cluster-resource",
+    Parameter.ACL_PRINCIPAL: "--allow-principal {}",
+    Parameter.ACL_TOPIC: "--topic {}",
+    Parameter.ACL_TRANSACTIONAL_ID: "--transactional-id {}",
+    Parameter.ACL_USER: "--user-principal {}",
+}
+"""The parts of a new access rule, which an administrator types as a command."""
+
+
 class DashboardSpeller:
     """Spells operations as screens and keys, parameters in plain words."""
 
@@ -61,9 +74,11 @@ class DashboardSpeller:
         return _PLACES[operation].replace("{}", value or "…")
 
     def parameter(self, parameter: Parameter) -> str:
-        return parameter.value
+        return _RULE.get(parameter, parameter.value).partition(" {")[0]
 
     def given(self, parameter: Parameter, value: str | None) -> str:
+        if parameter in _RULE:
+            return _RULE[parameter].replace("{}", value or "…")
         return parameter.value if value is None else f"{parameter.value} {value}"
 
 

@@ -100,7 +100,7 @@ async def list_acls(
 ) -> Report:
     """List access rules, all of them or those on the named resources.
 
-    Rules are listed, not who may do what: klamm acls explain says that. Needs the right to describe the cluster.
+    Rules are listed, not who may do what: klamm acls explain says that.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.acls import rules_report
@@ -144,7 +144,7 @@ async def add(
     """Allow or deny something. A rule that exists already is no error.
 
     Without rules on a resource only super users may use it, unless the brokers have allow.everyone.if.no.acl.found.
-    The first rule on a resource ends that. Needs the right to alter the cluster.
+    The first rule on a resource ends that.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.acls import changes_report
@@ -191,7 +191,7 @@ async def remove(
     """Remove rules: those described, or, with no principal, all rules on the named resources.
 
     klamm shows each rule that is there before it asks, and removes those alone. A rule that matches in other words (all
-    instead of read) is another rule and stays. Needs the rights to describe and to alter the cluster.
+    instead of read) is another rule and stays.
     """
     from cli.framework.cluster_session import open_cluster
     from engine.admin.acls.access import read_acls

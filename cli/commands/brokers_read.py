@@ -75,7 +75,9 @@ async def restart_order(invocation: Invocation) -> Report:
     that has been registered longest comes first, the controller last. Nobody is safe while a broker is down, partitions
     are under-replicated or move, or ZooKeeper does not answer. Exits with 1 if no broker can be restarted now.
     """
+    from cli.framework.cluster_session import open_cluster
     from cli.views.restart_order import restart_order_report
     from engine.admin.analysis.restart_order import read_restart_order
 
-    return restart_order_report(await read_restart_order(invocation.target()))
+    async with open_cluster(invocation) as cluster:
+        return restart_order_report(await read_restart_order(cluster))

@@ -131,6 +131,10 @@ async def _snapshot(invocation: Invocation, loaded: LoadedPlan, *, has_sizes: bo
     async with open_cluster(invocation) as cluster:
         wants = has_sizes and cluster.source is not Source.SNAPSHOT
         taken = await take_snapshot(cluster, has_sizes=wants)
+        there = {topic.name for topic in taken.snapshot.topics}
+        absent = sorted({entry.name.topic for entry in loaded.plan.partitions} - there)
+        if (refusal := await cluster.hidden(absent)) is not None:
+            raise refusal
     for told in taken.unknown_sizes:
         invocation.talk.warn(told)
     return taken.snapshot

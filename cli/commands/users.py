@@ -33,8 +33,8 @@ async def list_users(
 ) -> Report:
     """List who can log in by SCRAM, and how. Passwords cannot be shown: nobody has them.
 
-    Users of other mechanisms (PLAIN, OAUTHBEARER, Kerberos, certificates) are not kept in the cluster. Needs the right
-    to describe the cluster; without it some brokers do not answer at all.
+    Users of other mechanisms (PLAIN, OAUTHBEARER, Kerberos, certificates) are not kept in the cluster. Without the
+    right to describe the cluster, Kafka 3.9 gives no answer at all.
     """
     from cli.framework.cluster_session import open_cluster
     from engine.admin.configs.access import list_credentials
@@ -75,7 +75,7 @@ async def set_user(
 
     klamm asks for the password, twice, unless --password-file or the variable KLAMM_NEW_PASSWORD has it. It is no
     option, so that neither the shell's history nor ps shows it. It is salted here and does not travel. Connections that
-    are logged in already stay. Needs the right to alter the cluster.
+    are logged in already stay.
     """
     from cli.framework.cluster_session import open_cluster
     from engine.admin.configs.credentials import NewCredential, change_credentials, parse_mechanism
@@ -109,7 +109,6 @@ async def remove(
     """Take a user's passwords away: the user cannot log in by SCRAM again.
 
     Connections that are logged in stay until they close or have to log in again. Access rules and quotas stay too.
-    Needs the rights to describe and to alter the cluster.
     """
     from cli.framework.cluster_session import open_cluster
     from engine.admin.cluster.errors import NotFound

@@ -28,7 +28,9 @@ async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> A
         timeout_s=invocation.timeout_s,
         settings=invocation.settings,
         is_dry_run=invocation.is_dry_run,
+        needs=invocation.rights,
     )
+    invocation.denials.append(cluster)
     invocation.awaited = cluster.awaited
     with engine_log_told(invocation.talk):
         async with cluster:

@@ -53,6 +53,8 @@ class KlammCommand(TyperCommand):
     """A command whose help shows shared options below its own, and examples as they are typed."""
 
     examples: tuple[str, ...] = ()
+    words: str = ""
+    """The words that follow ``klamm``."""
     bare_values: Mapping[str, str] = {}
     """Options that may be given without a value, like some of Kafka's, and the value that they then have."""
 
@@ -90,7 +92,12 @@ class KlammCommand(TyperCommand):
                     formatter.write_dl(records)
 
     def format_epilog(self, ctx: Context, formatter: Any) -> None:
-        """Write the examples, unwrapped: they are for copying."""
+        """Write the rights that it needs, and the examples, unwrapped: they are for copying."""
+        from cli.table_of_rights import needs_of
+
+        if needs := needs_of(self.words):
+            with formatter.section("ACLs, where brokers have an authorizer"):
+                formatter.write_dl([(str(need), need.consequence) for need in needs])
         if self.examples:
             with formatter.section("Examples"):
                 formatter.write("".join(f"{'':{formatter.current_indent}}{line}\n" for line in self.examples))
@@ -142,7 +149,8 @@ class CommandGroup:
         """Register the decorated function as the command called ``name``."""
 
         def register(function: Function) -> Function:
-            command = build_command(name, function, needs, examples)
+            words = f"{self.click_group.name} {name}"
+            command = build_command(name, function, needs, examples, words)
             command.bare_values = dict(bare_values or {})
             self.click_group.add_command(command)
             return function
@@ -166,12 +174,14 @@ def single_command(
     return build
 
 
-def build_command(name: str, function: CommandFunction, needs: Needs, examples: Sequence[str]) -> KlammCommand:
-    """Return the command made of a function, its shared options and its examples."""
+def build_command(
+    name: str, function: CommandFunction, needs: Needs, examples: Sequence[str], words: str = ""
+) -> KlammCommand:
+    """Return the command made of a function, its shared options and its examples; ``words`` follow ``klamm``."""
     info = CommandInfo(
         name=name,
         cls=KlammCommand,
-        callback=_callback(function, needs),
+        callback=_callback(function, needs, words or name),
         help=inspect.getdoc(function),
         context_settings={"max_content_width": HELP_WIDTH_MAX},
         options_metavar="[OPTIONS]",
@@ -179,10 +189,11 @@ def build_command(name: str, function: CommandFunction, needs: Needs, examples: 
     command = get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
     assert isinstance(command, KlammCommand)
     command.examples = tuple(examples)
+    command.words = words or name
     return command
 
 
-def _callback(function: CommandFunction, needs: Needs) -> Callable[..., int]:
+def _callback(function: CommandFunction, needs: Needs, words: str) -> Callable[..., int]:
     own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
     shared = shared_parameters(needs)
     shared_names = {parameter.name for parameter in shared}
@@ -190,6 +201,11 @@ def _callback(function: CommandFunction, needs: Needs) -> Callable[..., int]:
     def callback(**values: Any) -> int:
         invocation = invocation_from(needs, {name: values[name] for name in shared_names})
         own_values = {name: value for name, value in values.items() if name not in shared_names}
+        if needs.cluster:
+            from cli.table_of_rights import needs_of
+
+            given = {name for name, value in own_values.items() if value not in (None, False, [], ())}
+            invocation.rights = tuple(need.right for need in needs_of(words) if need.counts_with(given))
         return execute(invocation, function, own_values, is_bounded=needs.bounded)
 
     keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]

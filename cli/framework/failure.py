@@ -41,6 +41,10 @@ class Failure:
     where: str | None = None
     hint: str | None = None
     kafka_error: str | None = None
+    principal: str | None = None
+    operation: str | None = None
+    resource: str | None = None
+    """Who lacks which right on what, in the words of ``klamm acls``."""
 
     @property
     def line(self) -> str:
@@ -59,6 +63,8 @@ class Failure:
         }
         if self.kafka_error is not None:
             found["kafka_error"] = self.kafka_error
+        if self.resource is not None:
+            found |= {"principal": self.principal, "operation": self.operation, "resource": self.resource}
         return found
 
 
@@ -114,6 +120,9 @@ def _admin_failure(error: AdminError) -> Failure:
     from cli.framework.remedies import spelled
     from engine.admin.cluster.errors import Refused
 
+    missing: tuple[str | None, ...] = ()
+    if isinstance(error, Refused) and error.right is not None:
+        missing = (error.principal, error.right.operation.word, error.right.resource)
     return Failure(
         EXIT_CODES[error.kind],
         error.kind.value,
@@ -121,6 +130,7 @@ def _admin_failure(error: AdminError) -> Failure:
         None if error.where is None else spelled(error.where),
         None if error.hint is None else spelled(error.hint),
         error.code.name if isinstance(error, Refused) else None,
+        *missing,
     )
 
 

@@ -15,9 +15,12 @@ from cli.output.format import OutputFormat
 from cli.output.report import Report
 
 if TYPE_CHECKING:
+    from engine.admin.cluster.connection import Cluster
     from engine.admin.cluster.remedies import Operation, Words
+    from engine.admin.cluster.rights import Right
     from engine.admin.cluster.settings_silence import SettingsSilence
     from engine.admin.cluster.target import ClusterTarget
+    from engine.common.acl import Requirement
 
 _DETAILS_MAX = 20
 
@@ -91,6 +94,12 @@ class Invocation:
     """Keys of the client's properties that mean nothing have been named."""
     is_for_change: bool = False
     """A cluster was opened in order to change it."""
+    rights: tuple[Requirement, ...] = ()
+    """The ACLs that the command needs, whatever its options."""
+    denials: list[Cluster] = field(default_factory=list)
+    """The opened clusters, which know for want of which rights something was refused or is hidden."""
+    _told: set[tuple[str | None, str | None]] = field(default_factory=set)
+    """Operations and resources of refusals that were told."""
     settings: SettingsSilence | None = None
     """What the opened clusters have found out about ZooKeeper, and brokers that wait for it."""
     unanswered: list[str] = field(default_factory=list)
@@ -235,10 +244,48 @@ class Invocation:
 
     def tell_failures(self, errors: Sequence[Exception], otherwise: ExitCode = ExitCode.DONE) -> ExitCode:
         """Tell failures that did not end the command; return the first one's exit code, or ``otherwise``."""
+        for cluster in self.denials:
+            for error in errors:
+                cluster.explain(error)
         failures = [failure_of(error) for error in errors]
         for failure in failures:
+            self._told.add((failure.operation, failure.resource))
             self.talk.fail(failure)
         return failures[0].code if failures else otherwise
+
+    def tell_hidden(self, code: int) -> None:
+        """Say for want of which of the command's rights something was left out, unless a failure has said so.
+
+        A command that was refused says so with its code; its report may have named the parts alone.
+        """
+        for cluster in self.denials:
+            missing = [
+                right
+                for right in cluster.denied
+                if (right.operation, right.resource_type) in self.rights
+                and (right.operation.word, right.resource) not in self._told
+            ]
+            if missing and code == ExitCode.REFUSED:
+                from engine.admin.cluster.errors import Refused
+
+                self.tell_failures([Refused(right.code, where=right.resource_words) for right in missing])
+            elif missing:
+                self._tell_hidden(missing, cluster.principal)
+
+    def _tell_hidden(self, missing: Sequence[Right], principal: str | None) -> None:
+        if self.talk.is_json:
+            hidden = [{"resource": right.resource, "operation": right.operation.word} for right in missing]
+            self.talk.tell({"hidden": hidden, "principal": principal})
+            return
+        from cli.framework.remedies import spelled
+
+        by_right: dict[tuple[object, object], list[Right]] = {}
+        for right in missing:
+            by_right.setdefault((right.operation, right.resource_type), []).append(right)
+        for first, *others in by_right.values():
+            more = f" and {len(others)} more" if others else ""
+            self.talk.warn(f"hidden: {principal or 'this login'} lacks {first}{more}")
+            self.talk.say(spelled(first.remedy(principal)))
 
     def print(self, report: Report) -> None:
         """Write a report on stdout and its notes on stderr."""

@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 
@@ -87,11 +87,15 @@ class Talk:
     def fail(self, failure: Failure) -> None:
         """Print an error: one line, then the hint; in JSON mode one object on one line."""
         if self.is_json:
-            self._write(json.dumps({"error": failure.as_json()}, ensure_ascii=False))
+            self.tell({"error": failure.as_json()})
             return
         self._write(f"{self._styled('error:', '1;31')} {failure.line}")
         if failure.hint:
             self._write(f"{self._styled('hint:', '36')} {escape_for_terminal(failure.hint)}")
+
+    def tell(self, said: Mapping[str, object]) -> None:
+        """Print an object on one line, for programs."""
+        self._write(json.dumps(said, ensure_ascii=False))
 
     def ask(self, question: str, *, is_yes_default: bool) -> bool:
         """Ask a yes-or-no question; an empty answer is the default, the end of input is no."""

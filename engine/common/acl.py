@@ -29,6 +29,11 @@ class AclOperation(IntEnum):
         """How access lists and Kafka's documentation write it, such as ``ClusterAction``."""
         return self.name.title().replace("_", "")
 
+    @property
+    def word(self) -> str:
+        """How people write it: ``describe-configs``."""
+        return self.name.lower().replace("_", "-")
+
 
 class ResourceType(Enum):
     """What an access list is for. The value is the folder's name; notifications use the enum name."""
@@ -39,6 +44,11 @@ class ResourceType(Enum):
     TRANSACTIONAL_ID = "TransactionalId"
     DELEGATION_TOKEN = "DelegationToken"
     USER = "User"
+
+    @property
+    def word(self) -> str:
+        """How people write it: ``transactional-id``."""
+        return self.name.lower().replace("_", "-")
 
 
 class Requirement(NamedTuple):

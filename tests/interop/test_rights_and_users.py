@@ -12,6 +12,7 @@ from apache_kafka import run_tool
 from golden import Seen
 from json_schemas import check_json
 from klamm_program import Ran, in_process
+from rights_story import CASES, CELLS, Cell, RightsStory, check
 from secured_kafka import SecuredKafka, jaas, secured_kafka
 
 from engine.admin.acls.values import AclRow, rule_of
@@ -29,6 +30,32 @@ Run = Callable[..., Ran]
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     with secured_kafka(tmp_path_factory.mktemp("acls")) as running:
         yield running
+
+
+CELLS_OF_ONE_BROKER = [
+    cell
+    for cell in CELLS
+    if CASES[cell.case].brokers == 1 and not CASES[cell.case].hangs and cell.user != "users-list-no-describe-cluster"
+]
+"""A broker that verifies partitions of transactions lets none hang, and 3.9.1 does not answer who may not see users."""
+
+
+@pytest.fixture(scope="module")
+def story(kafka: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) -> RightsStory:
+    folder = tmp_path_factory.mktemp("rights")
+    return RightsStory(folder, kafka.address("PLAINTEXT"), kafka.address("LOGIN"), CELLS_OF_ONE_BROKER)
+
+
+@pytest.mark.parametrize("cell", CELLS_OF_ONE_BROKER, ids=str)
+def test_a_command_works_with_its_rights_and_says_what_it_lacks(
+    cell: Cell,
+    story: RightsStory,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    check(story, cell, capsys)
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from engine.admin.acls.values import TYPE_WORDS, AclRow, operation_word
+from engine.admin.acls.values import AclRow
 from engine.common.acl import AclOperation, ResourceType
 from engine.kafka.acls import (
     ANY_HOST,
@@ -48,11 +48,11 @@ def explain(
     for rule in rules:
         acls.setdefault(rule.pattern, []).append(rule.entry)
     found = decide(acls, principal, host, operation, kind, name)
-    resource = TYPE_WORDS[kind] if kind is ResourceType.CLUSTER else f"{TYPE_WORDS[kind]} {name}"
+    resource = kind.word if kind is ResourceType.CLUSTER else f"{kind.word} {name}"
     if found.rule is not None:
         because = f"a rule says: {AclRow.of(found.rule)}"
         if found.is_allowed and found.rule.entry.operation not in (operation, AclOperation.ALL):
-            because += f"; {operation_word(found.rule.entry.operation)} implies {operation_word(operation)}"
+            because += f"; {found.rule.entry.operation.word} implies {operation.word}"
     elif found.has_rules:
         because = f"{resource} has rules, and none allows this; {_SUPER_USERS}"
     else:
@@ -101,9 +101,9 @@ def _alone(rule: AclBinding) -> Iterator[Finding]:
 def _never(rule: AclBinding) -> Iterator[str]:
     """Return why no request ever matches a rule."""
     pattern, entry = rule.pattern, rule.entry
-    word = TYPE_WORDS[pattern.resource_type]
+    word = pattern.resource_type.word
     if entry.operation not in (AclOperation.ALL, *SUPPORTED[pattern.resource_type]):
-        yield f"nothing does {operation_word(entry.operation)} on a {word}"
+        yield f"nothing does {entry.operation.word} on a {word}"
     if pattern.resource_type is ResourceType.CLUSTER and not pattern.covers(CLUSTER_NAME):
         yield f"the cluster's only name is {CLUSTER_NAME}"
     if pattern.pattern_type is PatternType.LITERAL and pattern.name != ANY_NAME and pattern.name.endswith("*"):
@@ -132,12 +132,8 @@ def _opens(rule: AclBinding) -> str | None:
         return None
     is_wide = pattern.name == ANY_NAME or pattern.resource_type is ResourceType.CLUSTER
     if is_wide and entry.operation in _DANGEROUS:
-        what = (
-            "the cluster"
-            if pattern.resource_type is ResourceType.CLUSTER
-            else f"every {TYPE_WORDS[pattern.resource_type]}"
-        )
-        return f"everybody may {operation_word(entry.operation)} {what}, from anywhere"
+        what = "the cluster" if pattern.resource_type is ResourceType.CLUSTER else f"every {pattern.resource_type.word}"
+        return f"everybody may {entry.operation.word} {what}, from anywhere"
     return None
 
 

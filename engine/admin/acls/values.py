@@ -24,14 +24,6 @@ from engine.kafka.acls import (
     ResourcePattern,
 )
 
-TYPE_WORDS = {
-    ResourceType.TOPIC: "topic",
-    ResourceType.GROUP: "group",
-    ResourceType.CLUSTER: "cluster",
-    ResourceType.TRANSACTIONAL_ID: "transactional-id",
-    ResourceType.DELEGATION_TOKEN: "delegation-token",
-    ResourceType.USER: "user",
-}
 PATTERN_TYPES = ("literal", "prefixed", "match", "any")
 _PRINCIPAL = re.compile(r"[^:]+:.+", re.DOTALL)
 _RESOURCES = "topic:NAME, group:NAME, cluster, transactional-id:NAME, delegation-token:NAME or user:TYPE:NAME"
@@ -54,8 +46,8 @@ class AclRow:
         """Return a rule's words."""
         pattern, entry = rule.pattern, rule.entry
         return cls(
-            TYPE_WORDS[pattern.resource_type], pattern.name, pattern.pattern_type.value.lower(), entry.principal,
-            entry.host, operation_word(entry.operation), entry.permission.value.lower(),
+            pattern.resource_type.word, pattern.name, pattern.pattern_type.value.lower(), entry.principal,
+            entry.host, entry.operation.word, entry.permission.value.lower(),
         )  # fmt: skip
 
     def __str__(self) -> str:
@@ -68,11 +60,6 @@ class AclRow:
         )
 
 
-def operation_word(operation: AclOperation) -> str:
-    """Return how people write an operation: ``describe-configs``."""
-    return operation.name.lower().replace("_", "-")
-
-
 def parse_operation(text: str) -> AclOperation:
     """Read an operation in any case, with or without hyphens: ``DescribeConfigs``, ``describe-configs``.
 
@@ -83,7 +70,7 @@ def parse_operation(text: str) -> AclOperation:
     for operation in AclOperation:
         if operation.spelling.lower() == wanted:
             return operation
-    raise BadRequest(f"no such operation: {text}", hint=f"one of {', '.join(map(operation_word, AclOperation))}")
+    raise BadRequest(f"no such operation: {text}", hint=f"one of {', '.join(one.word for one in AclOperation)}")
 
 
 def parse_principal(text: str) -> str:
@@ -104,8 +91,9 @@ def parse_resource(text: str) -> tuple[ResourceType, str]:
         BadRequest: it is none.
     """
     word, _, name = text.partition(":")
-    for resource_type, type_word in TYPE_WORDS.items():
-        if word.lower().replace("_", "-") == type_word and (bool(name) or resource_type is ResourceType.CLUSTER):
+    for resource_type in ResourceType:
+        is_named = bool(name) or resource_type is ResourceType.CLUSTER
+        if word.lower().replace("_", "-") == resource_type.word and is_named:
             if resource_type is ResourceType.CLUSTER and name not in ("", CLUSTER_NAME):
                 break
             return resource_type, name or CLUSTER_NAME
@@ -248,11 +236,11 @@ class Wish:
 def check_rule(rule: AclBinding) -> None:
     """Raise BadRequest if a broker would not take a rule, or nothing could ever match its operation."""
     pattern, entry = rule.pattern, rule.entry
-    word = TYPE_WORDS[pattern.resource_type]
+    word = pattern.resource_type.word
     parse_principal(entry.principal)
     if entry.operation not in (AclOperation.ALL, *SUPPORTED[pattern.resource_type]):
-        able = ", ".join(sorted(map(operation_word, SUPPORTED[pattern.resource_type])))
-        raise BadRequest(f"nothing does {operation_word(entry.operation)} on a {word}", hint=f"{word}: {able} or all")
+        able = ", ".join(sorted(one.word for one in SUPPORTED[pattern.resource_type]))
+        raise BadRequest(f"nothing does {entry.operation.word} on a {word}", hint=f"{word}: {able} or all")
     if not pattern.name:
         raise BadRequest(f"the {word} has no name", hint=f"the name {ANY_NAME} is every {word}")
     if pattern.resource_type is ResourceType.CLUSTER and pattern != ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME):

@@ -6,6 +6,7 @@ from typing import Final
 
 from engine.admin.analysis.restarts import RestartBoard, restart_board
 from engine.admin.analysis.tallies import Tallies
+from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import Unreachable
 from engine.admin.cluster.remedies import START_IT
 from engine.admin.cluster.target import ClusterTarget
@@ -16,14 +17,15 @@ _NEEDED: Final = (Stage.MEMBERS, Stage.METADATA, Stage.REASSIGNMENTS, Stage.SETT
 """What a verdict rests on. Where one cannot be read, the verdict says so."""
 
 
-async def read_restart_order(target: ClusterTarget) -> RestartBoard:
+async def read_restart_order(cluster: Cluster) -> RestartBoard:
     """Watch a cluster until each fact was read once, or could not be, and judge every broker.
 
-    The caller bounds the time.
+    It watches over connections of its own; ``cluster`` learns which rights were missing. The caller bounds the time.
 
     Raises:
         Unreachable: no side of the cluster that the target names answers, or lets klamm in.
     """
+    target = cluster.target
     feed = LiveFeed(target)
     await feed.start()
     try:
@@ -32,6 +34,7 @@ async def read_restart_order(target: ClusterTarget) -> RestartBoard:
             if frame.cluster is not None and _is_settled(frame):
                 return restart_board(frame, Tallies().of_frame(frame))
     finally:
+        cluster.note_denied(feed.denied)
         await feed.close()
     raise Unreachable(f"the watch of {target.name} ended before the cluster was read")
 

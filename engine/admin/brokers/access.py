@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import Refused
 from engine.admin.cluster.target import Source
 from engine.admin.topics.access import topic_reader
 from engine.admin.topics.describing import read_selected
 from engine.admin.topics.selection import TopicSelection
+from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.common.snapshot import LogDirSnapshot, TopicSnapshot
 
@@ -68,10 +70,16 @@ async def read_selected_log_dirs(
     Raises:
         NotFound: a named broker or topic does not exist.
         BadRequest: the snapshot was taken without sizes.
+        Refused: no broker shows its log dirs.
         Unreachable: no broker answers at all.
     """
+    from engine.admin.log_dirs.describing import NOT_ALLOWED
+
     topics = None
     if selection is not None:
         reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
         topics = await read_selected(reader, selection, if_exists=False)
-    return await broker_reader(cluster).log_dirs(brokers, topics)
+    found = await broker_reader(cluster).log_dirs(brokers, topics)
+    if found and all(one.error == NOT_ALLOWED for one in found):
+        raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, where="log dirs")
+    return found

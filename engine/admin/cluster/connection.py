@@ -9,18 +9,32 @@ async with Cluster(target, observe=print) as cluster:
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from engine.admin.cluster.errors import BadRequest, Unreachable, ZnodeForbidden, ZooKeeperUnreachable
+from engine.admin.cluster.errors import (
+    AdminError,
+    BadRequest,
+    FailureKind,
+    Refused,
+    Unreachable,
+    ZnodeForbidden,
+    ZooKeeperUnreachable,
+)
 from engine.admin.cluster.observer import Accepted, Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
 from engine.admin.cluster.remedies import NAME_ZOOKEEPER, Give, Operation, Parameter, Phrase, Words
+from engine.admin.cluster.rights import Right, asked_for
 from engine.admin.cluster.settings_silence import SettingsSilence
 from engine.admin.cluster.target import ClusterTarget, Side, Source
 from engine.admin.cluster.waits import Waits
+from engine.common.acl import ResourceType
+from engine.common.errors import ErrorCode
 
 if TYPE_CHECKING:
     from engine.admin.cluster.wire import WireCluster
+    from engine.common.acl import Requirement
     from engine.common.snapshot import ClusterSnapshot
     from engine.kafka.zk.client import ZkClient
 
@@ -64,10 +78,13 @@ class Cluster:
         timeout_s: float = 30.0,
         settings: SettingsSilence | None = None,
         is_dry_run: bool = False,
+        needs: Sequence[Requirement] = (),
     ) -> None:
         """Make a cluster with nothing open yet.
 
         Args:
+            needs: the rights that the caller's whole work needs. Where one implies a right that was missing, it is
+                the one to ask for.
             settings: what an earlier cluster of the same command has found out about ZooKeeper, and brokers that wait
                 for it.
             is_dry_run: a change is only tried; nobody is waited for as long as if it had been sent.
@@ -83,6 +100,8 @@ class Cluster:
         self._settings = settings or SettingsSilence()
         self._zk: ZkClient | None = None
         self._has_sent = False
+        self.needs = needs
+        self._denied: dict[Right, None] = {}
         self._wire: WireCluster | None = None
 
     async def __aenter__(self) -> Cluster:
@@ -92,6 +111,9 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
+            self.explain(error)
+            if isinstance(error, AdminError) and (refusal := await self.hidden(error.topics)) is not None:
+                raise refusal from error
             refused = None if error is None else _refused_znode(error)
             if refused is not None and self._zk is not None:
                 raise await self._forbidden(self._zk, refused) from error
@@ -121,6 +143,49 @@ class Cluster:
             allowed, "log in as somebody whom it names, by a JAAS section Client: ", Give(Parameter.JAAS_CONFIG)
         )
         return ZnodeForbidden(f"ZooKeeper does not allow {who} to do this", where=path, hint=hint)
+
+    async def hidden(self, topics: Sequence[str]) -> Refused | None:
+        """Return a refusal if one of these topics, which a list does not have, may be hidden: lists leave such out."""
+        if not topics or self._wire is None:
+            return None
+        with suppress(AdminError):
+            await self._wire.metadata(topics)
+        names = {right.name for right in self._denied if right.resource_type is ResourceType.TOPIC}
+        topic = next((topic for topic in topics if topic in names), None)
+        if topic is None:
+            return None
+        refusal = Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, where=f"topic {topic}")
+        self.explain(refusal)
+        return refusal
+
+    @property
+    def principal(self) -> str | None:
+        """Who asks the brokers, by their default rules; None if only they know."""
+        return self.target.client_properties.security.principal
+
+    def note_denied(self, rights: Iterable[Right]) -> None:
+        """Note rights that were missing where a broker was asked over a connection of its own."""
+        self._denied.update(dict.fromkeys(rights))
+
+    @property
+    def denied(self) -> list[Right]:
+        """The rights that were missing so far."""
+        return list(self._denied)
+
+    def explain(self, error: BaseException | None) -> None:
+        """Let refusals for want of a right say who lacks which, and how an administrator gives it."""
+        if isinstance(error, BaseExceptionGroup):
+            for one in error.exceptions:
+                self.explain(one)
+        if not isinstance(error, Refused) or error.kind is not FailureKind.AUTHORIZATION or error.right is not None:
+            return
+        kinds = [asked_for(right, self.needs) for right in self.denied if right.code is error.code]
+        where = str(error.where or "").split()
+        if kinds:
+            named = [one for one in kinds if one.name in where] or kinds
+            # Others were asked for beside the work: their loss did not end it.
+            needed = [one for one in named if (one.operation, one.resource_type) in self.needs] or named
+            error.for_want_of(needed[-1], self.principal)
 
     def check_may_change(self) -> None:
         """Refuse to change what must not be changed, before anything is sent. Every change calls this.
@@ -225,6 +290,7 @@ class Cluster:
                 settings=self._settings,
                 look_at_zookeeper=self._look_at_zookeeper if self.target.may_ask_zookeeper else None,
                 is_dry_run=self._is_dry_run,
+                denied=self._denied,
             )
         return self._wire
 

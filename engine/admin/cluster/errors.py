@@ -8,11 +8,16 @@ travels inside ``Refused``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from engine.admin.cluster.advice import ACCESS_DENIED, advice_for
-from engine.admin.cluster.remedies import Part, Words, words
+from engine.admin.cluster.remedies import Part, Phrase, Words, words
 from engine.common.errors import ErrorCode, KlammError
+
+if TYPE_CHECKING:
+    from engine.admin.cluster.rights import Right
 
 
 class FailureKind(StrEnum):
@@ -42,8 +47,12 @@ class AdminError(KlammError):
 
     kind = FailureKind.USAGE
 
-    def __init__(self, message: Part, *, where: Part | None = None, hint: Part | None = None) -> None:
+    def __init__(
+        self, message: Part, *, where: Part | None = None, hint: Part | None = None, topics: Sequence[str] = ()
+    ) -> None:
+        """``topics`` are those that are not there, as far as is known: they may be hidden for want of a right."""
         super().__init__(str(words(message)))
+        self.topics = tuple(topics)
         self.message: Words = words(message)
         self.where: Words | None = None if where is None else words(where)
         self.hint: Words | None = None if hint is None else words(hint)
@@ -119,5 +128,18 @@ class Refused(AdminError):
         hint = hint or advice_for(code, str(words(message or "")), str(words(where or "")))
         super().__init__(message or code.name, where=where, hint=hint)
         self.code = code
+        self.right: Right | None = None
+        """What was missing, where the cluster has found out: see ``Cluster.explain``."""
+        self.principal: str | None = None
         if code in ACCESS_DENIED:
             self.kind = FailureKind.AUTHORIZATION
+
+    def for_want_of(self, right: Right, principal: str | None) -> Refused:
+        """Say who lacks which right, and how an administrator gives it; return this error."""
+        self.right, self.principal = right, principal
+        lacks = f"{principal or 'this login'} lacks {right}"
+        # Brokers' own words say less than this. An operation's say what it was for.
+        is_said = self.message == self.code.name or "authoriz" in str(self.message).lower()
+        self.message = lacks if is_said else Phrase(self.message, ": ", lacks)
+        self.where, self.hint = None, right.remedy(principal)
+        return self

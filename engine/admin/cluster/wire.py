@@ -24,6 +24,7 @@ from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.errors import LoginRefused, NotFound, Unreachable
 from engine.admin.cluster.observer import Complain, Observer, tell_nobody
 from engine.admin.cluster.remedies import Operation, Parameter, Phrase
+from engine.admin.cluster.rights import Right, missing_rights
 from engine.admin.cluster.settings_silence import UNKNOWN_SETTINGS_HINT, SettingsSilence
 from engine.admin.cluster.waits import Waits
 from engine.admin.cluster.wire_failures import LOSSES, outcome_unknown, unreachable, where_to_look
@@ -69,6 +70,7 @@ class WireCluster:
         settings: SettingsSilence | None = None,
         look_at_zookeeper: LookAtZooKeeper | None = None,
         is_dry_run: bool = False,
+        denied: dict[Right, None] | None = None,
     ) -> None:
         """Make the cluster's wire side; nothing is opened yet.
 
@@ -78,11 +80,13 @@ class WireCluster:
             waits: learns whom it waits for.
             settings: what is known about brokers that wait for ZooKeeper.
             look_at_zookeeper: called once, before the first question that a broker answers from ZooKeeper.
+            denied: learns which rights were missing.
             is_dry_run: a change is only tried, so waits are shorter than for a broker that may be carrying it out.
         """
         self._bootstrap = tuple(bootstrap)
         self._is_dry_run = is_dry_run
         self._observe = observe
+        self.denied: dict[Right, None] = {} if denied is None else denied
         self._any: BrokerClient | None = None
         self._nodes: dict[int, Node] = {}
         self._controller_id = NO_CONTROLLER
@@ -441,6 +445,7 @@ class WireCluster:
             raise
         took_ms = (time.monotonic() - started) * 1000
         self._observe(f"{client.address} answered {_name(request)} in {took_ms:.0f} ms")
+        self.denied.update(dict.fromkeys(missing_rights(request, response)))
         return response
 
     @contextmanager

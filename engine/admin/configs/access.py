@@ -123,7 +123,13 @@ async def list_credentials(cluster: Cluster, user: str | None = None) -> list[Us
     """
     from engine.admin.configs.credentials import credentials_in
 
-    reader, kind = await config_reader(cluster), EntityType.USER
+    kind = EntityType.USER
+    if cluster.source is Source.WIRE:
+        from engine.admin.configs.quotas_by_wire import describe_clients
+
+        entity = None if user is None else Entity(kind, user)
+        return credentials_in(await describe_clients(await cluster.wire(), kind, entity, has_quotas=False))
+    reader = await config_reader(cluster)
     if user is None:
         return credentials_in(await reader.describe_all(kind, include_all=False))
     return credentials_in([await reader.describe(Entity(kind, user), include_all=False)])

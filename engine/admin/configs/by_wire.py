@@ -7,7 +7,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 
 from engine.admin.cluster.asking import ANSWER_LIMIT_S, ONLY_ANSWER_SHARE, answer_limit, beside_limit_s
-from engine.admin.cluster.errors import BadRequest, Refused, Unreachable
+from engine.admin.cluster.errors import BadRequest, FailureKind, Refused, Unreachable
 from engine.admin.cluster.observer import Complain
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.cluster.wire_failures import refuse
@@ -190,7 +190,9 @@ async def _answers(
         except Refused as error:
             if on_unknown is None:
                 raise
-            on_unknown(f"settings of topic {result.resource_name} are not known: {error}")
+            # ``WireCluster.denied`` has what is hidden.
+            if error.kind is not FailureKind.AUTHORIZATION:
+                on_unknown(f"settings of topic {result.resource_name} are not known: {error}")
         else:
             results.append(result)
     return results

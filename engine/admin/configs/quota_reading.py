@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import NotFound
+from engine.admin.cluster.target import Source
 from engine.admin.configs.access import describe_entities, describe_entity
 from engine.admin.configs.quotas import parts_of
 from engine.admin.configs.values import ConfigSource, Entity, EntityConfigs, EntityType
@@ -31,9 +32,20 @@ async def all_quotas(cluster: Cluster) -> list[OwnedQuota]:
     """Return every quota that is set."""
     found: list[OwnedQuota] = []
     for kind in (EntityType.USER, EntityType.USER_CLIENT, EntityType.CLIENT, EntityType.IP):
-        for configs in await describe_entities(cluster, kind, include_all=False):
+        for configs in await _described(cluster, kind, None):
             found += _owned(configs)
     return found
+
+
+async def _described(cluster: Cluster, kind: EntityType, entity: Entity | None) -> list[EntityConfigs]:
+    """Return what is set, without users' credentials where these are asked for by themselves."""
+    if cluster.source is Source.WIRE:
+        from engine.admin.configs.quotas_by_wire import describe_clients
+
+        return await describe_clients(await cluster.wire(), kind, entity, has_credentials=False)
+    if entity is None:
+        return await describe_entities(cluster, kind, include_all=False)
+    return [await describe_entity(cluster, entity, include_all=False)]
 
 
 async def quotas_of(cluster: Cluster, entity: Entity) -> dict[str, float | str]:
@@ -42,7 +54,8 @@ async def quotas_of(cluster: Cluster, entity: Entity) -> dict[str, float | str]:
     Raises:
         NotFound: nothing is.
     """
-    found = {one.quota: one.value for one in _owned(await describe_entity(cluster, entity, include_all=False))}
+    (configs,) = await _described(cluster, entity.type, entity)
+    found = {one.quota: one.value for one in _owned(configs)}
     if not found:
         raise NotFound(f"no quota is set for {entity}")
     return found

@@ -41,15 +41,19 @@ from engine.kafka.protocol.apis.describe_user_scram_credentials import (
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
 
 
-async def describe_clients(wire: WireCluster, kind: EntityType, entity: Entity | None) -> list[EntityConfigs]:
+async def describe_clients(
+    wire: WireCluster, kind: EntityType, entity: Entity | None, *, has_quotas: bool = True, has_credentials: bool = True
+) -> list[EntityConfigs]:
     """Return what is set for one entity, or (None) for all of a kind that have anything.
+
+    Quotas and credentials need different rights: whoever wants one of them alone does not ask for the other.
 
     Raises:
         Refused: the brokers do not support quotas, or do not return them.
     """
-    quotas = await _quotas(wire, kind, entity)
+    quotas = await _quotas(wire, kind, entity) if has_quotas else {}
     credentials: dict[Entity, dict[str, int | None]] = {}
-    if kind is EntityType.USER and (entity is None or entity.name is not None):
+    if has_credentials and kind is EntityType.USER and (entity is None or entity.name is not None):
         credentials = await _credentials(wire, entity)
     chosen = {*quotas, *credentials} if entity is None else {entity}
     return [

@@ -107,7 +107,8 @@ def _meant(group: str, topic: str, wanted: tuple[int, ...] | None, committed: Gr
         rows.append(DeletedOffset(group, topic, index, offset, result))
     if not rows:
         hint = Phrase("see what it has committed: ", Do(Operation.DESCRIBE_GROUP, group))
-        raise BadRequest(f"the group has committed nothing in topic {topic!r}", where=f"group {group}", hint=hint)
+        message = f"the group has committed nothing in topic {topic!r}"
+        raise BadRequest(message, where=f"group {group}", hint=hint, topics=[topic])
     return rows
 
 

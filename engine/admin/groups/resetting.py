@@ -204,7 +204,7 @@ async def _partitions_of(cluster: Cluster, scope: TopicScope) -> list[TopicParti
     found: list[TopicPartition] = []
     for topic, wanted in scope.topics:
         if not known.get(topic):
-            raise NotFound(f"topic {topic!r} does not exist", hint=SEE_TOPICS)
+            raise NotFound(f"topic {topic!r} does not exist", hint=SEE_TOPICS, topics=[topic])
         absent = sorted(set(wanted or ()) - set(known[topic]))
         if absent:
             hint = Phrase("see its partitions with: ", Do(Operation.DESCRIBE_TOPIC, topic))

@@ -58,13 +58,14 @@ class _Setting:
     live: frozenset[int]
     racks: Mapping[int, str]
     caps_min_isr: bool
+    hidden: frozenset[str] = frozenset()
 
     @staticmethod
     def of(facts: HealthFacts) -> _Setting:
         snapshot = facts.snapshot
         racks = {broker.id: broker.rack for broker in snapshot.brokers if broker.rack is not None}
         known = racks if len(racks) == len(snapshot.brokers) else {}
-        return _Setting(frozenset(snapshot.live_broker_ids), known, facts.caps_min_isr)
+        return _Setting(frozenset(snapshot.live_broker_ids), known, facts.caps_min_isr, facts.hidden_settings)
 
 
 @dataclass(slots=True)
@@ -228,7 +229,7 @@ def _silent_brokers(facts: HealthFacts) -> list[str]:
 def _topic(topic: TopicSnapshot, setting: _Setting, min_isr: int) -> _TopicFindings:
     """Return the findings about one topic; for one that is being deleted, only that its settings are unknown."""
     told = _TopicFindings()
-    if topic.configs is None:
+    if topic.configs is None and topic.name not in setting.hidden:
         told.found[Check.UNKNOWN_SETTINGS] = [f"topic {topic.name}"]
     if topic.is_marked_for_deletion:
         return told

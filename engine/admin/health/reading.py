@@ -13,6 +13,7 @@ from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.observer import Complain
+from engine.admin.cluster.rights import Right, missing_rights
 from engine.admin.cluster.target import Source
 from engine.admin.cluster.waits import Waits
 from engine.admin.health.checks import has_throttles
@@ -50,6 +51,8 @@ class BrokerProbe:
     trouble: str | None = None
     caps_min_isr: bool = False
     is_kraft: bool = False
+    denied: tuple[Right, ...] = ()
+    """The rights for want of which it did not say all."""
 
 
 async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> HealthFacts:
@@ -61,7 +64,10 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
     unreadable: list[str] = []
     snapshot = await read_snapshot(cluster, on_unreadable=unreadable.append)
     trouble = await cluster.zookeeper_trouble()
-    facts = HealthFacts(snapshot, unreadable_topics=tuple(unreadable), zookeeper_trouble=trouble)
+    hidden = frozenset(right.name for right in cluster.denied if right.is_of_settings and right.name)
+    facts = HealthFacts(
+        snapshot, unreadable_topics=tuple(unreadable), zookeeper_trouble=trouble, hidden_settings=hidden
+    )
     match cluster.source:
         case Source.SNAPSHOT:
             facts = replace(facts, offline_log_dirs=_offline_log_dirs(snapshot, cluster.complain))
@@ -163,6 +169,8 @@ async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int
     probes = await probe_brokers(
         facts.snapshot, cluster.target.client_properties, silent, limit_s=limit_s, waits=cluster.waits
     )
+    for probe in probes.values():
+        cluster.note_denied(probe.denied)
     return replace(
         facts,
         seen_controllers={broker: probe.controller_id for broker, probe in probes.items() if probe.trouble is None},
@@ -233,8 +241,10 @@ async def _ask(client: BrokerClient) -> BrokerProbe:
     from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataResponse
 
     metadata: MetadataResponse = await client.call(MetadataRequest(topics=[], allow_auto_topic_creation=False))
+    denied: tuple[Right, ...] = ()
     try:
-        dirs: DescribeLogDirsResponse = await client.call(DescribeLogDirsRequest(topics=[]))
+        dirs: DescribeLogDirsResponse = await client.call(request := DescribeLogDirsRequest(topics=[]))
+        denied = tuple(missing_rights(request, dirs))
     except NoCommonVersion:
         # Brokers before 1.0 end themselves when a log dir fails.
         dirs = DescribeLogDirsResponse(results=[])
@@ -246,6 +256,7 @@ async def _ask(client: BrokerClient) -> BrokerProbe:
         caps_min_isr=offered.get(ApiKey.FETCH, (0, -1))[1] >= _FETCH_OF_3_7,
         # Only a controller that is a broker tells the others who the controller is.
         is_kraft=ApiKey.LEADER_AND_ISR not in offered,
+        denied=denied,
     )
 
 

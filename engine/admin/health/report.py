@@ -173,6 +173,7 @@ class HealthFacts:
             partition has replicas.
         is_kraft: the controllers are not brokers, and each broker names some live broker (Kafka 3.3 and newer).
         unreadable_topics: what is wrong with znodes of topics that could not be read, so that nothing else is known.
+        hidden_settings: topics whose settings are not known because klamm may not see them: no fault of theirs.
         plan: who carries out a plan, and which; only asked for if something is throttled.
         holding: what holds readers of committed records up, by partition.
     """
@@ -187,6 +188,7 @@ class HealthFacts:
     zookeeper_ms: float | None = None
     zookeeper_trouble: str | None = None
     unreadable_topics: tuple[str, ...] = ()
+    hidden_settings: frozenset[str] = frozenset()
     caps_min_isr: bool = False
     is_kraft: bool = False
     plan: str | None = None

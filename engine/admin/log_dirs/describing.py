@@ -25,6 +25,8 @@ from engine.kafka.protocol.apis.describe_log_dirs import (
 
 NOT_ALIVE = "not alive"
 """The error of a broker that has partitions but is not in the cluster."""
+NOT_ALLOWED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED.name
+"""The error of a broker that does not show its log dirs."""
 
 _UNKNOWN_LAG = -1
 
@@ -121,6 +123,9 @@ async def _ask(cluster: Cluster, broker: int, request: DescribeLogDirsRequest, l
         return [_silent(broker, str(error))]
     if response.error_code != ErrorCode.NONE:
         return [_silent(broker, error_code(response.error_code).name)]
+    if not response.results:
+        # Every broker has a log dir: this is how those before Kafka 3.1 refuse.
+        return [_silent(broker, NOT_ALLOWED)]
     return [_told(broker, result) for result in sorted(response.results, key=lambda result: result.log_dir)]
 
 

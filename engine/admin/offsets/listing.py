@@ -198,5 +198,6 @@ async def choose_partitions(wire: WireCluster, selection: PartitionSelection) ->
     unmatched = selection.unmatched(chosen)
     if unmatched:
         message = f"no partition matches {', '.join(dict.fromkeys(unmatched))}"
-        raise NotFound(message, hint=Phrase("see topics and partitions with: ", Operation.DESCRIBE_TOPICS))
+        hint = Phrase("see topics and partitions with: ", Operation.DESCRIBE_TOPICS)
+        raise NotFound(message, hint=hint, topics=unmatched)
     return {name: leaders[name] for name in chosen}

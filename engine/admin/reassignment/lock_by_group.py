@@ -47,7 +47,7 @@ class GroupLock:
 
     def __init__(self, cluster: Cluster, holder: Holder, session_timeout_s: float) -> None:
         self._parent = cluster
-        self._own = Cluster(cluster.target, observe=cluster.observe, timeout_s=cluster.timeout_s)
+        self._own = Cluster(cluster.target, observe=cluster.observe, timeout_s=cluster.timeout_s, needs=cluster.needs)
         self._holder = holder
         self._session_timeout_s = session_timeout_s
         self._coordinator: int | None = None
@@ -112,7 +112,7 @@ class GroupLock:
                     code, "the brokers refuse this session time-out for the lock", where=f"group {GROUP}", hint=hint
                 )
             elif code is not ErrorCode.NONE:
-                raise Refused(code, "the plan lock cannot be taken", where=f"group {GROUP}")
+                raise self._refusal(code, "the plan lock cannot be taken")
             elif await self._settle(joined):
                 return
 
@@ -222,9 +222,14 @@ class GroupLock:
             if code in (ErrorCode.NONE, ErrorCode.GROUP_ID_NOT_FOUND):
                 return group
             if code not in _MOVED:
-                raise Refused(code, "cannot find out who holds the plan lock", where=f"group {GROUP}")
+                raise self._refusal(code, "cannot find out who holds the plan lock")
             self._coordinator = None
             await asyncio.sleep(_PAUSE_S)
+
+    def _refusal(self, code: ErrorCode, message: str) -> Refused:
+        error = Refused(code, message, where=f"group {GROUP}")
+        self._own.explain(error)
+        return error
 
     async def _home(self) -> int:
         while self._coordinator is None:
@@ -232,7 +237,7 @@ class GroupLock:
             if not isinstance(found, Unknown):
                 self._coordinator = found
             elif found.code is not None and found.code not in _MOVED:
-                raise Refused(found.code, "the plan lock has no coordinator", where=f"group {GROUP}")
+                raise self._refusal(found.code, "the plan lock has no coordinator")
             elif found.code is None:
                 raise Unreachable(str(found), where=f"group {GROUP}")
             else:

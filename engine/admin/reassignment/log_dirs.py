@@ -9,6 +9,7 @@ from engine.admin.cluster.asking import answer_limit
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, NotFound, Refused, Unreachable
 from engine.admin.cluster.wire import WireCluster
+from engine.admin.cluster.wire_failures import refuse
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.common.errors import ErrorCode, error_code
@@ -75,6 +76,8 @@ async def read_log_dirs(
             if isinstance(error, Unreachable):
                 silent.add(broker)
             continue
+        is_refused = not response.results and response.error_code == ErrorCode.NONE
+        refuse(ErrorCode.CLUSTER_AUTHORIZATION_FAILED if is_refused else response.error_code, None, "log dirs")
         dirs[broker] = frozenset(result.log_dir for result in response.results if result.error_code == ErrorCode.NONE)
         offline[broker] = tuple(result.log_dir for result in response.results if result.error_code != ErrorCode.NONE)
         places |= _places(broker, response)

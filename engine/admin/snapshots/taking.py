@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import Unreachable
+from engine.admin.cluster.errors import FailureKind, Refused, Unreachable
 from engine.admin.cluster.members import ClusterMembers, read_members
 from engine.admin.cluster.observer import Complain
 from engine.admin.cluster.target import Source
 from engine.admin.topics.access import topic_reader
+from engine.common.acl import ResourceType
 from engine.common.clock import Clock, SystemClock
+from engine.common.errors import ErrorCode
 from engine.common.snapshot import ClusterSnapshot, SnapshotSource
 
 if TYPE_CHECKING:
@@ -35,12 +37,23 @@ class TakenSnapshot:
 async def take_snapshot(cluster: Cluster, *, has_sizes: bool = False) -> TakenSnapshot:
     """Return the whole cluster as it is now. With ``has_sizes`` ask brokers where replicas are, and how large."""
     snapshot = await read_snapshot(cluster)
+    _refuse_blind(cluster)
     if not has_sizes:
         return TakenSnapshot(snapshot)
     from engine.admin.log_dirs.describing import read_log_dirs, with_sizes
 
     dirs = await read_log_dirs(cluster)
     return TakenSnapshot(with_sizes(snapshot, dirs), tuple(one for one in dirs if one.error))
+
+
+def _refuse_blind(cluster: Cluster) -> None:
+    """Refuse a snapshot that lacks the moves under way: a plan made from it would take their halves for the whole.
+
+    Raises:
+        Refused: the cluster does not let its moves be seen.
+    """
+    if any(right.resource_type is ResourceType.CLUSTER and not right.is_of_settings for right in cluster.denied):
+        raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "moves under way cannot be seen")
 
 
 async def take_for_planning(cluster: Cluster, warn: Complain) -> ClusterSnapshot:
@@ -91,7 +104,14 @@ async def _broker_configs(cluster: Cluster, members: ClusterMembers) -> Mapping[
 
     live = {broker.id for broker in members.brokers}
     found: dict[int | None, Mapping[str, str]] = {}
-    for one in await (await config_reader(cluster)).describe_all(EntityType.BROKER, include_all=False):
+    try:
+        described = await (await config_reader(cluster)).describe_all(EntityType.BROKER, include_all=False)
+    except Refused as error:
+        if error.kind is not FailureKind.AUTHORIZATION:
+            raise
+        cluster.observe(f"the settings of brokers are not known: {error}")
+        return found
+    for one in described:
         broker_id = None if one.entity_name is None else int(one.entity_name)
         if one.error is not None:
             cluster.observe(f"the settings of broker {broker_id} are not known: {one.error}")

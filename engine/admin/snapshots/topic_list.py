@@ -27,7 +27,7 @@ async def with_shapes(cluster: Cluster, reader: TopicReader, topics: Sequence[To
 
 async def _sizes(cluster: Cluster, topics: Sequence[TopicName]) -> Mapping[str, int]:
     """Return the bytes of each topic, over all its replicas; nothing if a log dir is missing."""
-    from engine.admin.log_dirs.describing import read_log_dirs
+    from engine.admin.log_dirs.describing import NOT_ALLOWED, read_log_dirs
     from engine.admin.log_dirs.totals import totals_by_topic
 
     if not topics or not cluster.target.may_ask_brokers:
@@ -39,7 +39,9 @@ async def _sizes(cluster: Cluster, topics: Sequence[TopicName]) -> Mapping[str, 
         return {}
     for one in dirs:
         if one.error is not None:
-            cluster.complain(f"sizes are unknown: broker {one.broker}: {one.error}")
+            # A missing right is told as such.
+            if one.error != NOT_ALLOWED:
+                cluster.complain(f"sizes are unknown: broker {one.broker}: {one.error}")
             return {}
     empty = {one.topic: 0 for one in topics}
     return empty | {one.topic: one.size_bytes for one in totals_by_topic(dirs) if one.topic is not None}

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from engine.admin.cluster.asking import ONLY_ANSWER_SHARE, beside_limit_s
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, NotFound, Refused, Unreachable
+from engine.admin.cluster.errors import AdminError, FailureKind, NotFound, Refused, Unreachable
 from engine.admin.cluster.observer import Complain, Observer, tell_nobody
 from engine.admin.cluster.remedies import Do, Operation, Phrase, Words
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
@@ -90,6 +90,12 @@ class WireTopicReader:
         except Unreachable as error:
             tell = self._on_unknown or self._observe
             tell(f"reassignments are not known: {error}{f': {error.where}' if error.where else ''}")
+            return {}
+        except Refused as error:
+            if error.kind is not FailureKind.AUTHORIZATION:
+                raise
+            # Whoever may describe a topic need not be allowed to describe the cluster. ``WireCluster.denied`` has it.
+            self._observe(f"reassignments are not known: {error}")
             return {}
 
     async def live_brokers(self) -> frozenset[int]:

@@ -78,7 +78,7 @@ def topic_not_found(missing: Sequence[str], known: Iterable[str] = ()) -> NotFou
         message = f"topic {missing[0]!r} does not exist"
     else:
         message = f"topics do not exist: {', '.join(missing)}"
-    return NotFound(message, hint=_hint(missing[0], known))
+    return NotFound(message, hint=_hint(missing[0], known), topics=missing)
 
 
 def _hint(missing: str, known: Iterable[str]) -> Words:

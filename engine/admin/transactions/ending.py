@@ -243,7 +243,8 @@ async def _producers(wire: WireCluster, name: TopicPartition) -> tuple[Partition
 def partition_failure(name: TopicPartition, why: Unknown) -> AdminError:
     """Return the failure of a partition whose producers cannot be read or ended."""
     if why.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        return NotFound(f"there is no partition {name}", hint=Phrase("see them with: ", Operation.DESCRIBE_TOPICS))
+        hint = Phrase("see them with: ", Operation.DESCRIBE_TOPICS)
+        return NotFound(f"there is no partition {name}", hint=hint, topics=[name.topic])
     return as_error(why, f"partition {name}")
 
 

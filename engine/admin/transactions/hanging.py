@@ -14,6 +14,7 @@ from engine.admin.cluster.errors import AdminError, NotFound
 from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import WireCluster
+from engine.admin.cluster.wire_failures import refuse
 from engine.admin.groups.scope import as_error
 from engine.admin.offsets.listing import end_offsets
 from engine.admin.topics.selection import TopicSelection, topic_not_found
@@ -195,6 +196,9 @@ async def partitions_of(
     """
     metadata = await wire.metadata(None if topics.wants_list else topics.names)
     known = [topic for topic in metadata.topics if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    for topic in known:
+        if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            refuse(topic.error_code, None, f"topic {topic.name}")
     if missing := topics.unmatched(topic.name or "" for topic in known):
         raise topic_not_found(missing, [topic.name or "" for topic in known])
     chosen = set(topics.choose(topic.name or "" for topic in known))
@@ -207,5 +211,6 @@ async def partitions_of(
     }
     if partition is not None and not found:
         message = f"{', '.join(sorted(chosen))}: there is no partition {partition}"
-        raise NotFound(message, hint=Phrase("see them with: ", Operation.DESCRIBE_TOPICS))
+        hint = Phrase("see them with: ", Operation.DESCRIBE_TOPICS)
+        raise NotFound(message, hint=hint, topics=sorted(chosen))
     return sorted(name for name, replicas in found.items() if broker_id is None or broker_id in replicas)

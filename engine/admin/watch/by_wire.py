@@ -27,6 +27,7 @@ from engine.admin.offsets.asking import FoundOffset, ask_offsets
 from engine.admin.watch.frame import BrokerWords, WatchedGroup
 from engine.admin.watch.unmeasured import of_other_protocol, unmeasured
 from engine.common.model import LATEST_TIMESTAMP, NO_LEADER, TopicPartition
+from engine.common.quantities import counted
 from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
 from engine.kafka.protocol.apis.metadata import MetadataResponse
 
@@ -93,6 +94,8 @@ async def read_wire_settings(
     names = [topic.name for topic in topics]
     missing: list[str] = []
     overrides = await read_overrides(wire, names, missing.append)
+    if not missing and len(overrides) < len(names):
+        missing.append(f"klamm may not see the settings of {counted(len(names) - len(overrides), 'topic')}")
     told: dict[str, Mapping[str, str]] = {name: one for name, one in overrides.items() if one is not None}
     effective = await read_effective(wire, list(told), "min.insync.replicas", missing.append)
     brokers: dict[int | None, Mapping[str, str]] = {}

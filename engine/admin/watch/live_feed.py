@@ -20,6 +20,7 @@ from engine.admin.cluster.asking import FAILURES
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AnswerLost, BadRequest, Unreachable
 from engine.admin.cluster.remedies import Parameter, Phrase
+from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import ClusterTarget, Side
 from engine.admin.groups.scope import GroupScope
 from engine.admin.health.checks import has_throttles
@@ -148,6 +149,16 @@ class LiveFeed:
         is_paused = not self._go.is_set()
         name, box = self._target.name, self._box
         return FeedStatus(name, self._interval_s, is_paused, self._has_ended, box.made, box.left_out)
+
+    @property
+    def principal(self) -> str | None:
+        """Who asks the brokers; None if only they know."""
+        return self._wire.principal
+
+    @property
+    def denied(self) -> list[Right]:
+        """The rights that have been missing since the feed began."""
+        return list(dict.fromkeys((*self._wire.denied, *self._slow.denied)))
 
     @property
     def latest(self) -> Frame | None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from engine.kafka.client.sasl.settings import SaslSettings
     from engine.kafka.client.tls.context import TlsSettings
 
+ANONYMOUS = "User:ANONYMOUS"
 _TLS = (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 _SASL = (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)
 
@@ -28,6 +29,23 @@ class Security:
     """None: no TLS."""
     sasl: SaslSettings | None = None
     """None: no login."""
+
+    @property
+    def principal(self) -> str | None:
+        """Who this is to the brokers, unless they have rules that change names; None if only they know.
+
+        Raises:
+            ConfigError: the key store cannot be read.
+        """
+        if self.sasl is not None:
+            return self.sasl.principal
+        if self.tls is None:
+            return ANONYMOUS
+        from engine.kafka.client.tls.certificate import subject_of
+        from engine.kafka.client.tls.context import own_chain
+
+        chain = own_chain(self.tls)
+        return f"User:{subject_of(chain[0])}" if chain else ANONYMOUS
 
 
 PLAINTEXT = Security()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from engine.admin.cluster.rights import NEEDED
 from engine.broker.handlers.guards import GUARDS
 from engine.broker.handlers.registry import all_handlers, handles
 from engine.common.acl import AclOperation, Requirement, ResourceType
@@ -141,3 +142,19 @@ def test_operations_have_kafkas_spelling() -> None:
         "CreateTokens",
         "DescribeTokens",
     ]
+
+
+def test_the_tools_name_the_rights_that_brokers_ask_for() -> None:
+    asked = {tuple(line.split(" ", 1)) for line in KAFKAS_TABLE.split("\n") if line}
+    asked |= {row for row in BROKERS_DIFFER if row not in asked}
+    named = {
+        (key.name, f"{each.operation.spelling} {each.resource_type.value}")
+        for key, needed in NEEDED.items()
+        for each in needed
+    }
+    # What the documentation leaves out: a quorum's state, and the operation of ConsumerGroupDescribe (KIP-848).
+    assert named - asked <= {
+        ("DESCRIBE_QUORUM", "Describe Cluster"),
+        ("CONSUMER_GROUP_DESCRIBE", "Describe Group"),
+        ("CONSUMER_GROUP_DESCRIBE", "Describe Topic"),
+    }

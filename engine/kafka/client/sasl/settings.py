@@ -55,6 +55,22 @@ class SaslSettings:
         return f"{name} by {self.mechanism}" if name else self.mechanism
 
     @property
+    def principal(self) -> str | None:
+        """Who this is to the brokers, by their default rules; None if only they know, as with most tokens."""
+        options = dict(self.options)
+        if options.get("tokenauth", "").lower() == "true":
+            return None
+        claim = options.get("unsecuredLoginPrincipalClaimName", "sub")
+        name = {
+            "PLAIN": options.get("username"),
+            **dict.fromkeys(HASHES, options.get("username")),
+            "OAUTHBEARER": options.get(f"unsecuredLoginStringClaim_{claim}"),
+            # The default rule leaves the host and the realm out.
+            "GSSAPI": options.get("principal", "").partition("@")[0].partition("/")[0],
+        }.get(self.mechanism)
+        return f"User:{name}" if name else None
+
+    @property
     def mechanism_asked_for(self) -> str:
         """The name of the mechanism in the handshake: MSK takes its tokens by OAUTHBEARER, too."""
         return "OAUTHBEARER" if self.mechanism == "AWS_MSK_IAM" else self.mechanism

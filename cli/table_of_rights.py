@@ -1,0 +1,177 @@
+"""Which access rules each command needs: the lines of its help, and the page ``docs/reference/rights.md``.
+
+``tests/support/stories/rights_story.py`` holds each row against a real authorizer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from engine.common.acl import Requirement, ResourceType
+
+
+class Without(Enum):
+    """What a command does if the right is missing. The value is how a row of the table writes it."""
+
+    REFUSED = ""
+    """It ends with code 4, and says who lacks what."""
+    HIDDEN = "?"
+    """It shows the rest, and says what is hidden and why."""
+    LEFT_OUT = "~"
+    """Kafka leaves it out and does not say so, nor can klamm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A right that a command needs."""
+
+    right: Requirement
+    without: Without
+    remark: str
+    """What it is for, or the options that need it; empty if there is nothing to say."""
+
+    @classmethod
+    def of(cls, row: str) -> Need:
+        """Read a row such as ``Describe Cluster?: the sizes``."""
+        match = re.fullmatch(r"(\w+ \w+)([?~]?)(?:: (.+))?", row)
+        assert match is not None, row
+        return cls(Requirement.of(match[1]), Without(match[2]), match[3] or "")
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options with any of which alone it is needed; none if it always is."""
+        return tuple(re.findall(r"--[a-z-]+", self.remark))
+
+    def counts_with(self, given: Iterable[str]) -> bool:
+        """Whether it is needed with these options, by their parameters' names."""
+        return not self.options or any(one.lstrip("-").replace("-", "_") in given for one in self.options)
+
+    def __str__(self) -> str:
+        """The right in the words of ``klamm acls``."""
+        word = self.right.resource_type.word.replace("-", " ")
+        where = "the cluster" if self.right.resource_type is ResourceType.CLUSTER else f"the {word}s"
+        return f"{self.right.operation.word} on {where}"
+
+    @property
+    def consequence(self) -> str:
+        """The remark, and what becomes of a command without the right where it is not refused."""
+        effect = {
+            Without.REFUSED: "",
+            Without.HIDDEN: "hidden without it",
+            Without.LEFT_OUT: "left out without it, silently",
+        }[self.without]
+        return ", ".join(filter(None, (self.remark, effect)))
+
+
+def needs_of(words: str) -> tuple[Need, ...]:
+    """Return what the command with these words needs; nothing if it asks no broker."""
+    return tuple(map(Need.of, RIGHTS.get(words, ())))
+
+
+_SEEN = ("Describe Topic~", "DescribeConfigs Topic?: settings", "DescribeConfigs Cluster?: settings of brokers")
+_WHOLE = (*_SEEN, "Describe Cluster")
+_CHANGE = ("Describe Topic", "Alter Cluster")
+_THROTTLE = ("AlterConfigs Topic: with --throttle", "AlterConfigs Cluster: with --throttle")
+_LOCK = "klamm-plan-lock, the lock of plans"
+_RUN = (*_CHANGE, f"Read Group: {_LOCK}", *_THROTTLE)
+
+RIGHTS: Mapping[str, tuple[str, ...]] = {
+    "top": (*_SEEN, "Describe Cluster?: moves, sizes", "Describe Group~"),
+    "topics list": ("Describe Topic~", "Describe Cluster?: sizes"),
+    "topics describe": ("Describe Topic", "DescribeConfigs Topic?: settings", "Describe Cluster?: moves under way"),
+    "topics create": ("Create Topic",),
+    "topics alter": ("Alter Topic",),
+    "topics delete": ("Delete Topic",),
+    "configs describe": (
+        "DescribeConfigs Topic: with --topic",
+        "DescribeConfigs Cluster: with --broker, --client or --user",
+        "Describe Cluster: with --user",
+    ),
+    "configs alter": ("AlterConfigs Topic: with --topic", "AlterConfigs Cluster: with --broker, --client or --user"),
+    "quotas list": ("DescribeConfigs Cluster",),
+    "quotas describe": ("DescribeConfigs Cluster",),
+    "quotas set": ("AlterConfigs Cluster",),
+    "quotas remove": ("AlterConfigs Cluster",),
+    "elect preferred": _CHANGE,
+    "elect unclean": _CHANGE,
+    "reassign generate": ("Describe Topic",),
+    "reassign execute": (*_CHANGE, *_THROTTLE),
+    "reassign verify": ("Describe Topic", "Describe Cluster"),
+    "reassign cancel": ("Alter Cluster",),
+    "reassign list": ("Describe Cluster",),
+    "plan rebalance": _WHOLE,
+    "plan decommission": _WHOLE,
+    "plan replace": _WHOLE,
+    "plan expand": _WHOLE,
+    "plan racks": _WHOLE,
+    "plan factor": _WHOLE,
+    "plan move": _WHOLE,
+    "plan leaders": _WHOLE,
+    "plan log-dirs": _WHOLE,
+    "plan check": ("Describe Topic", *_WHOLE[1:]),
+    "plan status": ("Describe Topic", "Describe Cluster", f"Describe Group: {_LOCK}"),
+    "plan verify": ("Describe Topic", "Describe Cluster", f"Describe Group: {_LOCK}"),
+    "plan apply": _RUN,
+    "plan resume": _RUN,
+    "plan rollback": _RUN,
+    "groups list": ("Describe Group~",),
+    "groups describe": ("Describe Group", "Describe Topic~: offsets and lag"),
+    "groups reset-offsets": ("Read Group", "Read Topic"),
+    "groups delete-offsets": ("Delete Group", "Read Topic"),
+    "groups delete": ("Delete Group",),
+    "acls list": ("Describe Cluster",),
+    "acls add": ("Alter Cluster",),
+    "acls remove": ("Alter Cluster",),
+    "acls explain": ("Describe Cluster",),
+    "acls lint": ("Describe Cluster",),
+    "acls export": ("Describe Cluster",),
+    "acls diff": ("Describe Cluster",),
+    "acls apply": ("Alter Cluster",),
+    "users list": ("Describe Cluster",),
+    "users set": ("Alter Cluster",),
+    "users remove": ("Alter Cluster",),
+    "transactions list": ("Describe TransactionalId~",),
+    "transactions describe": ("Describe TransactionalId", "Describe Topic~: its partitions"),
+    "transactions producers": ("Read Topic",),
+    "transactions find-hanging": ("Read Topic",),
+    "transactions abort": ("Read Topic", "Alter Cluster"),
+    "transactions force-terminate": ("Write TransactionalId",),
+    "tokens list": ("Describe DelegationToken~: those of others",),
+    "tokens create": ("CreateTokens User: with --owner-principal",),
+    "tokens renew": (),
+    "tokens expire": (),
+    "lag": ("Describe Group", "Describe Topic~: offsets and lag"),
+    "replicas verify": ("Read Topic",),
+    "brokers list": (),
+    "brokers describe": ("Describe Topic~", "Describe Cluster?: log dirs", "DescribeConfigs Cluster?: settings"),
+    "brokers log-dirs": ("Describe Cluster",),
+    "brokers restart-order": (*_SEEN, "Describe Cluster?: moves under way"),
+    "brokers demote": ("Describe Topic~", "Alter Cluster"),
+    "brokers restore": _CHANGE,
+    "offsets": ("Describe Topic",),
+    "records delete": ("Delete Topic",),
+    "cluster describe": ("Describe Topic~",),
+    "cluster health": (*_SEEN, "Describe Cluster?: moves under way, log dirs"),
+    "cluster load": ("Describe Topic~", "Describe Cluster?: sizes"),
+    "cluster snapshot": _WHOLE,
+    "produce": ("Write Topic", "Write TransactionalId: with --transactional-id"),
+    "consume": ("Read Topic", "Read Group: with --group"),
+    "perf producer": ("Write Topic", "Write TransactionalId: with --transactional-id"),
+    "perf consumer": ("Read Topic", "Read Group"),
+    "perf suite": ("Create Topic", "Delete Topic", "Read Topic", "Write Topic", "Read Group"),
+    "state-changes check": ("Describe Topic~",),
+    "spark jobs": ("Describe Topic",),
+    "spark commit": ("Read Group", "Read Topic"),
+    "spark lag": ("Describe Group~", "Describe Topic~"),
+    "spark verify": ("Read Topic",),
+    "doctor": (),
+    "zk tree": (),
+    "zk get": (),
+    "zk secure": (),
+    "zk open": (),
+}
+"""The rules of Kafka's authorizer that a command needs when it asks brokers. A right that another one implies is not
+listed beside it. For ``--zookeeper`` alone the access lists of znodes count instead."""

@@ -1,0 +1,105 @@
+"""Each command's rights, on two brokers of klamm's with ``AclAuthorizer``, with exactly that, and without each part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker_program import BrokerProgram, settings
+from rights_story import CASES, CELLS, MODULE, NOT_HELD, SETTINGS, Cell, RightsStory, check
+
+from cli.framework.root import load
+from cli.table_of_commands import ENTRIES
+from cli.table_of_rights import RIGHTS, Need, needs_of
+from engine.kafka.acls import IMPLIED, SUPPORTED
+from engine.local.addresses import own_loopback_address
+from engine.local.zookeeper import EmbeddedZooKeeper
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RightsStory]:
+    folder, host = tmp_path_factory.mktemp("rights"), own_loopback_address()
+    with ExitStack() as stack:
+        zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False))
+        for broker_id in range(2):
+            port = 9092 + 10 * broker_id
+            config = SETTINGS | {
+                "broker.id": str(broker_id),
+                "listeners": f"PLAINTEXT://{host}:{port},LOGIN://{host}:{port + 1}",
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
+                "inter.broker.listener.name": "PLAINTEXT",
+                "sasl.enabled.mechanisms": "OAUTHBEARER",
+                "listener.name.login.oauthbearer.sasl.jaas.config": f"{MODULE} required;",
+            }
+            own = folder / f"broker-{broker_id}"
+            program = BrokerProgram(own, settings(own, host, zookeeper.connect_string) | config)
+            stack.enter_context(program).wait_until_started()
+        yield RightsStory(folder, f"{host}:9092", f"{host}:9093", CELLS)
+
+
+@pytest.mark.parametrize("cell", CELLS, ids=str)
+def test_a_command_works_with_its_rights_and_says_what_it_lacks(
+    cell: Cell, story: RightsStory, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Some commands leave a file for the way back.
+    monkeypatch.chdir(tmp_path)
+    check(story, cell, capsys)
+
+
+def test_the_rule_that_klamm_names_is_the_one_to_add(story: RightsStory, capsys: Capture) -> None:
+    cell = next(one for one in CELLS if one.user == "offsets-no-describe-topic")
+    story.prepare(cell, capsys)
+    refused = story.run(cell, capsys, "plain")
+    assert f"error: User:{cell.user} lacks describe on topic t-offsets (TOPIC_AUTHORIZATION_FAILED)" in refused.err
+    words = refused.err.strip().partition("hint: an administrator can allow it: klamm ")[2]
+    try:
+        story.as_admin(words, capsys)
+        assert story.run(cell, capsys).code == 0
+    finally:
+        story.as_admin(f"acls remove --yes {words.removeprefix('acls add')}", capsys)
+
+
+def test_a_person_is_told_what_is_hidden(story: RightsStory, capsys: Capture) -> None:
+    cell = next(one for one in CELLS if one.user == "topics-describe-no-describe-cluster")
+    story.prepare(cell, capsys)
+    ran = story.run(cell, capsys, "plain")
+    assert f"warning: hidden: User:{cell.user} lacks describe on the cluster" in ran.err
+    assert f"klamm acls add --allow-principal User:{cell.user} --operation describe --cluster-resource" in ran.err
+
+
+def test_every_command_that_asks_a_cluster_has_its_rights_and_a_case() -> None:
+    asking = set()
+    for entry in ENTRIES:
+        command: Any = load(entry)
+        for word, one in getattr(command, "commands", {"": command}).items():
+            if any("--bootstrap-server" in param.opts for param in one.params):
+                asking.add(f"{entry.name} {word}".strip())
+    # It only writes a name for a cluster.
+    asking.remove("profiles add")
+    assert set(RIGHTS) == asking
+    held = {Cell(case).command for case in CASES}
+    assert asking - held == {*NOT_HELD, *(words for words in RIGHTS if not RIGHTS[words] and words not in held)}
+
+
+def test_each_option_of_the_table_has_a_case_unless_it_is_a_throttle() -> None:
+    shown = {(cell.command, need) for cell in CELLS if cell.missing is None for need in cell.needs}
+    absent = {
+        (words, need.right)
+        for words in {cell.command for cell in CELLS}
+        for need in needs_of(words)
+        if (words, need) not in shown and "--throttle" not in need.options
+    }
+    assert absent == {("perf producer", Need.of("Write TransactionalId").right)}
+
+
+@pytest.mark.parametrize("words", RIGHTS)
+def test_a_row_exists_in_kafka_and_is_not_implied_by_another(words: str) -> None:
+    always = [need.right for need in needs_of(words) if not need.options]
+    for operation, resource_type in always:
+        assert operation in SUPPORTED[resource_type]
+        assert not any((one, resource_type) in always for one in IMPLIED.get(operation, ()))

@@ -1,0 +1,317 @@
+"""Commands with exactly the rights of ``cli.table_of_rights``, and without each of them, on a real authorizer.
+
+Every cell, a command with some rights, has a user of its own, so no rule is taken back. Every case has a topic, a group
+and a transactional id of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from klamm_program import Ran, in_process
+from spark_traces import one_source, write_checkpoint
+from transaction_story import hang
+
+from cli.table_of_rights import Need, Without, needs_of
+from engine.admin.acls.access import add_acls
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.target import Naming, resolve_target
+from engine.admin.reassignment.lock_by_group import GROUP
+from engine.common.acl import ResourceType
+from engine.kafka.acls import CLUSTER_NAME, AclBinding, AclEntry, Permission, ResourcePattern
+
+MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+OWNER = "User:owner"
+SETTINGS = {
+    "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+    "super.users": "User:ANONYMOUS",
+    "auto.create.topics.enable": "false",
+    "auto.leader.rebalance.enable": "false",
+    "offsets.topic.num.partitions": "1",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "transaction.partition.verification.enable": "false",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command line. ``{t}``, ``{g}``, ``{x}`` and ``{f}`` are its own topic, group, transactional id and folder."""
+
+    words: str = ""
+    before: tuple[str, ...] = ()
+    """Command lines of an administrator."""
+    code: int = 0
+    """The exit code of the command that has its rights."""
+    stdin: str = ""
+    has_topic: bool = True
+    hangs: bool = False
+    """Its topic has a transaction that no coordinator knows."""
+    replicas: str = "0"
+    """Those of its topic."""
+    brokers: int = 1
+    """How many it needs."""
+    group: str | None = None
+
+
+_COMMIT = "groups reset-offsets --group {g} --topic {t} --to-earliest --execute --yes"
+_IN_TRANSACTION = "produce {t} --transactional-id {x}"
+_SWAP = "reassign execute --reassignment-json-file {f}/swap.json --yes --wait"
+_MOVE = "plan move --topic {t} --brokers 1 --out {f}/plan.json"
+
+CASES: Mapping[str, Case] = {
+    "topics list": Case("{t}"),
+    "topics describe": Case("{t}"),
+    "topics create": Case("{t} --partitions 1 --replication-factor 1", has_topic=False),
+    "topics alter": Case("{t} --partitions 2 --yes"),
+    "topics delete": Case("{t} --yes"),
+    "configs describe --topic": Case("--topic {t}"),
+    "configs describe --broker": Case("--broker 0"),
+    "configs describe --user": Case("--user {t}"),
+    "configs alter --topic": Case("--topic {t} --add-config retention.ms=1000 --yes"),
+    "configs alter --client": Case("--client {t} --add-config producer_byte_rate=1024 --yes"),
+    "quotas list": Case(),
+    "quotas describe": Case("--client {t}", ("quotas set --client {t} --producer-byte-rate 1024",)),
+    "quotas set": Case("--client {t} --producer-byte-rate 1024"),
+    "quotas remove": Case(
+        "--client {t} --delete-config producer_byte_rate --yes", ("quotas set --client {t} --producer-byte-rate 1024",)
+    ),
+    "elect preferred": Case("--topic {t}", (_SWAP,), replicas="0:1", brokers=2),
+    "reassign generate": Case("--topics-to-move-json-file {f}/topics.json --broker-list 0"),
+    "reassign execute": Case("--reassignment-json-file {f}/swap.json --yes --wait", replicas="0:1", brokers=2),
+    "reassign verify": Case("--reassignment-json-file {f}/same.json"),
+    "reassign cancel": Case("--reassignment-json-file {f}/same.json --yes"),
+    "reassign list": Case(),
+    "plan rebalance": Case(),
+    "plan decommission": Case("1", replicas="1", brokers=2),
+    "plan replace": Case("0=1", brokers=2),
+    "plan expand": Case("1", brokers=2),
+    "plan racks": Case(),
+    "plan factor": Case("1"),
+    "plan move": Case("--brokers 0"),
+    "plan leaders": Case(),
+    "plan log-dirs": Case(),
+    "plan check": Case("{f}/plan.json", (_MOVE,), brokers=2),
+    "plan status": Case("{f}/plan.json", (_MOVE,), brokers=2, group=GROUP),
+    "plan verify": Case("{f}/plan.json", (_MOVE,), code=1, brokers=2, group=GROUP),
+    "plan apply": Case("{f}/plan.json --yes", (_MOVE,), brokers=2, group=GROUP),
+    "plan resume": Case("{f}/plan.json --yes", (_MOVE,), brokers=2, group=GROUP),
+    "plan rollback": Case("{f}/plan.json --yes", (_MOVE, "plan apply {f}/plan.json --yes"), brokers=2, group=GROUP),
+    "groups list": Case("", (_COMMIT,)),
+    "groups describe": Case("--group {g}", (_COMMIT,)),
+    "groups reset-offsets": Case("--group {g} --topic {t} --to-earliest --execute --yes"),
+    "groups delete-offsets": Case("--group {g} --topic {t} --yes", (_COMMIT,)),
+    "groups delete": Case("--group {g} --yes", (_COMMIT,)),
+    "acls list": Case(),
+    "acls add": Case("--allow-principal User:new --operation read --topic {t}"),
+    "acls remove": Case(
+        "--topic {t} --allow-principal User:new --operation read --yes",
+        ("acls add --allow-principal User:new --operation read --topic {t}",),
+    ),
+    "acls explain": Case("User:somebody read topic:absent", code=1),
+    "acls lint": Case(),
+    "acls export": Case(),
+    "acls diff": Case("{f}/acls.yaml", code=1),
+    "acls apply": Case("{f}/acls.yaml --yes"),
+    "users list": Case(),
+    "users set": Case("{t} --password-file {f}/password"),
+    "users remove": Case("{t} --yes", ("users set {t} --password-file {f}/password",)),
+    "transactions list": Case("", (_IN_TRANSACTION,)),
+    "transactions describe": Case("{x}", (_IN_TRANSACTION,)),
+    "transactions producers": Case("{t}-0"),
+    "transactions find-hanging": Case("--topic {t}"),
+    "transactions abort": Case("{t}-0 --start-offset 1 --yes", hangs=True),
+    "transactions force-terminate": Case("{x} --yes", (_IN_TRANSACTION,)),
+    "lag": Case("--group {g} --samples 1", (_COMMIT,)),
+    "replicas verify": Case("--topic {t}"),
+    "brokers list": Case(),
+    "brokers describe": Case("0"),
+    "brokers log-dirs": Case(),
+    "brokers restart-order": Case(brokers=2),
+    "brokers demote": Case("0 --yes", replicas="0:1", brokers=2),
+    "offsets": Case("{t}"),
+    "records delete": Case("--topic {t} --partition 0 --before-offset 1 --yes"),
+    "cluster describe": Case(),
+    "cluster health": Case(),
+    "cluster load": Case(),
+    "cluster snapshot": Case("{f}/snapshot.json"),
+    "produce": Case("{t}", stdin="a\n"),
+    "produce --transactional-id": Case("{t} --transactional-id {x}", stdin="a\n"),
+    "consume": Case("{t} --until-end"),
+    "consume --group": Case("{t} --until-end --group {g}"),
+    "perf producer": Case("--topic {t} --num-records 1 --record-size 1 --throughput -1"),
+    "perf consumer": Case("--topic {t} --messages 1 --timeout 10 --group {g}"),
+    "spark commit": Case("{f}/checkpoint --group {g}"),
+}
+
+NOT_HELD = {
+    "top": "its screens show what is hidden: tests/tui",
+    "elect unclean": "needs a partition whose replicas in sync are all dead",
+    "brokers restore": "its file comes from a demotion, whose rights it needs",
+    "perf suite": "takes minutes",
+    "state-changes check": "needs logs of brokers",
+    "spark jobs": "asks as offsets does",
+    "spark lag": "runs Spark",
+    "spark verify": "runs Spark",
+    "tokens list": "klamm's broker has no tokens",
+    "tokens create": "klamm's broker has no tokens",
+}
+"""Commands that no case shows, and why."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A case with all rights that it needs, or without one of them."""
+
+    case: str
+    missing: Need | None = None
+
+    @property
+    def command(self) -> str:
+        return self.case.partition(" --")[0]
+
+    @property
+    def own(self) -> str:
+        """What is in the names of all that belongs to the case."""
+        return self.case.replace(" --", "-").replace(" ", "-")
+
+    @property
+    def user(self) -> str:
+        if self.missing is None:
+            return f"{self.own}-all"
+        operation, resource_type = self.missing.right
+        return f"{self.own}-no-{operation.word}-{resource_type.word}"
+
+    def __str__(self) -> str:
+        return self.user
+
+    @property
+    def needs(self) -> list[Need]:
+        words = CASES[self.case].words.split()
+        return [
+            need for need in needs_of(self.command) if not need.options or any(one in words for one in need.options)
+        ]
+
+
+CELLS = [Cell(case, missing) for case in CASES for missing in (*Cell(case).needs, None)]
+"""All that lack something come before the one that may do it."""
+
+
+class RightsStory:
+    """The running cluster, as its super user and as the users of the cells see it."""
+
+    def __init__(self, folder: Path, admin: str, login: str, cells: Iterable[Cell]) -> None:
+        """``admin`` and ``login`` are the addresses of a listener of super users, and of one with OAUTHBEARER."""
+        self.folder, self._admin, self._login = folder, admin, login
+        self._prepared: set[str] = set()
+        asyncio.run(self._add_rules(cells))
+
+    async def _add_rules(self, cells: Iterable[Cell]) -> None:
+        rules = [
+            AclBinding(
+                self._pattern(need, cell), AclEntry(f"User:{cell.user}", "*", need.right.operation, Permission.ALLOW)
+            )
+            for cell in cells
+            for need in cell.needs
+            if need != cell.missing
+        ]
+        async with Cluster(resolve_target(Naming(None, self._admin), {}, self.folder)) as cluster:
+            assert await add_acls(cluster, rules) == []
+
+    def names(self, cell: Cell) -> dict[str, str]:
+        group = CASES[cell.case].group or f"g-{cell.own}"
+        return {"t": f"t-{cell.own}", "g": group, "x": f"x-{cell.own}", "f": str(self.folder / cell.own)}
+
+    def resource(self, need: Need, cell: Cell) -> str:
+        """The resource that a right is on, as ``acls explain`` takes it."""
+        pattern = self._pattern(need, cell)
+        is_cluster = pattern.resource_type is ResourceType.CLUSTER
+        return "cluster" if is_cluster else f"{pattern.resource_type.word}:{pattern.name}"
+
+    def _pattern(self, need: Need, cell: Cell) -> ResourcePattern:
+        names = self.names(cell)
+        by_type = {
+            ResourceType.TOPIC: names["t"],
+            ResourceType.GROUP: names["g"],
+            ResourceType.CLUSTER: CLUSTER_NAME,
+            ResourceType.TRANSACTIONAL_ID: names["x"],
+            ResourceType.USER: OWNER,
+        }
+        return ResourcePattern(need.right.resource_type, by_type[need.right.resource_type])
+
+    def prepare(self, cell: Cell, capture: pytest.CaptureFixture[str]) -> None:
+        """Make what the case's command wants to find."""
+        if cell.case in self._prepared:
+            return
+        self._prepared.add(cell.case)
+        case, names = CASES[cell.case], self.names(cell)
+        folder = Path(names["f"])
+        folder.mkdir()
+        replicas = list(map(int, case.replicas.split(":")))
+        for name, wanted in (("same.json", replicas), ("swap.json", replicas[::-1])):
+            one = {"topic": names["t"], "partition": 0, "replicas": wanted}
+            (folder / name).write_text(json.dumps({"version": 1, "partitions": [one]}))
+        (folder / "topics.json").write_text(json.dumps({"version": 1, "topics": [{"topic": names["t"]}]}))
+        (folder / "password").write_text("s3cret")
+        rule = {"resource_type": "topic", "name": names["t"], "principal": "User:new", "operation": "read"}
+        (folder / "acls.yaml").write_text(json.dumps({"acls": [rule]}))
+        write_checkpoint(folder / "checkpoint", [one_source(1, 2, names["t"], 1)])
+        if case.has_topic:
+            self.as_admin(f"topics create {names['t']} --replica-assignment {case.replicas}", capture)
+            self.as_admin(f"produce {names['t']}", capture)
+        if case.hangs:
+            hang(self._admin, names["t"])
+        for line in case.before:
+            self.as_admin(line.format(**names), capture)
+
+    def as_admin(self, line: str, capture: pytest.CaptureFixture[str]) -> Ran:
+        ran = in_process(*shlex.split(line), "-b", self._admin, capture=capture, stdin="a\n")
+        assert ran.code == 0, (line, ran.err)
+        return ran
+
+    def run(self, cell: Cell, capture: pytest.CaptureFixture[str], output: str = "json") -> Ran:
+        """Run the command as the cell's user."""
+        case = CASES[cell.case]
+        config = self.folder / f"{cell.user}.properties"
+        jaas = f'{MODULE} required unsecuredLoginStringClaim_sub="{cell.user}";'
+        config.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\nsasl.jaas.config={jaas}\n")
+        words = [*cell.command.split(), *case.words.format(**self.names(cell)).split()]
+        return in_process(
+            *words, "-b", self._login, "--command-config", config, "-o", output, capture=capture, stdin=case.stdin
+        )
+
+
+def check(story: RightsStory, cell: Cell, capture: pytest.CaptureFixture[str]) -> None:
+    """Run a cell. With all rights the command works; without one it says who lacks what, as the table says."""
+    story.prepare(cell, capture)
+    ran, case, missing = story.run(cell, capture), CASES[cell.case], cell.missing
+    who = f"User:{cell.user}"
+    if missing is None or missing.without is Without.LEFT_OUT:
+        assert (ran.code, hidden(ran)) == (case.code, []), ran.err
+        return
+    lacks = {"operation": missing.right.operation.word, "resource": story.resource(missing, cell)}
+    if missing.without is Without.HIDDEN:
+        # A gate that cannot see enough does not open.
+        assert ran.code in (case.code, 1) and lacks in hidden(ran), ran.err
+        return
+    error = next((json.loads(line)["error"] for line in ran.err.splitlines() if line.startswith('{"error"')), None)
+    assert error is not None, ran
+    assert (ran.code, error["kind"]) == (4, "authorization"), ran.err
+    assert {key: error[key] for key in ("principal", *lacks)} == {"principal": who} | lacks, ran.err
+    _, is_there, rule = error["hint"].partition("klamm acls add ")
+    assert is_there and f"--allow-principal {who} --operation {lacks['operation']} " in rule
+
+
+def hidden(ran: Ran) -> list[dict[str, str]]:
+    """Return what the run said to be hidden."""
+    lines = [json.loads(line) for line in ran.err.splitlines() if line.startswith('{"hidden"')]
+    return [one for line in lines for one in line["hidden"]]
