@@ -55,6 +55,11 @@ class LocalCluster:
         config: settings of every broker, under Kafka's names.
         broker_config: settings of single brokers by id, which override ``config``.
         log_dir_count: log dirs of every broker.
+        secure: TLS, with a CA, certificates and the users ``admin``, ``alice`` and ``bob`` made for this cluster; needs
+            ``klamm[security]``.
+        sasl: users of a secured cluster log in by ``plain``, ``scram-sha-256`` or ``scram-sha-512``; None: by
+            certificates.
+        acls: in a secured cluster only ``admin`` may do everything, others what ACLs allow.
         chroot: the znode under which the cluster keeps everything in ZooKeeper.
         fsync: flush ZooKeeper's transaction log before each answer.
         start_timeout_s: how long ``start`` and the like wait until brokers serve.
@@ -72,6 +77,9 @@ class LocalCluster:
         config: Settings | None = None,
         broker_config: Mapping[int, Settings] | None = None,
         log_dir_count: int = 1,
+        secure: bool = False,
+        sasl: str | None = None,
+        acls: bool = False,
         chroot: str = "",
         fsync: bool = False,
         start_timeout_s: float = 60.0,
@@ -91,6 +99,9 @@ class LocalCluster:
                 for word in _settings("--broker-config", one, number)
             ),
             *("--log-dirs", str(log_dir_count)),
+            *(["--secure"] if secure else []),
+            *_option("--sasl", sasl),
+            *(["--acls"] if acls else []),
             *_option("--chroot", chroot or None),
             *(["--fsync"] if fsync else ["--no-fsync"]),
             *("--timeout", str(start_timeout_s)),
@@ -144,6 +155,31 @@ class LocalCluster:
     def directory(self) -> Path:
         """The cluster's folder: ``zookeeper/`` and ``broker-<id>/``, each with its logs."""
         return Path(self._known("dir"))
+
+    def client_properties(self, user: str = "admin") -> Path:
+        """Return the properties file with which Java's tools and clients log in as a user of a secured cluster.
+
+        Raises:
+            OperationError: the cluster is not secured, or has no such user.
+        """
+        return self._client_file(user, "properties")
+
+    def librdkafka_config(self, user: str = "admin") -> dict[str, str]:
+        """Return what ``confluent_kafka`` takes to log in as a user of a secured cluster, addresses included.
+
+        Raises:
+            OperationError: the cluster is not secured, or has no such user.
+        """
+        lines = self._client_file(user, "kcat").read_text("utf-8").splitlines()
+        return dict(line.split("=", 1) for line in lines)
+
+    def _client_file(self, user: str, kind: str) -> Path:
+        if self._known("command_config") is None:
+            raise OperationError("the cluster is not secured", hint="start it with secure=True")
+        path = self.directory / f"{'client' if user == 'admin' else user}.{kind}"
+        if not path.exists():
+            raise OperationError(f"no user {user!r} in this cluster", hint="its users are admin, alice and bob")
+        return path
 
     @property
     def broker_ids(self) -> tuple[int, ...]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from engine.local.cluster import LocalCluster
 
 OWN_ADDRESS = "own"
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 _NOTED_WITHIN_S = 5.0
 """Another command that ends ZooKeeper records that within this time."""
@@ -53,6 +54,21 @@ ZooKeeperPort = Annotated[
 Settings = Annotated[
     list[str] | None, typer.Option("--config", metavar="K=V", help="A setting of every broker; may be repeated.")
 ]
+Secure = Annotated[
+    bool,
+    typer.Option("--secure", help="TLS, with a CA and users admin, alice and bob, made for this cluster."),
+]
+Sasl = Annotated[
+    str | None,
+    typer.Option(
+        "--sasl",
+        metavar="MECH",
+        help="With --secure: passwords by plain, scram-sha-256 or scram-sha-512, instead of certificates.",
+    ),
+]
+Acls = Annotated[
+    bool, typer.Option("--acls", help="With --secure: only admin may do everything, others what ACLs allow.")
+]
 TakesCommands = Annotated[
     bool,
     typer.Option("--stdin", help="Read further commands from stdin; end with stdin or the parent process."),
@@ -67,6 +83,7 @@ TakesCommands = Annotated[
         "klamm local up --brokers 3 --racks a,b,c --detach",
         "klamm local up --config log.retention.ms=60000 --config auto.create.topics.enable=false",
         "klamm local up --broker-ids 1,2 --broker-config 2:num.io.threads=1 --chroot /kafka",
+        "klamm local up --secure --sasl scram-sha-512 --acls --detach",
         "klamm local up --temporary --host own --stdin -o jsonl",
     ),
 )
@@ -96,6 +113,9 @@ def up(
     fsync: Annotated[
         bool, typer.Option("--fsync/--no-fsync", help="Whether ZooKeeper flushes its log before each answer.")
     ] = True,
+    secure: Secure = False,
+    sasl: Sasl = None,
+    acls: Acls = False,
     host: Host = "127.0.0.1",
     port: FirstPort = None,
     zookeeper_port: ZooKeeperPort = None,
@@ -105,14 +125,21 @@ def up(
     Without --detach it stays in the foreground and ends everything on Ctrl-C or TERM; the data stays. Commands that run
     in this folder find the cluster by themselves, unless you gave it another --dir.
 
+    With --secure these commands connect as admin, by DIR/client.properties; DIR/alice.properties and bob.properties are
+    those of other users. Files that end in .kcat hold the same for librdkafka. All of them are removed at the end.
+
     With --stdin each line of standard input is a command of "klamm local" without these two words. Each is answered
     by a line of JSON on stdout: its exit code, and what it wrote on stdout and stderr.
     """
-    from cli.views.local import local_report, running_notes
+    from cli.views.local import local_report, running_notes, security_notes
     from engine.local.cluster import LocalCluster
 
     _refuse_contradictions(directory, is_temporary=temporary, is_detached=detach, takes_commands=stdin)
     ids = _ids(broker_ids)
+    mechanism = _checked_mechanism(sasl, is_secure=secure, has_acls=acls)
+    settings = parsed_settings(config)
+    if secure and (taken := sorted({"listeners", "advertised.listeners"} & settings.keys())):
+        raise UsageError(f"--secure and --config {taken[0]} contradict each other: --secure sets it")
     cluster = LocalCluster(
         ids or brokers,
         directory=None if temporary else directory,
@@ -120,9 +147,12 @@ def up(
         zookeeper_port=zookeeper_port,
         first_broker_port=port,
         racks=_words(racks),
-        config=parsed_settings(config),
+        config=settings,
         broker_config=_broker_settings(broker_config),
         log_dir_count=log_dirs,
+        secure=secure,
+        sasl=mechanism,
+        acls=acls,
         chroot=_checked_chroot(chroot),
         fsync=fsync,
         detached=detach,
@@ -133,9 +163,10 @@ def up(
         return ExitCode.DONE
     if detach:
         cluster.start()
-        is_elsewhere = directory != DEFAULT_DIRECTORY
-        return local_report(cluster.status(), notes=running_notes(cluster.status(), is_elsewhere=is_elsewhere))
-    return _run_in_foreground(invocation, cluster, is_temporary=temporary, takes_commands=stdin)
+        status, is_elsewhere = cluster.status(), directory != DEFAULT_DIRECTORY
+        notes = (*running_notes(status, is_elsewhere=is_elsewhere), *security_notes(status, has_acls=acls))
+        return local_report(status, notes=notes)
+    return _run_in_foreground(invocation, cluster, is_temporary=temporary, takes_commands=stdin, has_acls=acls)
 
 
 def _refuse_contradictions(directory: Path, *, is_temporary: bool, is_detached: bool, takes_commands: bool) -> None:
@@ -172,6 +203,15 @@ def _broker_settings(texts: Sequence[str] | None) -> dict[int, dict[str, str]]:
     return settings
 
 
+def _checked_mechanism(text: str | None, *, is_secure: bool, has_acls: bool) -> str | None:
+    if not is_secure and (text is not None or has_acls):
+        raise UsageError(f"{'--acls' if text is None else '--sasl'} needs --secure")
+    mechanism = None if text is None else text.upper()
+    if mechanism not in (None, *_MECHANISMS):
+        raise UsageError(f"--sasl must be one of {', '.join(_MECHANISMS).lower()}, not {text!r}")
+    return mechanism
+
+
 def _checked_chroot(text: str) -> str:
     if text and (not text.startswith("/") or text.endswith("/")):
         raise UsageError(f"--chroot must be a path such as /kafka, not {text!r}")
@@ -179,11 +219,11 @@ def _checked_chroot(text: str) -> str:
 
 
 def _run_in_foreground(
-    invocation: Invocation, cluster: LocalCluster, *, is_temporary: bool, takes_commands: bool
+    invocation: Invocation, cluster: LocalCluster, *, is_temporary: bool, takes_commands: bool, has_acls: bool
 ) -> ExitCode:
     from cli.commands.local_session import carry_out_commands, end_with_parent
     from cli.framework.signals import StopSignals
-    from cli.views.local import local_report
+    from cli.views.local import local_report, security_notes
 
     with StopSignals() as signals:
         if takes_commands:
@@ -191,8 +231,9 @@ def _run_in_foreground(
         cluster.start()
         signals.hold()
         try:
-            notes = () if takes_commands else ("serving, stop with Ctrl-C",)
-            invocation.print(local_report(cluster.status(), notes=notes))
+            status = cluster.status()
+            serving = ("serving, stop with Ctrl-C", *security_notes(status, has_acls=has_acls))
+            invocation.print(local_report(status, notes=() if takes_commands else serving))
             if takes_commands:
                 carry_out_commands(cluster, signals)
                 return ExitCode.DONE

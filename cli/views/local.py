@@ -43,6 +43,19 @@ def running_notes(status: ClusterStatus, *, is_elsewhere: bool) -> tuple[str, ..
     )
 
 
+def security_notes(status: ClusterStatus, *, has_acls: bool) -> tuple[str, ...]:
+    """Say how clients log in to a secured cluster; nothing of a plain one."""
+    if status.command_config is None:
+        return ()
+    folder, brokers = quote(status.dir), status.bootstrap_servers
+    notes = (
+        f"as admin: kafka-topics.sh --bootstrap-server {brokers} --command-config {folder}/client.properties --list",
+        f"as alice: kcat -F {folder}/alice.kcat -L, or klamm topics list --command-config {folder}/alice.properties",
+    )
+    allow = "alice may do nothing yet: klamm acls add --allow-principal User:alice --topic orders"
+    return (*notes, allow) if has_acls else notes
+
+
 def local_report(status: ClusterStatus, *, notes: Sequence[str] = (), exit_code: ExitCode | None = None) -> Report:
     """What runs where. Unless an exit code is given, the report's own says whether all of it runs."""
     rows = [(b.id, b.alive, b.pid, b.host, b.port, b.rack, b.log_dirs, b.paused) for b in status.brokers]
@@ -69,6 +82,8 @@ def local_report(status: ClusterStatus, *, notes: Sequence[str] = (), exit_code:
         ("bootstrap servers", status.bootstrap_servers),
         ("folder", status.dir),
     ]
+    if status.command_config is not None:
+        pairs.append(("command config", status.command_config))
     parts = [(status.zookeeper_alive, status.zookeeper_paused), *((b.alive, b.paused) for b in status.brokers)]
     is_whole = all(is_alive and not is_paused for is_alive, is_paused in parts)
     sections = (Section(body=Fields(pairs)), Section(body=Table(_SHOWN, shown)))

@@ -12,6 +12,7 @@ everything when this process is killed. Only a detached cluster survives; ``Loca
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import tempfile
 import time
@@ -20,8 +21,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from engine.common.errors import OperationError
+from engine.kafka.client.security import PLAINTEXT, security_of
+from engine.kafka.config.properties import parse_properties
 from engine.local.addresses import FIRST_BROKER_PORT, PortReservations, own_loopback_address
 from engine.local.broker_probe import controller_id, known_broker_ids
 from engine.local.cluster_record import FILE_NAME, ClusterRecord, broker_directory
@@ -29,6 +33,10 @@ from engine.local.local_broker import BROKER_COMMAND, LocalBroker, LocalBrokerSp
 from engine.local.probe import four_letter_word
 from engine.local.processes import refuse_unless_linux
 from engine.local.zookeeper import EmbeddedZooKeeper
+
+if TYPE_CHECKING:
+    # Only secured clusters load what makes certificates and users.
+    from engine.local.security import LocalSecurity
 
 _POLL_S = 0.01
 
@@ -59,6 +67,8 @@ class ClusterStatus:
     brokers: tuple[BrokerStatus, ...]
     zookeeper_pid: int | None = None
     zookeeper_paused: bool = False
+    command_config: str | None = None
+    """The properties file of the administrator; None: the cluster is not secured."""
 
 
 class LocalCluster:
@@ -74,6 +84,9 @@ class LocalCluster:
         config: settings of every broker, under Kafka's names.
         broker_config: settings of single brokers by id; they win.
         log_dir_count: log dirs of every broker.
+        secure: the brokers' listener speaks TLS; certificates, users and their files are made at the start.
+        sasl: users of a secured cluster log in by this mechanism; None: by certificates.
+        acls: a secured cluster's users may do only what ACLs allow.
         commands: other programs than ours by broker id, such as Apache Kafka's; the properties file is appended.
         chroot: the path in ZooKeeper that holds everything.
         fsync: flush ZooKeeper's transaction log before each answer.
@@ -93,6 +106,9 @@ class LocalCluster:
         config: Mapping[str, str] | None = None,
         broker_config: Mapping[int, Mapping[str, str]] | None = None,
         log_dir_count: int = 1,
+        secure: bool = False,
+        sasl: str | None = None,
+        acls: bool = False,
         commands: Mapping[int, Sequence[str]] | None = None,
         chroot: str = "",
         fsync: bool = False,
@@ -117,6 +133,10 @@ class LocalCluster:
         self._detached = detached
         self.start_timeout_s = start_timeout_s
         self._zookeeper: EmbeddedZooKeeper | None = None
+        self._secure, self._sasl, self._acls = secure, sasl, acls
+        self._protocol = "PLAINTEXT"
+        self._client_security = PLAINTEXT
+        self._command_config: Path | None = None
 
     @classmethod
     def attach(cls, directory: Path, *, start_timeout_s: float = 60.0) -> LocalCluster:
@@ -141,6 +161,8 @@ class LocalCluster:
             start_timeout_s=start_timeout_s,
         )
         cluster._zookeeper = cluster._make_zookeeper()
+        if record.command_config is not None:
+            cluster._connect_with(Path(record.command_config))
         if record.zookeeper_process is not None:
             cluster._zookeeper.attach(record.zookeeper_process)
         for broker_id, (spec, process) in record.brokers.items():
@@ -177,11 +199,16 @@ class LocalCluster:
     def _start_all(self, ports: PortReservations) -> None:
         self._zookeeper = self._make_zookeeper()
         self._zookeeper.launch()
+        security = self._make_security() if self._secure else None
         self._choose_ports(ports)
+        if security is not None:
+            self._connect_with(security.write_clients(self.bootstrap_servers))
         if not self._commands:
             # klamm's brokers load their code while ZooKeeper starts.
             self._launch_brokers(self.broker_ids, {}, held=True)
         self._zookeeper.wait_until_serving()
+        if security is not None:
+            asyncio.run(security.make_users(self.zookeeper_connect))
         if self._commands:
             self._launch_brokers(self.broker_ids, {})
         for broker in self.brokers.values():
@@ -199,6 +226,10 @@ class LocalCluster:
                 self._zookeeper.stop()
         if self._directory is not None:
             (self._directory / FILE_NAME).unlink(missing_ok=True)
+            if self._command_config is not None:
+                from engine.local.security import remove_security
+
+                remove_security(self._directory)
             if self._is_temporary:
                 shutil.rmtree(self._directory, ignore_errors=True)
                 self._directory = None
@@ -258,7 +289,7 @@ class LocalCluster:
         """Return the controller's broker id from the first broker that answers; None if no broker knows one."""
         for broker in self.brokers.values():
             if broker.is_alive and not broker.is_paused:
-                found = controller_id(broker.spec.host, broker.spec.port)
+                found = controller_id(broker.spec.host, broker.spec.port, security=self._client_security)
                 if found is not None:
                     return found
         return None
@@ -274,6 +305,7 @@ class LocalCluster:
             tuple(_status(broker) for broker in self.brokers.values()),
             None if server is None or not server.is_alive else server.pid,
             server is not None and server.is_paused,
+            None if self._command_config is None else str(self._command_config),
         )
 
     # Its ZooKeeper
@@ -388,6 +420,7 @@ class LocalCluster:
                 broker.id: (broker.spec, None if broker.process is None else broker.process.identity)
                 for broker in self.brokers.values()
             },
+            None if self._command_config is None else str(self._command_config),
         )
         record.write(self.directory)
 
@@ -412,6 +445,23 @@ class LocalCluster:
             detached=self._detached,
         )
 
+    def _make_security(self) -> LocalSecurity:
+        from engine.local.security import LocalSecurity
+
+        security = LocalSecurity(self.directory, self.host, self._sasl, has_acls=self._acls)
+        security.write_stores()
+        self._settings = security.broker_settings() | self._settings
+        self._protocol = security.protocol
+        return security
+
+    def _connect_with(self, command_config: Path) -> None:
+        """Ask secured brokers as their administrator."""
+        self._command_config = command_config
+        self._protocol = self._settings["security.inter.broker.protocol"]
+        # Somebody may have removed the file; the cluster can be ended all the same.
+        with suppress(OSError):
+            self._client_security = security_of(parse_properties(command_config.read_text("ascii")))
+
     def _choose_ports(self, ports: PortReservations) -> None:
         first = FIRST_BROKER_PORT if self._first_broker_port is None else self._first_broker_port
         for position, broker_id in enumerate(self.broker_ids):
@@ -423,6 +473,8 @@ class LocalCluster:
         return preferred if self._first_broker_port is not None else ports.take_any(self.host, preferred)
 
     def _spec(self, broker_id: int, port: int, rack: str | None) -> LocalBrokerSpec:
+        listener = f"{self._protocol}://{self.host}:{port}"
+        own = {} if self._protocol == "PLAINTEXT" else {"listeners": listener, "advertised.listeners": listener}
         return LocalBrokerSpec(
             broker_id,
             self.host,
@@ -430,7 +482,7 @@ class LocalCluster:
             broker_directory(self.directory, broker_id),
             rack,
             self._log_dir_count,
-            self._broker_config.get(broker_id, {}),
+            own | dict(self._broker_config.get(broker_id, {})),
             tuple(self._commands.get(broker_id, BROKER_COMMAND)),
         )
 
@@ -445,7 +497,7 @@ class LocalCluster:
             self.write_record()
 
     def _is_serving(self, broker: LocalBroker) -> bool:
-        return broker.has_started() and self._is_registered(broker.id)
+        return broker.has_started(self._client_security) and self._is_registered(broker.id)
 
     def _is_registered(self, broker_id: int) -> bool:
         path = f"{self.chroot}/brokers/ids/{broker_id}"
@@ -456,7 +508,8 @@ class LocalCluster:
         return path in sessions.split()
 
     def _knows(self, broker: LocalBroker, broker_ids: Iterable[int]) -> bool:
-        return known_broker_ids(broker.spec.host, broker.spec.port) >= set(broker_ids)
+        spec = broker.spec
+        return known_broker_ids(spec.host, spec.port, security=self._client_security) >= set(broker_ids)
 
     def _pause_or_give_up(self, deadline: float, reason: str, broker_ids: Sequence[int]) -> None:
         if time.monotonic() > deadline:

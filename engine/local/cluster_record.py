@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.common.errors import OperationError
-from engine.local.local_broker import LocalBrokerSpec
+from engine.local.local_broker import LocalBrokerSpec, write_private
 from engine.local.processes import ProcessId
 
 FILE_NAME = "local.json"
@@ -28,6 +28,7 @@ class ClusterRecord:
         zookeeper: ``host:port``, with the chroot if there is one.
         fsync: whether ZooKeeper flushes its transaction log before each answer.
         settings: of every broker.
+        command_config: the properties with which its administrator connects; None: the cluster is not secured.
         brokers: how each is started, and its process if it was running.
     """
 
@@ -36,6 +37,7 @@ class ClusterRecord:
     fsync: bool
     settings: Mapping[str, str]
     brokers: Mapping[int, tuple[LocalBrokerSpec, ProcessId | None]]
+    command_config: str | None = None
 
     def write(self, directory: Path) -> None:
         """Replace the folder's file; a reader sees the old one or the new one."""
@@ -43,13 +45,14 @@ class ClusterRecord:
             "zookeeper": self.zookeeper,
             "bootstrap_servers": ",".join(f"{spec.host}:{spec.port}" for spec, _ in self.brokers.values()),
             "dir": str(directory),
+            "command_config": self.command_config,
             "zookeeper_process": _process_json(self.zookeeper_process),
             "fsync": self.fsync,
             "settings": dict(self.settings),
             "brokers": [_broker_json(spec, process) for spec, process in self.brokers.values()],
         }
         unfinished = directory / f"{FILE_NAME}.{os.getpid()}"
-        unfinished.write_text(json.dumps(document, indent=2) + "\n", "utf-8")
+        write_private(unfinished, json.dumps(document, indent=2) + "\n")
         unfinished.replace(directory / FILE_NAME)
 
     @classmethod
@@ -69,6 +72,7 @@ class ClusterRecord:
                 document.get("fsync", True),
                 document["settings"],
                 {spec.id: (spec, process) for spec, process in brokers},
+                document.get("command_config"),
             )
         except FileNotFoundError as error:
             raise OperationError(f"no local cluster runs in {directory}", hint="start one: klamm local up") from error

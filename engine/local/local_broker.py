@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from engine.common.errors import OperationError
+from engine.kafka.client.security import PLAINTEXT, Security
 from engine.kafka.config.listeners import parse_csv
 from engine.kafka.config.properties import format_properties
 from engine.local.addresses import is_free
@@ -123,7 +124,8 @@ class LocalBroker:
         for folder in (*self.spec.log_dirs, self.logs_path):
             folder.mkdir(parents=True, exist_ok=True)
         properties = self.spec.directory / "server.properties"
-        properties.write_text(format_properties(merged), "utf-8")
+        # It may hold passwords.
+        write_private(properties, format_properties(merged))
         self._output_offset = self.output_path.stat().st_size if self.output_path.exists() else 0
         command: list[str | Path] = [*self.spec.command, *(["--hold"] if held else []), properties]
         stdin = self._held_stdin() if held else subprocess.DEVNULL
@@ -141,7 +143,7 @@ class LocalBroker:
             os.close(self._held_by)
             self._held_by = None
 
-    def has_started(self) -> bool:
+    def has_started(self, security: Security = PLAINTEXT) -> bool:
         """Whether it serves: it answers, and (a klamm broker) has said so since its last start.
 
         Raises:
@@ -151,7 +153,7 @@ class LocalBroker:
             raise OperationError(f"broker {self.id} ended: {self.last_words()}", hint=f"see {self.spec.directory}")
         if self.spec.command == BROKER_COMMAND and _STARTED not in self._new_output():
             return False
-        return answers_api_versions(self.spec.host, self.spec.port)
+        return answers_api_versions(self.spec.host, self.spec.port, security=security)
 
     def request_stop(self) -> None:
         """TERM, without waiting."""
@@ -223,3 +225,11 @@ class LocalBroker:
 
 def _environment(logs_path: Path) -> dict[str, str]:
     return {**os.environ, "LOG_DIR": str(logs_path)}
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, at no moment anybody else."""
+    path.unlink(missing_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)

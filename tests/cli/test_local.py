@@ -111,6 +111,10 @@ def _zookeeper_can_be_hurt_too(run: Callable[..., Ran]) -> None:
         (("--broker-ids", "1,1"), "--broker-ids names a broker twice"),
         (("--broker-config", "a=b"), "--broker-config must be ID:K=V"),
         (("--chroot", "k"), "--chroot must be a path"),
+        (("--sasl", "plain"), "--sasl needs --secure"),
+        (("--acls",), "--acls needs --secure"),
+        (("--secure", "--sasl", "gssapi"), "--sasl must be one of plain, scram-sha-256, scram-sha-512"),
+        (("--secure", "--config", "listeners=SSL://:9092"), "--secure and --config listeners contradict"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_is_started(
@@ -119,6 +123,45 @@ def test_what_cannot_be_is_refused_before_anything_is_started(
     ran = in_process("local", "up", *words, "--dry-run", capture=capsys)
     assert ran.code == 2
     assert told in ran.err
+
+
+def test_a_secured_cluster_is_used_by_its_files_and_leaves_none_of_them(tmp_path: Path) -> None:
+    def run(*words: str, stdin: str = "") -> Ran:
+        return klamm(*words, folder=tmp_path, stdin=stdin)
+
+    def kcat(user: str, *words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        command = ["kcat", "-F", str(tmp_path / ".klamm" / f"{user}.kcat"), *words]
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+
+    secure = ("--secure", "--sasl", "scram-sha-512", "--acls")
+    up = run("local", "up", *secure, "--detach", "--host", own_loopback_address())
+    assert up.code == 0, up.err
+    try:
+        assert "alice may do nothing yet" in up.err
+        folder = tmp_path / ".klamm"
+        status = run("local", "status", "-o", "json")
+        assert (status.code, status.json["command_config"]) == (0, str(folder / "client.properties"))
+        # Commands in this folder are admin's, unless they name somebody else's properties.
+        assert run("topics", "create", "orders").code == 0
+        as_alice = ("--command-config", str(folder / "alice.properties"))
+        refused = run("produce", "orders", *as_alice, stdin="one\n")
+        assert (refused.code, "TOPIC_AUTHORIZATION_FAILED" in refused.err) == (4, True), refused.err
+        assert "authorization failed" in kcat("alice", "-P", "-t", "orders", stdin="one\n").stderr.lower()
+        assert run("acls", "add", "--allow-principal", "User:alice", "--topic", "orders", "--yes").code == 0
+        sent = kcat("alice", "-P", "-t", "orders", stdin="one\n")
+        assert sent.returncode == 0, sent.stderr
+        assert run("consume", "orders", "--until-end", *as_alice).out == "one\n"
+        assert "authorization failed" in kcat("bob", "-P", "-t", "orders", stdin="two\n").stderr.lower()
+        assert run("local", "add", "4").code == 0
+        assert run("local", "controller").out.strip() in ("0", "4")
+        address = status.json["bootstrap_servers"]
+        assert run("topics", "list", "-b", address).code == 3, "nobody gets in without a login"
+        # It can be ended without its files, too.
+        (folder / "client.properties").unlink()
+    finally:
+        down = run("local", "down")
+    assert down.code == 0, down.err
+    assert sorted(path.name for path in folder.iterdir()) == ["broker-0", "broker-4", "zookeeper"]
 
 
 def test_a_program_holds_a_cluster_and_gives_it_commands(tmp_path: Path) -> None:

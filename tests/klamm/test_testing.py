@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from engine.kafka.config.properties import parse_properties
 from engine.local.addresses import own_loopback_address
@@ -58,6 +59,8 @@ def test_life_of_a_cluster() -> None:
         assert cluster.zookeeper_connect == f"{cluster.zookeeper.connect_string}/k"
         assert cluster.bootstrap_servers == ",".join(broker.address for broker in cluster.brokers.values())
         assert cluster.controller_id() in (1, 2)
+        with pytest.raises(OperationError, match="is not secured"):
+            cluster.client_properties()
         _is_started_as_told(folder)
         _hurt_and_mend(cluster)
         _hurt_zookeeper(cluster)
@@ -69,6 +72,21 @@ def test_life_of_a_cluster() -> None:
     assert cluster.broker_ids == (1, 2, 7), "known after the end as well"
     with pytest.raises(OperationError, match="does not run"):
         cluster.kill_broker(1)
+
+
+@pytest.mark.parametrize("sasl", [None, "plain"])
+def test_a_secured_cluster(sasl: str | None) -> None:
+    with LocalCluster(1, secure=True, sasl=sasl, acls=True) as cluster:
+        properties = parse_properties(cluster.client_properties("alice").read_text())
+        assert properties["security.protocol"] == ("SSL" if sasl is None else "SASL_SSL")
+        admin = AdminClient(cluster.librdkafka_config())
+        admin.create_topics([NewTopic("orders", 1)])["orders"].result(30)
+        assert "orders" in admin.list_topics(timeout=30).topics
+        assert "orders" not in AdminClient(cluster.librdkafka_config("alice")).list_topics(timeout=30).topics
+        with pytest.raises(OperationError, match="no user 'carol'"):
+            cluster.client_properties("carol")
+        cluster.restart_broker(0)
+        assert "orders" in admin.list_topics(timeout=30).topics
 
 
 def _is_started_as_told(folder: Path) -> None:

@@ -57,6 +57,13 @@ def test_life_of_a_cluster() -> None:
     assert not folder.exists()
 
 
+def test_a_secured_cluster_needs_a_library_and_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    with pytest.raises(OperationError, match="cryptography") as caught:
+        LocalCluster(1, directory=tmp_path / "c", secure=True).start()
+    assert caught.value.hint == "pip install 'klamm[security]'"
+
+
 def _kill_and_start_again(cluster: LocalCluster, broker_id: int) -> None:
     before = cluster.status().brokers[broker_id]
     assert before.alive and before.rack == "b" and before.log_dirs

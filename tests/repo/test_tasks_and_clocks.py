@@ -50,6 +50,7 @@ READ_THE_HOUR = {
     "engine/admin/lag/sampling.py": "the time of a sample",
     "engine/admin/offsets/times.py": "a time such as 2h counts back from now",
     "engine/admin/perf/producer.py": "the time of a record",
+    "engine/local/security.py": "from when and until when a certificate is valid",
     "engine/admin/perf/results.py": "when a run began",
     "engine/admin/perf/suite_run.py": "processes begin at the same moment",
     "engine/admin/reassignment/journal.py": "the time of an entry",

@@ -301,7 +301,11 @@ def _local(path: Path) -> ClusterTarget:
         raise BadRequest("not the record of a local cluster", where=str(path), hint=hint) from error
     if isinstance(bootstrap, list):
         bootstrap = ",".join(bootstrap)
-    return _at(zookeeper, bootstrap, name=f"local cluster in {path.parent}", origin=Origin.LOCAL)
+    target = _at(zookeeper, bootstrap, name=f"local cluster in {path.parent}", origin=Origin.LOCAL)
+    command_config = document.get("command_config")
+    if command_config is None:
+        return target
+    return replace(target, client_properties=load_client_properties(Path(command_config)))
 
 
 def _forced(target: ClusterTarget, via: Side) -> ClusterTarget:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
-from base64 import b64decode, urlsafe_b64encode
+from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import Callable
 from typing import Any
 
@@ -269,3 +271,38 @@ def test_credentials_are_written_as_kafka_writes_them() -> None:
     for malformed in ("", "salt=x", RECORDED.replace("8192", "many"), RECORDED.replace("salt=", "salt=*")):
         with pytest.raises(ValueError):
             ScramCredential.decode(malformed)
+
+
+def final_message(first: str, server_first: bytes, nonce: str) -> bytes:
+    """Return alice's last SCRAM message with a nonce of the caller's choice, and the proof that belongs to it."""
+    fields = dict(part.split("=", 1) for part in server_first.decode().split(","))
+    without_proof = f"c=biws,r={nonce}"
+    said = f"{first.removeprefix('n,,')},{server_first.decode()},{without_proof}".encode()
+    salted = hashlib.pbkdf2_hmac("sha256", PASSWORDS["alice"].encode(), b64decode(fields["s"]), int(fields["i"]))
+    client_key = hmac.digest(salted, b"Client Key", "sha256")
+    signature = hmac.digest(hashlib.sha256(client_key).digest(), said, "sha256")
+    proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
+    return f"{without_proof},p={b64encode(proof).decode()}".encode()
+
+
+@pytest.mark.parametrize(
+    ("client_nonce", "nonce_of", "is_in"),
+    [
+        ("abc", lambda sent: sent, True),
+        # librdkafka before 2.6.1, which Debian's kcat has.
+        ("abc", lambda sent: f"abc{sent}", True),
+        # The nonce of another login: a message that was overheard does not count again.
+        ("abc", lambda sent: f"abc{'A' * 32}", False),
+        ("abc", lambda sent: sent[1:], False),
+        ("abc", lambda sent: f"{sent}A", False),
+    ],
+)
+def test_the_last_message_ends_with_the_nonce_of_this_login(
+    client_nonce: str, nonce_of: Callable[[str], str], is_in: bool
+) -> None:
+    server, first = scram(), f"n,,n=alice,r={client_nonce}"
+    next(server)
+    server_first = server.send(first.encode())
+    sent = server_first.decode().partition(",")[0].removeprefix("r=")
+    with pytest.raises(StopIteration if is_in else LoginRefused):
+        server.send(final_message(first, server_first, nonce_of(sent)))
