@@ -1,0 +1,62 @@
+"""A broker that was forked off a nursery is as one that starts on its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from broker_nursery import NURSERY
+
+from engine.local.cluster import LocalCluster
+from engine.local.processes import LocalProcess, ProcessId
+
+RUN = """\
+import sys
+from broker_nursery import NURSERY
+from engine.local.cluster import LocalCluster
+NURSERY.install()
+with LocalCluster(1) as cluster:
+    process = cluster.broker(0).process
+    print(process.pid, process.identity.start_ticks, flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_its_environment_output_folder_session_and_exit_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert NURSERY.is_open
+    monkeypatch.chdir(tmp_path)
+    with LocalCluster(1, directory=tmp_path / "cluster") as cluster:
+        broker = cluster.broker(0)
+        process = broker.process
+        assert process is not None
+        proc = Path(f"/proc/{process.pid}")
+        parent = int((proc / "stat").read_text().rpartition(")")[2].split()[1])
+        assert b"broker_nursery.py" in Path(f"/proc/{parent}/cmdline").read_bytes()
+        assert os.readlink(proc / "cwd") == str(tmp_path)
+        assert [os.readlink(proc / "fd" / str(number)) for number in (1, 2)] == [str(broker.output_path)] * 2
+        assert (os.getsid(process.pid), process.exit_code) == (process.pid, None)
+        assert (broker.logs_path / "server.log").exists(), "LOG_DIR is its own"
+        assert process.stop()
+        assert (process.exit_code, process.is_alive) == (0, False)
+        cluster.start_broker(0)
+        process = broker.process
+        assert process is not None
+        process.kill()
+        assert process.exit_code == -signal.SIGKILL
+
+
+def test_it_is_killed_with_the_process_that_runs_the_tests() -> None:
+    environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    with subprocess.Popen(
+        [sys.executable, "-c", RUN], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as run:
+        assert run.stdout is not None
+        pid, start_ticks = map(int, run.stdout.readline().split())
+        broker = LocalProcess(ProcessId(pid, start_ticks))
+        assert broker.is_alive
+        run.kill()
+        assert broker.wait(30)
