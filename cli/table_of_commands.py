@@ -59,6 +59,10 @@ ENTRIES = (
     ),
     Entry("lag", "cli.commands.lag", "Which readers are behind, and do they catch up", _CLUSTER, attribute="command"),
     Entry(
+        "exporter", "cli.commands.exporter", "A cluster's metrics for Prometheus, with a board and alerts", _CLUSTER,
+        attribute="command",
+    ),
+    Entry(
         "replicas", "cli.commands.replicas", "Compare the replicas of partitions", _CLUSTER,
         aliases=("replica",),
     ),

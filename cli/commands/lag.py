@@ -20,6 +20,7 @@ from cli.output.report import Report
 from engine.common.quantities import counted
 
 if TYPE_CHECKING:
+    from cli.commands.exporter import Page
     from engine.admin.cluster.connection import Cluster
     from engine.admin.lag.measuring import LagMeter
     from engine.admin.lag.results import LagAnswer
@@ -136,7 +137,10 @@ async def command(
         traces = _traces(cluster, checkpoint, event_log, others, is_plain=not named and not all_groups)
         meter = LagMeter(cluster, scope if are_groups_told else None, _is_meant(topics), options, traces)
         if listen is not None:
-            await _serve(meter, view, interval_s, listen)
+            from cli.commands.exporter import serve as serve_pages
+
+            how_often = f"updated every {interval_s:g} s"
+            await serve_pages(invocation, "--serve", listen, how_often, _pages(meter, view, interval_s))
         if watch:
             await _watch(meter, view, interval_s)
         return await view.report(cluster, await _measure(invocation, meter, interval_s, options.looks_max))
@@ -228,30 +232,23 @@ async def _measure(invocation: Invocation, meter: LagMeter, interval_s: float, l
     return answer
 
 
-async def _serve(meter: LagMeter, view: _View, interval_s: float, address: tuple[str, int]) -> None:
-    """Answer Prometheus with the last interval's figures, until Ctrl-C; without figures while the cluster is away."""
+async def _pages(meter: LagMeter, view: _View, interval_s: float) -> AsyncIterator[Page]:
+    """Yield the pages of ``--serve``, which the server of ``klamm exporter`` shows."""
+    from cli.commands.exporter import Page
     from engine.admin.cluster.errors import Unreachable
     from engine.admin.lag.watching import watch_lag
-    from engine.common.metric import Metric, prometheus_text
-    from engine.runtime.metrics_server import MetricsServer
+    from engine.common.metric import Metric
 
-    talk = view.invocation.talk
-    try:
-        listening = MetricsServer(address)
-    except OSError as error:
-        where = f"{address[0]}:{address[1]}"
-        raise UsageError(f"--serve cannot listen at {where}: {error.strerror}; name another port") from error
-    with listening as server:
-        talk.say(f"serving {server.address}, updated every {interval_s:g} s; Ctrl-C ends it")
-        async for told in watch_lag(meter, interval_s):
-            if isinstance(told, Unreachable):
-                view.invocation.tell_failures([told])
-                metrics, is_up = [], 0.0
-            else:
-                view.invocation.tell_failures(told[0].failures)
-                metrics, is_up = list(view.draw(told[0]).metrics), 1.0
-            up = Metric("klamm_lag_up", "Whether the cluster answered the last time it was asked.", [({}, is_up)])
-            server.show(prometheus_text([up, *metrics]))
+    def up(value: float) -> Metric:
+        return Metric("klamm_cluster_up", "1 while the cluster answers.", [({}, value)])
+
+    async for told in watch_lag(meter, interval_s):
+        if isinstance(told, Unreachable):
+            yield Page(lambda: [up(0)], f"{told}: {told.where}" if told.where else str(told))
+        else:
+            view.invocation.tell_failures(told[0].failures)
+            metrics = [up(1), *view.draw(told[0]).metrics]
+            yield Page(lambda metrics=metrics: metrics)  # type: ignore[misc]
 
 
 async def _watch(meter: LagMeter, view: _View, interval_s: float) -> None:

@@ -84,6 +84,7 @@ TakesCommands = Annotated[
         "klamm local up --config log.retention.ms=60000 --config auto.create.topics.enable=false",
         "klamm local up --broker-ids 1,2 --broker-config 2:num.io.threads=1 --chroot /kafka",
         "klamm local up --secure --sasl scram-sha-512 --acls --detach",
+        "klamm local up --brokers 3 --metrics --detach",
         "klamm local up --temporary --host own --stdin -o jsonl",
     ),
 )
@@ -110,6 +111,9 @@ def up(
     chroot: Annotated[
         str, typer.Option("--chroot", metavar="/PATH", help="The path in ZooKeeper that holds the whole cluster.")
     ] = "",
+    metrics: Annotated[
+        bool, typer.Option("--metrics", help="Each broker serves its metrics to Prometheus, at 7071 or a free port.")
+    ] = False,
     fsync: Annotated[
         bool, typer.Option("--fsync/--no-fsync", help="Whether ZooKeeper flushes its log before each answer.")
     ] = True,
@@ -154,6 +158,7 @@ def up(
         sasl=mechanism,
         acls=acls,
         chroot=_checked_chroot(chroot),
+        metrics=metrics,
         fsync=fsync,
         detached=detach,
         start_timeout_s=start_timeout_s(invocation),

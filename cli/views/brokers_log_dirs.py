@@ -10,8 +10,7 @@ from typing import cast
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from engine.admin.log_dirs.describing import DirReplica, LogDir
-from engine.admin.log_dirs.totals import DirTotals, totals_by_dir
-from engine.common.metric import Metric
+from engine.admin.log_dirs.totals import DirTotals, log_dir_metrics, totals_by_dir
 
 _FULL_PERCENT = 90
 
@@ -81,7 +80,7 @@ def log_dirs_report(
     if replicas:
         shown.append(Section(body=_without_lonely_flags(Table(_REPLICA[:-1], replicas))))
     code = _exit_code([d for d in dirs if d.error])
-    return Report(dirs, Table(_REPLICA, rows), shown, notes, code, _metrics(by_dir))
+    return Report(dirs, Table(_REPLICA, rows), shown, notes, code, log_dir_metrics(by_dir))
 
 
 def totals_report(totals: Sequence[DirTotals], subject: str, *, order: str, failed: Sequence[LogDir]) -> Report:
@@ -92,7 +91,9 @@ def totals_report(totals: Sequence[DirTotals], subject: str, *, order: str, fail
     notes = () if totals else ("no replicas",)
     # Totals of topics contain nothing from a failed broker or log dir, so those are named beside them.
     missing = () if subject != "topic" else tuple(f"missing: {_place(one)}: {one.error}" for one in failed)
-    return Report(ordered, Table(_TOTALS, machine), (shown,), notes + missing, _exit_code(failed), _metrics(ordered))
+    return Report(
+        ordered, Table(_TOTALS, machine), (shown,), notes + missing, _exit_code(failed), log_dir_metrics(ordered)
+    )
 
 
 def totals_table(totals: Sequence[DirTotals], subject: str) -> Table:
@@ -108,33 +109,6 @@ def totals_table(totals: Sequence[DirTotals], subject: str) -> Table:
         wanted.discard("largest_bytes")
     kept = [index for index, column in enumerate(columns) if column.name in wanted]
     return Table(tuple(columns[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
-
-
-def _metrics(totals: Sequence[DirTotals]) -> list[Metric]:
-    """Return the totals as gauges, labelled by what they are about."""
-    told = {
-        "size_bytes": "Bytes that the replicas take.",
-        "replica_count": "How many replicas there are.",
-        "offset_lag_max": "How far the slowest replica is behind.",
-        "total_bytes": "How large the volume is.",
-        "usable_bytes": "How much of the volume is free.",
-    }
-    subjects = [
-        {name: str(value) for name in ("broker", "log_dir", "topic") if (value := getattr(one, name)) is not None}
-        for one in totals
-    ]
-    return [
-        Metric(
-            f"klamm_log_dir_{name}",
-            text,
-            [
-                (labels, float(value))
-                for labels, one in zip(subjects, totals, strict=True)
-                if (value := getattr(one, name)) is not None
-            ],
-        )
-        for name, text in told.items()
-    ]
 
 
 def _cells(one: DirTotals) -> tuple[object, ...]:

@@ -6,8 +6,7 @@ from cli.exit_codes import ExitCode
 from cli.framework.remedies import spelled
 from cli.framework.talk import Talk
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
-from engine.admin.health.report import Check, HealthReason, HealthReport, HealthStatus, Severity
-from engine.common.metric import Metric
+from engine.admin.health.report import HealthReason, HealthReport, HealthStatus, Severity, health_metrics
 
 _STATUS_WORDS = {
     HealthStatus.OK: "healthy",
@@ -59,25 +58,8 @@ def health_report(health: HealthReport, *, fails_on: HealthStatus) -> Report:
         (Section(_STATUS_WORDS[health.status], Table(_SHOWN, shown)), Section(text=advice)) if shown else (),
         () if health.reasons else ("healthy",),
         exit_code=ExitCode.BAD_ANSWER if health.is_as_bad_as(fails_on) else ExitCode.DONE,
-        metrics=_metrics(health),
+        metrics=health_metrics(health),
     )
-
-
-def _metrics(health: HealthReport) -> list[Metric]:
-    """Return the status, and a sample for every check: one that finds nothing is 0, so that alerts end."""
-    found = {reason.check: reason for reason in health.reasons}
-    samples = [
-        (
-            {"check": check.value, "severity": found.get(check, check).severity.value},
-            float(found[check].count if check in found else 0),
-        )
-        for check in Check
-    ]
-    status = float(tuple(HealthStatus).index(health.status))
-    return [
-        Metric("klamm_cluster_health", "0 is ok, 1 warning, 2 critical.", [({}, status)]),
-        Metric("klamm_cluster_health_findings", "How much each check has found.", samples),
-    ]
 
 
 def _told(reason: HealthReason) -> list[str]:

@@ -11,9 +11,8 @@ from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from cli.output.values import human_duration
 from engine.admin.lag.positions import ReaderKind
-from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag, QueryLag, QueryPartitionLag
+from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag, QueryLag, QueryPartitionLag, lag_metrics
 from engine.admin.lag.rules import LagStatus, Reason
-from engine.common.metric import Metric
 
 _UNKNOWN = "unknown"
 _WORDS = {
@@ -132,52 +131,8 @@ def lag_report(answer: LagAnswer, *, fails_on: LagStatus, has_partitions: bool, 
         sections or [Section()],
         _notes(answer),
         exit_code=ExitCode.BAD_ANSWER if is_bad else ExitCode.DONE,
-        metrics=_metrics(answer.groups),
+        metrics=lag_metrics(answer.groups),
     )
-
-
-def _metrics(groups: Sequence[GroupLag]) -> list[Metric]:
-    """Return what is known, under the names that several lag exporters share."""
-    prefix = "kafka_consumergroup_group"
-    by_group = [(_labels(one), one) for one in groups]
-    by_partition = [
-        (labels | {"topic": part.topic, "partition": str(part.partition)}, part)
-        for labels, one in by_group
-        for part in one.partitions
-    ]
-    figures: list[tuple[str, str, list[tuple[dict[str, str], float | None]]]] = [
-        ("offset", "Next offset to read.", [(at, one.committed_offset) for at, one in by_partition]),
-        ("lag", "Offsets between the one committed and the end.", [(at, one.lag) for at, one in by_partition]),
-        (
-            "lag_seconds",
-            "For how long the oldest unread record has waited.",
-            [(at, None if one.time_lag_ms is None else one.time_lag_ms / 1000) for at, one in by_partition],
-        ),
-        ("sum_lag", "Lag over the partitions whose lag is known.", [(at, one.lag) for at, one in by_group]),
-        (
-            "max_lag_seconds",
-            "The longest wait over the partitions whose wait is known.",
-            [(at, None if one.time_lag_ms is None else one.time_lag_ms / 1000) for at, one in by_group],
-        ),
-        (
-            "status",
-            "1 for the current status.",
-            [
-                (at | {"status": str(status)}, float(status is one.status))
-                for at, one in by_group
-                for status in LagStatus
-            ],
-        ),
-    ]
-    return [
-        Metric(f"{prefix}_{name}", text, [(at, float(value)) for at, value in samples if value is not None])
-        for name, text, samples in figures
-    ]
-
-
-def _labels(one: GroupLag) -> dict[str, str]:
-    labels = {"group": one.group, "source": one.type or one.kind}
-    return labels | {"path": one.path, "spark_source": one.source} if isinstance(one, QueryLag) else labels
 
 
 def _notes(answer: LagAnswer) -> tuple[str, ...]:

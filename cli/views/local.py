@@ -7,6 +7,7 @@ from shlex import quote
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Fields, Kind, Report, Section, Table, Tone
+from cli.views.brokers_load import without_empty
 from engine.local.cluster import ClusterStatus
 
 _STOPPED = "stopped (SIGSTOP)"
@@ -29,8 +30,9 @@ _COLUMNS = (
     Column("rack"),
     Column("log_dirs", Kind.LIST),
     Column("paused", Kind.FLAG),
+    Column("metrics"),
 )
-_SHOWN = (Column("id", Kind.NUMBER), Column("alive", tone=_alive_tone), *_COLUMNS[2:-1])
+_SHOWN = (Column("id", Kind.NUMBER), Column("alive", tone=_alive_tone), *_COLUMNS[2:-2], _COLUMNS[-1])
 
 
 def running_notes(status: ClusterStatus, *, is_elsewhere: bool) -> tuple[str, ...]:
@@ -58,9 +60,9 @@ def security_notes(status: ClusterStatus, *, has_acls: bool) -> tuple[str, ...]:
 
 def local_report(status: ClusterStatus, *, notes: Sequence[str] = (), exit_code: ExitCode | None = None) -> Report:
     """What runs where. Unless an exit code is given, the report's own says whether all of it runs."""
-    rows = [(b.id, b.alive, b.pid, b.host, b.port, b.rack, b.log_dirs, b.paused) for b in status.brokers]
+    rows = [(b.id, b.alive, b.pid, b.host, b.port, b.rack, b.log_dirs, b.paused, b.metrics) for b in status.brokers]
     shown = [
-        (b.id, _shown_alive(is_alive=b.alive, is_paused=b.paused), *row[2:-1])
+        (b.id, _shown_alive(is_alive=b.alive, is_paused=b.paused), *row[2:-2], b.metrics)
         for b, row in zip(status.brokers, rows, strict=True)
     ]
     host, _, port = status.zookeeper.partition("/")[0].rpartition(":")
@@ -73,6 +75,7 @@ def local_report(status: ClusterStatus, *, notes: Sequence[str] = (), exit_code:
         None,
         (),
         status.zookeeper_paused,
+        None,
     )
     zookeeper = status.zookeeper
     if not status.zookeeper_alive or status.zookeeper_paused:
@@ -86,7 +89,10 @@ def local_report(status: ClusterStatus, *, notes: Sequence[str] = (), exit_code:
         pairs.append(("command config", status.command_config))
     parts = [(status.zookeeper_alive, status.zookeeper_paused), *((b.alive, b.paused) for b in status.brokers)]
     is_whole = all(is_alive and not is_paused for is_alive, is_paused in parts)
-    sections = (Section(body=Fields(pairs)), Section(body=Table(_SHOWN, shown)))
+    sections = (
+        Section(body=Fields(pairs)),
+        Section(body=without_empty(Table(_SHOWN, shown), keeps=[c.name for c in _SHOWN[:-1]])),
+    )
     if exit_code is None:
         exit_code = ExitCode.DONE if is_whole else ExitCode.BAD_ANSWER
     return Report(status, Table(_COLUMNS, [*rows, server]), sections, notes, exit_code)

@@ -41,6 +41,11 @@ if TYPE_CHECKING:
 _POLL_S = 0.01
 
 
+METRICS_LISTENER = "klamm.metrics.listener"
+FIRST_METRICS_PORT = 7071
+"""Where guides and examples for Kafka have the JMX exporter."""
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
     """One broker of a local cluster, as ``klamm local status`` shows it."""
@@ -54,6 +59,8 @@ class BrokerStatus:
     alive: bool
     paused: bool
     """It is alive, but frozen (SIGSTOP)."""
+    metrics: str | None
+    """Where it serves its metrics over HTTP; None: nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +96,7 @@ class LocalCluster:
         acls: a secured cluster's users may do only what ACLs allow.
         commands: other programs than ours by broker id, such as Apache Kafka's; the properties file is appended.
         chroot: the path in ZooKeeper that holds everything.
+        metrics: each broker serves its metrics, at a port of its own: 7071 … as far as they are free.
         fsync: flush ZooKeeper's transaction log before each answer.
         detached: everything outlives this process; ``stop`` after ``attach`` ends it.
         start_timeout_s: how long ``start`` and similar methods wait until brokers serve.
@@ -111,6 +119,7 @@ class LocalCluster:
         acls: bool = False,
         commands: Mapping[int, Sequence[str]] | None = None,
         chroot: str = "",
+        metrics: bool = False,
         fsync: bool = False,
         detached: bool = False,
         start_timeout_s: float = 60.0,
@@ -129,6 +138,7 @@ class LocalCluster:
         self._broker_config = dict(broker_config or {})
         self._log_dir_count = log_dir_count
         self._commands = dict(commands or {})
+        self._has_metrics = metrics
         self._fsync = fsync
         self._detached = detached
         self.start_timeout_s = start_timeout_s
@@ -169,6 +179,7 @@ class LocalCluster:
             broker = LocalBroker(spec)
             broker.attach(process)
             cluster.brokers[broker_id] = broker
+            cluster._has_metrics = cluster._has_metrics or METRICS_LISTENER in spec.overrides
         return cluster
 
     # The whole
@@ -385,6 +396,7 @@ class LocalCluster:
                 ports.take(self.host, broker.spec.port)
             port = self._broker_port(last + 1, ports)
             self._broker_config[broker_id] = dict(config or {})
+            self._choose_metrics_port(broker_id, ports)
             self.brokers[broker_id] = LocalBroker(self._spec(broker_id, port, rack))
             self.broker_ids = tuple(self.brokers)
             self._launch_brokers([broker_id], {})
@@ -466,11 +478,17 @@ class LocalCluster:
         first = FIRST_BROKER_PORT if self._first_broker_port is None else self._first_broker_port
         for position, broker_id in enumerate(self.broker_ids):
             port = self._broker_port(first + position, ports)
+            self._choose_metrics_port(broker_id, ports, position)
             rack = self._racks[position % len(self._racks)] if self._racks else None
             self.brokers[broker_id] = LocalBroker(self._spec(broker_id, port, rack))
 
     def _broker_port(self, preferred: int, ports: PortReservations) -> int:
         return preferred if self._first_broker_port is not None else ports.take_any(self.host, preferred)
+
+    def _choose_metrics_port(self, broker_id: int, ports: PortReservations, position: int = 0) -> None:
+        if self._has_metrics:
+            listener = f"{self.host}:{ports.take_any(self.host, FIRST_METRICS_PORT + position)}"
+            self._broker_config[broker_id] = {METRICS_LISTENER: listener, **self._broker_config.get(broker_id, {})}
 
     def _spec(self, broker_id: int, port: int, rack: str | None) -> LocalBrokerSpec:
         listener = f"{self._protocol}://{self.host}:{port}"
@@ -538,4 +556,8 @@ def _status(broker: LocalBroker) -> BrokerStatus:
     spec = broker.spec
     log_dirs = tuple(str(path) for path in spec.log_dirs)
     is_paused = broker.is_paused
-    return BrokerStatus(spec.id, broker.pid, spec.host, spec.port, spec.rack, log_dirs, broker.is_alive, is_paused)
+    listener = spec.overrides.get(METRICS_LISTENER)
+    metrics = None if listener is None else f"http://{listener}/metrics"
+    return BrokerStatus(
+        spec.id, broker.pid, spec.host, spec.port, spec.rack, log_dirs, broker.is_alive, is_paused, metrics
+    )

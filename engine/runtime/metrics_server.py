@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _PATIENCE_S = 30.0
 """How long a scraper may take to send its request and to take the answer."""
+_PLAIN = "text/plain; charset=utf-8"
 REQUESTS_MAX = 16
 """Requests that are answered at a time; further ones are turned away."""
 BODY_BYTES_MAX = 1024 * 1024
@@ -57,8 +59,25 @@ class _Server(ThreadingHTTPServer):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
+class _Page:
+    """A page that is made when it is first asked for, once."""
+
+    def __init__(self, make: Callable[[], str], trouble: str, read_at_s: float) -> None:
+        self._make = make
+        self._text: bytes | None = None
+        self._making = threading.Lock()
+        self.trouble = trouble
+        self.read_at_s = read_at_s
+
+    def text(self) -> bytes:
+        with self._making:
+            if self._text is None:
+                self._text = self._make().encode()
+            return self._text
+
+
 class MetricsServer:
-    """Answers for as long as it is open: with the text last handed over, unless ``respond`` answers."""
+    """Answers for as long as it is open: with the page last handed over, unless ``respond`` answers."""
 
     def __init__(self, address: tuple[str, int], respond: Respond | None = None) -> None:
         """Listen.
@@ -66,8 +85,8 @@ class MetricsServer:
         Raises:
             OSError: somebody else listens there, or there is no such address.
         """
-        self._text = b""
-        answer = respond or self._page
+        self._page: _Page | None = None
+        answer = respond or self._respond
 
         class Handler(BaseHTTPRequestHandler):
             timeout = _PATIENCE_S
@@ -95,10 +114,17 @@ class MetricsServer:
         self._server = _Server(address, Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
 
-    def _page(self, path: str, body: bytes | None) -> Answer:
-        if body is None and path.partition("?")[0] in ("/metrics", "/"):
-            return Answer(200, PROMETHEUS_TYPE, self._text)
-        return Answer(404, "text/plain", b"see /metrics\n")
+    def _respond(self, path: str, body: bytes | None) -> Answer:
+        path, page = path.partition("?")[0], self._page
+        if body is not None or path not in ("/metrics", "/", "/healthz"):
+            return Answer(404, _PLAIN, b"see /metrics and /healthz\n")
+        if page is None:
+            return Answer(503, _PLAIN, b"nothing has been read yet\n")
+        if path != "/healthz":
+            return Answer(200, PROMETHEUS_TYPE, page.text())
+        if page.trouble:
+            return Answer(503, _PLAIN, f"{page.trouble}\n".encode())
+        return Answer(200, _PLAIN, f"ok: read {max(0.0, time.time() - page.read_at_s):.1f} s ago\n".encode())
 
     @property
     def address(self) -> str:
@@ -106,9 +132,14 @@ class MetricsServer:
         host, port = self._server.server_address[:2]
         return f"http://{f'[{host!s}]' if ':' in str(host) else host!s}:{port}/metrics"
 
-    def show(self, text: str) -> None:
-        """From now on answer with this."""
-        self._text = text.encode()
+    def show(self, make: Callable[[], str], *, trouble: str = "", read_at_s: float | None = None) -> None:
+        """From now on answer with what this makes; the first scraper's thread asks it, once.
+
+        Args:
+            trouble: why the cluster does not answer; ``/healthz`` says it, with 503.
+            read_at_s: when the data were read, by the wall clock; None: now.
+        """
+        self._page = _Page(make, trouble, time.time() if read_at_s is None else read_at_s)
 
     def __enter__(self) -> MetricsServer:
         self._thread.start()

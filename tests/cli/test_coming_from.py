@@ -12,8 +12,10 @@ import shutil
 import signal
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 from uuid import uuid4
@@ -66,6 +68,7 @@ MORE = {
     "consume T --from-beginning": "--max-messages 3",
     "consume TOPIC --group G -o jsonl": "--group new --from-beginning --until-end",
     "consume __consumer_offsets --from-beginning": "--max-messages 1",
+    "exporter": "--once",
     "elect preferred": "--topic T --partition 0",
     "groups delete G": "--yes",
     "groups describe": "G",
@@ -248,9 +251,9 @@ class Stage:
 def _read_page(address: str, deadline: float) -> None:
     """Read a page until it has the results of the first sample."""
     page = b""
-    while b"klamm_lag_up 1" not in page:
+    while b"klamm_cluster_up 1" not in page:
         assert time.monotonic() < deadline, page
-        with urllib.request.urlopen(address, timeout=60) as answer:
+        with suppress(urllib.error.HTTPError), urllib.request.urlopen(address, timeout=60) as answer:
             page = answer.read()
         time.sleep(0.05)
 

@@ -99,7 +99,7 @@ ONE_TOPIC = ClusterSnapshot(
 )
 """The cluster that the plan file was made for."""
 
-NAMES_A_CLUSTER_ONLY = {"doctor", "profiles add", "state-changes check", "spark jobs", "top"}
+NAMES_A_CLUSTER_ONLY = {"doctor", "profiles add", "state-changes check", "spark jobs", "top", "exporter"}
 """Commands that accept cluster options but work without a cluster. The dashboard keeps trying."""
 
 CHANGING_WORDS = {

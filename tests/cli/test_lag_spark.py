@@ -242,7 +242,7 @@ def test_prometheus(program: Program, topic_name: str, tmp_path: Path, live_clus
     assert f'kafka_consumergroup_group_status{{{labels},status="STOP"}} 0' in lines
     sample = re.compile(r'[a-z_]+\{([a-z_]+="(?:[^"\\]|\\.)*",?)+\} [0-9.e+-]+')
     assert all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
-    assert len({line for line in lines if line.startswith("# TYPE")}) == 6
+    assert len({line for line in lines if line.startswith("# TYPE")}) == 7
     other = program("topics", "list", "-o", "prometheus")
     assert (other.code, "is for commands that measure" in other.err) == (2, True)
 

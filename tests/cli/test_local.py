@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,7 +38,13 @@ def test_the_life_of_a_local_cluster(tmp_path: Path) -> None:
     assert (dry.code, (tmp_path / ".klamm").exists()) == (0, False)
     assert run("local", "status").code == 2
 
-    quick = ("--config", "controlled.shutdown.retry.backoff.ms=100", "--config", "zookeeper.session.timeout.ms=2000")
+    quick = (
+        "--metrics",
+        "--config",
+        "controlled.shutdown.retry.backoff.ms=100",
+        "--config",
+        "zookeeper.session.timeout.ms=2000",
+    )
     up = run("local", "up", "--brokers", "2", "--racks", "a,b", "--detach", "--host", own_loopback_address(), *quick)
     assert up.code == 0, up.err
     try:
@@ -46,7 +53,8 @@ def test_the_life_of_a_local_cluster(tmp_path: Path) -> None:
         found = status.json
         assert set(found) >= {"zookeeper", "bootstrap_servers", "dir", "brokers"}
         assert [(b["id"], b["rack"], b["alive"]) for b in found["brokers"]] == [(0, "a", True), (1, "b", True)]
-        assert set(found["brokers"][0]) == {"id", "pid", "host", "port", "rack", "log_dirs", "alive", "paused"}
+        fields = {"id", "pid", "host", "port", "rack", "log_dirs", "alive", "paused", "metrics"}
+        assert set(found["brokers"][0]) == fields
         assert json.loads((tmp_path / ".klamm" / "local.json").read_text())["zookeeper"] == found["zookeeper"]
 
         # Commands in this folder find the cluster by themselves.
@@ -67,7 +75,12 @@ def test_the_life_of_a_local_cluster(tmp_path: Path) -> None:
         nameless = run("local", "add")
         assert (nameless.code, "klamm local add 2" in nameless.err) == (2, True)
         assert run("local", "add", "4", "--rack", "c", "--config", "num.io.threads=2").code == 0
-        assert run("local", "wait", "4", "-o", "json").json["brokers"][2]["rack"] == "c"
+        added = run("local", "wait", "4", "-o", "json").json["brokers"]
+        assert added[2]["rack"] == "c"
+        for broker in added:
+            with urllib.request.urlopen(broker["metrics"], timeout=30) as page:
+                assert b"kafka_server_brokertopicmetrics_messagesin_total" in page.read()
+        assert len({broker["metrics"] for broker in added}) == 3
         assert run("local", "controller").out.strip() in ("0", "1", "4")
         assert run("local", "stop", "4").code == 0
         assert run("local", "kill", "7").code == 2

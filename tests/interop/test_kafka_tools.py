@@ -119,6 +119,10 @@ def test_log_dirs_are_described(cluster: LocalCluster) -> None:
 
 def test_kafka_reads_every_file_of_a_busy_broker(cluster: LocalCluster) -> None:
     """kafka-dump-log and its sanity checks read segments, indexes and snapshots of all tests above."""
+    create_topic(cluster.bootstrap_servers, "indexed", partitions=1)
+    for _ in range(3):
+        # Each call sends a batch of its own, and only a later one in a segment gets an entry in its index.
+        run(cluster, "kafka.tools.ConsoleProducer", "--topic", "indexed", text_input="x" * 300)
     cluster.stop_broker(0)
     files = [
         str(path)

@@ -173,3 +173,23 @@ async def test_a_plan_is_made_applied_watched_throttled_and_cancelled_by_keys(
         await driven.until(lambda: adding() == [(), ()])
         topic = next(one for one in app.board.topics if one.name == "moved")
         assert [partition.assignment for partition in topic.partitions] == [ReplicaAssignment((0,))] * 2
+
+
+def test_the_exporter_serves_apache_kafka(brokers: tuple[str, list[ApacheKafkaBroker]], tmp_path: Path) -> None:
+    _, (first, _) = brokers
+
+    def run(*words: str, stdin: str = "") -> list[str]:
+        ran = klamm(*words, "-b", first.bootstrap, folder=tmp_path, stdin=stdin)
+        assert (ran.code, "error" in ran.err) == (0, False), ran.err
+        return ran.out.splitlines()
+
+    run("topics", "create", "exported", "--partitions", "3", "--replication-factor", "2")
+    run("produce", "exported", stdin="1\n2\n3\n4\n5\n6\n7\n")
+    run("consume", "exported", "--group", "readers", "--from-beginning", "--max-messages", "5")
+    page = run("exporter", "--once", "--partitions", "--topic", "exported")
+    assert {"klamm_cluster_up 1", "kafka_brokers 2", 'kafka_topic_partitions{topic="exported"} 3'} <= {*page}
+    assert 'klamm_topic_end_offsets_total{topic="exported"} 7' in page
+    assert 'kafka_topic_partition_in_sync_replica{topic="exported",partition="2"} 2' in page
+    assert 'kafka_consumergroup_group_sum_lag{group="readers",source="classic"} 2' in page
+    assert [line for line in page if line.startswith("klamm_log_dir_usable_bytes{")]
+    assert not [line for line in page if line.startswith("klamm_exporter_reading_failed") and line.endswith(" 1")]

@@ -25,6 +25,7 @@ READ_THE_MACHINES_CLOCK = {
     "engine/runtime/discards.py": "how long the event loop was held",
     "engine/runtime/log_files.py": "the hour of an empty log file",
     "engine/runtime/loop_lag.py": "how late the event loop is",
+    "engine/runtime/metrics_server.py": "the age of a page",
     "engine/runtime/purgatory.py": "timers of the event loop",
     "engine/broker/log/cleaner/cleaning.py": "a process of its own",
     "engine/broker/log/cleaner/throttle.py": "a process of its own",

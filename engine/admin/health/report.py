@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from engine.admin.cluster.remedies import Operation, Phrase, Words
+from engine.common.metric import Metric
 from engine.common.snapshot import ClusterSnapshot
 
 EXAMPLES_MAX = 5
@@ -209,3 +210,20 @@ def report_of_reasons(found: Iterable[HealthReason]) -> HealthReport:
     reasons = sorted(found, key=lambda reason: reason.severity is not Severity.CRITICAL)
     status = HealthStatus(reasons[0].severity.value) if reasons else HealthStatus.OK
     return HealthReport(status, tuple(reasons))
+
+
+def health_metrics(health: HealthReport) -> list[Metric]:
+    """Return the status, and a sample for every check: one that finds nothing is 0, so that alerts end."""
+    found = {reason.check: reason for reason in health.reasons}
+    samples = [
+        (
+            {"check": check.value, "severity": found.get(check, check).severity.value},
+            float(found[check].count if check in found else 0),
+        )
+        for check in Check
+    ]
+    status = float(tuple(HealthStatus).index(health.status))
+    return [
+        Metric("klamm_cluster_health", "0 is ok, 1 warning, 2 critical.", [({}, status)]),
+        Metric("klamm_cluster_health_findings", "How much each check has found.", samples),
+    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -26,6 +26,7 @@ from engine.admin.lag.rules import (
 from engine.admin.lag.sampling import GroupSample, PartitionSample
 from engine.admin.lag.trend import UNKNOWN_TREND, Trend, sum_of_trends, trend_of
 from engine.admin.lag.unread import Place, Times, UnreadRecord
+from engine.common.metric import Metric
 from engine.common.model import TopicPartition
 
 
@@ -321,3 +322,60 @@ def _clear_in(partitions: Sequence[PartitionLag]) -> int | None:
     if known:
         return max(known)
     return 0 if any(one.lag == 0 for one in partitions) else None
+
+
+def lag_metrics(groups: Sequence[GroupLag], *, has_partitions: bool = True) -> list[Metric]:
+    """Return what is known, under the names that several lag exporters share."""
+    rows = [(_labels(one), one) for one in groups]
+    by_partition = [
+        (labels | {"topic": part.topic, "partition": str(part.partition)}, part)
+        for labels, one in rows
+        for part in (one.partitions if has_partitions else ())
+    ]
+    by_topic: dict[tuple[int, str], int] = {}
+    for index, (_, one) in enumerate(rows):
+        for part in one.partitions:
+            if part.lag is not None:
+                by_topic[index, part.topic] = by_topic.get((index, part.topic), 0) + part.lag
+    figures: list[tuple[str, str, Iterable[tuple[dict[str, str], float | None]]]] = [
+        ("offset", "Next offset to read.", [(at, one.committed_offset) for at, one in by_partition]),
+        ("lag", "Offsets between the one committed and the end.", [(at, one.lag) for at, one in by_partition]),
+        (
+            "lag_seconds",
+            "For how long the oldest unread record has waited.",
+            [(at, _seconds(one.time_lag_ms)) for at, one in by_partition],
+        ),
+        (
+            "topic_sum_lag",
+            "Lag over the partitions of a topic whose lag is known.",
+            [(rows[index][0] | {"topic": topic}, lag) for (index, topic), lag in by_topic.items()],
+        ),
+        ("sum_lag", "Lag over the partitions whose lag is known.", [(at, one.lag) for at, one in rows]),
+        (
+            "max_lag_seconds",
+            "The longest wait over the partitions whose wait is known.",
+            [(at, _seconds(one.time_lag_ms)) for at, one in rows],
+        ),
+        (
+            "status",
+            "1 for the current status.",
+            [(at | {"status": str(status)}, status is one.status) for at, one in rows for status in LagStatus],
+        ),
+    ]
+    return [
+        Metric(
+            f"kafka_consumergroup_group_{name}",
+            text,
+            [(at, float(value)) for at, value in samples if value is not None],
+        )
+        for name, text, samples in figures
+    ]
+
+
+def _seconds(time_ms: int | None) -> float | None:
+    return None if time_ms is None else time_ms / 1000
+
+
+def _labels(one: GroupLag) -> dict[str, str]:
+    labels = {"group": one.group, "source": one.type or one.kind}
+    return labels | {"path": one.path, "spark_source": one.source} if isinstance(one, QueryLag) else labels

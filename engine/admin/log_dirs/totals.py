@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from engine.admin.log_dirs.describing import DirReplica, LogDir
+from engine.common.metric import Metric, metrics_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +87,22 @@ def _totals(
 def _sum_known(values: Iterable[int | None]) -> int | None:
     known = [value for value in values if value is not None]
     return sum(known) if known else None
+
+
+DIR_FIGURES = (
+    ("size_bytes", "size_bytes", "Bytes that the replicas take."),
+    ("replica_count", "replicas", "How many replicas there are."),
+    ("total_bytes", "total_bytes", "How large the volume is."),
+    ("usable_bytes", "usable_bytes", "How much of the volume is free."),
+)
+"""What a log dir has, as metrics: attribute, end of the name, help."""
+_LAG = ("offset_lag_max", "offset_lag_max", "How far the slowest replica is behind.")
+
+
+def log_dir_metrics(totals: Sequence[DirTotals]) -> list[Metric]:
+    """Return the totals as gauges, labelled by what they are about."""
+    subjects = [
+        {name: str(value) for name in ("broker", "log_dir", "topic") if (value := getattr(one, name)) is not None}
+        for one in totals
+    ]
+    return metrics_of(zip(subjects, totals, strict=True), "klamm_log_dir_", (*DIR_FIGURES, _LAG))

@@ -9,7 +9,7 @@ frame before, so ``is`` quickly finds what changed. The mappings of a frame are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
@@ -260,6 +260,16 @@ class Frame:
     def link(self, side: Side) -> Link:
         """Return the feed's link to a side; one that the feed does not know is unused."""
         return self.links.get(side, _UNUSED)
+
+    @property
+    def has_tried_links(self) -> bool:
+        """Whether each side that may be asked has answered, or failed, once."""
+        return all(link.state is not LinkState.CONNECTING for link in self.links.values())
+
+    def is_settled(self, stages: Iterable[Stage]) -> bool:
+        """Whether each of these was read once, or has an error: that it failed, or cannot be read here."""
+        statuses = map(self.stage, stages)
+        return self.has_tried_links and all(one.read_at_ms is not None or bool(one.error) for one in statuses)
 
     def age_ms(self, stage: Stage) -> int | None:
         """Return the age of a stage's data at this frame; None: there are none."""

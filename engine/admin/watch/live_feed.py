@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from engine.admin.cluster.asking import FAILURES
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AnswerLost, BadRequest, Unreachable
-from engine.admin.cluster.remedies import Parameter, Phrase
+from engine.admin.cluster.remedies import START_IT, Parameter, Phrase
 from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import ClusterTarget, Side
 from engine.admin.groups.scope import GroupScope
@@ -562,6 +562,41 @@ class LiveFeed:
                 if name in self._schedules:
                     self._fail(Stage(name), self._schedules[Stage(name)], Failure(f"{type(error).__name__}: {error}"))
                 await asyncio.sleep(1.0)
+
+
+async def first_frame_with(
+    target: ClusterTarget,
+    stages: Collection[Stage],
+    *,
+    note_denied: Callable[[Iterable[Right]], None] = lambda _: None,
+) -> Frame:
+    """Watch a cluster until each of these stages was read once, or could not be. The caller bounds the time.
+
+    ``note_denied`` learns which rights were missing.
+
+    Raises:
+        Unreachable: no side of the cluster that the target names answers, or lets klamm in.
+    """
+    feed = LiveFeed(target)
+    await feed.start()
+    try:
+        async for frame in feed.frames():
+            _check_links(frame, target)
+            if frame.cluster is not None and frame.is_settled(stages):
+                return frame
+    finally:
+        note_denied(feed.denied)
+        await feed.close()
+    raise Unreachable(f"the watch of {target.name} ended before the cluster was read")
+
+
+def _check_links(frame: Frame, target: ClusterTarget) -> None:
+    used = [link for link in frame.links.values() if link.state is not LinkState.UNUSED]
+    gone = [link for link in used if link.state in (LinkState.LOST, LinkState.DENIED)]
+    if not used or len(gone) < len(used) or frame.cluster is not None:
+        return
+    causes = "; ".join(f"{link.address}: {link.cause}" for link in gone)
+    raise Unreachable(f"{target.name} cannot be read: {causes}", hint=START_IT)
 
 
 _READERS: Mapping[Stage, Callable[[LiveFeed], Awaitable[_Told]]] = {

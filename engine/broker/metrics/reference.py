@@ -23,7 +23,7 @@ _HEAD: Final = """\
 What a broker shows at [`klamm.metrics.listener`](broker-configs.md#klamms-own): at `/metrics` to Prometheus, at
 `/jolokia` to whatever reads JMX by Jolokia's protocol. MBeans have Kafka's names and attributes, as
 recorded from Kafka 3.9.1; the names for Prometheus are those that its JMX exporter gives with its usual rules for
-Kafka. [Watch a broker with Prometheus](../guides/watch-with-prometheus.md) shows how to use them.
+Kafka. [Watch Kafka with Prometheus](../guides/watch-with-prometheus.md) shows how to use them.
 
 A *gauge* has the attribute `Value`. A *meter* counts events: `Count`, `MeanRate`, and `OneMinuteRate`,
 `FiveMinuteRate`, `FifteenMinuteRate` per second. A *histogram* has `Count`, `Mean`, `Min`, `Max`, `StdDev` and the

