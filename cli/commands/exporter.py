@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from engine.admin.watch.frame import Frame
     from engine.common.metric import Metric
 
+_GROUPS_PER_READING = 400
+"""Nobody looks at a screen meanwhile, so that it may be more than in the dashboard."""
 PRINTED = ("grafana", "alerts", "scrape")
 
 
@@ -155,7 +157,7 @@ async def _pages(target: ClusterTarget, interval_s: float, maker: FrameMetrics) 
     from engine.admin.analysis.metrics import read_at_ms, trouble_of
     from engine.admin.watch.live_feed import LiveFeed
 
-    feed = LiveFeed(target, interval_s=interval_s)
+    feed = LiveFeed(target, interval_s=interval_s, groups_per_reading=_GROUPS_PER_READING)
     await feed.start()
     try:
         async for frame in feed.frames():

@@ -132,10 +132,11 @@ class ReadGroups:
 
 
 class GroupReader:
-    """Reads groups repeatedly: all states each time, lag and members of GROUPS_PER_READING of them in turn."""
+    """Reads groups repeatedly: all states each time, lag and members of ``per_reading`` of them in turn."""
 
-    def __init__(self, meter: LagMeter) -> None:
+    def __init__(self, meter: LagMeter, per_reading: int = GROUPS_PER_READING) -> None:
         self._meter = meter
+        self._per_reading = per_reading
         self._known: dict[str, WatchedGroup] = {}
         self._turn: list[str] = []
 
@@ -171,8 +172,8 @@ class GroupReader:
         there = [name for name in self._turn if name in listed]
         known = set(there)
         ordered = [name for name in listed if name not in known] + there
-        chosen = ordered[:GROUPS_PER_READING]
-        self._turn = ordered[GROUPS_PER_READING:] + chosen
+        chosen = ordered[: self._per_reading]
+        self._turn = ordered[self._per_reading :] + chosen
         return chosen
 
     def _watched(self, listed: ListedGroup, lag: GroupLag | None, now_ms: int) -> WatchedGroup:

@@ -104,18 +104,27 @@ class LiveFeed:
 
     Args:
         target: the cluster; its ZooKeeper, its brokers or both are asked, as far as it names them and allows it.
+        groups_per_reading: how many groups are measured at once; a reading of many may hold the event loop longer.
 
     Raises:
         BadRequest: the target is a snapshot, which never changes.
     """
 
-    def __init__(self, target: ClusterTarget, *, interval_s: float = 1.0, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        target: ClusterTarget,
+        *,
+        interval_s: float = 1.0,
+        groups_per_reading: int = by_wire.GROUPS_PER_READING,
+        clock: Clock | None = None,
+    ) -> None:
         if target.snapshot is not None:
             hint = Phrase("name a live cluster with ", Parameter.BOOTSTRAP_SERVERS, " or ", Parameter.ZOOKEEPER)
             raise BadRequest("a snapshot cannot be watched", hint=hint)
         self._target = target
         self._clock = clock or SystemClock()
         self._interval_s = interval_within_bounds(interval_s)
+        self._groups_per_reading = groups_per_reading
         self._box = FrameBox()
         self._urgent = asyncio.Event()
         self._go = asyncio.Event()
@@ -442,7 +451,7 @@ class LiveFeed:
         if self._groups is None:
             options = LagOptions(looks_max=1)
             meter = LagMeter(self._slow, GroupScope(), lambda topic: True, options)
-            self._groups = by_wire.GroupReader(meter)
+            self._groups = by_wire.GroupReader(meter, self._groups_per_reading)
         read = await self._groups.read(wire, self._clock.now_ms())
         self._knowledge.groups = tuple(sorted((*read.groups, *old), key=lambda one: (one.name, one.lag.type or "")))
         return read.requests, (*read.missing, *missing)

@@ -12,6 +12,7 @@ import pytest
 from fake_cluster import FakeCluster, small_cluster
 
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
+from engine.admin.groups.scope import FoundGroups
 from engine.admin.groups.values import GroupListing, GroupState, GroupType, ListedGroup
 from engine.admin.health.report import Check
 from engine.admin.lag.results import LagAnswer
@@ -254,3 +255,28 @@ def test_groups_of_other_protocols_are_there_too(monkeypatch: pytest.MonkeyPatch
     assert (billing.name, workers.name, workers.protocol, workers.coordinator) == ("billing", "connect-1", "connect", 2)
     assert (workers.lag.status, workers.lag.state) == (LagStatus.UNKNOWN, GroupState.STABLE)
     assert "a group of protocol connect" in str(workers.lag.error)
+
+
+def test_groups_are_measured_in_turn_as_many_at_once_as_the_reader_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"g{number}" for number in range(5)]
+    measured: list[tuple[str, ...]] = []
+
+    async def list_groups(*_: object) -> GroupListing:
+        return GroupListing(
+            tuple(ListedGroup(name, GroupType.CLASSIC, "consumer", GroupState.EMPTY, 1) for name in names), {}
+        )
+
+    async def nodes() -> dict[int, object]:
+        return {1: None}
+
+    async def measure(*, found: FoundGroups) -> tuple[LagAnswer, list[str]]:
+        measured.append(found.brokers)
+        return LagAnswer(datetime.now(UTC), ()), []
+
+    monkeypatch.setattr("engine.admin.watch.by_wire.list_groups", list_groups)
+    meter: Any = SimpleNamespace(measure=measure, forget_all_but=lambda names: None, latest={})
+    wire: Any = SimpleNamespace(nodes=nodes)
+    reader = GroupReader(meter, per_reading=2)
+    for _ in range(3):
+        asyncio.run(reader.read(wire, 1))
+    assert measured == [("g0", "g1"), ("g2", "g3"), ("g4", "g0")]
