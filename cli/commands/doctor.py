@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from pathlib import Path
 
 from cli.framework.command import single_command
@@ -20,7 +21,7 @@ from cli.output.report import Report
         "klamm doctor -o json | jq '.[] | select(.status != \"ok\")'",
     ),
 )
-async def command(invocation: Invocation) -> Report:
+def command(invocation: Invocation) -> Report | Awaitable[Report]:
     """Say what is missing on this machine and how to get it; or what is in the way to a cluster.
 
     If an option names a cluster, it walks there: name, port, TLS, login, APIs, rights, and the same for every broker
@@ -30,14 +31,18 @@ async def command(invocation: Invocation) -> Report:
     Without a cluster it exits with 1 when something is missing that klamm's main uses need; what is optional does not
     count.
     """
-    from cli.views.doctor import doctor_report, walk_report
-
     options = invocation.target_options
     if not (options.cluster or options.zookeeper or options.bootstrap_server):
+        from cli.views.doctor import doctor_report
         from engine.local.doctor import examine
 
         return doctor_report(examine(Path.cwd() / ".klamm"))
+    return _walked(invocation)
+
+
+async def _walked(invocation: Invocation) -> Report:
     from cli.framework.cluster_session import open_cluster
+    from cli.views.doctor import walk_report
     from engine.admin.brokers.walk import walk
 
     async with open_cluster(invocation) as cluster:
