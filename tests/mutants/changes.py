@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,8 +48,19 @@ class Mutant(NamedTuple):
 def mutants_of(module: str) -> Iterator[Mutant]:
     """Yield every mutant of a module: changed comparisons, conditions, sums and numbers, and removed calls."""
     tree = ast.parse((ROOT / module).read_text())
+    for number, (function, line, before, after) in enumerate(_all_changes(tree)):
+        yield Mutant(number, module, function, line, before, after, ast.unparse(tree))
+
+
+def keys_of(module: str) -> set[tuple[str, str, str, str]]:
+    """Return the keys of a module's mutants, without the cost of their sources."""
+    tree = ast.parse((ROOT / module).read_text())
+    return {(module, function, before, after) for function, _, before, after in _all_changes(tree)}
+
+
+def _all_changes(tree: ast.Module) -> Iterator[tuple[str, int, str, str]]:
+    """Make each change in turn in the tree, yield its function, line, text before and text after, and undo it."""
     seen: set[ast.stmt] = set()
-    numbers = itertools.count()
     for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]:
         if _LOGGING_FUNCTION.match(function.name):
             continue
@@ -58,9 +68,7 @@ def mutants_of(module: str) -> Iterator[Mutant]:
             seen.add(statement)
             if not _only_tells(statement):
                 for before, after in _changes(statement):
-                    yield Mutant(
-                        next(numbers), module, function.name, statement.lineno, before, after, ast.unparse(tree)
-                    )
+                    yield function.name, statement.lineno, before, after
 
 
 def _only_tells(statement: ast.stmt) -> bool:

@@ -16,10 +16,11 @@ from engine.local.processes import LocalProcess, ProcessId
 
 RUN = """\
 import sys
+from pathlib import Path
 from broker_nursery import NURSERY
 from engine.local.cluster import LocalCluster
 NURSERY.install()
-with LocalCluster(1) as cluster:
+with LocalCluster(1, directory=Path(sys.argv[1])) as cluster:
     process = cluster.broker(0).process
     print(process.pid, process.identity.start_ticks, flush=True)
     sys.stdin.read()
@@ -49,10 +50,10 @@ def test_its_environment_output_folder_session_and_exit_codes(tmp_path: Path, mo
         assert process.exit_code == -signal.SIGKILL
 
 
-def test_it_is_killed_with_the_process_that_runs_the_tests() -> None:
+def test_it_is_killed_with_the_process_that_runs_the_tests(tmp_path: Path) -> None:
     environ = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
-        [sys.executable, "-c", RUN], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", RUN, tmp_path], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as run:
         assert run.stdout is not None
         pid, start_ticks = map(int, run.stdout.readline().split())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from shared_out import LONGEST, TOGETHER, _Sharing, pytest_collection_modifyitems
+from shared_out import LONGEST, SPARK, _Sharing, pytest_collection_modifyitems
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,8 +27,12 @@ def test_the_longest_come_first_in_their_order_and_the_others_stay_in_theirs() -
     assert [int(item.nodeid[-7]) for item in items] == [3, 1, 4, 0, 2]
 
 
-def test_what_belongs_together_is_one_piece_of_work(pytestconfig: pytest.Config) -> None:
+def test_one_process_runs_all_tests_that_use_the_session_of_spark() -> None:
+    """Each further process would start a session of its own, for ten seconds of CPU."""
+    uses_session = re.compile(r"\bspark: (Any|object)\b")
+    files = {path for path in (ROOT / "tests").rglob("test_*.py") if uses_session.search(path.read_text("utf-8"))}
+    named = {path.relative_to(ROOT).as_posix() for path in files if "interop" not in path.parts}
+    assert named == set(SPARK)
     sharing = _Sharing.__new__(_Sharing)
-    for files in TOGETHER:
-        assert {sharing._split_scope(f"{file}::test_1[x::y]") for file in files} == {files[0]}
+    assert {sharing._split_scope(f"{file}::test_1[x::y]") for file in SPARK} == {SPARK[0]}
     assert sharing._split_scope("tests/cli/test_lag.py::test_1") == "tests/cli/test_lag.py"

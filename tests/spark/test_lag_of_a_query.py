@@ -112,20 +112,20 @@ def test_all_ways_agree_while_brokers_are_killed(
             try:
                 for number, victim in enumerate(cluster.broker_ids, 1):
                     before = _read_of(query)
-                    produce(servers, TOPIC, 200)
+                    produce(servers, TOPIC, 120)
                     wait_for(lambda before=before: _read_of(query) > before, "the query reads")  # type: ignore[misc]
                     cluster.kill_broker(victim)
-                    produce(servers, TOPIC, 100)
+                    produce(servers, TOPIC, 40)
                     query.processAllAvailable()
                     seen, own = len(own), all_ways_agree(spark, query, program, checkpoint, told)
                     assert len(own) - seen <= BATCHES_MAX, "so none went unchecked"
-                    assert sum(own[max(own)].values()) == number * 300
+                    assert sum(own[max(own)].values()) == number * 160
                     cluster.start_broker(victim)
                     wait_for(lambda: in_sync() == [3, 3], "the next one may die")
             finally:
                 query.stop()
                 spark.streams.removeListener(listener)
-    assert len(own) >= 3 * 300 // 40
+    assert len(own) >= 3 * 160 // 40
 
 
 def _read_of(query: Any) -> int:

@@ -10,39 +10,46 @@ from typing import Any
 import pytest
 from xdist.scheduler.loadfile import LoadFileScheduling
 
-_SPARK = "tests/spark/test_"
-
-TOGETHER = (
-    tuple(f"{_SPARK}{name}.py" for name in ("lag_job", "source", "lag_of_a_query", "replica_check")),
-    tuple(f"{_SPARK}{name}.py" for name in ("log_merge_in_stores", "sink", "log_merge", "hadoop_store")),
-)
-"""Files that run in the same process: a run starts two sessions of Spark, whatever the number of processes."""
+SPARK = tuple(
+    f"tests/spark/test_{name}.py"
+    for name in (
+        "lag_job", "source", "lag_of_a_query", "log_merge_in_stores", "sink", "log_merge", "replica_check",
+        "hadoop_store", "session",
+    )
+)  # fmt: skip
+"""Files that run in the same process, so that a run starts one session of Spark, whatever the number of processes."""
 
 LONGEST = (
-    *TOGETHER[0],
-    *TOGETHER[1],
+    *SPARK,
     "tests/spark/test_clusters.py",
-    "tests/admin/watch/test_live_feed.py",
+    "tests/cluster/test_transaction_histories.py",
     "tests/cli/test_outcomes.py",
+    "tests/admin/watch/test_live_feed.py",
+    "tests/cli/test_plan_apply_faults.py",
+    "tests/cli/test_live_reassignment.py",
+    "tests/cluster/test_failover.py",
+    "tests/repo/test_mutants.py",
+    "tests/tui/test_operations.py",
     "tests/cluster/test_faults.py",
     "tests/plans/test_work.py",
-    "tests/cli/test_live_reassignment.py",
-    "tests/cli/test_plan_apply_faults.py",
-    "tests/cluster/test_failover.py",
-    "tests/tui/test_operations.py",
-    "tests/cli/test_plan_apply.py",
+    "tests/tui/test_top.py",
     "tests/tui/test_memory.py",
+    "tests/cluster/test_leaderless.py",
+    "tests/cli/test_plan_apply.py",
+    "tests/broker/log/test_log_moves.py",
+    "tests/broker/replication/test_failing_calls.py",
+    "tests/broker/server/test_bad_start.py",
+    "tests/demo/test_demo.py",
+    "tests/broker/server/test_compaction.py",
+    "tests/broker/replication/test_power_failures.py",
     "tests/cli/test_plan_dead_broker.py",
     "tests/cli/test_half_dead.py",
-    "tests/cli/test_coming_from.py",
-    "tests/tui/test_top.py",
     "tests/plans/test_scenarios.py",
     "tests/plans/test_nearby.py",
 )
 """Files that take more than half a minute: begun late, one of them would end long after all others."""
 
 _PLACES = {file: place for place, file in enumerate(LONGEST)}
-_FIRST = {file: files[0] for files in TOGETHER for file in files}
 
 
 @pytest.hookimpl(trylast=True)
@@ -55,7 +62,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 class _Sharing(LoadFileScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         file = _file(nodeid)
-        return _FIRST.get(file, file)
+        return SPARK[0] if file in SPARK else file
 
 
 @pytest.hookimpl(optionalhook=True)
