@@ -80,6 +80,7 @@ _RUN = (*_CHANGE, f"Read Group: {_LOCK}", *_THROTTLE)
 
 RIGHTS: Mapping[str, tuple[str, ...]] = {
     "top": (*_SEEN, "Describe Cluster?: moves, sizes", "Describe Group~"),
+    "exporter": (*_SEEN, "Describe Cluster?: moves, sizes", "Describe Group~"),
     "topics list": ("Describe Topic~", "Describe Cluster?: sizes"),
     "topics describe": ("Describe Topic", "DescribeConfigs Topic?: settings", "Describe Cluster?: moves under way"),
     "topics create": ("Create Topic",),

@@ -155,6 +155,7 @@ CASES: Mapping[str, Case] = {
 
 NOT_HELD = {
     "top": "its screens show what is hidden: tests/tui",
+    "exporter": "reads what top reads, over the same feed",
     "elect unclean": "needs a partition whose replicas in sync are all dead",
     "brokers restore": "its file comes from a demotion, whose rights it needs",
     "perf suite": "takes minutes",
