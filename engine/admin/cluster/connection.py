@@ -13,11 +13,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from engine.admin.cluster.errors import BadRequest, Unreachable, ZnodeForbidden, ZooKeeperUnreachable
-from engine.admin.cluster.observer import Accepted, Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
 from engine.admin.cluster.remedies import NAME_ZOOKEEPER, Give, Operation, Parameter, Phrase, Words
 from engine.admin.cluster.settings_silence import SettingsSilence
 from engine.admin.cluster.target import ClusterTarget, Side, Source
-from engine.admin.cluster.waits import Waits
+from engine.admin.cluster.waits import Accepted, Complain, Observer, OnRead, Waits, tell_nobody, tell_nobody_how_far
 
 if TYPE_CHECKING:
     from engine.admin.cluster.wire import WireCluster
