@@ -253,7 +253,7 @@ def _waiting(wanted: _Wanted) -> str:
 def _filter(wanted: _Wanted) -> Callable[[ConsumedRecord], bool]:
     """Return whether all filters let a record pass; for internal topics they look at what is printed."""
     from cli.views.records import decoded_payload, with_payload
-    from engine.admin.records.filters import parse_record_filter
+    from engine.admin.records.fetching import parse_record_filter
 
     filters = [parse_record_filter(text) for text in wanted.filters]
 

@@ -72,8 +72,7 @@ async def command(
     from cli.framework.cluster_session import open_cluster
     from cli.views.offsets import offsets_report
     from engine.admin.offsets.listing import choose_partitions, look_up
-    from engine.admin.offsets.selection import select_partitions
-    from engine.admin.offsets.times import parse_offset_time
+    from engine.admin.offsets.selection import parse_offset_time, select_partitions
     from engine.common.model import IsolationLevel
 
     if isolation not in _ISOLATIONS:

@@ -257,8 +257,14 @@ def _templates(
     *,
     is_fresh: bool,
 ) -> Templates:
-    from engine.admin.perf.payloads import drawn_from, random_letters, read_payloads, rising_numbers
-    from engine.admin.perf.templates import FreshTemplates, TemplatePool
+    from engine.admin.perf.templates import (
+        FreshTemplates,
+        TemplatePool,
+        drawn_from,
+        random_letters,
+        read_payloads,
+        rising_numbers,
+    )
 
     if sum((record_size is not None, file is not None, is_monotonic)) != 1:
         raise UsageError("give one of --record-size, --payload-file and --payload-monotonic")

@@ -169,8 +169,7 @@ async def _send_all(
 
     from cli.framework.progress import Progress
     from engine.admin.cluster.errors import BadRequest
-    from engine.admin.records.lines import parse_json_line, parse_line, split_lines
-    from engine.admin.records.stdin import read_chunks
+    from engine.admin.records.lines import parse_json_line, parse_line, read_chunks, split_lines
 
     def parse(line: bytes, number: int, now_ms: int) -> tuple[Record, int | None]:
         if is_json:

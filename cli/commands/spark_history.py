@@ -55,7 +55,7 @@ def history(
     from engine.admin.lag.lake_history import Objective, read_lake
 
     if compact:
-        from engine.admin.lag.lake_compaction import compact as compact_lake
+        from engine.admin.lag.lake_history import compact as compact_lake
 
         return compacted_report(compact_lake(Lake(path), time.time_ns() // 1_000_000))
     span_s = seconds_option("--since", since)

@@ -47,7 +47,7 @@ async def jobs(
     import asyncio
 
     from cli.views.spark_jobs import jobs_report
-    from engine.admin.lag.jobs import jobs_of
+    from engine.admin.lag.queries import jobs_of
     from engine.admin.lag.traces import QueryTraces
 
     target = _target(invocation)
@@ -89,7 +89,7 @@ async def commit(
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups_changes import planned_lines
     from cli.views.spark_jobs import commit_report
-    from engine.admin.lag.mirroring import mirror, plan_mirror
+    from engine.admin.lag.lake import mirror, plan_mirror
 
     query = await _the_query(invocation, place)
     code = ExitCode.DONE

@@ -66,8 +66,7 @@ def merge(
     from cli.views.spark import merge_report
     from cli.views.state_changes import tell_problems
     from engine.admin.lag.stores import needs_spark
-    from engine.admin.state_changes.find_logs import find_logs
-    from engine.admin.state_changes.log_files import look_at_logs
+    from engine.admin.state_changes.log_files import find_logs, look_at_logs
     from engine.admin.state_changes.merge import MergeWish, plan_merge
     from engine.spark.log_merge import merge_logs, refuse_existing
 

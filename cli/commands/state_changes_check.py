@@ -70,9 +70,8 @@ def check(
     from cli.views.state_changes import tell_problems, with_progress
     from cli.views.state_changes_check import check_report
     from engine.admin.state_changes.check import StateChangeCheck
-    from engine.admin.state_changes.find_logs import find_logs
     from engine.admin.state_changes.findings import Severity
-    from engine.admin.state_changes.log_files import look_at_logs
+    from engine.admin.state_changes.log_files import find_logs, look_at_logs
     from engine.admin.state_changes.merge import MergeWish, plan_merge
     from engine.admin.state_changes.merged_rows import row_tag
     from engine.common.quantities import parse_duration_s

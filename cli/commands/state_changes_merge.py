@@ -61,8 +61,7 @@ def merge(
     the rest all the same.
     """
     from cli.views.state_changes import merged_rows, print_merge, tell_problems
-    from engine.admin.state_changes.find_logs import find_logs
-    from engine.admin.state_changes.log_files import look_at_logs
+    from engine.admin.state_changes.log_files import find_logs, look_at_logs
     from engine.admin.state_changes.merge import MergeWish, plan_merge
 
     wish = MergeWish(start, end, topic or (), partition or (), broker or (), zones_of(tz))

@@ -92,8 +92,7 @@ async def describe(
     from cli.views.topics import topic_overrides_report, topics_report
     from engine.admin.topics.access import topic_reader
     from engine.admin.topics.describing import DescribeOptions, describe_topics
-    from engine.admin.topics.filters import PartitionFilter
-    from engine.admin.topics.selection import select_topics
+    from engine.admin.topics.selection import PartitionFilter, select_topics
 
     wanted = {
         PartitionFilter.UNDER_REPLICATED: under_replicated,

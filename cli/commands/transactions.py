@@ -139,7 +139,7 @@ async def producers(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.transactions import producers_report
-    from engine.admin.cluster.unknown import Unknown
+    from engine.admin.cluster.errors import Unknown
     from engine.admin.topics.selection import TopicSelection
     from engine.admin.transactions.ending import partition_failure
     from engine.admin.transactions.hanging import partitions_of

@@ -174,7 +174,7 @@ class Invocation:
         entries = target.client_properties.entries
         if not entries or self.has_told_keys:
             return
-        from engine.admin.cluster.client_keys import unknown_keys
+        from engine.admin.cluster.client_properties import unknown_keys
 
         self.has_told_keys = True
         unknown = unknown_keys(entries)

@@ -8,8 +8,7 @@ from dataclasses import fields
 from cli.output.report import Column, Kind, Report, Section, Table
 from cli.output.values import human_duration
 from cli.views.lag import status_tone
-from engine.admin.lag.lake_compaction import CompactedDay
-from engine.admin.lag.lake_history import LagHistory, Moment, ReaderHistory
+from engine.admin.lag.lake_history import CompactedDay, LagHistory, Moment, ReaderHistory
 from engine.common.quantities import counted
 
 _WIDTH = 60

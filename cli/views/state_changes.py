@@ -16,11 +16,9 @@ from cli.output.printer import csv_line
 from cli.output.terminal import TerminalView, is_terminal
 from cli.output.values import escape_controls
 from engine.admin.state_changes.entry_reader import Tag
-from engine.admin.state_changes.merge import MergePlan
-from engine.admin.state_changes.merged_rows import MergedRow, iso_time, row_tag, rows_of
-from engine.admin.state_changes.merged_text import text_chunks, text_tags
-from engine.admin.state_changes.merging import Batch, Merge
-from engine.admin.state_changes.problems import LogProblem, ProblemKind
+from engine.admin.state_changes.log_input import LogProblem, ProblemKind
+from engine.admin.state_changes.merge import Batch, Merge, MergePlan
+from engine.admin.state_changes.merged_rows import MergedRow, iso_time, row_tag, rows_of, text_chunks, text_tags
 
 COLUMNS = ("time", "level", "broker", "role", "controller_epoch", "topic", "partition", "message", "source")
 _TONES = {"FATAL": "1;31", "ERROR": "1;31", "WARN": "33", "DEBUG": "2", "TRACE": "2"}

@@ -18,11 +18,9 @@ from typing import TYPE_CHECKING
 
 from engine.admin.cluster.errors import Unreachable
 from engine.admin.state_changes.entry_reader import Block, EntryReader, TagOf
-from engine.admin.state_changes.log_input import DamagedLog, LogInput
-from engine.admin.state_changes.merge import MergePlan
-from engine.admin.state_changes.merged_text import text_chunks, text_tags
-from engine.admin.state_changes.merging import Batch, Merge, Source
-from engine.admin.state_changes.problems import LogProblem, ProblemCounter, ProblemKind
+from engine.admin.state_changes.log_input import DamagedLog, LogInput, LogProblem, ProblemCounter, ProblemKind
+from engine.admin.state_changes.merge import Batch, Merge, MergePlan, Source
+from engine.admin.state_changes.merged_rows import text_chunks, text_tags
 from engine.admin.state_changes.selection import Selection
 from engine.admin.state_changes.zones import shifted
 from engine.common.errors import OperationError

@@ -10,8 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from engine.admin.cluster.errors import BadRequest, NotFound, Refused, Unreachable
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import BadRequest, NotFound, Refused, Unknown, Unreachable
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.offsets.listing import Offsets as ToldOffsets
 from engine.admin.offsets.listing import end_offsets, offsets_at, start_offsets

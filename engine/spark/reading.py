@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.admin.cluster.errors import NotFound, Refused, Unreachable
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import NotFound, Refused, Unknown, Unreachable
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.records.fetching import FetchFrom, fetch
 from engine.admin.records.leaders import refuse_lasting, topic_leaders

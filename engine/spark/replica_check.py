@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import Unknown
 from engine.admin.cluster.target import ClusterTarget
-from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.offsets.listing import end_offsets, start_offsets
 from engine.admin.replicas.verification import (

@@ -149,8 +149,7 @@ def row(
 
 def merges() -> None:
     """Measure whole commands with the JVM, the job alone, and the local merge of the same logs."""
-    from engine.admin.state_changes.find_logs import find_logs
-    from engine.admin.state_changes.log_files import look_at_logs
+    from engine.admin.state_changes.log_files import find_logs, look_at_logs
     from engine.admin.state_changes.merge import MergeWish, plan_merge
     from engine.spark.log_merge import merge_logs
     from engine.spark.session import SparkOptions, spark_session

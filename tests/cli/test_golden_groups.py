@@ -23,7 +23,7 @@ from cli.output.report import Report
 from cli.output.terminal import is_terminal
 from cli.views.groups import NOTES_MAX, group_list_report, members_report, offsets_report, states_report
 from cli.views.groups_changes import deleted_groups_report, deleted_offsets_report, reset_report
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import Unknown
 from engine.admin.groups.deleting import DeletedGroup, DeletionResult
 from engine.admin.groups.deleting_offsets import DeletedOffset
 from engine.admin.groups.description import DescribedGroup, described_group, described_old_group

@@ -22,7 +22,7 @@ from engine.admin.cluster.snapshot_file import save_snapshot
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.configs.changes import ConfigChange
 from engine.admin.configs.values import plain_value
-from engine.admin.records.filters import parse_record_filter
+from engine.admin.records.fetching import parse_record_filter
 from engine.common.errors import said_by
 from engine.common.model import BrokerInfo, ReplicaAssignment
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot

@@ -19,10 +19,9 @@ from cli.exit_codes import ExitCode
 from cli.views.perf_suite import suite_report, write_plot
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
-from engine.admin.perf.broker_cpu import cpu_seconds, find_processes
 from engine.admin.perf.suite import TOPIC_PREFIX, Case, CaseResult, experiments, rates_of
 from engine.admin.perf.suite_disks import WatchedDisks
-from engine.admin.perf.suite_run import Suite, SuiteOptions, WorkerFailed, WorkerFigures
+from engine.admin.perf.suite_run import Suite, SuiteOptions, WorkerFailed, WorkerFigures, cpu_seconds, find_processes
 from engine.local.cluster import LocalCluster
 
 SHORT = ["--seconds", "300ms", "--producer-bytes", "2M"]

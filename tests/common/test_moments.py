@@ -8,8 +8,8 @@ import pytest
 
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.groups.reset_spec import parse_datetime, parse_iso_duration
-from engine.admin.offsets.times import parse_offset_time
-from engine.admin.state_changes.time_bounds import parse_bound
+from engine.admin.offsets.selection import parse_offset_time
+from engine.admin.state_changes.merge import parse_bound
 from engine.common.moments import moment_ms, parse_moment
 
 NOW = datetime(2026, 11, 28, 3, 0, 30, tzinfo=UTC)

@@ -43,7 +43,7 @@ from klamm.spark import register
 from pyspark.sql.functions import udf
 
 from cli.main import main
-from engine.admin.state_changes.find_logs import find_logs
+from engine.admin.state_changes.log_files import find_logs
 from engine.admin.state_changes.log_files import look_at_logs
 from engine.admin.state_changes.merge import MergeWish, plan_merge
 from engine.spark import log_merge

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from klamm_program import in_process
 from merged_logs import BEGIN, entry, locally, plan_of, write_logs
 
-from engine.admin.state_changes.problems import ProblemKind
+from engine.admin.state_changes.log_input import ProblemKind
 from engine.common.errors import OperationError
 from engine.spark import log_cuts, log_merge
 from engine.spark.log_merge import MergeResult, merge_logs

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from engine.admin.lag.jobs import Job, JobSource
 from engine.admin.lag.positions import ReaderKind
+from engine.admin.lag.queries import Job, JobSource
 from engine.admin.lag.results import QueryLag, QueryPartitionLag
 from engine.admin.lag.rules import LagStatus
 from engine.admin.watch.frame import Stage

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from engine.admin.brokers.releases import release_of
+from engine.admin.brokers.own_words import release_of
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, FailureKind, Unreachable
 from engine.admin.cluster.remedies import CHECK_NAME, START_IT, Words

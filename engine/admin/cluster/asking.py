@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager, nullcontext
 from itertools import islice
 from typing import TypeVar
 
-from engine.admin.cluster.errors import AdminError, Unreachable
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import AdminError, Unknown, Unreachable
 from engine.admin.cluster.wire import WireCluster
 from engine.common.errors import RemoteProtocolError
 from engine.common.model import NO_LEADER

@@ -7,9 +7,8 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from engine.admin.cluster.errors import AdminError, LoginRefused, Unreachable
-from engine.admin.cluster.observer import Complain, Observer
 from engine.admin.cluster.remedies import CHECK_NAME, START_IT, UNRESOLVED
-from engine.admin.cluster.waits import Waits
+from engine.admin.cluster.waits import Complain, Observer, Waits
 from engine.admin.cluster.wire_failures import unreachable
 from engine.common.model import address_text
 from engine.kafka.client.broker_client import BrokerClient

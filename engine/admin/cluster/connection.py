@@ -23,12 +23,11 @@ from engine.admin.cluster.errors import (
     ZnodeForbidden,
     ZooKeeperUnreachable,
 )
-from engine.admin.cluster.observer import Accepted, Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
 from engine.admin.cluster.remedies import NAME_ZOOKEEPER, Give, Operation, Parameter, Phrase, Words
 from engine.admin.cluster.rights import Right, asked_for
 from engine.admin.cluster.settings_silence import SettingsSilence
 from engine.admin.cluster.target import ClusterTarget, Side, Source
-from engine.admin.cluster.waits import Waits
+from engine.admin.cluster.waits import Accepted, Complain, Observer, OnRead, Waits, tell_nobody, tell_nobody_how_far
 from engine.common.acl import ResourceType
 from engine.common.errors import ErrorCode
 

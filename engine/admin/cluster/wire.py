@@ -22,11 +22,10 @@ from engine.admin.cluster.broker_connections import (
 )
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.errors import LoginRefused, NotFound, Unreachable
-from engine.admin.cluster.observer import Complain, Observer, tell_nobody
 from engine.admin.cluster.remedies import Operation, Parameter, Phrase
 from engine.admin.cluster.rights import Right, missing_rights
 from engine.admin.cluster.settings_silence import UNKNOWN_SETTINGS_HINT, SettingsSilence
-from engine.admin.cluster.waits import Waits
+from engine.admin.cluster.waits import Complain, Observer, Waits, tell_nobody
 from engine.admin.cluster.wire_failures import LOSSES, outcome_unknown, unreachable, where_to_look
 from engine.common.errors import ErrorCode
 from engine.common.model import NO_CONTROLLER, Node, address_text

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 from engine.admin.cluster.asking import ANSWER_LIMIT_S, ONLY_ANSWER_SHARE, answer_limit, beside_limit_s
 from engine.admin.cluster.errors import BadRequest, FailureKind, Refused, Unreachable
-from engine.admin.cluster.observer import Complain
+from engine.admin.cluster.waits import Complain
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.cluster.wire_failures import refuse
 from engine.admin.configs.values import (

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from engine.admin.cluster.advice import advice_for
 from engine.admin.cluster.errors import BadRequest, NotFound
-from engine.admin.cluster.observer import Observer, tell_nobody
 from engine.admin.cluster.remedies import SEE_TOPICS, USE_BROKERS, Operation, Phrase
+from engine.admin.cluster.waits import Observer, tell_nobody
 from engine.admin.configs.values import (
     SEE_SETTINGS,
     ConfigEntry,

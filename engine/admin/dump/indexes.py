@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from engine.admin.dump.payloads import FileBatch, read_file_batches
 from engine.admin.dump.rows import AbortedTransactionRow, Finding, FindingKind, OffsetIndexRow, Row, TimeIndexRow
-from engine.admin.dump.segment_file import FileBatch, read_file_batches
 from engine.common.errors import CorruptFileError, KafkaError
 from engine.kafka.formats.index_entries import (
     ABORTED_TRANSACTION_ENTRY,

@@ -11,9 +11,8 @@ from pathlib import Path
 
 from engine.admin.cluster.asking import ask_all
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError
+from engine.admin.cluster.errors import AdminError, Unknown
 from engine.admin.cluster.rollback_file import write_rollback
-from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.group_reading import find_coordinators
 from engine.admin.groups.reset_plan import GroupReset, PartitionReset, ResetResult
 from engine.admin.groups.reset_spec import offsets_text

@@ -8,8 +8,7 @@ from enum import StrEnum
 
 from engine.admin.cluster.asking import ask_all
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, OutcomeUnknown, Refused
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import AdminError, OutcomeUnknown, Refused, Unknown
 from engine.admin.groups.committing import may_change_again
 from engine.admin.groups.group_reading import describe_groups, find_coordinators
 from engine.admin.groups.resetting import active_refusal, in_both

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 from engine.admin.cluster.asking import ask_all
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, BadRequest, Refused
+from engine.admin.cluster.errors import AdminError, BadRequest, Refused, Unknown
 from engine.admin.cluster.remedies import Do, Operation, Phrase
-from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.committing import may_change_again
 from engine.admin.groups.deleting import DeletionResult, failed_or_under_way
 from engine.admin.groups.group_reading import committed_offsets, find_coordinators

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import AdminError, Unknown
 from engine.admin.groups.description import (
     DescribedGroup,
     Ends,

@@ -7,16 +7,13 @@ coordinators: since 3.0, KIP-699; committed offsets: since 3.0, KIP-709), else r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from engine.admin.cluster.asking import FAILURES, PATIENCE_S, answer_limit, ask_all, batches_of, run_window
-from engine.admin.cluster.errors import Unreachable
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import Unknown, Unreachable
 from engine.admin.cluster.wire import WireCluster
-from engine.admin.groups.committed_offsets import fetch_committed
-from engine.admin.groups.new_protocols import describe_new_groups
 from engine.admin.groups.values import (
     CommittedOffset,
     GroupDescription,
@@ -24,6 +21,7 @@ from engine.admin.groups.values import (
     GroupMember,
     GroupOffsets,
     GroupState,
+    GroupType,
     ListedGroup,
     state_of,
     type_of,
@@ -33,9 +31,23 @@ from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.kafka.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE, decode_assignment
 from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.consumer_group_describe import (
+    ConsumerGroupDescribed,
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupMember,
+)
 from engine.kafka.protocol.apis.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest, KeyType
 from engine.kafka.protocol.apis.list_groups import ListGroupsRequest
+from engine.kafka.protocol.apis.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
 
 __all__ = ["CommittedOffset", "committed_offsets", "describe_groups", "find_coordinators", "list_groups"]
 
@@ -263,3 +275,146 @@ def _assignment(data: bytes) -> tuple[TopicPartition, ...] | None:
     except KafkaError:
         return None
     return tuple(sorted(TopicPartition(one.topic, index) for one in assigned for index in one.partitions))
+
+
+# OffsetFetch in every version, for many groups of one coordinator: what differs between versions is hidden here.
+#
+# Version 8 takes many groups, versions 2 to 7 one. Versions 0 and 1 need the partitions, so ask for all of the cluster.
+
+_SEVERAL_GROUPS = 8
+_ALL_TOPICS = 2
+_OFFSET_REQUESTS_AT_ONCE = 50
+_NO_OFFSET = -1
+
+
+async def fetch_committed(wire: WireCluster, broker_id: int, groups: list[str]) -> Mapping[str, GroupOffsets | Unknown]:
+    """Ask one coordinator for all offsets of these groups.
+
+    Raises:
+        AdminError: it does not answer; with one request per group that is a value instead.
+    """
+    version = await wire.version(await wire.client_of(broker_id), ApiKey.OFFSET_FETCH)
+    if version >= _SEVERAL_GROUPS:
+        wanted = [OffsetFetchRequestGroup(group_id=group, topics=None) for group in groups]
+        response = await wire.call_broker(broker_id, OffsetFetchRequest(groups=wanted))
+        return {group.group_id: _offsets(group.error_code, group.topics) for group in response.groups}
+    topics = None if version >= _ALL_TOPICS else await _every_partition(wire)
+    found: dict[str, GroupOffsets | Unknown] = {}
+
+    async def single(group: str) -> None:
+        try:
+            answer = await wire.call_broker(
+                broker_id, OffsetFetchRequest(group_id=group, topics=topics), version_max=_SEVERAL_GROUPS - 1
+            )
+        except FAILURES as error:
+            found[group] = Unknown.of_error(error)
+            return
+        found[group] = _offsets(answer.error_code or _common_error(answer.topics), answer.topics)
+
+    await run_window((single(group) for group in groups), _OFFSET_REQUESTS_AT_ONCE)
+    return found
+
+
+async def _every_partition(wire: WireCluster) -> list[OffsetFetchRequestTopic]:
+    metadata = await wire.metadata(None)
+    return [
+        OffsetFetchRequestTopic(name=topic.name or "", partition_indexes=[p.partition_index for p in topic.partitions])
+        for topic in metadata.topics
+        if topic.partitions
+    ]
+
+
+def _common_error(topics: Iterable[OffsetFetchResponseTopic]) -> int:
+    """Return the error that every partition has: before version 2 it means the whole group."""
+    codes = {partition.error_code for topic in topics for partition in topic.partitions}
+    only = codes.pop() if len(codes) == 1 else ErrorCode.NONE
+    return ErrorCode.NONE if only == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else only
+
+
+def _offsets(
+    error: int, topics: Iterable[OffsetFetchResponseTopic] | Iterable[OffsetFetchResponseTopics]
+) -> GroupOffsets | Unknown:
+    if error == ErrorCode.GROUP_ID_NOT_FOUND:
+        return {}
+    if error != ErrorCode.NONE:
+        return Unknown.of_code(error)
+    return {
+        TopicPartition(topic.name, partition.partition_index): _offset(partition)
+        for topic in topics
+        for partition in topic.partitions
+        if not _is_none(partition)
+    }
+
+
+_Partition = OffsetFetchResponsePartition | OffsetFetchResponsePartitions
+
+
+def _is_none(partition: _Partition) -> bool:
+    # Version 0 says so with an error, the others with -1.
+    is_error_free = partition.error_code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return is_error_free and partition.committed_offset == _NO_OFFSET
+
+
+def _offset(partition: _Partition) -> CommittedOffset | Unknown:
+    if partition.error_code != ErrorCode.NONE:
+        return Unknown.of_code(partition.error_code)
+    return CommittedOffset(partition.committed_offset, partition.committed_leader_epoch, partition.metadata or "")
+
+
+# Groups that DescribeGroups does not know: those of the new consumer protocol (KIP-848), of shares and of streams.
+#
+# This describes the first completely. A broker's list tells only the type of the others.
+
+_NO_SUCH_GROUP = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
+"""Brokers with ZooKeeper list the API from 3.7 on, and answer the second for each group."""
+
+
+async def describe_new_groups(
+    wire: WireCluster, broker_id: int, names: Sequence[str]
+) -> dict[str, GroupDescription | Unknown]:
+    """Ask a coordinator about groups that are not classic ones; those that do not exist are left out."""
+    client = await wire.client_of(broker_id)
+    # Asked for once per connection; a broken connection becomes an error of this layer.
+    await wire.version(client, ApiKey.API_VERSIONS)
+    if not names or ApiKey.CONSUMER_GROUP_DESCRIBE not in await client.api_versions():
+        return {}
+    response = await wire.call_broker(broker_id, ConsumerGroupDescribeRequest(group_ids=list(names)))
+    known = [group for group in response.groups if group.error_code not in _NO_SUCH_GROUP]
+    found = {group.group_id: _new_protocol_description(group, broker_id) for group in known}
+    return found | await _of_other_types(wire, broker_id, [name for name in names if name not in found])
+
+
+async def _of_other_types(wire: WireCluster, broker_id: int, names: Sequence[str]) -> dict[str, Unknown]:
+    """Return the types of groups that neither protocol's API knows."""
+    if not names:
+        return {}
+    response = await wire.call_broker(broker_id, ListGroupsRequest())
+    types = {group.group_id: type_of(group.group_type) for group in response.groups}
+    return {
+        name: Unknown(f"it is a {types[name]} group: those are listed, not described", ErrorCode.INVALID_REQUEST)
+        for name in names
+        if types.get(name) in (GroupType.SHARE, GroupType.STREAMS)
+    }
+
+
+def _new_protocol_description(group: ConsumerGroupDescribed, broker_id: int) -> GroupDescription | Unknown:
+    if group.error_code != ErrorCode.NONE:
+        return Unknown.of_code(group.error_code, group.error_message)
+    state = state_of(group.group_state)
+    if state is None:
+        return Unknown(f"the broker reports an unknown state: {group.group_state!r}")
+    members = tuple(map(_new_protocol_member, group.members))
+    return GroupDescription(
+        group.group_id, GroupType.CONSUMER, state, CONSUMER_PROTOCOL_TYPE, group.assignor_name, broker_id, members
+    )
+
+
+def _new_protocol_member(member: ConsumerGroupMember) -> GroupMember:
+    assigned = member.assignment.topic_partitions
+    return GroupMember(
+        member.member_id,
+        member.instance_id,
+        member.client_id,
+        member.client_host,
+        tuple(sorted(TopicPartition(topic.topic_name, index) for topic in assigned for index in topic.partitions)),
+    )

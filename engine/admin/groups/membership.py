@@ -13,9 +13,8 @@ import time
 from collections.abc import Iterable, Mapping
 
 from engine.admin.cluster.asking import PATIENCE_S
-from engine.admin.cluster.errors import LoginRefused, Refused, Unreachable
-from engine.admin.cluster.observer import Observer, tell_nobody
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import LoginRefused, Refused, Unknown, Unreachable
+from engine.admin.cluster.waits import Observer, tell_nobody
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.cluster.wire_failures import refuse
 from engine.admin.groups.group_reading import find_coordinators

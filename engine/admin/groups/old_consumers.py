@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import Unknown
 from engine.admin.groups.values import CommittedOffset, GroupMember, GroupOffsets, GroupState
 from engine.common.model import TopicPartition
 from engine.kafka.zk.client import ZkClient

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from engine.admin.cluster.errors import AdminError
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import AdminError, Unknown
 from engine.admin.groups.reset_spec import ResetSpec, ResetTo
 from engine.admin.groups.values import CommittedOffset, GroupOffsets, GroupType
 from engine.common.errors import ErrorCode

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused
+from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused, Unknown
 from engine.admin.cluster.remedies import SEE_TOPICS, Do, Give, Operation, Parameter, Phrase
-from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.group_reading import committed_offsets, describe_groups, is_absent
 from engine.admin.groups.reset_plan import (
     GroupReset,

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, OutcomeUnknown, Refused, Unreachable
+from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, OutcomeUnknown, Refused, Unknown, Unreachable
 from engine.admin.cluster.remedies import Do, Operation, Parameter, Phrase, Words
 from engine.admin.cluster.target import Source
-from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.group_reading import describe_groups, is_absent, list_groups
 from engine.admin.groups.values import GroupDescription, GroupListing, GroupType, ListedGroup
 from engine.common.errors import ErrorCode

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import Unknown
 from engine.common.model import TopicPartition
 
 

@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
-from engine.admin.cluster.observer import Complain
 from engine.admin.cluster.rights import Right, missing_rights
 from engine.admin.cluster.target import Source
-from engine.admin.cluster.waits import Waits
+from engine.admin.cluster.waits import Complain, Waits
 from engine.admin.health.checks import has_throttles
 from engine.admin.health.report import HealthFacts, HoldingTransaction
 from engine.admin.snapshots.taking import read_snapshot
-from engine.admin.topics.access import TopicReader, topic_reader
-from engine.admin.topics.by_snapshot import SnapshotTopicReader
+from engine.admin.topics.access import SnapshotTopicReader, TopicReader, topic_reader
 from engine.admin.transactions.hanging import OpenTransaction, OpenTransactions, find_holding
 from engine.common.clock import Clock, SystemClock
 from engine.common.errors import ErrorCode, RemoteProtocolError

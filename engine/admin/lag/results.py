@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Final, NamedTuple
 
-from engine.admin.cluster.errors import AdminError
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import AdminError, Unknown
 from engine.admin.groups.values import GroupState, GroupType
-from engine.admin.lag.members import Owned, turns_of
-from engine.admin.lag.pace import between_commits
+from engine.admin.lag.pace import UNKNOWN_TREND, Trend, between_commits, sum_of_trends, trend_of
 from engine.admin.lag.positions import ReaderKind
 from engine.admin.lag.rules import (
+    KnownPoint,
     LagStatus,
     Point,
     Reason,
     Rhythm,
     Verdict,
     group_verdict,
+    is_draining,
+    is_working_off,
     judge,
     known_points,
     without_records,
 )
 from engine.admin.lag.sampling import GroupSample, PartitionSample
-from engine.admin.lag.trend import UNKNOWN_TREND, Trend, sum_of_trends, trend_of
 from engine.admin.lag.unread import Place, Times, UnreadRecord
 from engine.common.metric import Metric
 from engine.common.model import TopicPartition
@@ -379,3 +381,59 @@ def _seconds(time_ms: int | None) -> float | None:
 def _labels(one: GroupLag) -> dict[str, str]:
     labels = {"group": one.group, "source": one.type or one.kind}
     return labels | {"path": one.path, "spark_source": one.source} if isinstance(one, QueryLag) else labels
+
+
+# Is a partition stalled, or is its member busy with a backlog in its other partitions?
+#
+# A consumer reads its partitions one after the other while there is a backlog: a broker fills an answer from the first
+# partition that has enough. So a partition that does not move is judged by its member: while other partitions of the
+# member advance through a backlog, this one waits for its turn. A member that keeps up elsewhere has no such excuse.
+
+_WAITING: Final = (Reason.STANDS_STILL, Reason.TOO_FEW_SAMPLES, Reason.BETWEEN_COMMITS)
+
+
+class Owned(NamedTuple):
+    """A partition that a member owns, with both offsets known now. ``points`` end now."""
+
+    owner: str
+    verdict: Verdict
+    points: Sequence[KnownPoint]
+    is_lost: bool
+
+
+class Turn(NamedTuple):
+    """What is to be said of a partition that waits for its turn."""
+
+    verdict: Verdict
+    clear_in_ms: int | None
+
+
+def turns_of(owned: Mapping[TopicPartition, Owned]) -> dict[TopicPartition, Turn]:
+    """Return the partitions that wait while their member works off a backlog in others."""
+    members: defaultdict[str, dict[TopicPartition, Owned]] = defaultdict(dict)
+    for name, one in owned.items():
+        members[one.owner][name] = one
+    turns: dict[TopicPartition, Turn] = {}
+    for of_member in members.values():
+        busy = [one.points for one in of_member.values() if is_working_off(one.points)]
+        if not busy:
+            continue
+        does_drain = any(is_draining(points) for points in busy)
+        clear_in_ms = _member_clear_in(of_member.values())
+        for name, one in of_member.items():
+            if one.verdict.reason in _WAITING:
+                turns[name] = Turn(_verdict(one, does_drain=does_drain), clear_in_ms)
+    return turns
+
+
+def _verdict(one: Owned, *, does_drain: bool) -> Verdict:
+    if one.is_lost:
+        return Verdict(LagStatus.WARN, Reason.RECORDS_LOST)
+    if does_drain:
+        return Verdict(LagStatus.OK, Reason.MEMBER_DRAINS)
+    return Verdict(LagStatus.WARN, Reason.LAG_NEVER_FELL)
+
+
+def _member_clear_in(of_member: Collection[Owned]) -> int | None:
+    trend = sum_of_trends(trend_of(one.points) for one in of_member)
+    return trend.clear_in_ms(sum(max(0, one.points[-1].lag) for one in of_member))

@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import AdminError, Unknown
 from engine.admin.groups.group_reading import describe_and_fetch
 from engine.admin.groups.scope import FoundGroups, as_error
 from engine.admin.groups.values import (

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from engine.admin.cluster.asking import ask_all
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import Unknown
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.offsets.listing import leaders_of
 from engine.admin.records.fetching import FetchFrom, fetch

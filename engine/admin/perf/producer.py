@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from engine.admin.cluster.errors import LoginRefused, NotFound, OutcomeUnknown, Refused, Unreachable
-from engine.admin.cluster.observer import Observer, tell_nobody
 from engine.admin.cluster.remedies import GIVE_TIME, Operation, Phrase
+from engine.admin.cluster.waits import Observer, tell_nobody
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.cluster.wire_failures import refuse
 from engine.admin.perf.lanes import Flight, Lane, Link

@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.target import Side, Source
 from engine.admin.configs.access import alter_entity
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.reassignment.values import Refusal, RunningReassignments, Targets
+from engine.common.model import TopicPartition
+from engine.common.snapshot import ClusterSnapshot
 
 if TYPE_CHECKING:
-    from engine.admin.reassignment.by_snapshot import SnapshotReassignments
     from engine.admin.reassignment.by_wire import WireReassignments
     from engine.admin.reassignment.by_znode import ZnodeReassignments
 
@@ -93,8 +95,6 @@ async def delete_broker_settings(cluster: Cluster, broker: int, keys: Sequence[s
 
 async def _by(cluster: Cluster, side: Side) -> WireReassignments | ZnodeReassignments | SnapshotReassignments:
     if cluster.source is Source.SNAPSHOT:
-        from engine.admin.reassignment.by_snapshot import SnapshotReassignments
-
         return SnapshotReassignments(cluster.snapshot())
     if side is Side.ZOOKEEPER:
         from engine.admin.reassignment.by_znode import ZnodeReassignments
@@ -104,3 +104,35 @@ async def _by(cluster: Cluster, side: Side) -> WireReassignments | ZnodeReassign
 
     # Give the controller less time than the operation, so that its answer comes before the operation gives up.
     return WireReassignments(await cluster.wire(), timeout_ms=int(cluster.timeout_s * 800))
+
+
+class SnapshotReassignments:
+    """Those that were under way when the snapshot was taken."""
+
+    may_be_late = False
+    is_live = False
+    is_znode = False
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self._snapshot = snapshot
+
+    async def running(self) -> RunningReassignments:
+        running = {
+            TopicPartition(topic.name, p.partition): p.assignment
+            for topic in self._snapshot.topics
+            for p in topic.partitions
+            if p.assignment.is_being_reassigned
+        }
+        return RunningReassignments(running, {})
+
+    async def configured_brokers(self) -> set[int]:
+        return set()
+
+    async def orders_wait(self) -> bool:
+        return False
+
+    async def check(self, targets: Targets) -> None:
+        """A snapshot cannot tell whether a live cluster could do it."""
+
+    async def alter(self, targets: Targets) -> list[Refusal]:
+        raise BadRequest("a snapshot cannot be changed")

@@ -12,8 +12,7 @@ import time
 from contextlib import suppress
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, Refused, Unreachable
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import AdminError, Refused, Unknown, Unreachable
 from engine.admin.groups.group_reading import find_coordinators
 from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.common.errors import ErrorCode, KlammError, error_code

@@ -6,24 +6,24 @@ An interface reads the plan file and the person's wishes, makes a ``PlanRun`` of
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.errors import AdminError, BadRequest
 from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import JournalRecord, read_journal
 from engine.admin.reassignment.lock import SESSION_TIMEOUT_S
 from engine.admin.reassignment.lock_holder import Holder
+from engine.admin.reassignment.log_dirs import read_log_dirs
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.wave_execution import execute_waves
-from engine.admin.reassignment.wave_moves import plan_waves
 from engine.admin.reassignment.wave_standings import read_standings
 from engine.admin.reassignment.wave_values import STALL_S, WaveControl, WaveSettings, WavesResult, WaveWatcher
-from engine.admin.reassignment.waves import Standing, Wave, WaveCaps, WaveMove, turned_round
+from engine.admin.reassignment.waves import Standing, Wave, WaveCaps, WaveMove, turned_round, waves_of
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
 
@@ -188,3 +188,26 @@ class PlanRun:
             elects=self.elects,
         )
         return await execute_waves(cluster, waves, settings, watcher, control)
+
+
+# The moves of a plan with the sizes that brokers report, spread over waves.
+
+
+async def plan_waves(cluster: Cluster, moves: Sequence[WaveMove], caps: WaveCaps) -> tuple[Wave, ...]:
+    """Return the waves that carry out ``moves``."""
+    return waves_of(await with_sizes(cluster, moves), caps)
+
+
+async def with_sizes(cluster: Cluster, moves: Sequence[WaveMove]) -> list[WaveMove]:
+    """Return the moves with the sizes of their partitions; None stays if no broker reports it."""
+    sizes: dict[TopicPartition, int] = {}
+    holders = {broker for move in moves for broker in move.before}
+    try:
+        live = await (await cluster.wire()).live_brokers()
+        found = await read_log_dirs(cluster, holders & live, [move.name for move in moves])
+    except AdminError as error:
+        cluster.observe(f"no sizes: {error}")
+        return list(moves)
+    for (name, _), place in found.places.items():
+        sizes[name] = max(sizes.get(name, 0), place.size_bytes)
+    return [replace(move, size_bytes=sizes.get(move.name)) for move in moves]

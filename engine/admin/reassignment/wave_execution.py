@@ -21,7 +21,6 @@ from engine.admin.elections.values import ElectionResult, ElectionScope, Electio
 from engine.admin.reassignment.access import reassignment_changer, reassignment_reader
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.execute import says_that_nothing_began
-from engine.admin.reassignment.health_gate import ClusterHealth, behind_since, obstacles, read_health
 from engine.admin.reassignment.journal import Journal, open_journal
 from engine.admin.reassignment.lock import OperatorLock, operator_lock
 from engine.admin.reassignment.lock_holder import Holder, LockHeld
@@ -39,7 +38,7 @@ from engine.admin.reassignment.throttles import ClearedThrottles, clear_throttle
 from engine.admin.reassignment.values import Refusal
 from engine.admin.reassignment.verify import read_statuses
 from engine.admin.reassignment.wave_progress import WaveMeter
-from engine.admin.reassignment.wave_standings import read_standings
+from engine.admin.reassignment.wave_standings import ClusterHealth, behind_since, obstacles, read_health, read_standings
 from engine.admin.reassignment.wave_throttle import WaveThrottle, named
 from engine.admin.reassignment.wave_values import (
     Outcome,

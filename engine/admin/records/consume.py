@@ -13,11 +13,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from engine.admin.cluster.asking import ANSWER_LIMIT_S
-from engine.admin.cluster.errors import LoginRefused, NotFound, Refused, Unreachable
-from engine.admin.cluster.observer import Observer, tell_nobody
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import LoginRefused, NotFound, Refused, Unknown, Unreachable
+from engine.admin.cluster.waits import Observer, tell_nobody
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
-from engine.admin.offsets.asking import FoundOffset, ask_offsets
+from engine.admin.offsets.listing import FoundOffset, ask_offsets
 from engine.admin.records.committed import visible_batches
 from engine.admin.records.fetching import FetchFrom, fetch
 from engine.admin.records.leaders import LeaderReaders, check_partitions, refuse_lasting, topic_leaders

@@ -14,9 +14,8 @@ from enum import StrEnum
 from typing import Any
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, OutcomeUnknown, Refused, Unreachable
+from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, OutcomeUnknown, Refused, Unknown, Unreachable
 from engine.admin.cluster.remedies import Do, Operation, Phrase
-from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import RETRY_PAUSE_S
 from engine.admin.configs.by_wire import read_effective
 from engine.admin.log_dirs.describing import read_log_dirs

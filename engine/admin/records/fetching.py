@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import BadRequest, Unknown
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.cluster.wire_failures import refuse
 from engine.common.errors import ErrorCode
@@ -76,3 +77,37 @@ def _answer(data: PartitionData | None) -> PartitionData | Unknown:
     if data is None:
         return Unknown("the broker left it out of its answer")
     return data if data.error_code == ErrorCode.NONE else Unknown.of_code(data.error_code)
+
+
+Headers = Sequence[tuple[str, bytes | None]]
+RecordFilter = Callable[[bytes | None, bytes | None, Headers], bool]
+
+_FORM = re.compile(r"(key|value|header\.[^=]+)=(.*)", re.DOTALL)
+
+
+def parse_record_filter(text: str) -> RecordFilter:
+    """Return a check of key, value and headers; the regular expression may match anywhere in them.
+
+    Forms: ``REGEX`` (of key or value), ``key=REGEX``, ``value=REGEX``, ``header.NAME=REGEX``.
+
+    Raises:
+        BadRequest: it is not a regular expression.
+    """
+    form = _FORM.fullmatch(text)
+    field, pattern_text = (form[1], form[2]) if form is not None else ("", text)
+    try:
+        pattern = re.compile(pattern_text.encode())
+    except re.error as error:
+        raise BadRequest(f"not a regular expression: {pattern_text!r} ({error})") from error
+
+    def matches(data: bytes | None) -> bool:
+        return data is not None and pattern.search(data) is not None
+
+    if field == "key":
+        return lambda key, value, headers: matches(key)
+    if field == "value":
+        return lambda key, value, headers: matches(value)
+    if field:
+        name = field.removeprefix("header.")
+        return lambda key, value, headers: any(matches(data) for header, data in headers if header == name)
+    return lambda key, value, headers: matches(key) or matches(value)

@@ -12,9 +12,8 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 
-from engine.admin.cluster.errors import AdminError, Unreachable
-from engine.admin.cluster.observer import Observer, tell_nobody
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import AdminError, Unknown, Unreachable
+from engine.admin.cluster.waits import Observer, tell_nobody
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.group_reading import committed_offsets
 from engine.admin.groups.membership import Membership

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 
-from engine.admin.cluster.errors import LoginRefused, NotFound, Refused, Unreachable
-from engine.admin.cluster.observer import Observer
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import LoginRefused, NotFound, Refused, Unknown, Unreachable
+from engine.admin.cluster.waits import Observer
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.cluster.wire_failures import refuse
 from engine.admin.topics.selection import topic_not_found

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import json
+import os
 from codecs import BOM_UTF8
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -156,3 +158,32 @@ def _bytes(document: dict[str, Any], name: str) -> bytes | None:
     if not isinstance(value, str):
         value = json.dumps(value, ensure_ascii=False)
     return bytes(value, "utf-8")
+
+
+CHUNK_BYTES = 1024 * 1024
+
+
+async def read_chunks(descriptor: int) -> AsyncIterator[bytes]:
+    """Yield what can be read, at most ``CHUNK_BYTES`` at a time, until the end.
+
+    This waits for a pipe or terminal; a regular file is always ready, and is read at once.
+    """
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    try:
+        loop.add_reader(descriptor, ready.set)
+    except PermissionError:
+        while chunk := os.read(descriptor, CHUNK_BYTES):
+            yield chunk
+            await asyncio.sleep(0)
+        return
+    try:
+        while True:
+            await ready.wait()
+            ready.clear()
+            chunk = os.read(descriptor, CHUNK_BYTES)
+            if not chunk:
+                return
+            yield chunk
+    finally:
+        loop.remove_reader(descriptor)

@@ -14,12 +14,10 @@ from dataclasses import dataclass, field
 
 from engine.admin.cluster.asking import answer_limit
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, Refused, Unreachable
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import AdminError, Refused, Unknown, Unreachable
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.configs.by_wire import read_effective
-from engine.admin.offsets.asking import ask_offsets
-from engine.admin.offsets.listing import end_offsets, start_offsets
+from engine.admin.offsets.listing import ask_offsets, end_offsets, start_offsets
 from engine.admin.records.fetching import FetchFrom, fetch
 from engine.admin.replicas.comparison import Difference, DifferenceKind, Unit, compare, difference, units
 from engine.admin.topics.access import topic_reader

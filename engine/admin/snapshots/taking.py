@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import FailureKind, Refused, Unreachable
 from engine.admin.cluster.members import ClusterMembers, read_members
-from engine.admin.cluster.observer import Complain
 from engine.admin.cluster.target import Source
+from engine.admin.cluster.waits import Complain
 from engine.admin.topics.access import topic_reader
 from engine.common.acl import ResourceType
 from engine.common.clock import Clock, SystemClock

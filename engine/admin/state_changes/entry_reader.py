@@ -16,8 +16,7 @@ from operator import gt
 from typing import Generic, TypeVar
 
 from engine.admin.state_changes.log_files import LogFile
-from engine.admin.state_changes.log_input import DamagedLog, LogInput
-from engine.admin.state_changes.problems import ProblemCounter, ProblemKind
+from engine.admin.state_changes.log_input import DamagedLog, LogInput, ProblemCounter, ProblemKind
 from engine.admin.state_changes.selection import Selection
 from engine.admin.state_changes.zones import UtcClock
 from engine.kafka.formats.state_change_lines import (

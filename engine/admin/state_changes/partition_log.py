@@ -9,11 +9,10 @@ from datetime import timedelta
 from pathlib import Path
 
 from engine.admin.cluster.background import in_daemon_thread
-from engine.admin.state_changes.find_logs import find_logs
-from engine.admin.state_changes.log_files import FoundLogs, LogFile, look_at_logs
+from engine.admin.state_changes.log_files import FoundLogs, LogFile, find_logs, look_at_logs
+from engine.admin.state_changes.log_input import LogProblem, ProblemKind
 from engine.admin.state_changes.merge import MergeWish, plan_merge
 from engine.admin.state_changes.merged_rows import MergedRow, Role, epoch_ms, row_of, row_tag
-from engine.admin.state_changes.problems import LogProblem, ProblemKind
 from engine.admin.state_changes.zones import Zone, shifted
 from engine.common.model import TopicPartition
 from engine.kafka.formats.state_change_events import StateSeen

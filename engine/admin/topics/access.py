@@ -11,11 +11,11 @@ from typing import Protocol
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
-from engine.admin.cluster.observer import Complain
 from engine.admin.cluster.target import Side, Source
+from engine.admin.cluster.waits import Complain
 from engine.admin.topics.changes import NewTopic, TopicAlteration, TopicChange
-from engine.admin.topics.values import TopicName
-from engine.common.snapshot import TopicSnapshot
+from engine.admin.topics.values import TopicName, topic_min_isrs, topic_name
+from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
 
 
 class TopicReader(Protocol):
@@ -67,8 +67,6 @@ async def topic_reader(
     """
     match cluster.source:
         case Source.SNAPSHOT:
-            from engine.admin.topics.by_snapshot import SnapshotTopicReader
-
             return SnapshotTopicReader(cluster.snapshot())
         case Source.ZOOKEEPER:
             from engine.admin.topics.by_znode import ZkTopicReader
@@ -91,3 +89,27 @@ async def topic_changer(cluster: Cluster, *, is_rack_aware: bool = True) -> Topi
     from engine.admin.topics.by_wire import WireTopicChanger
 
     return WireTopicChanger(cluster, await cluster.wire(), sees_marks=cluster.target.may_ask_zookeeper)
+
+
+class SnapshotTopicReader:
+    """Reads from a snapshot."""
+
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
+        self._snapshot = snapshot
+
+    async def names(self) -> list[TopicName]:
+        return [topic_name(topic.name, topic.is_marked_for_deletion) for topic in self._snapshot.topics]
+
+    async def shapes(self, names: Sequence[str]) -> Mapping[str, tuple[int, int]]:
+        return {topic.name: (len(topic.partitions), topic.replication_factor) for topic in await self.topics(names)}
+
+    async def topics(self, names: Sequence[str]) -> list[TopicSnapshot]:
+        wanted = set(names)
+        return [topic for topic in self._snapshot.topics if topic.name in wanted]
+
+    async def live_brokers(self) -> frozenset[int]:
+        return self._snapshot.live_broker_ids
+
+    async def min_isr(self, topics: Sequence[TopicSnapshot]) -> Mapping[str, int]:
+        default = self._snapshot.broker_configs.get(None, {}).get("min.insync.replicas")
+        return topic_min_isrs(topics, default)

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, Refused
-from engine.admin.cluster.observer import Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
 from engine.admin.cluster.remedies import USE_BROKERS, Do, Operation, Parameter, Phrase
+from engine.admin.cluster.waits import Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
 from engine.admin.cluster.zookeeper import read_brokers
 from engine.admin.configs.by_znode import check_topic_configs, topic_configs_after
 from engine.admin.topics.changes import (

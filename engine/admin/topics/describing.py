@@ -11,8 +11,7 @@ from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.cluster.settings_silence import UNKNOWN_SETTINGS_HINT
 from engine.admin.configs.values import known_configs
 from engine.admin.topics.access import TopicReader
-from engine.admin.topics.filters import MIN_ISR_FILTERS, PartitionFilter, matches
-from engine.admin.topics.selection import TopicSelection, topic_not_found
+from engine.admin.topics.selection import MIN_ISR_FILTERS, PartitionFilter, TopicSelection, matches, topic_not_found
 from engine.admin.topics.values import DEFAULT_MIN_ISR, TopicName
 from engine.common.quantities import counted
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot

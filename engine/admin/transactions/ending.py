@@ -18,9 +18,9 @@ from engine.admin.cluster.errors import (
     NotFound,
     Refused,
     StillUnderWay,
+    Unknown,
 )
 from engine.admin.cluster.remedies import Do, Operation, Parameter, Phrase
-from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.groups.group_reading import find_coordinators
 from engine.admin.groups.scope import as_error

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from engine.admin.cluster.errors import AdminError, NotFound
+from engine.admin.cluster.errors import AdminError, NotFound, Unknown
 from engine.admin.cluster.remedies import Operation, Phrase
-from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.cluster.wire_failures import refuse
 from engine.admin.groups.scope import as_error

@@ -15,10 +15,10 @@ from engine.admin.cluster.errors import (
     NotFound,
     OutcomeUnknown,
     Refused,
+    Unknown,
     Unreachable,
 )
 from engine.admin.cluster.remedies import GIVE_TIME, Do, Operation, Phrase
-from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.groups.group_reading import find_coordinators
 from engine.common.errors import ErrorCode, error_code

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from engine.admin.cluster.asking import PATIENCE_S, ask_all
-from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused
+from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Refused, Unknown
 from engine.admin.cluster.remedies import Operation, Parameter, Phrase
-from engine.admin.cluster.unknown import Unknown
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.group_reading import find_coordinators
 from engine.admin.groups.scope import as_error

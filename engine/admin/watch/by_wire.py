@@ -23,7 +23,7 @@ from engine.admin.groups.values import ListedGroup
 from engine.admin.health.reading import probe_brokers
 from engine.admin.lag.measuring import LagMeter
 from engine.admin.lag.results import GroupLag
-from engine.admin.offsets.asking import FoundOffset, ask_offsets
+from engine.admin.offsets.listing import FoundOffset, ask_offsets
 from engine.admin.watch.frame import BrokerWords, WatchedGroup
 from engine.admin.watch.unmeasured import of_other_protocol, unmeasured
 from engine.common.model import LATEST_TIMESTAMP, NO_LEADER, TopicPartition

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from engine.admin.cluster.target import Side
 from engine.admin.groups.values import GroupMember
 from engine.admin.health.report import HealthReport, HoldingTransaction
-from engine.admin.lag.jobs import Job
+from engine.admin.lag.queries import Job
 from engine.admin.lag.results import GroupLag, QueryLag
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.watch.events import Event

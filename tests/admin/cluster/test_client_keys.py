@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.admin.cluster.client_keys import unknown_keys
+from engine.admin.cluster.client_properties import unknown_keys
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,8 @@ from engine.admin.cluster.errors import (
 )
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.reassignment.by_wire import WireReassignments
-from engine.admin.topics.by_wire import WireTopicReader, read_reassignments
+from engine.admin.topics.by_wire import WireTopicReader, create_topic, read_reassignments
 from engine.admin.topics.changes import NewTopic, TopicOutcome
-from engine.admin.topics.requests import create_topic
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.create_topics import CreateTopicsRequest, CreateTopicsResponse

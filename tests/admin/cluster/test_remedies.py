@@ -12,7 +12,7 @@ from engine.admin.cluster.remedies import Do, Give, Operation, Parameter, Phrase
 from engine.admin.cluster.target import Naming, Side, resolve_target
 from engine.admin.elections.values import scope_of
 from engine.admin.health.report import Check
-from engine.admin.offsets.times import parse_offset_time
+from engine.admin.offsets.selection import parse_offset_time
 from engine.admin.reassignment.throttle_settings import Throttle
 from engine.admin.topics.changes import TopicAlteration, check_counts
 from engine.common.errors import ErrorCode

@@ -11,8 +11,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.snapshot_file import save_snapshot
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
-from engine.admin.configs.access import alter_entity, config_reader
-from engine.admin.configs.by_snapshot import SnapshotConfigReader
+from engine.admin.configs.access import SnapshotConfigReader, alter_entity, config_reader
 from engine.admin.configs.by_wire import WireConfigReader
 from engine.admin.configs.by_znode import ZkConfigReader
 from engine.admin.configs.values import Entity, EntityType

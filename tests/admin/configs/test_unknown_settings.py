@@ -24,19 +24,17 @@ from engine.admin.cluster.settings_silence import (
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.configs import by_wire
-from engine.admin.configs.by_snapshot import SnapshotConfigReader
+from engine.admin.configs.access import SnapshotConfigReader
 from engine.admin.configs.by_wire import WireConfigReader, alter_configs, read_effective, read_overrides
 from engine.admin.configs.quotas_by_wire import describe_clients
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.health.checks import assess
 from engine.admin.health.report import Check, HealthFacts
-from engine.admin.topics.by_snapshot import SnapshotTopicReader
-from engine.admin.topics.by_wire import WireTopicReader
+from engine.admin.topics.access import SnapshotTopicReader
+from engine.admin.topics.by_wire import WireTopicReader, create_topic
 from engine.admin.topics.changes import NewTopic
 from engine.admin.topics.describing import DescribeOptions, describe_topics
-from engine.admin.topics.filters import PartitionFilter
-from engine.admin.topics.requests import create_topic
-from engine.admin.topics.selection import select_topics
+from engine.admin.topics.selection import PartitionFilter, select_topics
 from engine.common.errors import ErrorCode
 from engine.common.model import BrokerInfo
 from engine.common.snapshot import ClusterSnapshot, SnapshotSource

@@ -17,7 +17,7 @@ from engine.admin.elections.values import (
     read_scope,
     scope_of,
 )
-from engine.admin.topics.by_snapshot import SnapshotTopicReader
+from engine.admin.topics.access import SnapshotTopicReader
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
 from engine.kafka.zk.znodes.admin_znodes import PreferredReplicaElectionZNode

@@ -12,10 +12,9 @@ from znode_trees import load_tree
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, NotFound, Refused
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
-from engine.admin.elections.access import elector_of
 from engine.admin.elections.by_wire import WireElector
 from engine.admin.elections.by_znode import ZnodeElector
-from engine.admin.elections.running import check_election, preview_election, run_election
+from engine.admin.elections.running import check_election, elector_of, preview_election, run_election
 from engine.admin.elections.values import ElectionResult, ElectionScope, ElectionType, PartitionElection
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey

@@ -10,10 +10,9 @@ from scripted_brokers import HANG_UP, SILENCE, scripted_cluster
 from scripted_groups import ScriptedGroups
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, OutcomeUnknown, Refused
+from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, OutcomeUnknown, Refused, Unknown
 from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.cluster.target import ClusterTarget, Origin
-from engine.admin.cluster.unknown import Unknown
 from engine.admin.groups.committing import reset_offsets
 from engine.admin.groups.deleting import DeletionResult, delete_groups, find_groups_to_delete
 from engine.admin.groups.describing import Wanted, describe

@@ -11,7 +11,7 @@ from scripted_brokers import HANG_UP, scripted_cluster
 from scripted_groups import ScriptedGroups
 
 from engine.admin.cluster.client_properties import ClientProperties
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import Unknown
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.group_reading import committed_offsets, describe_groups, find_coordinators, list_groups
 from engine.admin.groups.values import CommittedOffset, GroupDescription, GroupState, GroupType

@@ -10,7 +10,7 @@ import pytest
 
 from engine.admin.cluster.errors import Unreachable
 from engine.admin.cluster.wire import WireCluster
-from engine.admin.lag.commits import readers_within_pace
+from engine.admin.lag.measuring import readers_within_pace
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC

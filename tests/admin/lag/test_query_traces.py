@@ -13,12 +13,17 @@ from s3_server import BUCKET, s3_server
 from spark_traces import RECORDED, Made, event_lines, one_source, restore, write_checkpoint
 
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Unreachable
-from engine.admin.lag.checkpoints import BATCHES_MAX, find_checkpoints, read_checkpoint
-from engine.admin.lag.event_logs import find_event_logs, read_event_logs
 from engine.admin.lag.positions import Query, ReaderKind
 from engine.admin.lag.rules import Point
 from engine.admin.lag.stores import Entry, LocalStore, Location, expand, locate
-from engine.admin.lag.traces import QueryTraces
+from engine.admin.lag.traces import (
+    BATCHES_MAX,
+    QueryTraces,
+    find_checkpoints,
+    find_event_logs,
+    read_checkpoint,
+    read_event_logs,
+)
 from engine.common.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import Unknown
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.lag.unread import Place, Times, UnreadRecord, read_times
 from engine.common.errors import ErrorCode

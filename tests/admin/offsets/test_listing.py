@@ -9,11 +9,10 @@ import pytest
 from scripted_brokers import SILENCE, ScriptedCluster, scripted_cluster
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import Refused
+from engine.admin.cluster.errors import Refused, Unknown
 from engine.admin.cluster.target import ClusterTarget, Origin
-from engine.admin.cluster.unknown import Unknown
 from engine.admin.offsets.listing import end_offsets, look_up
-from engine.admin.offsets.times import parse_offset_time
+from engine.admin.offsets.selection import parse_offset_time
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.admin.cluster.errors import BadRequest
-from engine.admin.offsets.selection import select_partitions
-from engine.admin.offsets.times import parse_offset_time
+from engine.admin.offsets.selection import parse_offset_time, select_partitions
 from engine.common.model import TopicPartition
 
 KNOWN = {"ct": [0, 1, 2], "foo": [0, 1, 2], "t1": [0, 1, 2], "__consumer_offsets": [0]}

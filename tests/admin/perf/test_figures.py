@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.admin.cluster.errors import BadRequest
-from engine.admin.perf.latencies import LatencyTally
 from engine.admin.perf.producer_settings import ProducerSettings, parse_property, settings_from
+from engine.admin.perf.results import LatencyTally
 from engine.kafka.protocol.records.attributes import Codec
 
 

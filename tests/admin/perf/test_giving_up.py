@@ -10,10 +10,9 @@ from scripted_brokers import SILENCE, scripted_cluster
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import OutcomeUnknown
 from engine.admin.cluster.target import ClusterTarget, Origin
-from engine.admin.perf.payloads import random_letters
 from engine.admin.perf.producer import Load, PerfProducer
 from engine.admin.perf.producer_settings import ProducerSettings
-from engine.admin.perf.templates import TemplatePool
+from engine.admin.perf.templates import TemplatePool, random_letters
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.records.attributes import Codec
 

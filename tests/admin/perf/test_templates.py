@@ -11,9 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.admin.cluster.errors import BadRequest, NotFound
-from engine.admin.perf.data_bytes import count_data
-from engine.admin.perf.payloads import drawn_from, random_letters, read_payloads, rising_numbers
-from engine.admin.perf.templates import BatchTemplate, FreshTemplates, TemplatePool
+from engine.admin.perf.consumer import count_data
+from engine.admin.perf.templates import (
+    BatchTemplate,
+    FreshTemplates,
+    TemplatePool,
+    drawn_from,
+    random_letters,
+    read_payloads,
+    rising_numbers,
+)
 from engine.common.errors import KafkaError
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.checksum import verify_crc

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.admin.reassignment.latency_probe import SAMPLES_MIN, Latencies
+from engine.admin.reassignment.wave_throttle import SAMPLES_MIN, Latencies
 
 
 def test_the_p99_is_known_from_enough_answers_on() -> None:

@@ -16,8 +16,12 @@ from engine.admin.cluster.errors import BadRequest, NotFound, Refused, Unreachab
 from engine.admin.cluster.snapshot_file import save_snapshot
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.cluster.wire import WireCluster
-from engine.admin.reassignment.access import delete_broker_settings, reassignment_changer, reassignment_reader
-from engine.admin.reassignment.by_snapshot import SnapshotReassignments
+from engine.admin.reassignment.access import (
+    SnapshotReassignments,
+    delete_broker_settings,
+    reassignment_changer,
+    reassignment_reader,
+)
 from engine.admin.reassignment.by_wire import WireReassignments
 from engine.admin.reassignment.by_znode import ReassignmentInProgress, ZnodeReassignments
 from engine.admin.reassignment.execute import WaitsForDeadBroker, prepare_reassignment

@@ -19,7 +19,7 @@ from scripted_moves import BROKER, SIZE, TOPIC, ScriptedMoves
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Refused, Unreachable
 from engine.admin.cluster.target import ClusterTarget, Origin
-from engine.admin.reassignment import latency_probe, throttles, wave_execution, wave_standings, wave_throttle
+from engine.admin.reassignment import throttles, wave_execution, wave_standings, wave_throttle
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import read_journal
 from engine.admin.reassignment.lock_holder import Holder, LockHeld
@@ -443,7 +443,7 @@ def test_the_throttle_is_halved_while_a_broker_answers_slowly(
     play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(wave_execution, "LOOK_AROUND_S", 0.0)
-    monkeypatch.setattr(latency_probe, "SAMPLES_MIN", 1)
+    monkeypatch.setattr(wave_throttle, "SAMPLES_MIN", 1)
     rates: list[int | None] = []
     is_slow = True
 

@@ -9,8 +9,7 @@ import pytest
 from scripted_brokers import ScriptedCluster, scripted_cluster
 from scripted_logs import Log, lead
 
-from engine.admin.cluster.errors import NotFound, Refused
-from engine.admin.cluster.unknown import Unknown
+from engine.admin.cluster.errors import NotFound, Refused, Unknown
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.records.fetching import FetchFrom, fetch
 from engine.common.errors import ErrorCode

@@ -17,10 +17,9 @@ from engine.admin.cluster.errors import FailureKind, LoginRefused
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.membership import Membership
 from engine.admin.perf.consumer import PerfConsumer, ReadLoad
-from engine.admin.perf.payloads import random_letters
 from engine.admin.perf.producer import Load, PerfProducer
 from engine.admin.perf.producer_settings import ProducerSettings
-from engine.admin.perf.templates import TemplatePool
+from engine.admin.perf.templates import TemplatePool, random_letters
 from engine.admin.records.consume import ConsumeOptions, Consumer
 from engine.admin.records.leaders import LeaderReaders
 from engine.admin.records.produce import Producer, ProducerOptions

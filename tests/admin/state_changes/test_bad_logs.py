@@ -16,9 +16,9 @@ from state_change_logs import IN_UTC, entry, merged_lines, merged_rows, merged_t
 
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.state_changes import entry_reader, merge
-from engine.admin.state_changes.find_logs import find_logs
+from engine.admin.state_changes.log_files import find_logs
+from engine.admin.state_changes.log_input import LogProblem, ProblemKind
 from engine.admin.state_changes.merge import MergeWish
-from engine.admin.state_changes.problems import LogProblem, ProblemKind
 
 GOOD = [entry(ms, 1, f"line {ms}").text for ms in range(3)]
 

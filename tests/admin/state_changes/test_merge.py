@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from state_change_logs import IN_UTC, Entry, entry, merged_lines, merged_rows, merged_text, plan_of, start, write_log
 
 from engine.admin.state_changes import entry_reader, merge
+from engine.admin.state_changes.log_input import ProblemKind
 from engine.admin.state_changes.merge import MergeWish
-from engine.admin.state_changes.problems import ProblemKind
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "state-changes"
 

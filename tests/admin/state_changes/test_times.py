@@ -10,9 +10,8 @@ import pytest
 from state_change_logs import merged_rows, merged_text, plan_of, write_log
 
 from engine.admin.cluster.errors import BadRequest
-from engine.admin.state_changes.merge import MergeWish
+from engine.admin.state_changes.merge import Bound, MergeWish, parse_bound
 from engine.admin.state_changes.merged_rows import epoch_ms, iso_time
-from engine.admin.state_changes.time_bounds import Bound, parse_bound
 from engine.admin.state_changes.zones import UtcClock, has_one_offset, parse_zone
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

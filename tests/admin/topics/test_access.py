@@ -11,8 +11,7 @@ from scripted_brokers import scripted_cluster
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.snapshot_file import save_snapshot
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
-from engine.admin.topics.access import topic_changer, topic_reader
-from engine.admin.topics.by_snapshot import SnapshotTopicReader
+from engine.admin.topics.access import SnapshotTopicReader, topic_changer, topic_reader
 from engine.admin.topics.by_wire import WireTopicChanger, WireTopicReader
 from engine.admin.topics.by_znode import ZkTopicChanger, ZkTopicReader
 from engine.admin.topics.changes import TopicOutcome

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.admin.cluster.errors import BadRequest
-from engine.admin.topics.filters import PartitionFilter, matches
-from engine.admin.topics.selection import select_topics
+from engine.admin.topics.selection import PartitionFilter, matches, select_topics
 from engine.common.model import ReplicaAssignment
 from engine.common.snapshot import PartitionSnapshot
 

@@ -11,8 +11,7 @@ from znode_trees import TREES
 
 from cli.output.values import json_value
 from engine.admin.cluster.errors import BadRequest, NotFound
-from engine.admin.znodes.decoding import decode_znode
-from engine.admin.znodes.tree import Znode, checked_path, get_tree, get_znode
+from engine.admin.znodes.tree import Znode, checked_path, decode_znode, get_tree, get_znode
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.operations import ZnodeStat
 

@@ -8,10 +8,9 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from engine.admin.state_changes.find_logs import find_logs
-from engine.admin.state_changes.log_files import look_at_logs
+from engine.admin.state_changes.log_files import find_logs, look_at_logs
 from engine.admin.state_changes.merge import MergePlan, MergeWish, plan_merge
-from engine.admin.state_changes.merged_text import text_chunks, text_tags
+from engine.admin.state_changes.merged_rows import text_chunks, text_tags
 
 BEGIN = datetime(2026, 11, 21, 6)
 

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from engine.admin.state_changes.find_logs import find_logs
-from engine.admin.state_changes.log_files import look_at_logs
+from engine.admin.state_changes.log_files import find_logs, look_at_logs
 from engine.admin.state_changes.merge import MergePlan, MergeWish, plan_merge
-from engine.admin.state_changes.merged_rows import MergedRow, row_tag, rows_of
-from engine.admin.state_changes.merged_text import text_chunks, text_tags
+from engine.admin.state_changes.merged_rows import MergedRow, row_tag, rows_of, text_chunks, text_tags
 from engine.admin.state_changes.zones import Zone
 
 BEGIN = datetime(2026, 11, 21, 2)
