@@ -157,7 +157,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def __init__(self, context: ConnectionContext) -> None:
         self._context = context
-        self.session = self._new_session("", 0)
+        # Nobody logs in before there is a peer.
+        self.session = Connection._new_session(self, "", 0)
         self.closed_because: CloseReason | None = None
         self.last_active_ms = context.now_ms()
         self.descriptor = -1

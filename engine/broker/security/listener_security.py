@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
+import re
 import ssl
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from engine.broker.security.login_settings import ListenerLogins
-from engine.broker.security.principal_rules import PrincipalRules
-from engine.common.errors import ConfigError
+from engine.common.errors import ConfigError, RemoteProtocolError
 from engine.common.model import SecurityProtocol
 from engine.kafka.client.security import PLAINTEXT, Security, security_of
 from engine.kafka.client.tls.certificate import alternative_names, subject_of
@@ -30,6 +30,38 @@ _TLS = (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 _STORE_FILES = ("ssl.keystore.location", "ssl.truststore.location")
 
 StoreVersions = tuple[tuple[int, int], ...]
+
+_RULE = r"(DEFAULT)|RULE:((?:\\.|[^\\/])*)/((?:\\.|[^\\/])*)/([LU]?).*?|(.*?)"
+_SPLITTER = re.compile(rf"\s*({_RULE})\s*(,\s*|$)")
+_PARSER = re.compile(_RULE)
+_ESCAPE_OR_REFERENCE = re.compile(r"\\(.)|\$(\d)|\\", re.DOTALL)
+_RULES_KEY = "ssl.principal.mapping.rules"
+
+Rule = Callable[[str], str | None]
+
+
+class PrincipalRules:
+    """``ssl.principal.mapping.rules``, tried in order: a certificate's subject becomes the name of a user (KIP-371)."""
+
+    def __init__(self, text: str) -> None:
+        """Raises ConfigError: a rule is malformed."""
+        self._text = text
+        self._rules: list[Rule] = []
+        for found in _SPLITTER.finditer(text.strip()):
+            if found[1]:
+                self._rules.append(_rule(found[1]))
+
+    def name_of(self, subject: str) -> str:
+        """Return the user's name.
+
+        Raises:
+            RemoteProtocolError: no rule fits, so that nobody knows who this is.
+        """
+        for rule in self._rules:
+            name = rule(subject)
+            if name is not None:
+                return name
+        raise RemoteProtocolError(f"{_RULES_KEY} has no rule that fits the certificate of {subject}")
 
 
 class TlsListener:
@@ -153,3 +185,37 @@ def _check_same_names(before: bytes, after: bytes, config: BrokerConfig) -> None
             "the new certificate lacks alternative names of the old one: ssl.allow.san.changes=true allows that",
             key="ssl.keystore.location",
         )
+
+
+def _rule(text: str) -> Rule:
+    match = _PARSER.fullmatch(text)
+    if match is None or match[5]:
+        raise ConfigError(
+            f"{_RULES_KEY}: `{text}` is no rule. Write RULE:pattern/replacement/ or DEFAULT", key=_RULES_KEY
+        )
+    if match[1]:
+        return lambda subject: subject
+    try:
+        pattern = re.compile(match[2])
+    except re.error as error:
+        raise ConfigError(f"{_RULES_KEY}: the pattern of `{text}` is malformed: {error}", key=_RULES_KEY) from None
+    replacement, case = _python_replacement(match[3], pattern.groups), match[4]
+
+    def apply(subject: str) -> str | None:
+        if pattern.fullmatch(subject) is None:
+            return None
+        name = pattern.sub(replacement, subject)
+        return name.lower() if case == "L" else name.upper() if case == "U" else name
+
+    return apply
+
+
+def _python_replacement(text: str, groups: int) -> str:
+    """Return Java's replacement in Python's notation; a reference to a group that does not exist is text."""
+
+    def translated(found: re.Match[str]) -> str:
+        if found[2] is None:
+            return (found[1] or "").replace("\\", "\\\\")
+        return f"\\g<{found[2]}>" if int(found[2]) <= groups else found[0]
+
+    return _ESCAPE_OR_REFERENCE.sub(translated, text)

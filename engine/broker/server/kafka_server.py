@@ -28,7 +28,7 @@ from engine.broker.handlers.api_versions import answer_unknown_version
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.guards import guarded
 from engine.broker.handlers.registry import HandlerEntry, all_handlers
-from engine.broker.handlers.sasl_authenticate import api_versions_before_login, unknown_version_before_login
+from engine.broker.handlers.sasl_login import api_versions_before_login, unknown_version_before_login
 from engine.broker.log.environment import LoadingStopped
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.network.routes import HandlerSpec, Route, RouteTable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,9 +12,8 @@ from typing import Any
 import pytest
 from network_serving import answer_api_versions, read_frame, run, serving
 
-from engine.broker.handlers.sasl_authenticate import sasl_authenticate
-from engine.broker.handlers.sasl_handshake import sasl_handshake
-from engine.broker.network.connection import ADMIT_WITHIN_MS
+from engine.broker.handlers.sasl_login import sasl_authenticate, sasl_handshake
+from engine.broker.network.connection import ADMIT_WITHIN_MS, Connection
 from engine.broker.network.request import RequestHead
 from engine.broker.network.routes import HandlerSpec, RouteTable
 from engine.broker.network.server import SocketServer
@@ -521,3 +521,33 @@ def test_a_listener_has_its_own_mechanisms_users_and_lifetimes() -> None:
             assert lifetimes == [9000, 5000]
 
     run(check)
+
+
+def test_a_connection_that_has_ended_leaves_nothing_behind() -> None:
+    """The collector comes after millions of objects, and a TLS object alone holds tens of kilobytes."""
+
+    async def check() -> None:
+        async with listening() as listener:
+            gc.collect()
+            gc.disable()
+
+            def count() -> int:
+                return sum(isinstance(each, Connection) for each in gc.get_objects())
+
+            before = count()
+            for exchanged in range(3):
+                peer = await listener.connect()
+                if exchanged:
+                    await peer.hello("SCRAM-SHA-256")
+                if exchanged == 2:
+                    assert (await peer.authenticate(b"n,,n=nobody,r=abc")).error_code == 58
+                    assert await peer.is_hung_up()
+                peer.close()
+            async with asyncio.timeout(PATIENCE_S):
+                while count() > before:
+                    await asyncio.sleep(0.05)
+
+    try:
+        run(check)
+    finally:
+        gc.enable()

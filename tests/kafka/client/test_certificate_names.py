@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.name import _ASN1Type
 from cryptography.x509.oid import NameOID, ObjectIdentifier
 
-from engine.broker.security.principal_rules import PrincipalRules
+from engine.broker.security.listener_security import PrincipalRules
 from engine.common.errors import ConfigError, RemoteProtocolError
 from engine.kafka.client.tls.certificate import alternative_names, subject_of
 

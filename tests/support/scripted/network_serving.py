@@ -10,10 +10,9 @@ from typing import Any
 
 import uvloop
 
-from engine.broker.network.login_gate import Logins
 from engine.broker.network.request import RequestHead
 from engine.broker.network.routes import AnswerHook, HandlerSpec, RouteTable
-from engine.broker.network.server import ListenerSpec, ServerLimits, SocketServer
+from engine.broker.network.server import ListenerSpec, Logins, ServerLimits, SocketServer
 from engine.broker.network.session import ConnectionRules, Session
 from engine.broker.network.tls import TlsPolicy
 from engine.common.clock import Clock, SystemClock
