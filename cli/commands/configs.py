@@ -149,6 +149,7 @@ async def alter(
     from engine.admin.configs.changes import read_changes
     from engine.admin.configs.values import EntityType, parse_additions
     from engine.admin.reassignment.throttle_settings import THROTTLE_SETTINGS
+    from engine.kafka.config.broker_warnings import unknown_settings
 
     chosen = chosen_entity(
         entity_type or (),
@@ -179,6 +180,10 @@ async def alter(
         if not THROTTLE_SETTINGS.isdisjoint((*additions, *deletions)):
             names = [entity.name or ""] if entity.type is EntityType.TOPIC else None
             is_destructive |= await minds_plan(invocation, cluster, names, is_forced=force)
+        if entity.type is EntityType.BROKER:
+            for name, near in unknown_settings(additions).items():
+                meant = "" if near is None else f"; did you mean {near}?"
+                invocation.talk.warn(f"brokers know no setting {name}, and keep it for plug-ins only{meant}")
         is_wanted = invocation.confirm(
             f"alter {entity} in {cluster.target.title}",
             [f"  {change}" for change in changes] if invocation.tells_details else (),

@@ -213,6 +213,14 @@ def test_settings_of_brokers(klamm_by: Klamm, tmp_path: Path) -> None:
     wait_until(lambda: broker_defaults(klamm_by) == set_now)
     assert klamm_by("configs", "alter", "--broker-defaults", "--delete-config", "log.cleaner.threads").code == 0
     wait_until(lambda: broker_defaults(klamm_by) == [])
+    for words in (("--broker-defaults",), ("--broker", "0")):
+        typed = ("log.cleaner.thread=2", "my.plugin=x", "log.cleaner.threads=1")
+        odd = klamm_by("configs", "alter", *words, "--dry-run", "--add-config", ",".join(typed))
+        assert [line for line in odd.err.splitlines() if "know no setting" in line] == [
+            "warning: brokers know no setting log.cleaner.thread, and keep it for plug-ins only; did you mean "
+            "log.cleaner.threads?",
+            "warning: brokers know no setting my.plugin, and keep it for plug-ins only",
+        ]
     fixed = klamm_by("configs", "alter", "--broker", "0", "--add-config", "broker.rack=z")
     assert fixed.code in (2, 4), fixed.err
     assert klamm_by("configs", "alter", "--broker", "zero", "--add-config", "a=b").code == 2

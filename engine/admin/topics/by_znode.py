@@ -264,12 +264,14 @@ class ZkTopicChanger:
 
     async def delete(self, names: Sequence[str], *, waits: bool) -> tuple[list[TopicChange], Sequence[AdminError]]:
         replicas = await self._replicas_of(names)
-        self._cluster.accepted(Phrase("the controller deletes what is marked; check with: ", Operation.LIST_TOPICS))
-        for name in names:
+        for number, name in enumerate(names):
             try:
                 await self._kafka.admin.create_topic_deletion(name)
             except NodeExists:
                 self._cluster.observe(f"topic {name} is already marked for deletion")
+            if number == 0:
+                goes_on = Phrase("the controller deletes what is marked; check with: ", Operation.LIST_TOPICS)
+                self._cluster.accepted(goes_on)
         limit_s = self._cluster.timeout_s * _WAITING_SHARE if waits else 0.0
         left = await wait_until_gone(names, replicas, self._left_of, self._live_brokers, limit_s)
         return [marked_or_gone(TopicChange(name, TopicOutcome.DELETED), left) for name in names], []

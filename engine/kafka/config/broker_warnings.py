@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
+from engine.kafka.config.definition import ConfigKey
 from engine.kafka.config.dynamic_keys import DYNAMIC_CONFIG_DEF, LISTENER_PREFIX
 
 FORMER_KEYS: Final[Mapping[str, str]] = {
@@ -41,12 +42,39 @@ def broker_warnings(originals: Mapping[str, str]) -> list[str]:
     return [warning for name in sorted(originals) if (warning := _warning(name, originals)) is not None]
 
 
+def unknown_settings(names: Iterable[str]) -> dict[str, str | None]:
+    """Return the names that no setting of a broker has, each with the known one that is nearest to it, if any is near.
+
+    A broker stores and hands out such settings at run time: a plug-in may read them.
+    """
+    return {name: _near(name) for name in names if not _is_known(name)}
+
+
+def _is_known(name: str) -> bool:
+    prefix = LISTENER_PREFIX.match(name)
+    return (
+        name in OWN_KEYS
+        or name in DYNAMIC_CONFIG_DEF
+        or name in _OF_AUTHORIZER
+        or _key(name[prefix.end() :] if prefix else name, has_prefix=prefix is not None) is not None
+    )
+
+
+def _key(base: str, *, has_prefix: bool) -> ConfigKey[Any] | None:
+    return BROKER_CONFIG_DEF.get(base) or (BROKER_CONFIG_DEF.get(base.partition(".")[2]) if has_prefix else None)
+
+
+def _near(name: str) -> str | None:
+    names = [*BROKER_CONFIG_DEF.names, *OWN_KEYS]
+    return next(iter(difflib.get_close_matches(name, names, n=1, cutoff=0.9)), None)
+
+
 def _warning(name: str, originals: Mapping[str, str]) -> str | None:
     if name in OWN_KEYS or (name == "node.id" and originals.get("broker.id") == originals[name]):
         return None
     prefix = LISTENER_PREFIX.match(name)
     base = name[prefix.end() :] if prefix else name
-    key = BROKER_CONFIG_DEF.get(base) or (BROKER_CONFIG_DEF.get(base.partition(".")[2]) if prefix else None)
+    key = _key(base, has_prefix=prefix is not None)
     if key is not None:
         is_idle = not key.has_effect or (prefix is not None and not key.name.startswith(_OF_LISTENERS))
         return f"Setting {name} has no effect in klamm: {key.doc}" if is_idle else None
@@ -57,6 +85,6 @@ def _warning(name: str, originals: Mapping[str, str]) -> str | None:
         return f"Setting {name} is unknown since an earlier Kafka version and has no effect. {FORMER_KEYS[name]}"
     if name in DYNAMIC_CONFIG_DEF:
         return f"Setting {name} has no effect in a file. Set it at run time: klamm configs alter broker/<id> {name}=…"
-    close = difflib.get_close_matches(name, [*BROKER_CONFIG_DEF.names, *OWN_KEYS], n=1, cutoff=0.9)
-    hint = f" Did you mean {close[0]}?" if close else ""
+    near = _near(name)
+    hint = "" if near is None else f" Did you mean {near}?"
     return f"Setting {name} is unknown and has no effect.{hint}"

@@ -40,13 +40,17 @@ class AdminZnodes:
         return await self._client.exists(DeleteTopicsTopicZNode.path(topic)) is not None
 
     async def create_topic_deletion(self, topic: str) -> None:
-        """Mark a topic for deletion, unguarded.
+        """Mark a topic for deletion, unguarded. Like Kafka, make the parent if no controller has made it yet.
 
         Raises:
             NodeExists: it is already marked.
         """
-        path = DeleteTopicsTopicZNode.path(topic)
-        await self._client.create(path, acl=self._acl(path))
+        path, parent = DeleteTopicsTopicZNode.path(topic), DeleteTopicsZNode.path
+        try:
+            await self._client.create(path, acl=self._acl(path))
+        except NoNode:
+            await self._client.ensure_path(parent, self._acl(parent))
+            await self._client.create(path, acl=self._acl(path))
 
     async def delete_topic_deletions(self, topics: Iterable[str], epoch_zk_version: int | None) -> None:
         """Remove deletion marks, guarded; a mark that is already gone is no error."""

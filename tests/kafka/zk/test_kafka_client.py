@@ -80,6 +80,20 @@ def test_states_are_read_and_written_each_for_itself(open_kafka: OpenKafka, firs
     asyncio.run(run())
 
 
+def test_a_topic_is_marked_for_deletion_where_no_controller_has_been(open_kafka: OpenKafka) -> None:
+    """As in Kafka, the mark's parents are made; a refusal said that it may have happened."""
+
+    async def run() -> None:
+        async with open_kafka() as zk:
+            assert await zk.client.exists("/admin/delete_topics") is None
+            await zk.admin.create_topic_deletion("t1")
+            assert await zk.admin.get_topic_deletions() == ["t1"]
+            with pytest.raises(NodeExists):
+                await zk.admin.create_topic_deletion("t1")
+
+    asyncio.run(run())
+
+
 def test_deposed_controller_can_write_nothing(open_kafka: OpenKafka, first_broker: FirstBroker) -> None:
     async def run() -> None:
         async with open_kafka() as old, open_kafka() as new:
