@@ -12,6 +12,8 @@ Version notes
 
 from __future__ import annotations
 
+from functools import partial
+
 from engine.broker.coordinator.transactions.marker_writer import Marker, MarkerErrors
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import handles
@@ -39,25 +41,24 @@ def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) 
             refused = dict.fromkeys(_partitions(marker), ErrorCode.UNSUPPORTED_VERSION)
             errors.setdefault(marker.producer_id, {}).update(refused)
         return _response(errors)
-    left = len(request.markers)
+    wanted = [(marker, dict.fromkeys(_partitions(marker))) for marker in request.markers]
+    left = sum(len(partitions) for _, partitions in wanted)
+    if not left:
+        return _response(errors)
     deferred = Deferred()
 
-    def written(producer_id: int, found: MarkerErrors) -> None:
+    def written(producer_id: int, partition: TopicPartition, error: ErrorCode) -> None:
         nonlocal left
         left -= 1
-        if found:
-            errors.setdefault(producer_id, {}).update(found)
+        errors.setdefault(producer_id, {})[partition] = error
         if left == 0:
             deferred.complete(_response(errors))
 
-    if not left:
-        return _response(errors)
-    for marker in request.markers:
-        producer_id = marker.producer_id
+    for marker, partitions in wanted:
         context.broker.transaction_coordinator.marker_writer.write(
-            Marker(producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_result),
-            _partitions(marker),
-            lambda found, producer_id=producer_id: written(producer_id, found),  # type: ignore[misc]
+            Marker(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_result),
+            partitions,
+            partial(written, marker.producer_id),
         )
     return deferred
 
