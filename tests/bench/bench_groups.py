@@ -79,7 +79,8 @@ def _kafka_command(folder: Path) -> list[str]:
 
 
 @contextmanager
-def _cluster(engine: str, folder: Path) -> Iterator[LocalCluster]:
+def one_broker(engine: str, folder: Path) -> Iterator[LocalCluster]:
+    """Start one broker of a kind, with a topic."""
     folder.mkdir(parents=True)
     gauged = [sys.executable, str(HERE / "gauged_broker.py")]
     commands = {0: gauged if engine == "klamm" else _kafka_command(folder)}
@@ -113,7 +114,8 @@ def _wait_for_coordinator(cluster: LocalCluster, group: str) -> Any:
         return _ask_until_ready(client, request, 7, lambda a: int(a.error_code))
 
 
-def _pid(cluster: LocalCluster) -> int:
+def broker_pid(cluster: LocalCluster) -> int:
+    """Return the process of its broker."""
     pid = cluster.broker(0).pid
     assert pid is not None
     return pid
@@ -121,11 +123,11 @@ def _pid(cluster: LocalCluster) -> int:
 
 def commit(groups: int, partitions: int, cluster: LocalCluster) -> tuple[float, float]:
     """Run one round of commits; return (elapsed seconds, broker CPU seconds)."""
-    before = cpu_seconds(_pid(cluster))
+    before = cpu_seconds(broker_pid(cluster))
     command = [sys.executable, str(HERE / "commit_load.py"), cluster.bootstrap_servers, "--groups", str(groups)]
     command += ["--count", str(int(COMMITS * SCALE)), "--topic", TOPIC, "--partitions", str(partitions)]
     said = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
-    return float(json.loads(said)["elapsed_s"]), cpu_seconds(_pid(cluster)) - before
+    return float(json.loads(said)["elapsed_s"]), cpu_seconds(broker_pid(cluster)) - before
 
 
 class Group:
@@ -143,7 +145,7 @@ class Group:
 
     def rebalance(self, *_: object) -> tuple[float, float]:
         """Begin and end a generation; return its wall-clock seconds and the broker's CPU seconds."""
-        before = cpu_seconds(_pid(self._cluster))
+        before = cpu_seconds(broker_pid(self._cluster))
         begin = time.perf_counter()
         metadata = b"\0\1\0\0\0\1\0\4read\xff\xff\xff\xff\0\0\0\0"
         for number, client in enumerate(self._clients):
@@ -174,7 +176,7 @@ class Group:
         synced = [client.answer(ApiKey.SYNC_GROUP, 3) for client in self._clients]
         if len(generations) != 1 or any(answer.error_code for answer in [*joined, *synced]):
             raise RuntimeError(f"the group {self._name} did not come to one generation")
-        return time.perf_counter() - begin, cpu_seconds(_pid(self._cluster)) - before
+        return time.perf_counter() - begin, cpu_seconds(broker_pid(self._cluster)) - before
 
 
 def stored_commits() -> bytes:
@@ -284,7 +286,7 @@ def main() -> None:
     print(f"{'':44} {'klamm':>12} {'Kafka 3.9.1':>12} {'':12} {'ratio':>7}")
     try:
         with ExitStack() as stack:
-            clusters = {name: stack.enter_context(_cluster(name, folder / name)) for name in ENGINES}
+            clusters = {name: stack.enter_context(one_broker(name, folder / name)) for name in ENGINES}
             parts = {"commits": _measure_commits, "rebalance": _measure_rebalance, "loading": _measure_loading}
             for name, measure in parts.items():
                 if not ONLY or name in ONLY:

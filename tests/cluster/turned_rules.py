@@ -63,12 +63,12 @@ def an_aborted_transaction_gets_the_marker_of_a_committed_one() -> None:
     """Leaders write COMMIT whatever the coordinator says."""
     from engine.broker.coordinator.transactions.marker_writer import MarkerWriter
 
-    write = MarkerWriter._write
+    write = MarkerWriter.write
 
-    def write_commit(self: Any, marker: Any, topic_partition: Any, ended: Any) -> None:
-        write(self, marker._replace(is_commit=True), topic_partition, ended)
+    def write_commit(self: Any, marker: Any, partitions: Any, ended: Any) -> None:
+        write(self, marker._replace(is_commit=True), partitions, ended)
 
-    MarkerWriter._write = write_commit  # type: ignore[method-assign]
+    MarkerWriter.write = write_commit  # type: ignore[method-assign]
 
 
 def a_marker_is_answered_and_not_written() -> None:
@@ -76,15 +76,16 @@ def a_marker_is_answered_and_not_written() -> None:
     from engine.broker.coordinator.transactions.marker_writer import MarkerWriter
     from engine.common.errors import ErrorCode
 
-    write = MarkerWriter._write
+    write = MarkerWriter.write
 
-    def write_commits(self: Any, marker: Any, topic_partition: Any, ended: Any) -> None:
+    def write_commits(self: Any, marker: Any, partitions: Any, ended: Any) -> None:
         if marker.is_commit:
-            write(self, marker, topic_partition, ended)
-        else:
-            ended(topic_partition, ErrorCode.NONE)
+            write(self, marker, partitions, ended)
+            return
+        for partition in partitions:
+            ended(partition, ErrorCode.NONE)
 
-    MarkerWriter._write = write_commits  # type: ignore[method-assign]
+    MarkerWriter.write = write_commits  # type: ignore[method-assign]
 
 
 def any_batch_may_begin_a_transaction() -> None:

@@ -13,6 +13,7 @@ Version notes
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from functools import partial
 
 from engine.broker.coordinator.transactions.marker_writer import Marker, MarkerErrors
 from engine.broker.handlers.context import RequestContext
@@ -62,22 +63,20 @@ def _answered(
     left = 0
     deferred: Deferred | None = None
 
-    def written(producer_id: int, found: MarkerErrors) -> None:
+    def written(producer_id: int, partition: TopicPartition, error: ErrorCode) -> None:
         nonlocal left
         left -= 1
-        if found:
-            errors.setdefault(producer_id, {}).update(found)
+        errors.setdefault(producer_id, {})[partition] = error
         if left == 0 and deferred is not None:
             deferred.complete(at_once(_response(errors)))
 
     for marker in request.markers:
-        producer_id = marker.producer_id
         for named in _pieces(marker):
-            left += 1
+            left += len(named)
             context.broker.transaction_coordinator.marker_writer.write(
-                Marker(producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_result),
+                Marker(marker.producer_id, marker.producer_epoch, marker.coordinator_epoch, marker.transaction_result),
                 named,
-                lambda found, producer_id=producer_id: written(producer_id, found),  # type: ignore[misc]
+                partial(written, marker.producer_id),
             )
             yield
         yield
@@ -88,8 +87,9 @@ def _answered(
 
 
 def _pieces(marker: WritableTxnMarker) -> Iterator[list[TopicPartition]]:
+    """Return the partitions of a marker in pieces, none of which names a partition twice."""
     for topic in pieces(marker.topics, "partition_indexes"):
-        yield [TopicPartition(topic.name, index) for index in topic.partition_indexes]
+        yield [TopicPartition(topic.name, index) for index in dict.fromkeys(topic.partition_indexes)]
 
 
 def _response(errors: dict[int, MarkerErrors]) -> Generator[None, None, WriteTxnMarkersResponse]:

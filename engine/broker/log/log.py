@@ -4,8 +4,9 @@ It consists of parts that each keep their own state: the folder, the files of th
 flush state, the append checks, leader epochs and producers. ``log_times`` and ``retention`` are functions on it.
 
 The short path of an append takes one version 2 batch of a client as it is: it checks header and checksum, stamps offset
-and leader epoch into the received buffer, and writes that with one call. It looks at no record. The short path of a
-read uses positions that the active segment remembers: consumers and followers that keep up need no search.
+and leader epoch into the received buffer, and writes that with one call. It looks at no record. The marker of a commit
+goes the same way. The short path of a read uses positions that the active segment remembers: consumers and followers
+that keep up need no search.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from engine.broker.log.placed_batches import (
     stamp_append_time,
 )
 from engine.broker.log.preparation import Preparation
-from engine.broker.log.producer_entry import SEQUENCE_MODULUS, BatchMetadata, CompletedTransaction
+from engine.broker.log.producer_entry import SEQUENCE_MODULUS, BatchMetadata, CompletedTransaction, ProducerEntry
 from engine.broker.log.producer_replay import ReplayJob, bytes_to_replay, rebuild_producer_state
 from engine.broker.log.producer_state import ProducerStateManager
 from engine.broker.log.results import NO_APPEND_TIME, NO_OFFSET, AppendResult, LogPosition, LogRead
@@ -48,9 +49,17 @@ from engine.broker.log.segment_list import SegmentList
 from engine.broker.log.segment_swap import NewSegment
 from engine.common.errors import ErrorCode, KafkaError, StorageError
 from engine.kafka.config.log_config import LogConfig
+from engine.kafka.formats.control_records import PLAIN_MARKER_BYTES, EndTransactionMarker, read_plain_marker
 from engine.kafka.formats.index_entries import AbortedTransaction
 from engine.kafka.protocol.records.header import iter_batches
-from engine.kafka.protocol.records.layout import ATTRIBUTES, BATCH_HEADER, BATCH_OVERHEAD, LOG_OVERHEAD
+from engine.kafka.protocol.records.layout import (
+    ATTRIBUTES,
+    BATCH_HEADER,
+    BATCH_OVERHEAD,
+    CONTROL_BIT,
+    LOG_OVERHEAD,
+    TRANSACTIONAL_BIT,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +67,10 @@ REPLAY_BYTES_MAX = 65_536
 REPLAY_PRODUCERS_MAX = 1000
 """A cut that leaves no more to replay does it at once: about a millisecond's work."""
 
+_MARKER = TRANSACTIONAL_BIT | CONTROL_BIT
+
 # Bound once for the hot path.
+_COORDINATOR = AppendOrigin.COORDINATOR
 _unpack_header = BATCH_HEADER.unpack_from
 _stamp = STAMP.pack_into
 
@@ -292,10 +304,18 @@ class Log:
         if self.folder.is_offline or self.has_stale_producers or max_ms < base_ms or max_ms < 0:
             # Clients do not usually send such timestamps: the records say what the largest one really is.
             return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
+        producer = marker = None
+        is_transactional = False
         if attributes not in terms.in_place_attributes and not terms.takes_from_coordinator(attributes, origin):
-            return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
-        producer = None
-        if producer_id >= 0:
+            producer = self._producers.producers.get(producer_id)
+            is_transactional = True
+            if attributes == _MARKER and origin is _COORDINATOR and size_bytes == PLAIN_MARKER_BYTES:
+                marker = read_plain_marker(records, 0)
+            if producer is None or not self._goes_on_in_transaction(
+                producer, marker, attributes, producer_epoch, sequence
+            ):
+                return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
+        elif producer_id >= 0:
             producer = self._producers.producers.get(producer_id)
             if producer is None or not producer.is_continued_by(producer_epoch, sequence):
                 return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
@@ -328,8 +348,35 @@ class Log:
         self.log_end_offset = self._producers.map_end_offset = last_offset + 1
         if producer is not None:
             changeable = self._producers.changeable(producer) if producer.is_frozen else producer
-            changeable.add_batch((sequence + delta) % SEQUENCE_MODULUS, last_offset, delta, max_ms)
+            if marker is None:
+                changeable.add_batch((sequence + delta) % SEQUENCE_MODULUS, last_offset, delta, max_ms)
+            if is_transactional:
+                if marker is None:
+                    self._producers.begin_transaction(changeable, offset)
+                else:
+                    self._producers.commit_transaction(changeable, marker.coordinator_epoch, offset, max_ms)
+                self._refresh_first_unstable()
         return AppendResult(offset, last_offset, append_time_ms, self.log_start_offset, count, size_bytes, leader_epoch)
+
+    def _goes_on_in_transaction(
+        self,
+        producer: ProducerEntry,
+        marker: EndTransactionMarker | None,
+        attributes: int,
+        producer_epoch: int,
+        sequence: int,
+    ) -> bool:
+        """Return whether a batch plainly follows in its producer's transaction, or commits it."""
+        if marker is not None:
+            return producer.is_committed_by(producer_epoch, marker)
+        # A coordinator's batches have no sequence, and so go the long way.
+        is_accepted = attributes ^ TRANSACTIONAL_BIT in self._checks.terms.in_place_attributes
+        return is_accepted and producer.is_continued_in_transaction(
+            producer_epoch,
+            sequence,
+            self._producers.verifications.get(producer.producer_id),
+            must_verify=self._environment.verifies_transactions,
+        )
 
     def _append_the_long_way(
         self,

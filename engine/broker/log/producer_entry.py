@@ -126,6 +126,25 @@ class ProducerEntry:
             and self.current_txn_first_offset == NO_TRANSACTION
         )
 
+    def is_continued_in_transaction(
+        self, producer_epoch: int, base_sequence: int, verification: Verification | None, *, must_verify: bool
+    ) -> bool:
+        """Return whether a transactional batch is plainly the next one, in a transaction that is, or may be, open."""
+        if self.next_sequence != base_sequence or base_sequence < 0 or self.producer_epoch != producer_epoch:
+            return False
+        if verification is not None:
+            return verification.is_presented and verification.lowest_sequence == base_sequence
+        return self.current_txn_first_offset != NO_TRANSACTION or not must_verify
+
+    def is_committed_by(self, producer_epoch: int, marker: EndTransactionMarker) -> bool:
+        """Return whether a marker plainly commits the open transaction, so that it needs no further check."""
+        return (
+            self.producer_epoch == producer_epoch
+            and self.current_txn_first_offset != NO_TRANSACTION
+            and self.coordinator_epoch <= marker.coordinator_epoch
+            and not marker.is_abort
+        )
+
     def only_goes_on_with(self, header: BatchHeader) -> bool:
         """Return whether a batch in the log changes nothing but the entry's last batches."""
         return (

@@ -125,6 +125,24 @@ class ProducerStateManager:
         if self.verifications:
             self.verifications.pop(updated.producer_id, None)
 
+    def begin_transaction(self, entry: ProducerEntry, first_offset: int) -> None:
+        """Note that a producer has begun a transaction, if none was open."""
+        if entry.current_txn_first_offset == NO_TRANSACTION:
+            entry.current_txn_first_offset = first_offset
+            self._ongoing[first_offset] = entry.producer_id
+            self.verifications.pop(entry.producer_id, None)
+
+    def commit_transaction(
+        self, entry: ProducerEntry, coordinator_epoch: int, marker_offset: int, timestamp_ms: int
+    ) -> None:
+        """Note that the open transaction has the marker of a commit; it is unstable until the marker is replicated."""
+        completed = CompletedTransaction(entry.producer_id, entry.current_txn_first_offset, marker_offset, False)
+        entry.coordinator_epoch = coordinator_epoch
+        entry.current_txn_first_offset = NO_TRANSACTION
+        entry.last_timestamp_ms = timestamp_ms
+        self.verifications.pop(entry.producer_id, None)
+        self.complete(completed)
+
     def changeable(self, entry: ProducerEntry) -> ProducerEntry:
         """Return an entry that may be changed: a copy if a snapshot still needs this one."""
         if entry.is_frozen:

@@ -11,6 +11,7 @@ from engine.kafka.protocol.records.buffers import Buffer
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.header import BatchHeader
 from engine.kafka.protocol.records.iterate import iter_batch_records
+from engine.kafka.protocol.records.layout import BATCH_OVERHEAD, CODEC_MASK
 from engine.kafka.protocol.records.record import Record
 
 _KEY = struct.Struct(">hh")
@@ -18,6 +19,11 @@ _KEY = struct.Struct(">hh")
 _END_TRANSACTION = struct.Struct(">hi")
 """version, coordinator epoch"""
 _VERSION = 0
+_PLAIN_MARKER = struct.Struct(">5shhBhiB")
+"""The record of a marker that has nothing but what every marker has."""
+PLAIN_MARKER_BYTES = BATCH_OVERHEAD + _PLAIN_MARKER.size
+_PLAIN_START = bytes((0x20, 0, 0, 0, 2 * _KEY.size))
+"""Length, attributes, differences of timestamp and offset, and length of the key."""
 
 
 class ControlRecordType(IntEnum):
@@ -90,8 +96,27 @@ def read_end_transaction_marker(buffer: Buffer, position: int, header: BatchHead
     Raises:
         KafkaError: INVALID_RECORD if the control record is malformed.
     """
+    if header.size_bytes == PLAIN_MARKER_BYTES and not header.attributes & CODEC_MASK:
+        marker = read_plain_marker(buffer, position)
+        if marker is not None:
+            return marker
     record = next(iter(iter_batch_records(buffer, position, header)), None)
     return None if record is None else decode_end_transaction_marker(record)
+
+
+def read_plain_marker(buffer: Buffer, position: int) -> EndTransactionMarker | None:
+    """Return the marker in an uncompressed control batch at ``position``; None if it is not written as usual.
+
+    The buffer must have the whole of a usual batch, which is 78 bytes.
+    """
+    start, version, type_id, value_bytes, value_version, coordinator_epoch, headers = _PLAIN_MARKER.unpack_from(
+        buffer, position + BATCH_OVERHEAD
+    )
+    if start != _PLAIN_START or value_bytes != 2 * _END_TRANSACTION.size or headers:
+        return None
+    if version != _VERSION or value_version != _VERSION or type_id not in (0, 1):
+        return None
+    return EndTransactionMarker(ControlRecordType(type_id), coordinator_epoch)
 
 
 def encode_end_transaction_record(marker: EndTransactionMarker, timestamp_ms: int) -> Record:

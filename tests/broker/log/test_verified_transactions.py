@@ -5,12 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from log_folders import NOW_MS, StandIn, data_batch, marker_batch, open_log
 
 from engine.broker.log.append_origin import AppendOrigin
 from engine.broker.log.log import Log
 from engine.broker.log.producer_entry import Verification
 from engine.common.errors import ErrorCode, KafkaError
+from engine.kafka.config.log_config import LogConfig
 
 E = ErrorCode
 
@@ -127,3 +130,113 @@ def test_an_approval_that_nobody_uses_is_forgotten(log: Log) -> None:
 def test_a_broker_that_does_not_verify_takes_all(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     assert send(log, 0) is E.NONE
+
+
+def test_the_next_transaction_of_a_known_producer_needs_its_approval_too(log: Log) -> None:
+    assert send(log, 0, with_approval=begin(log)) is E.NONE
+    log.append_as_leader(marker_batch(1, 0, commit=True), 0, origin=AppendOrigin.COORDINATOR)
+    assert send(log, 1) is E.INVALID_TXN_STATE
+    approval = begin(log, 1)
+    assert send(log, 1) is E.INVALID_TXN_STATE, "the coordinator has not answered"
+    assert begin(log, 0) is approval
+    assert send(log, 1, with_approval=approval) is E.OUT_OF_ORDER_SEQUENCE_NUMBER, "an earlier one waits"
+
+
+# -- the short path
+
+
+class LongWay(Log):
+    """Looks at each transactional batch as if it were an odd one."""
+
+    __slots__ = ()
+
+    def _goes_on_in_transaction(self, *_: object) -> bool:
+        return False
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["send", "send", "send", "send", "commit", "commit", "abort", "replicate", "roll", "cut"]),
+        st.sampled_from([1, 1, 2]),  # producer id
+        st.sampled_from([0, 0, 0, 0, 1]),  # epoch
+        st.sampled_from([0, 0, 0, 0, 0, 0, 1, -1]),  # distance from the sequence that is next
+        st.sampled_from(["approved", "approved", "approved", "asked", "none"]),
+        st.sampled_from([1, 1, 1, 0]),  # coordinator epoch
+        st.sampled_from([True, True, True, False]),  # is transactional
+    ),
+    max_size=40,
+)
+
+
+@given(timestamp_type=st.sampled_from(["CreateTime", "LogAppendTime"]), verifies=st.booleans(), steps=STEPS)
+def test_the_short_path_of_transactions_does_what_the_long_one_does(
+    tmp_path_factory: pytest.TempPathFactory,
+    timestamp_type: str,
+    verifies: bool,
+    steps: list[tuple[str, int, int, int, str, int, bool]],
+) -> None:
+    config = LogConfig(message_timestamp_type=timestamp_type)
+    logs = []
+    for number in range(2):
+        environment = Verifying()
+        environment.verifies_transactions = verifies
+        logs.append(open_log(tmp_path_factory.mktemp("short") / "t-0", config, environment))
+        if number:
+            logs[-1].__class__ = LongWay
+    for what, producer_id, epoch, distance, approval, coordinator_epoch, transactional in steps:
+        known = logs[0].producers.producers.get(producer_id)
+        sequence = max(0, (0 if known is None or known.next_sequence < 0 else known.next_sequence) + distance)
+        seen = []
+        for log in logs:
+            if what == "send":
+                batch = data_batch(
+                    b"v",
+                    b"w",
+                    producer=(producer_id, epoch, sequence),
+                    transactional=transactional,
+                    timestamp_ms=NOW_MS,
+                )
+                seen.append(_sent(log, batch, approval, (producer_id, sequence, epoch)))
+            elif what in ("commit", "abort"):
+                batch = marker_batch(producer_id, epoch, commit=what == "commit", coordinator_epoch=coordinator_epoch)
+                seen.append(_appended(log, batch, AppendOrigin.COORDINATOR))
+            elif what == "replicate":
+                log.update_high_watermark(log.log_end_offset)
+            elif what == "roll":
+                log.roll()
+            else:
+                log.truncate_to(max(log.log_end_offset - 2, 0))
+                log.build_producers()
+            seen.append(_shown(log))
+        assert seen[: len(seen) // 2] == seen[len(seen) // 2 :], what
+    contents = [b"".join(path.read_bytes() for path in sorted(log.dir.glob("*.log"))) for log in logs]
+    assert contents[0] == contents[1]
+    for log in logs:
+        log.close()
+
+
+def _sent(log: Log, batch: memoryview, approval: str, wanted: tuple[int, int, int]) -> object:
+    producer_id, sequence, epoch = wanted
+    asked = None if approval == "none" else log.producers.begin_verification(producer_id, sequence, epoch, NOW_MS)
+    if asked is None or approval == "asked":
+        return _appended(log, batch, AppendOrigin.CLIENT)
+    with asked.presented():
+        return _appended(log, batch, AppendOrigin.CLIENT)
+
+
+def _appended(log: Log, batch: memoryview, origin: AppendOrigin) -> object:
+    try:
+        result = log.append_as_leader(batch, 0, origin=origin)
+    except KafkaError as error:
+        return error.code
+    return [getattr(result, name) for name in result.__slots__]
+
+
+def _shown(log: Log) -> object:
+    return (
+        log.last_stable_offset,
+        log.first_unstable_offset,
+        {i: [getattr(one, name) for name in one.__slots__] for i, one in log.producers.producers.items()},
+        {i: (one.lowest_sequence, one.producer_epoch) for i, one in log.producers.verifications.items()},
+        log.collect_aborted_transactions(0, log.log_end_offset),
+    )

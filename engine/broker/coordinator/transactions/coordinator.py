@@ -395,7 +395,8 @@ class TransactionCoordinator:
         transition = transaction.prepare_complete(self._clock.now_ms())
         ending = Ending(owned, transaction, transition, is_commit=is_commit)
         self._endings[transaction.transactional_id] = ending
-        self._markers.send(ending)
+        # The answer goes first: it does not depend on the markers.
+        self._loop.call_soon(self._markers.send, ending)
 
     def _is_ending(self, ending: Ending) -> bool:
         return self._endings.get(ending.transaction.transactional_id) is ending and self._has(ending.owned)

@@ -15,6 +15,7 @@ from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.kafka.formats.control_records import ControlRecordType, EndTransactionMarker, encode_end_transaction_batch
 
 MarkerErrors = dict[TopicPartition, ErrorCode]
+Ended = Callable[[TopicPartition, ErrorCode], None]
 
 MAGIC_OF_TRANSACTIONS = 2
 """Older formats have no room for a producer id."""
@@ -46,33 +47,8 @@ class MarkerWriter:
         self._writer = ReplicatedWriter(replica_manager, timeout_ms)
         self._offsets_ended = offsets_ended
 
-    def write(
-        self, marker: Marker, partitions: Collection[TopicPartition], done: Callable[[MarkerErrors], None]
-    ) -> None:
-        """Write a marker to each of the partitions; ``done`` is called once, with the outcome of all."""
-        errors: MarkerErrors = {}
-        wanted = dict.fromkeys(partitions)
-        if not wanted:
-            done(errors)
-
-        def ended(partition: TopicPartition, error: ErrorCode) -> None:
-            if error is ErrorCode.NONE and partition.topic == GROUP_METADATA_TOPIC:
-                self._offsets_ended(partition.partition, marker.producer_id, marker.is_commit)
-            errors[partition] = error
-            if len(errors) == len(wanted):
-                done(errors)
-
-        for topic_partition in wanted:
-            self._write(marker, topic_partition, ended)
-
-    def _write(
-        self, marker: Marker, topic_partition: TopicPartition, ended: Callable[[TopicPartition, ErrorCode], None]
-    ) -> None:
-        partition = self._replica_manager.hosted_partition(topic_partition)
-        error = _refusal(partition)
-        if partition is None or error is not ErrorCode.NONE:
-            ended(topic_partition, error)
-            return
+    def write(self, marker: Marker, partitions: Collection[TopicPartition], ended: Ended) -> None:
+        """Write a marker to each of the partitions; ``ended`` is called once for each, with its outcome."""
         outcome = ControlRecordType.COMMIT if marker.is_commit else ControlRecordType.ABORT
         batch = encode_end_transaction_batch(
             EndTransactionMarker(outcome, marker.coordinator_epoch),
@@ -80,7 +56,23 @@ class MarkerWriter:
             producer_epoch=marker.producer_epoch,
             timestamp_ms=self._clock.now_ms(),
         )
-        self._writer.append_to(partition, memoryview(bytearray(batch)), lambda error, _: ended(topic_partition, error))
+        for topic_partition in partitions:
+            self._write(marker, batch, topic_partition, ended)
+
+    def _write(self, marker: Marker, batch: bytes, topic_partition: TopicPartition, ended: Ended) -> None:
+        partition = self._replica_manager.hosted_partition(topic_partition)
+        error = _refusal(partition)
+        if partition is None or error is not ErrorCode.NONE:
+            ended(topic_partition, error)
+            return
+
+        def written(error: ErrorCode, _: int) -> None:
+            if error is ErrorCode.NONE and topic_partition.topic == GROUP_METADATA_TOPIC:
+                self._offsets_ended(topic_partition.partition, marker.producer_id, marker.is_commit)
+            ended(topic_partition, error)
+
+        # The log stamps each batch.
+        self._writer.append_to(partition, memoryview(bytearray(batch)), written)
 
 
 def _refusal(partition: Partition | None) -> ErrorCode:

@@ -103,9 +103,10 @@ class MarkerSender:
         return len(self._leaderless), len(self._failed)
 
     def send(self, ending: Ending) -> None:
-        """Send a transaction's markers."""
-        self._send(ending, set(ending.transaction.partitions))
-        self._check_completed(ending)
+        """Send a transaction's markers, unless another coordinator will do it."""
+        if self._is_current(ending) and not self._is_stopped:
+            self._send(ending, set(ending.transaction.partitions))
+            self._check_completed(ending)
 
     async def stop(self) -> None:
         """Stop sending. What is left, the next coordinator finds in the log."""
@@ -129,9 +130,9 @@ class MarkerSender:
             self._skip(ending, gone)
         for leader, led in by_leader.items():
             if leader == self._broker_id:
-                marker = ending.marker
-                for partition in led:
-                    self._writer.write(marker, [partition], lambda errors: self._answered(ending, errors))
+                self._writer.write(
+                    ending.marker, led, lambda partition, error: self._answered(ending, {partition: error})
+                )
             elif self.connections.to(leader) is None:
                 _add(self._leaderless, ending, led)
             else:

@@ -121,7 +121,9 @@ def test_no_marker_is_sent_before_the_outcome_is_in_the_log() -> None:
         assert answers == [] and one.led[a].markers == []
         assert one.add_partitions(producer, [a]) == [E.CONCURRENT_TRANSACTIONS]
         one.replicate()
-        assert answers == [E.NONE] and len(one.led[a].markers) == 1
+        assert answers == [E.NONE] and one.led[a].markers == [], "the answer goes first"
+        await asyncio.sleep(0)
+        assert len(one.led[a].markers) == 1
 
     world(test)
 
@@ -147,6 +149,7 @@ def test_offsets_of_groups_become_visible_with_the_marker() -> None:
         producer = await one.begun([offsets])
         one.led[offsets].is_replicated_at_once = False
         one.end(producer)
+        await asyncio.sleep(0)
         assert one.offsets_ended == []
         one.replicate(one.led[offsets])
         assert one.offsets_ended == [(0, 1000, True)]
@@ -306,6 +309,7 @@ def test_the_last_record_of_a_transaction_is_tried_again_until_it_is_written() -
         producer = await one.begun([a])
         one.led[a].is_replicated_at_once = False
         one.end(producer)
+        await asyncio.sleep(0)
         one.state.refusal = E.NOT_ENOUGH_REPLICAS
         one.replicate(one.led[a])
         await asyncio.sleep(10)
@@ -339,6 +343,7 @@ def test_the_next_coordinator_goes_on_with_an_open_transaction() -> None:
         await one.move()
         assert one.add_partitions(producer, [b]) == [E.NONE]
         assert one.end(producer) == [E.NONE]
+        await one.until(S.COMPLETE_COMMIT)
         assert one.led[a].markers == one.led[b].markers == [(1000, 0, EndTransactionMarker(COMMIT, 2))]
 
     world(test)
@@ -401,7 +406,23 @@ def test_what_never_reached_the_next_coordinator_has_not_happened() -> None:
         await one.move(survives_to=end)
         assert one.found().state is S.ONGOING and one.led[a].markers == []
         assert one.end(producer, is_commit=False) == [E.NONE]
+        await one.until(S.COMPLETE_ABORT)
         assert [marker.type for *_, marker in one.led[a].markers] == [ABORT]
+
+    world(test)
+
+
+def test_a_coordinator_that_resigns_before_its_markers_are_sent_leaves_them_to_the_next() -> None:
+    async def test(one: TransactionWorld) -> None:
+        (a,) = one.add("a")
+        producer = await one.begun([a])
+        assert one.end(producer) == [E.NONE]
+        one.resign()
+        await asyncio.sleep(0)
+        assert one.led[a].markers == []
+        await one.move()
+        await one.until(S.COMPLETE_COMMIT)
+        assert one.led[a].markers == [(1000, 0, EndTransactionMarker(COMMIT, 2))]
 
     world(test)
 
@@ -497,6 +518,7 @@ def test_operators_see_the_partitions_that_lack_their_marker() -> None:
         assert one.found().partitions == {a, b}
         one.led[b].is_replicated_at_once = False
         one.end(producer)
+        await asyncio.sleep(0)
         assert one.found().partitions == {b} and one.found().state is S.PREPARE_COMMIT
         found = one.coordinator.list_transactions(states={S.PREPARE_COMMIT})
         assert found == [one.found()]
