@@ -428,10 +428,10 @@ async def test_very_many_markers_are_written_in_turns() -> None:
     """Those of one transaction in pieces too; the answer comes when the last of them is written."""
     where = context()
     where.broker.config = SimpleNamespace(inter_broker_protocol_version=MetadataVersion.IBP_3_9_IV0)
-    waiting: list[Callable[[], None]] = []
+    waiting: list[Callable[[], object]] = []
 
-    def write(marker: Any, partitions: list[TopicPartition], done: Any) -> None:
-        waiting.append(lambda: done(dict.fromkeys(partitions, ErrorCode.NONE)))
+    def write(marker: Any, partitions: list[TopicPartition], ended: Any) -> None:
+        waiting.append(lambda: [ended(partition, ErrorCode.NONE) for partition in partitions])
 
     where.broker.transaction_coordinator = SimpleNamespace(marker_writer=SimpleNamespace(write=write))
     topics = [WritableTxnMarkerTopic(name="t", partition_indexes=list(range(MANY)))]
