@@ -6,6 +6,7 @@ for what depends on a broker's own file.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
 from engine.admin.cluster.advice import advice_for
@@ -24,6 +25,7 @@ from engine.admin.configs.values import (
 from engine.common.errors import ConfigError, ErrorCode
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic_keys import is_password, validate_dynamic_config
+from engine.kafka.config.password_encoder import PasswordEncoder, encoded
 from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
 from engine.kafka.config.topic_configs import validate_topic_config
 from engine.kafka.zk.client import ZkClient
@@ -137,8 +139,8 @@ async def alter_configs_zk(
     if entity.type is EntityType.TOPIC:
         configs = await topic_configs_after(kafka, entity.name or "", additions, deletions)
     else:
+        additions = await encoded_broker_configs(additions, is_default=entity.name is None)
         configs = changed_settings(await kafka.configs.get_entity_configs(path), additions, deletions, str(entity))
-        check_broker_configs(additions, is_default=entity.name is None)
     if not validate_only:
         await kafka.configs.change_entity_configs(
             path, configs, check_controller=await kafka.controller.controller_exists()
@@ -176,14 +178,26 @@ def check_topic_configs(configs: Mapping[str, str]) -> None:
         raise BadRequest(str(error), hint=hint) from error
 
 
-def check_broker_configs(configs: Mapping[str, str], *, is_default: bool) -> None:
-    """Raise BadRequest if a broker, or all of them by default, cannot be given these settings at run time."""
-    secret = sorted(key for key in configs if is_password(key))
-    if secret:
-        hint = Phrase("brokers store it encrypted with their own secret: ", USE_BROKERS)
-        raise BadRequest(f"{secret[0]} is a secret and cannot be set through ZooKeeper", hint=hint)
+async def encoded_broker_configs(configs: Mapping[str, str], *, is_default: bool) -> dict[str, str]:
+    """Check what a broker, or all of them by default, is to be given at run time, and encrypt the passwords in it.
+
+    As in kafka-configs, ``password.encoder.secret`` and its kin say how, and are not stored themselves.
+
+    Raises:
+        BadRequest: a setting is not allowed here, or there is a password and no secret to encrypt it with.
+    """
+    own = {key: value for key, value in configs.items() if key.startswith("password.encoder.")}
+    others = {key: value for key, value in configs.items() if key not in own}
     try:
-        validate_dynamic_config(configs, is_per_broker=not is_default)
+        validate_dynamic_config(others, is_per_broker=not is_default)
+        encoder = PasswordEncoder.of(BrokerConfig.from_properties({"zookeeper.connect": "unknown", **own}))
+        passwords = sorted(filter(is_password, others))
+        if passwords and encoder is None:
+            hint = Phrase("or let the running broker do it: ", USE_BROKERS)
+            raise BadRequest(
+                f"{passwords[0]} is stored encrypted: add password.encoder.secret=… of the broker's file", hint=hint
+            )
+        return await asyncio.to_thread(encoded, others, encoder)
     except ConfigError as error:
         hint = Phrase("what is set now: ", Operation.DESCRIBE_BROKER_CONFIGS)
         raise BadRequest(str(error), hint=hint) from error

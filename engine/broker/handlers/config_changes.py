@@ -31,10 +31,10 @@ from engine.kafka.config.dynamic_keys import (
     BROKER_AND_THROTTLE_DEF,
     base_name,
     broker_config_key,
-    is_password,
     usable_dynamic_config,
 )
 from engine.kafka.config.errors import InvalidConfigurationError, ReconfigurationError, RequirementError
+from engine.kafka.config.password_encoder import decoded, encoded
 from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
 from engine.kafka.config.topic_configs import validate_topic_config
 from engine.kafka.config.values import REDACTED
@@ -171,20 +171,24 @@ async def _change_broker(broker: Broker, asked: ResourceChange, validate_only: b
         raise invalid_request(f"Unexpected broker id, expected {broker.broker_id}, but received {asked.name}")
     entity = asked.name or DEFAULT_ENTITY
     stored = {} if asked.is_replacement else await broker.zk.configs.get_entity_configs(f"{BROKERS}/{entity}")
-    # Passwords that Kafka encrypted stay as they are: no code here can read them.
-    secrets = {name: text for name, text in stored.items() if is_password(name)}
-    usable, _ = usable_dynamic_config(
-        {name: text for name, text in stored.items() if name not in secrets}, is_per_broker=is_per_broker
-    )
+    encoder = broker.dynamic_configs.password_encoder
+    clear, _ = await asyncio.to_thread(decoded, stored, encoder)
+    # A password that another secret encrypted stays as it is.
+    unread = {name: text for name, text in stored.items() if name not in clear}
+    usable, _ = usable_dynamic_config(clear, is_per_broker=is_per_broker)
     texts = _apply(usable, asked.changes, BROKER_AND_THROTTLE_DEF)
     _validate_broker(broker, texts, is_per_broker)
     await _check_stores(broker, texts, is_per_broker)
     for change in asked.changes:
-        secrets.pop(change.name, None)
+        unread.pop(change.name, None)
     if not validate_only:
+        try:
+            new = await asyncio.to_thread(encoded, texts, encoder, stored)
+        except ConfigError as error:
+            raise invalid_request(str(error)) from error
         whose = f"broker {asked.name}" if is_per_broker else "brokers"
         _log_update(broker, f"Updating {whose}", texts)
-        await broker.zk.configs.change_entity_configs(f"{BROKERS}/{entity}", {**texts, **secrets})
+        await broker.zk.configs.change_entity_configs(f"{BROKERS}/{entity}", {**new, **unread})
 
 
 def _validate_broker(broker: Broker, texts: Mapping[str, str], is_per_broker: bool) -> None:

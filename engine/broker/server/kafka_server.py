@@ -80,12 +80,13 @@ from engine.common.errors import ConfigError, OperationError
 from engine.common.model import BrokerInfo, Endpoint
 from engine.kafka.client.security import PLAINTEXT, Security
 from engine.kafka.config.broker import BrokerConfig
-from engine.kafka.config.dynamic import USERS, DynamicConfigs
+from engine.kafka.config.dynamic import BROKERS, USERS, DynamicConfigs
 from engine.kafka.config.metadata_version import (
     broker_id_znode_version,
     is_allocate_producer_ids_supported,
     is_alter_partition_supported,
 )
+from engine.kafka.config.password_encoder import PasswordEncoder, encoded_anew
 from engine.kafka.formats.scram_credential import HASHES
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.zk.client import ZkClient
@@ -313,6 +314,7 @@ class KafkaServer:
             self.config = config.with_broker_id(broker_id)
             self.metadata_cache = MetadataCache(broker_id)
         self.dynamic_configs = DynamicConfigs(self.config)
+        await self._encode_passwords_anew()
         self.topic_configs = ConfigChangeListener(self.zk.client, self.dynamic_configs, self.clock)
         await self.topic_configs.start()
         self._check_own_user()
@@ -320,6 +322,17 @@ class KafkaServer:
         self._features = FinalizedFeaturesListener(self.zk.client)
         await self._features.start()
         self._ends_with("finalized features", self._features.stop)
+
+    async def _encode_passwords_anew(self) -> None:
+        """Encrypt this broker's passwords in ZooKeeper with its new secret, if its file names the old one too."""
+        old = PasswordEncoder.of(self.config, is_old=True)
+        if old is not None:
+            entity = f"{BROKERS}/{self.config.broker_id}"
+            stored = await self.zk.configs.get_entity_configs(entity)
+            anew = await asyncio.to_thread(encoded_anew, stored, old, self.dynamic_configs.password_encoder)
+            if anew != stored:
+                # No controller may be there yet when a whole cluster starts.
+                await self.zk.configs.change_entity_configs(entity, anew, check_controller=False)
 
     def _check_own_user(self) -> None:
         """Refuse to start as a user whom no broker would let in.

@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
-from engine.common.errors import ConfigError
 from engine.kafka.config.definition import ConfigDef
 from engine.kafka.config.dynamic import DynamicConfigs
-from engine.kafka.config.dynamic_keys import is_password, validate_dynamic_config
-from engine.kafka.config.errors import InvalidConfigurationError
+from engine.kafka.config.dynamic_keys import validate_dynamic_config
+from engine.kafka.config.errors import InvalidConfigurationError, ReconfigurationError
 from engine.kafka.config.reconfiguration import check_reconfiguration
 from engine.kafka.config.values import ConfigType
 
@@ -67,11 +66,11 @@ def validate_broker_change(texts: Mapping[str, str], configs: DynamicConfigs, *,
         ConfigError: they are not allowed, or the running broker cannot change to them.
     """
     validate_dynamic_config(texts, is_per_broker=is_per_broker)
-    secret = next((name for name in texts if is_password(name)), None)
-    if secret is not None:
-        raise ConfigError(
-            f"{secret} cannot be stored: klamm does not encrypt passwords for ZooKeeper. Set it in the broker's file.",
-            key=secret,
+    login = next((name for name in texts if name.endswith("sasl.jaas.config")), None)
+    if login is not None and texts[login] != configs.static.originals.get(login):
+        raise ReconfigurationError(
+            f"klamm applies {login} when a broker starts: change it in the broker's file and restart the broker.",
+            key=login,
         )
     check_reconfiguration(configs.current, configs.preview(texts, is_per_broker=is_per_broker))
 

@@ -15,6 +15,7 @@ from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
 from engine.kafka.config.dynamic_keys import Throttles, usable_dynamic_config
 from engine.kafka.config.log_config import LogConfig
+from engine.kafka.config.password_encoder import PasswordEncoder, decoded
 from engine.kafka.config.reconfiguration import AT_START_ONLY
 from engine.kafka.config.topic_configs import ignored_format_version_warning, topic_log_config, usable_overrides
 
@@ -50,6 +51,7 @@ class DynamicConfigs:
 
     def __init__(self, static: BrokerConfig) -> None:
         self.static = static
+        self.password_encoder = PasswordEncoder.of(static)
         self.current = static
         self.broker_overrides: Overrides = _NONE
         self.default_overrides: Overrides = _NONE
@@ -180,8 +182,9 @@ class DynamicConfigs:
         is_default = name == DEFAULT_ENTITY
         if not is_default and name != str(self.static.broker_id):
             return []
-        usable, problems = usable_dynamic_config(texts, is_per_broker=not is_default)
-        problems += self._drop_listeners(usable)
+        clear, undecoded = decoded(texts, self.password_encoder)
+        usable, problems = usable_dynamic_config(clear, is_per_broker=not is_default)
+        problems += undecoded + self._drop_at_start_only(usable)
         try:
             new = self.preview(usable, is_per_broker=not is_default)
         except ConfigError as error:
@@ -212,9 +215,10 @@ class DynamicConfigs:
                 texts[name] = text
         return BrokerConfig(texts, generated_broker_id=self.static.generated_broker_id)
 
-    def _drop_listeners(self, texts: dict[str, str]) -> list[str]:
-        """Remove listeners that differ from those the broker opened when it started; return what to say about them."""
-        names = [name for name in AT_START_ONLY if name in texts and texts[name] != self.static.originals.get(name)]
+    def _drop_at_start_only(self, texts: dict[str, str]) -> list[str]:
+        """Remove what is used at start only and differs from the broker's file; return what to say about it."""
+        at_start = [name for name in texts if name in AT_START_ONLY or name.endswith("sasl.jaas.config")]
+        names = [name for name in at_start if texts[name] != self.static.originals.get(name)]
         for name in names:
             del texts[name]
         return [f"{name} takes effect only from the broker's file, when it starts" for name in names]

@@ -14,6 +14,7 @@ from typing import Final
 from engine.common.clock import Clock
 from engine.kafka.config.dynamic import BROKERS, ENTITY_TYPES, TOPICS, USERS, DynamicConfigs
 from engine.kafka.config.dynamic_keys import broker_config_key
+from engine.kafka.config.password_encoder import decoded
 from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
 from engine.kafka.config.values import REDACTED
 from engine.kafka.zk.client import ZkClient
@@ -90,26 +91,36 @@ class ConfigChangeListener:
         for entity, answer in zip(entities, answers, strict=True):
             if isinstance(answer, SessionLost):
                 raise answer
-            self._take(entity, answer)
+            texts = self._newer_texts(entity, answer)
+            if texts is None:
+                continue
+            if entity[0] == BROKERS:
+                # Making the keys of passwords takes milliseconds each; what follows finds the keys made.
+                await asyncio.to_thread(decoded, texts, self._configs.password_encoder)
+            for problem in self._configs.apply(*entity, texts):
+                _log.warning(
+                    "A setting in ZooKeeper is not used. path=%s: %s", ConfigEntityZNode.path(*entity), problem
+                )
 
-    def _take(self, entity: Entity, answer: tuple[bytes, ZnodeStat] | ZooKeeperError) -> None:
+    def _newer_texts(
+        self, entity: Entity, answer: tuple[bytes, ZnodeStat] | ZooKeeperError
+    ) -> Mapping[str, str] | None:
         path = ConfigEntityZNode.path(*entity)
         texts: Mapping[str, str] = {}
         if not isinstance(answer, ZooKeeperError):
             data, stat = answer
             if stat.mzxid < self._newest_mzxid.get(entity, 0):
-                return
+                return None
             self._newest_mzxid[entity] = stat.mzxid
             try:
                 texts = ConfigEntityZNode.decode(path, data)
             except ZnodeFormatError as error:
                 _log.error("The settings cannot be read and stay as they were: %s", error)
-                return
+                return None
         elif not isinstance(answer, NoNode):
             _log.error("The settings cannot be read and stay as they were: path=%s: %s", path, answer)
-            return
-        for problem in self._configs.apply(*entity, texts):
-            _log.warning("A setting in ZooKeeper is not used. path=%s: %s", path, problem)
+            return None
+        return texts
 
     def _on_event(self, event: WatchEvent) -> None:
         # Between two sessions notifications may have come and gone.

@@ -7,10 +7,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from engine.admin.configs.by_znode import ZkConfigReader
-from engine.admin.configs.values import EntityConfigs, EntityType
+from engine.admin.cluster.errors import BadRequest
+from engine.admin.configs.by_znode import ZkConfigReader, alter_configs_zk
+from engine.admin.configs.values import Entity, EntityConfigs, EntityType
+from engine.kafka.config.password_encoder import PasswordEncoder
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.errors import ZnodeFormatError
+from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.operations import Acl
 
 WRITE_ONLY = (Acl(2, "world", "anyone"),)
@@ -71,5 +74,23 @@ def test_those_that_nobody_understands_are_an_error(zk_chroot: str, entity: str,
         await zk.set(f"/config/{entity}", b"{")
         with pytest.raises(ZnodeFormatError, match=f"/config/{entity}"):
             await described(zk, kind)
+
+    on_settings(zk_chroot, scene)
+
+
+def test_a_password_of_a_broker_is_stored_encrypted(zk_chroot: str) -> None:
+    """As kafka-configs does it: the secret comes with the change, and is not stored."""
+    name, broker = "listener.name.safe.ssl.keystore.password", Entity(EntityType.BROKER, "0")
+
+    async def scene(zk: ZkClient) -> None:
+        kafka = KafkaZkClient(zk)
+        with pytest.raises(BadRequest, match=r"add password\.encoder\.secret="):
+            await alter_configs_zk(kafka, broker, {name: "changeit"}, [])
+        secret = {"password.encoder.secret": "s", "password.encoder.iterations": "1024"}
+        await alter_configs_zk(kafka, broker, {name: "changeit", **secret}, [])
+        stored = await kafka.configs.get_entity_configs("brokers/0")
+        assert set(stored) == {"request_percentage", name}
+        assert "iterations:1024," in stored[name]
+        assert PasswordEncoder("s").decode(stored[name]) == "changeit"
 
     on_settings(zk_chroot, scene)

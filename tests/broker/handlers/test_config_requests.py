@@ -85,6 +85,7 @@ class Store:
 def make_broker() -> SimpleNamespace:
     configs = DynamicConfigs(BrokerConfig.from_properties(PROPERTIES))
     return SimpleNamespace(
+        check_listeners=lambda _: None,
         broker_id=0,
         dynamic_configs=configs,
         metadata_cache=SimpleNamespace(topics={"t"}, alive_brokers={0: None}),
@@ -279,6 +280,34 @@ def test_encrypted_passwords_of_kafka_stay_and_are_never_shown() -> None:
     answer = ask(broker, "DESCRIBE_CONFIGS", 4, describe_body(4, "0", None, includeSynonyms=True))
     assert "encrypted" not in repr(answer)
     assert "opensesame" not in repr(answer)
+
+
+def test_passwords_are_stored_encrypted() -> None:
+    secret = "listener.name.plaintext.ssl.keystore.password"
+
+    def change(broker: SimpleNamespace, name: str, value: str, *, validate_only: bool = False) -> tuple[int, str]:
+        one = {"name": name, "configOperation": 0, "value": value}
+        resource = {"resourceType": 4, "resourceName": "0", "configs": [one]}
+        body = {"resources": [resource], "validateOnly": validate_only}
+        (outcome,) = ask(broker, "INCREMENTAL_ALTER_CONFIGS", 1, body).responses
+        return outcome.error_code, outcome.error_message
+
+    broker = make_broker()
+    stored = broker.zk.configs.nodes
+    assert change(broker, secret, "opensesame", validate_only=True)[0] == ErrorCode.NONE
+    assert stored == {}
+    assert change(broker, secret, "opensesame")[0] == ErrorCode.NONE
+    text = stored["brokers/0"][secret]
+    assert broker.dynamic_configs.password_encoder.decode(text) == "opensesame"
+    assert broker.dynamic_configs.current.originals[secret] == "opensesame"
+    assert change(broker, "message.max.bytes", "6")[0] == ErrorCode.NONE
+    assert stored["brokers/0"] == {secret: text, "message.max.bytes": "6"}
+    answer = repr(ask(broker, "DESCRIBE_CONFIGS", 4, describe_body(4, "0", None, includeSynonyms=True)))
+    assert "opensesame" not in answer
+    assert "encryptedPassword" not in answer
+    broker.dynamic_configs.password_encoder = None
+    refused = change(broker, secret, "another")
+    assert refused == (ErrorCode.INVALID_REQUEST, "Password encoder secret not configured")
 
 
 def test_secrets_do_not_reach_the_log(caplog: pytest.LogCaptureFixture) -> None:

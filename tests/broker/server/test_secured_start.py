@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,8 +17,12 @@ from network_serving import run
 from engine.broker.server.kafka_server import KafkaServer
 from engine.common.errors import ConfigError
 from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.password_encoder import PasswordEncoder
 from engine.kafka.config.properties import format_properties
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.local.addresses import own_loopback_address
+from engine.local.cluster import LocalCluster
 
 CA = Authority()
 OTHER_CA = Authority("another CA")
@@ -187,3 +192,22 @@ def test_brokers_replicate_over_tls_and_tools_connect_with_certificates(
         assert ran.code in (3, 4) and "certificate" in ran.err, ran.err
         for broker in reversed(brokers):
             assert broker.terminate() == 0
+
+
+def test_a_new_secret_takes_the_place_of_the_old_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The passwords that ZooKeeper has are encrypted anew when the broker starts with both secrets."""
+    name = "listener.name.other.ssl.key.password"
+
+    def stored(cluster: LocalCluster) -> str:
+        async def read() -> str:
+            async with await ZkClient.connect(cluster.zookeeper_connect, session_timeout_ms=6_000) as zk:
+                return (await KafkaZkClient(zk).configs.get_entity_configs("brokers/0"))[name]
+
+        return asyncio.run(read())
+
+    with LocalCluster(1, directory=tmp_path, config={"password.encoder.secret": "first"}) as cluster:
+        change = ("configs", "alter", "--broker", "0", "--add-config", f"{name}=opensesame", "--yes")
+        assert in_process(*change, "-b", cluster.bootstrap_servers, capture=capsys).code == 0
+        assert PasswordEncoder("first").decode(stored(cluster)) == "opensesame"
+        cluster.restart_broker(0, {"password.encoder.secret": "second", "password.encoder.old.secret": "first"})
+        assert PasswordEncoder("second").decode(stored(cluster)) == "opensesame"

@@ -263,7 +263,7 @@ def test_changes_that_make_no_sense(name: str, operation: AlterOperation, messag
 @pytest.mark.parametrize(
     ("texts", "message"),
     [
-        ({"listener.name.plaintext.ssl.keystore.password": "x"}, "klamm does not encrypt passwords"),
+        ({"listener.name.s.plain.sasl.jaas.config": "x"}, "change it in the broker's file and restart the broker"),
         ({"listeners": "PLAINTEXT://h:5"}, "change it in the broker's file and restart the broker"),
         ({"log.cleaner.threads": "9"}, "cannot be increased to more than double the current value 1"),
     ],

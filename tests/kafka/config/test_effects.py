@@ -22,7 +22,10 @@ SOURCE = "\n".join(
 )
 
 # These take effect where the settings are read. The rest of the broker sees the result.
-DONE_IN_CONFIG = {"broker.id.generation.enable", "process.roles", "node.id", "zookeeper.metadata.migration.enable"}
+DONE_IN_CONFIG = {
+    *("broker.id.generation.enable", "process.roles", "node.id", "zookeeper.metadata.migration.enable"),
+    *(name for name in BROKER_CONFIG_DEF.names if name.startswith("password.encoder.")),
+}
 LISTENER_KEYS = {
     "listeners",
     "advertised.listeners",

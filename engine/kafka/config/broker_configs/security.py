@@ -39,19 +39,17 @@ class SecurityKeys:
     delegation_token_expiry_check_interval_ms = LONG(3_600_000, LOW, at_least(1)).without_effect(
         "Milliseconds between checks for expired tokens."
     )
-    password_encoder_secret = PASSWORD(None, MEDIUM).without_effect(
+    password_encoder_secret = PASSWORD(None, MEDIUM).with_effect(
         "Secret that encrypts passwords among the settings in ZooKeeper."
     )
-    password_encoder_old_secret = PASSWORD(None, MEDIUM).without_effect(
+    password_encoder_old_secret = PASSWORD(None, MEDIUM).with_effect(
         "Former value of `password.encoder.secret`, needed for one restart while it is changed."
     )
-    password_encoder_keyfactory_algorithm = STRING(None, LOW).without_effect(
-        "Java algorithm that makes a key from the secret; not set: the best the platform has."
+    password_encoder_keyfactory_algorithm = STRING(None, LOW).with_effect(
+        "Java algorithm that makes a key from the secret, one of `PBKDF2WithHmacSHA…`; not set: `PBKDF2WithHmacSHA512`."
     )
-    password_encoder_cipher_algorithm = STRING("AES/CBC/PKCS5Padding", LOW).without_effect(
-        "Java cipher that encrypts passwords."
+    password_encoder_cipher_algorithm = STRING("AES/CBC/PKCS5Padding", LOW).with_effect(
+        "Java cipher that encrypts passwords: `AES/CBC/PKCS5Padding` or `AES/GCM/NoPadding`."
     )
-    password_encoder_key_length = INT(128, LOW, at_least(8)).without_effect("Bits of the key that encrypts passwords.")
-    password_encoder_iterations = INT(4096, LOW, at_least(1024)).without_effect(
-        "Rounds that make a key from the secret."
-    )
+    password_encoder_key_length = INT(128, LOW, at_least(8)).with_effect("Bits of the key that encrypts passwords.")
+    password_encoder_iterations = INT(4096, LOW, at_least(1024)).with_effect("Rounds that make a key from the secret.")
