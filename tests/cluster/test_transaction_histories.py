@@ -110,12 +110,16 @@ def test_histories_hold_under_faults(cluster: FaultCluster) -> None:
 def test_the_checker_notices_what_a_broker_breaks(rule: str, noticed: str, tmp_path: Path) -> None:
     program = Path(__file__).with_name("killable_broker.py")
     command = (sys.executable, str(program), str(tmp_path / "order"), *filter(None, [rule]))
+    found: list[str] = []
     with LocalCluster(1, directory=tmp_path / "cluster", config=SETTINGS | ALONE, commands={0: command}) as cluster:
-        clients = _clients(cluster.bootstrap_servers, "in", "out", SEED)
-        clients.start()
-        time.sleep(2.0)
-        history = clients.finish(open_s=TRANSACTION_TIMEOUT_MS / 1000 + 2)
-    found = violations(history)
+        # Whether the rule matters within two seconds of load is a matter of chance.
+        for number in range(5 if rule else 1):
+            clients = _clients(cluster.bootstrap_servers, f"in-{number}", f"out-{number}", SEED + number)
+            clients.start()
+            time.sleep(2.0)
+            found = violations(clients.finish(open_s=TRANSACTION_TIMEOUT_MS / 1000 + 2))
+            if any(noticed in one for one in found):
+                break
     assert any(noticed in one for one in found) if rule else found == [], found
 
 
