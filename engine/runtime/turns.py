@@ -49,11 +49,11 @@ class Turns:
 
     def _next(self) -> None:
         work = self._waiting.popleft()
-        self._is_due = bool(self._waiting)
         try:
             work()
         finally:
-            # Behind the task that ``work`` may have woken.
+            # Only now, behind the task that ``work`` may have woken. What it has put itself finds a turn due already.
+            self._is_due = bool(self._waiting)
             if self._is_due:
                 self._loop.call_soon(self._next)
 

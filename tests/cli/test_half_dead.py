@@ -120,7 +120,8 @@ def test_an_interrupt_says_what_goes_on(paused: LocalCluster, capsys: Capture, t
     assert process.returncode == 130
     assert err.splitlines()[-2:] == [
         "error: interrupted",
-        "hint: what was sent is still deleted; see what is left with: klamm offsets --time earliest",
+        "hint: what was sent is still deleted; see what is left with: klamm offsets --time earliest "
+        f"--bootstrap-server {paused.bootstrap_servers}",
     ]
 
 

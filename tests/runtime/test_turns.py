@@ -42,3 +42,20 @@ async def test_who_gives_up_or_fails_takes_nobodys_turn() -> None:
     while not went_on:
         await asyncio.sleep(0)
     assert [type(error) for error in reports] == [ZeroDivisionError]
+
+
+@in_event_loop
+async def test_work_that_puts_more_gets_one_turn_for_it() -> None:
+    """The last of those who waited had two turns for what it put; the second had nobody left to call."""
+    turns, went_on, reports = Turns.of_loop(), list[str](), list[object]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context["exception"]))
+
+    def first() -> None:
+        went_on.append("first")
+        turns.put(lambda: went_on.append("second"))
+
+    turns.put(first)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert went_on == ["first", "second"]
+    assert reports == []

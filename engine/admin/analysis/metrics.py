@@ -92,7 +92,7 @@ class FrameMetrics:
         left_out = [({"metric": one.name}, float(len(one.samples) - limit)) for one in metrics]
         found = [Metric(one.name, one.help, one.samples[:limit], one.type) for one in metrics]
         cut = [(labels, max(0.0, count)) for labels, count in left_out if count > 0]
-        text = "Series of a metric beyond --series-max, which are not told."
+        text = "Series of a metric that are left out because there are too many."
         return [*found, Metric("klamm_exporter_series_left_out", text, cut)]
 
     def _of_cluster(self, frame: Frame) -> Iterator[Metric]:

@@ -70,8 +70,10 @@ def in_process(*arguments: str | Path, capture: pytest.CaptureFixture[str], stdi
 
 
 def _files_of_the_repository() -> set[str]:
-    """Return what is in the root of the repository. Caches and files of tools begin with a dot."""
-    return {name for name in os.listdir(ROOT) if not name.startswith(".")}
+    """Return what is in the root of the repository, but caches and files of tools, which begin with a dot, and what
+    ``make demo`` and ``make site`` leave there, which other tests may run at the same time.
+    """
+    return {name for name in os.listdir(ROOT) if not name.startswith(".") and name != "build"}
 
 
 def klamm(
