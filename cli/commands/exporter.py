@@ -188,12 +188,13 @@ def _of_process() -> list[Metric]:
 async def _print_once(invocation: Invocation, target: ClusterTarget, maker: FrameMetrics) -> None:
     import asyncio
 
+    from cli.framework.cluster_session import open_cluster
     from engine.admin.watch.frame import Stage
     from engine.admin.watch.live_feed import first_frame_with
     from engine.common.metric import prometheus_lines
 
-    async with asyncio.timeout(invocation.timeout_s):
-        frame = await first_frame_with(target, tuple(Stage))
+    async with open_cluster(invocation) as cluster, asyncio.timeout(invocation.timeout_s):
+        frame = await first_frame_with(target, tuple(Stage), note_denied=cluster.note_denied)
     with data_stream() as stream:
         stream.writelines(prometheus_lines(maker.of_frame(frame)))
 
