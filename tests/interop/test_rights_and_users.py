@@ -238,7 +238,7 @@ def test_who_may_not_look_is_told_so(kafka: SecuredKafka, capsys: pytest.Capture
     for words in (("list",), ("add", *rule), ("remove", *rule, "--yes")):
         ran = in_process("acls", *words, *where, capture=capsys)
         assert (ran.code, ran.error["kind"]) == (4, "authorization"), ran.err
-        assert "on the cluster" in ran.error["hint"]
+        assert "--cluster-resource" in ran.error["hint"]
 
 
 SECRET = 'n3w, "Secr3t" = ü'
