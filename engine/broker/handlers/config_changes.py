@@ -31,6 +31,7 @@ from engine.kafka.config.dynamic_keys import (
     BROKER_AND_THROTTLE_DEF,
     base_name,
     broker_config_key,
+    is_login,
     usable_dynamic_config,
 )
 from engine.kafka.config.errors import InvalidConfigurationError, ReconfigurationError, RequirementError
@@ -173,14 +174,15 @@ async def _change_broker(broker: Broker, asked: ResourceChange, validate_only: b
     stored = {} if asked.is_replacement else await broker.zk.configs.get_entity_configs(f"{BROKERS}/{entity}")
     encoder = broker.dynamic_configs.password_encoder
     clear, _ = await asyncio.to_thread(decoded, stored, encoder)
-    # A password that another secret encrypted stays as it is.
-    unread = {name: text for name, text in stored.items() if name not in clear}
-    usable, _ = usable_dynamic_config(clear, is_per_broker=is_per_broker)
+    # A password that another secret encrypted stays as it is, and so do logins, which count at start only.
+    kept = {name: text for name, text in stored.items() if name not in clear or is_login(name)}
+    readable = {name: text for name, text in clear.items() if name not in kept}
+    usable, _ = usable_dynamic_config(readable, is_per_broker=is_per_broker)
     texts = _apply(usable, asked.changes, BROKER_AND_THROTTLE_DEF)
     _validate_broker(broker, texts, is_per_broker)
     await _check_stores(broker, texts, is_per_broker)
     for change in asked.changes:
-        unread.pop(change.name, None)
+        kept.pop(change.name, None)
     if not validate_only:
         try:
             new = await asyncio.to_thread(encoded, texts, encoder, stored)
@@ -188,7 +190,7 @@ async def _change_broker(broker: Broker, asked: ResourceChange, validate_only: b
             raise invalid_request(str(error)) from error
         whose = f"broker {asked.name}" if is_per_broker else "brokers"
         _log_update(broker, f"Updating {whose}", texts)
-        await broker.zk.configs.change_entity_configs(f"{BROKERS}/{entity}", {**new, **unread})
+        await broker.zk.configs.change_entity_configs(f"{BROKERS}/{entity}", {**new, **kept})
 
 
 def _validate_broker(broker: Broker, texts: Mapping[str, str], is_per_broker: bool) -> None:

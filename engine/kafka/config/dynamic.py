@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from engine.common.errors import ConfigError
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
-from engine.kafka.config.dynamic_keys import Throttles, usable_dynamic_config
+from engine.kafka.config.dynamic_keys import Throttles, is_login, usable_dynamic_config
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.config.password_encoder import PasswordEncoder, decoded
 from engine.kafka.config.reconfiguration import AT_START_ONLY
@@ -217,7 +217,7 @@ class DynamicConfigs:
 
     def _drop_at_start_only(self, texts: dict[str, str]) -> list[str]:
         """Remove what is used at start only and differs from the broker's file; return what to say about it."""
-        at_start = [name for name in texts if name in AT_START_ONLY or name.endswith("sasl.jaas.config")]
+        at_start = [name for name in texts if name in AT_START_ONLY or is_login(name)]
         names = [name for name in at_start if texts[name] != self.static.originals.get(name)]
         for name in names:
             del texts[name]

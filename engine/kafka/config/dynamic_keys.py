@@ -106,6 +106,11 @@ def is_password(name: str) -> bool:
     return name.endswith(_DYNAMIC_PASSWORDS)
 
 
+def is_login(name: str) -> bool:
+    """Say whether a setting says how peers log in, which klamm uses only when a broker starts."""
+    return name.endswith("sasl.jaas.config")
+
+
 def validate_dynamic_config(texts: Mapping[str, str], *, is_per_broker: bool) -> None:
     """Check what somebody wants to store for one broker, or for all (``is_per_broker=False``).
 

@@ -19,6 +19,7 @@ from engine.kafka.config.broker_configs import BrokerKeys
 from engine.kafka.config.dynamic_keys import is_password
 
 _CIPHERS: Final = ("AES/CBC/PKCS5Padding", "AES/GCM/NoPadding")
+_KEY_BITS: Final = (128, 192, 256)
 _BLOCK_BYTES: Final = 16
 _GCM_IV_BYTES: Final = 12
 _GCM_TAG_BITS: Final = 128
@@ -67,6 +68,10 @@ class PasswordEncoder:
         Raises:
             ConfigError: the parameters name what klamm does not know, or ``cryptography`` is missing.
         """
+        if self.key_length_bits not in _KEY_BITS:
+            raise ConfigError(
+                f"AES has no key of {self.key_length_bits} bits: use 128, 192 or 256", key="password.encoder.key.length"
+            )
         mode, salt = _mode(self.cipher_algorithm), os.urandom(_SALT_BYTES)
         iv = os.urandom(_GCM_IV_BYTES if mode == "GCM" else _BLOCK_BYTES)
         key = _key(self.secret, self.key_factory_algorithm, self.key_length_bits, salt, self.iterations)

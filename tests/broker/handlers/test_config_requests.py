@@ -305,6 +305,12 @@ def test_passwords_are_stored_encrypted() -> None:
     answer = repr(ask(broker, "DESCRIBE_CONFIGS", 4, describe_body(4, "0", None, includeSynonyms=True)))
     assert "opensesame" not in answer
     assert "encryptedPassword" not in answer
+    login = "listener.name.plaintext.plain.sasl.jaas.config"
+    code, message = change(broker, login, "opensesame")
+    assert (code, "restart the broker" in message) == (ErrorCode.INVALID_REQUEST, True)
+    kafkas = stored["brokers/0"][login] = broker.dynamic_configs.password_encoder.encode("opensesame")
+    assert change(broker, "message.max.bytes", "7")[0] == ErrorCode.NONE
+    assert stored["brokers/0"] == {secret: text, login: kafkas, "message.max.bytes": "7"}
     broker.dynamic_configs.password_encoder = None
     refused = change(broker, secret, "another")
     assert refused == (ErrorCode.INVALID_REQUEST, "Password encoder secret not configured")

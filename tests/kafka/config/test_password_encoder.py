@@ -60,6 +60,11 @@ def test_damaged_texts(change: tuple[str, str], message: str) -> None:
         PasswordEncoder(KAFKAS[0]["secret"]).decode(text.replace(*change))
 
 
+def test_a_key_that_the_cipher_does_not_take_is_named() -> None:
+    with pytest.raises(ConfigError, match="no key of 64 bits: use 128, 192 or 256"):
+        PasswordEncoder("s", key_length_bits=64).encode("changeit")
+
+
 def test_a_clear_text_is_not_used_as_a_password() -> None:
     clear, problems = decoded({KEYSTORE: "changeit", "num.io.threads": "9"}, PasswordEncoder("s"))
     assert clear == {"num.io.threads": "9"}
