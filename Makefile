@@ -21,7 +21,7 @@ KLAMM  := $(BIN)/klamm
 TESTS  ?= tests
 # The number of processes that run tests, most of which wait more than they compute. All tests of a file run in the same one. WORKERS=0 uses one, for a debugger.
 WORKERS ?= 4
-PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_OPTIONS)
 
 # Every process of a run, and every broker that it starts, would compile all files again.
 export PYTHONDONTWRITEBYTECODE :=
