@@ -7,6 +7,7 @@ of them, and all but one that is denied: both engines give the same errors.
 from __future__ import annotations
 
 import asyncio
+import hmac
 import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -35,6 +36,7 @@ from engine.kafka.protocol.apis import (
     alter_user_scram_credentials,
     controlled_shutdown,
     create_acls,
+    create_delegation_token,
     create_partitions,
     create_topics,
     delete_acls,
@@ -45,6 +47,7 @@ from engine.kafka.protocol.apis import (
     describe_client_quotas,
     describe_cluster,
     describe_configs,
+    describe_delegation_token,
     describe_groups,
     describe_log_dirs,
     describe_producers,
@@ -52,6 +55,7 @@ from engine.kafka.protocol.apis import (
     describe_user_scram_credentials,
     elect_leaders,
     end_txn,
+    expire_delegation_token,
     fetch,
     find_coordinator,
     heartbeat,
@@ -70,6 +74,7 @@ from engine.kafka.protocol.apis import (
     offset_fetch,
     offset_for_leader_epoch,
     produce,
+    renew_delegation_token,
     stop_replica,
     sync_group,
     txn_offset_commit,
@@ -78,13 +83,25 @@ from engine.kafka.protocol.apis import (
 )
 from engine.kafka.protocol.declaration import Request
 from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.znodes.token_znodes import DelegationToken
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 
 PORTS = {"PLAINTEXT": 21400, "LOGIN": 21401}
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 TOPIC, GROUP, TXN = "orders", "group", "txn"
+TOKEN = DelegationToken(
+    "AAAAAAAAQACAAAAAAAAAAA", "User:other", "User:other", ("User:renewer",),
+    1_700_000_000_000, 4_000_000_000_000, 4_000_000_000_000,
+)  # fmt: skip
+"""A token that both engines find at their start."""
+SECRET = "token-Secr3t"
+HMAC = hmac.digest(SECRET.encode(), TOKEN.token_id.encode(), "sha512")
 NAMES = {
+    ResourceType.DELEGATION_TOKEN: TOKEN.token_id,
+    ResourceType.USER: TOKEN.owner,
     ResourceType.TOPIC: TOPIC,
     ResourceType.GROUP: GROUP,
     ResourceType.TRANSACTIONAL_ID: TXN,
@@ -223,6 +240,26 @@ REQUESTS: dict[ApiKey, list[tuple[int, Request]]] = {
     ApiKey.CREATE_PARTITIONS: [(1, create_partitions.CreatePartitionsRequest(
         timeout_ms=1000, validate_only=True, topics=[create_partitions.CreatePartitionsTopic(
             name=TOPIC, count=3, assignments=None)]))],
+    ApiKey.CREATE_DELEGATION_TOKEN: [
+        (version, create_delegation_token.CreateDelegationTokenRequest(
+            owner_principal_type=kind, owner_principal_name=name, max_lifetime_ms=-1,
+            renewers=[create_delegation_token.CreatableRenewers(principal_type="Group", principal_name="x")]))
+        for version, kind, name in ((1, None, None), (3, None, None), (3, "User", "other"), (3, "Group", "other"))
+    ],
+    ApiKey.RENEW_DELEGATION_TOKEN: [
+        (version, renew_delegation_token.RenewDelegationTokenRequest(hmac=hmac_of_token, renew_period_ms=-1))
+        for version in (1, 2) for hmac_of_token in (HMAC, b"unknown")
+    ],
+    ApiKey.EXPIRE_DELEGATION_TOKEN: [
+        (version, expire_delegation_token.ExpireDelegationTokenRequest(hmac=hmac_of_token, expiry_time_period_ms=-1))
+        for version in (1, 2) for hmac_of_token in (HMAC, b"unknown")
+    ],
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: [
+        (version, describe_delegation_token.DescribeDelegationTokenRequest(owners=owners))
+        for version in (1, 3)
+        for owners in (None, [], *([describe_delegation_token.DescribeDelegationTokenOwner(
+            principal_type="User", principal_name=name)] for name in ("other", "renewer", "nobody")))
+    ],
     ApiKey.DELETE_GROUPS: [(1, delete_groups.DeleteGroupsRequest(groups_names=[GROUP, "other"]))],
     ApiKey.ELECT_LEADERS: [(1, elect_leaders.ElectLeadersRequest(topic_partitions=[
         elect_leaders.TopicPartitions(topic=TOPIC, partitions=[0])], timeout_ms=1000))],
@@ -264,7 +301,8 @@ REQUESTS: dict[ApiKey, list[tuple[int, Request]]] = {
 
 ASIDE = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 COMPARED = ("error_code", "partition_error_code", "topic_config_error_code", "authorized_operations",
-            "topic_authorized_operations", "cluster_authorized_operations", "is_internal")  # fmt: skip
+            "topic_authorized_operations", "cluster_authorized_operations", "is_internal",
+            "expiry_timestamp")  # fmt: skip
 NAMING = ("name", "topic", "group_id", "key", "user", "transactional_id", "resource_name", "topic_name",
           "partition_index", "partition", "index", "partition_id", "resource_type")  # fmt: skip
 
@@ -291,6 +329,7 @@ def broker_settings(host: str) -> dict[str, str]:
         "listener.name.login.plain.sasl.jaas.config": f"{MODULE} required {users};",
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "super.users": "User:admin;User:ANONYMOUS",
+        "delegation.token.secret.key": SECRET,
         "auto.create.topics.enable": "false",
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": "1",
@@ -395,13 +434,23 @@ async def answers(engine: Engine) -> dict[tuple[int, int], list[tuple[Any, ...]]
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterable[list[Engine]]:
     folder = tmp_path_factory.mktemp("rights")
     hosts = own_loopback_address(), own_loopback_address()
-    with (
-        EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as zookeeper,
+    with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as zookeeper:
+        asyncio.run(put_token(zookeeper.connect_string))
+        with (
         ApacheKafkaBroker(folder / "kafka", broker_id=0, host=hosts[0], port=PORTS["PLAINTEXT"], heap="300m",
                           zookeeper_connect=f"{zookeeper.connect_string}/kafka", overrides=broker_settings(hosts[0])),
         klamm_broker(folder / "klamm", hosts[1], f"{zookeeper.connect_string}/klamm"),
-    ):  # fmt: skip
-        yield [Engine(host) for host in hosts]
+      ):  # fmt: skip
+            yield [Engine(host) for host in hosts]
+
+
+async def put_token(connect: str) -> None:
+    """Put the token where each engine looks for it."""
+    for chroot in ("/kafka", "/klamm"):
+        client = await ZkClient.connect(f"{connect}{chroot}", session_timeout_ms=6_000)
+        await KafkaZkClient(client).tokens.make_paths()
+        await KafkaZkClient(client).tokens.create(TOKEN)
+        await client.close()
 
 
 def klamm_broker(folder: Path, host: str, zookeeper: str) -> BrokerProgram:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from engine.broker.replication.offset_lookup import OffsetSearch
     from engine.broker.replication.replica_manager import ReplicaManager
     from engine.broker.security.authorizer import Authorizer
+    from engine.broker.security.delegation_tokens import DelegationTokens
     from engine.common.clock import Clock
     from engine.kafka.config.broker import BrokerConfig
     from engine.kafka.config.dynamic import DynamicConfigs
@@ -81,6 +82,8 @@ class Broker(Protocol):
     def transaction_verifier(self) -> TransactionVerifier: ...
     @property
     def authorizer(self) -> Authorizer | None: ...
+    @property
+    def tokens(self) -> DelegationTokens | None: ...
     @property
     def fetch_sessions(self) -> FetchSessionCache: ...
     @property

@@ -17,9 +17,11 @@ from typing import Any, Final
 
 from engine.broker.fetch.reads import GuardedReads
 from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.delegation_tokens import creation_refused, owner_of
 from engine.broker.handlers.registry import HandlerEntry
 from engine.broker.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, LargeAnswer
 from engine.broker.security.authorizer import Authorizer
+from engine.broker.security.delegation_tokens import is_owner_or_renewer, may_ask_for_tokens
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ErrorCode
 from engine.common.topic_id import ZERO_TOPIC_ID
@@ -59,6 +61,7 @@ from engine.kafka.protocol.apis import (
 )
 from engine.kafka.protocol.declaration import response_class
 from engine.kafka.protocol.records.layout import ATTRIBUTES, BATCH_OVERHEAD, MAGIC, TRANSACTIONAL_BIT
+from engine.kafka.zk.znodes.token_znodes import DelegationToken
 
 TOPIC, GROUP, CLUSTER, TXN = (
     ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID,
@@ -888,6 +891,36 @@ def _deletions_refused(ask: Ask, request: Any) -> Any:
     return delete_acls.DeleteAclsResponse(filter_results=results)
 
 
+def _create_token(ask: Ask, request: Any) -> Any:
+    """A token for somebody else. Over a channel that carries no such requests the handler refuses all of them."""
+    context, owner = ask.context, owner_of(ask.context, request)
+    if owner == context.session.principal or not may_ask_for_tokens(context.session):
+        return None
+    if ask.may(AclOperation.CREATE_TOKENS, ResourceType.USER, owner):
+        return None
+    return creation_refused(context, request, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
+
+
+def _describe_tokens(ask: Ask, request: Any) -> Any:
+    """Leave out the tokens of others that the peer may not see."""
+    tokens = ask.context.broker.tokens
+    if tokens is None:
+        return None
+
+    def may_see(token: DelegationToken) -> bool:
+        return (
+            is_owner_or_renewer(token, ask.context.session.principal)
+            or ask.may(DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
+            or ask.may(AclOperation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
+        )
+
+    def merge(answer: Any) -> Any:
+        answer.tokens = [shown for shown in answer.tokens if may_see(tokens.all[shown.token_id])]
+        return answer
+
+    return merge
+
+
 def _quotas_refused(ask: Ask, request: Any) -> Any:
     return alter_client_quotas.AlterClientQuotasResponse(
         entries=[
@@ -961,6 +994,10 @@ GUARDS: Final[dict[int, Guard]] = {
     ApiKey.DESCRIBE_LOG_DIRS: _needs_cluster(DESCRIBE),
     ApiKey.SASL_AUTHENTICATE: _open,
     ApiKey.CREATE_PARTITIONS: _create_partitions,
+    ApiKey.CREATE_DELEGATION_TOKEN: _create_token,
+    ApiKey.RENEW_DELEGATION_TOKEN: _open,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: _open,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: _describe_tokens,
     ApiKey.DELETE_GROUPS: _delete_groups,
     ApiKey.ELECT_LEADERS: _needs_cluster(ALTER, refuse=_election_refused),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _needs_configs(

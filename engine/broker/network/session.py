@@ -52,6 +52,7 @@ class Session:
         "client_software_version",
         "decisions",
         "host",
+        "is_by_token",
         "is_follower",
         "listener_name",
         "login",
@@ -73,6 +74,8 @@ class Session:
         self.principal = ANONYMOUS
         self.decisions: Any = None
         """What the peer may do, as far as it is known (``security.authorizer.Decisions``)."""
+        self.is_by_token = False
+        """Whether the peer has logged in with a delegation token."""
         self.is_follower = False
         """Whether the peer's last Fetch was that of a follower."""
         self.login: Any = None

@@ -6,7 +6,6 @@ dictionary. The rules themselves, and what they mean, are in ``engine.kafka.acls
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Iterable
 from typing import Final
@@ -26,21 +25,17 @@ from engine.kafka.acls import (
     decide,
     may_on_any,
 )
-from engine.kafka.zk.errors import NoNode, SessionLost, ZnodeFormatError
+from engine.kafka.zk.change_follower import ChangeFollower
+from engine.kafka.zk.errors import ZnodeFormatError
 from engine.kafka.zk.kafka_client import KafkaZkClient
-from engine.kafka.zk.reads import children_or_empty
-from engine.kafka.zk.watches import WatchEvent, WatchEventKind
 from engine.kafka.zk.znodes.acl_znodes import ExtendedAclChangeZNode, LiteralAclChangeZNode
-from engine.runtime.supervisor import Supervisor
 
 AUTHORIZERS: Final = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
 """Java classes that this does the work of."""
 
-NOTIFICATION_AGE_MS_MAX: Final = 15 * 60 * 1000
 REMEMBERED_MAX: Final = 10_000
 """Decisions that one session remembers."""
 
-_CHANGES = (LiteralAclChangeZNode, ExtendedAclChangeZNode)
 _NOBODY = AclEntry(ANYBODY, ANY_HOST, AclOperation.ALL, Permission.DENY)
 
 logger = logging.getLogger("kafka.authorizer.logger")
@@ -96,13 +91,12 @@ class Authorizer:
     ) -> None:
         self.rules = AclRules()
         self._zk = zk
-        self._clock = clock
         self._super_users = frozenset(super_users)
         self._allows_without_rules = allows_without_rules
-        self._seen: dict[str, int] = {}
-        self._wake = asyncio.Event()
-        self._must_reload = False
-        self._supervisor = Supervisor("authorizer")
+        folders = {change.parent_path: change.decode for change in (LiteralAclChangeZNode, ExtendedAclChangeZNode)}
+        self._follower = ChangeFollower(
+            zk, clock, folders, self.refresh, self._reload, subject="access rules", log=_server_log
+        )
 
     # -- questions
 
@@ -178,17 +172,11 @@ class Authorizer:
             CoordinationError: they cannot be read, or understood: then nobody is let in.
         """
         await self._zk.acls.make_paths()
-        for change in _CHANGES:
-            self._zk.client.watch_children(change.parent_path, self._on_event)
-        await self._take_notifications(apply=False)
-        await self._reload()
-        self._supervisor.start(self._follow(), "follow")
+        await self._follower.start()
 
     async def stop(self) -> None:
         """Stop following changes."""
-        for change in _CHANGES:
-            self._zk.client.unwatch(change.parent_path, self._on_event)
-        await self._supervisor.stop()
+        await self._follower.stop()
 
     async def refresh(self, pattern: ResourcePattern) -> None:
         """Read one pattern's rules now. A pattern whose rules cannot be understood is for nobody until they can."""
@@ -205,57 +193,3 @@ class Authorizer:
             self.rules.put(gone, ())
         for pattern, entries in found.items():
             self.rules.put(pattern, entries)
-
-    def _on_event(self, event: WatchEvent) -> None:
-        # Between two sessions notifications may have come and gone.
-        self._must_reload |= event.kind is WatchEventKind.NEW_SESSION
-        self._wake.set()
-
-    async def _follow(self) -> None:
-        while True:
-            await self._wake.wait()
-            self._wake.clear()
-            must_reload, self._must_reload = self._must_reload, False
-            try:
-                await self._take_notifications(apply=not must_reload)
-                if must_reload:
-                    await self._reload()
-                await self._purge()
-            except SessionLost as error:
-                _server_log.info("The next session will read changes of access rules again: %s", error)
-                self._must_reload = True
-            except Exception:
-                # Whatever goes wrong with one change, the next one still arrives, and then this reads what it missed.
-                _server_log.exception("Cannot take a change of access rules")
-                self._must_reload = True
-
-    async def _take_notifications(self, *, apply: bool) -> None:
-        for change in _CHANGES:
-            names = set(await children_or_empty(self._zk.client, change.parent_path))
-            own = {path for path in self._seen if path.startswith(f"{change.parent_path}/")}
-            for path in own - {f"{change.parent_path}/{name}" for name in names}:
-                del self._seen[path]
-            for name in sorted(names):
-                path = f"{change.parent_path}/{name}"
-                if path in self._seen:
-                    continue
-                try:
-                    data, stat = await self._zk.client.get(path)
-                    self._seen[path] = stat.ctime_ms
-                    if apply:
-                        await self.refresh(change.decode(name, data))
-                except NoNode:
-                    continue
-                except ZnodeFormatError as error:
-                    _server_log.error("A notification about access rules is malformed: %s", error)
-                    self._must_reload = True
-
-    async def _purge(self) -> None:
-        """Remove notifications that every broker saw long ago."""
-        oldest_ms = self._clock.now_ms() - NOTIFICATION_AGE_MS_MAX
-        for path in [path for path, ctime_ms in self._seen.items() if ctime_ms < oldest_ms]:
-            try:
-                await self._zk.client.delete(path)
-            except NoNode:
-                _server_log.debug("Another broker removed %s first", path)
-            del self._seen[path]

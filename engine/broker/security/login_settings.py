@@ -7,8 +7,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from engine.broker.network.session import Routes
+from engine.broker.security.delegation_tokens import DelegationTokens
 from engine.broker.security.logins import LoginPolicy, Mechanism
 from engine.broker.security.mechanisms import (
+    Candidate,
+    LoggedIn,
     ServerExchange,
     oauthbearer_server,
     plain_server,
@@ -57,11 +60,13 @@ class ListenerLogins:
 
         self._max_reauth_ms = {mechanism: self._checked_lifetime(mechanism) for mechanism in self.modules}
 
-    def policy(self, routes: Routes, user_text: UserText, now_ms: Callable[[], int]) -> LoginPolicy:
-        """Return how peers log in."""
+    def policy(
+        self, routes: Routes, user_text: UserText, now_ms: Callable[[], int], tokens: DelegationTokens | None = None
+    ) -> LoginPolicy:
+        """Return how peers log in; without ``tokens`` nobody does with a token."""
         config = self._config
         mechanisms = {
-            name: Mechanism(self._exchanges(name, user_text, now_ms), self._max_reauth_ms[name])
+            name: Mechanism(self._exchanges(name, user_text, now_ms, tokens), self._max_reauth_ms[name])
             for name in self.modules
         }
         return LoginPolicy(
@@ -125,7 +130,7 @@ class ListenerLogins:
             raise self._error(f"{name}={said} is no number of milliseconds") from None
 
     def _exchanges(
-        self, mechanism: str, user_text: UserText, now_ms: Callable[[], int]
+        self, mechanism: str, user_text: UserText, now_ms: Callable[[], int], tokens: DelegationTokens | None
     ) -> Callable[[], ServerExchange]:
         module = self.modules[mechanism]
         options = {} if module is None else module.options
@@ -136,16 +141,18 @@ class ListenerLogins:
         if mechanism == "OAUTHBEARER":
             return partial(oauthbearer_server, unsecured_validator(options, now_ms))
 
-        def credential_of(name: str, is_token: bool) -> ScramCredential | None:
-            text = None if is_token else user_text(name, mechanism)
+        def candidate_of(name: str, is_token: bool) -> Candidate | None:
+            if is_token:
+                return None if tokens is None else tokens.candidate(mechanism, name)
+            text = user_text(name, mechanism)
             try:
-                return None if text is None else ScramCredential.decode(text)
+                return None if text is None else (ScramCredential.decode(text), LoggedIn(name))
             except ValueError:
                 logger.error("The %s credential of user %s in ZooKeeper is malformed: nobody can log in with it",
                              mechanism, name)  # fmt: skip
                 return None
 
-        return partial(scram_server, mechanism, credential_of, lambda name, _: name)
+        return partial(scram_server, mechanism, candidate_of)
 
     def _error(self, text: str) -> ConfigError:
         return ConfigError(f"listener {self.name}: {text}", key="listeners")

@@ -197,7 +197,7 @@ class Login:
             limits.append(max(0, who.expires_at_ms - now_ms))
         self._expires_at_ms = now_ms + min(limits) if limits else None
         self._exchange, self.takes_tokens, self._logged_in_by = None, False, self._mechanism
-        self._session.principal = principal
+        self._session.principal, self._session.is_by_token = principal, who.is_by_token
         self._session.rules = self._rules
         self._admitted()
         return min(limits, default=0)

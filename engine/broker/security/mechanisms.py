@@ -14,7 +14,7 @@ import re
 import secrets
 from base64 import b64decode, b64encode, urlsafe_b64decode
 from collections.abc import Callable, Generator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from engine.common.errors import KlammError
@@ -29,6 +29,8 @@ class LoggedIn:
     answer: bytes = b""
     expires_at_ms: int | None = None
     """When the credentials expire, in ms since 1970; None: never."""
+    is_by_token: bool = False
+    """Whether the credentials are a delegation token."""
 
 
 ServerExchange = Generator[bytes, bytes, LoggedIn]
@@ -81,16 +83,15 @@ _FINAL = re.compile(
 )
 _EXTENSION = re.compile(r"([A-Za-z]+)=([^,]*)")
 
-CredentialOf = Callable[[str, bool], ScramCredential | None]
-"""Finds a credential by the user's name, or by a delegation token's id if the second argument is True."""
+Candidate = tuple[ScramCredential, LoggedIn]
+"""A credential, and who has logged in if the client proves to know its password."""
+
+CandidateOf = Callable[[str, bool], Candidate | None]
+"""Finds it by the user's name, or by a delegation token's id if the second argument is True."""
 
 
-def scram_server(
-    mechanism: str, credential_of: CredentialOf, name_of: Callable[[str, bool], str], *, nonce: str | None = None
-) -> ServerExchange:
+def scram_server(mechanism: str, candidate_of: CandidateOf, *, nonce: str | None = None) -> ServerExchange:
     """Have the client prove that it knows the password (RFC 5802). Nothing that is sent reveals it.
-
-    ``name_of`` returns whom a user's name, or a delegation token's id, stands for.
 
     Raises:
         LoginRefused.
@@ -105,9 +106,10 @@ def scram_server(
         raise LoginRefused(_OTHER_IDENTITY, told=True)
     extensions = dict(_EXTENSION.findall(match["more"]))
     is_token = extensions.get("tokenauth", "").lower() == "true"
-    credential = credential_of(name, is_token)
-    if credential is None:
-        raise LoginRefused(f"no {mechanism} credential of {name}")
+    candidate = candidate_of(name, is_token)
+    if candidate is None:
+        raise LoginRefused(f"no {mechanism} credential of {'token ' if is_token else ''}{name}")
+    credential, who = candidate
     if credential.iterations < ITERATIONS_MIN:
         raise LoginRefused(f"the credential of {name} has too few iterations")
     full_nonce = match["nonce"] + (nonce or b64encode(secrets.token_bytes(24)).decode())
@@ -129,7 +131,7 @@ def scram_server(
     if not hmac.compare_digest(hashlib.new(hash_name, client_key).digest(), credential.stored_key):
         raise LoginRefused(f"{name} does not know the password")
     proven = hmac.digest(credential.server_key, said, hash_name)
-    return LoggedIn(name_of(name, is_token), f"v={b64encode(proven).decode()}".encode())
+    return replace(who, answer=f"v={b64encode(proven).decode()}".encode())
 
 
 _OAUTH = re.compile(r"n,(?:a=(?P<identity>[^,\x01]*))?,\x01(?P<pairs>(?:[A-Za-z]+=[!-~ \t\r\n]*\x01)*)\x01")

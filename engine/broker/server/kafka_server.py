@@ -44,6 +44,7 @@ from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.replica_selector import replica_selector
 from engine.broker.replication.zk_isr import ZkIsrUpdater
 from engine.broker.security.authorizer import Authorizer
+from engine.broker.security.delegation_tokens import DelegationTokens, secret_of_tokens
 from engine.broker.security.listener_security import TlsListener, inter_broker_security, tls_listeners
 from engine.broker.security.login_settings import ListenerLogins, listener_logins
 from engine.broker.security.logins import LoginPolicy
@@ -167,6 +168,7 @@ class KafkaServer:
         self.offloader = Offloader()
         self.offset_search = OffsetSearch(self.offloader)
         self.authorizer: Authorizer | None = None
+        self.tokens: DelegationTokens | None = None
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.advertised_listeners: tuple[Endpoint, ...] = ()
         self.metadata_cache = MetadataCache(config.broker_id)
@@ -208,6 +210,7 @@ class KafkaServer:
         self.supervisor.every(LOOP_LAG_INTERVAL_MS, self._tell_loop_lag, "loop lag")
         await self._open_zookeeper()
         await self._start_authorizer()
+        await self._start_tokens()
         await self._open_log_dirs()
         await self._load_logs()
         self._make_replication()
@@ -283,6 +286,20 @@ class KafkaServer:
         )
         await self.authorizer.start()
         self._ends_with("authorizer", self.authorizer.stop)
+
+    async def _start_tokens(self) -> None:
+        """Read the delegation tokens, if the settings have a secret for them."""
+        if not secret_of_tokens(self.config):
+            return
+        self.tokens = DelegationTokens(self.zk, self.clock, self.config)
+        await self.tokens.start()
+        self._ends_with("tokens", self.tokens.stop)
+        interval_ms = self.config.delegation_token_expiry_check_interval_ms
+        self.supervisor.every(interval_ms, self._remove_expired_tokens, "expired tokens")
+
+    async def _remove_expired_tokens(self) -> None:
+        if self.tokens is not None and self.controller.is_active:
+            await self.tokens.remove_expired()
 
     async def _open_log_dirs(self) -> None:
         """Lock the log dirs, find out this broker's id, and start following its settings."""
@@ -538,7 +555,9 @@ class KafkaServer:
         def user_text(user: str, name: str) -> str | None:
             return self.dynamic_configs.stored_texts(USERS, sanitized(user)).get(name)
 
-        return {name: one.policy(routes, user_text, self.clock.now_ms) for name, one in self.logins.items()}
+        return {
+            name: one.policy(routes, user_text, self.clock.now_ms, self.tokens) for name, one in self.logins.items()
+        }
 
     def _security_between_brokers(self) -> Security:
         return self.inter_broker_security

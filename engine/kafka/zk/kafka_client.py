@@ -1,7 +1,7 @@
 """Kafka's operations on ZooKeeper, all in one place.
 
 Each subject is a class in a file of this package: ``brokers``, ``cluster``, ``controller``, ``topics``, ``partitions``,
-``configs``, ``consumers``, ``acls``, ``admin_nodes`` and ``notifications``. The controller's writes take
+``configs``, ``consumers``, ``acls``, ``tokens``, ``admin_nodes`` and ``notifications``. The controller's writes take
 ``epoch_zk_version``, the version of ``/controller_epoch`` from its election; a write that finds another version raises
 ControllerMoved.
 
@@ -22,6 +22,7 @@ from engine.kafka.zk.consumers import ConsumerZnodes
 from engine.kafka.zk.controller import ControllerZnodes
 from engine.kafka.zk.notifications import NotificationZnodes
 from engine.kafka.zk.partitions import PartitionZnodes
+from engine.kafka.zk.tokens import TokenZnodes
 from engine.kafka.zk.topics import TopicZnodes
 
 
@@ -45,6 +46,7 @@ class KafkaZkClient:
         self.configs = ConfigZnodes(client, policy)
         self.consumers = ConsumerZnodes(client, policy)
         self.acls = AclZnodes(client, policy)
+        self.tokens = TokenZnodes(client, policy)
         self.admin = AdminZnodes(client, policy)
         self.notifications = NotificationZnodes(client, policy)
         self.close = client.close

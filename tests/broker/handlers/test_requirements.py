@@ -120,11 +120,11 @@ def test_every_handler_declares_what_kafka_requires() -> None:
 
 def test_a_handler_without_its_declaration_does_not_register() -> None:
     with pytest.raises(TypeError, match="requires"):
-        handles(ApiKey.CREATE_DELEGATION_TOKEN)  # type: ignore[call-arg]
+        handles(ApiKey.UPDATE_FEATURES)  # type: ignore[call-arg]
     for wrong in ("Reed Topic", "Read Topics", "Read", ""):
         with pytest.raises(ValueError, match=r"operation|ResourceType"):
-            handles(ApiKey.CREATE_DELEGATION_TOKEN, requires=[wrong])
-    assert ApiKey.CREATE_DELEGATION_TOKEN not in all_handlers()
+            handles(ApiKey.UPDATE_FEATURES, requires=[wrong])
+    assert ApiKey.UPDATE_FEATURES not in all_handlers()
 
 
 def test_every_handler_has_a_guard() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from engine.broker.security.mechanisms import (
+    Candidate,
     LoggedIn,
     LoginRefused,
     ServerExchange,
@@ -53,12 +54,13 @@ def refusal(server: ServerExchange, *tokens: bytes) -> LoginRefused:
 
 
 def scram(mechanism: str = "SCRAM-SHA-256", iterations: int = 4096) -> ServerExchange:
-    def credential_of(name: str, is_token: bool) -> ScramCredential | None:
+    def candidate_of(name: str, is_token: bool) -> Candidate | None:
         if name not in PASSWORDS or is_token:
             return None
-        return ScramCredential.of_password(mechanism, PASSWORDS[name], b"salt" + name.encode(), iterations)
+        salt = b"salt" + name.encode()
+        return ScramCredential.of_password(mechanism, PASSWORDS[name], salt, iterations), LoggedIn(name)
 
-    return scram_server(mechanism, credential_of, lambda name, _: name)
+    return scram_server(mechanism, candidate_of)
 
 
 @pytest.mark.parametrize("name", list(PASSWORDS))
@@ -72,7 +74,7 @@ def test_scram_of_the_rfc() -> None:
     """The example of RFC 7677."""
     salt = b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     credential = ScramCredential.of_password("SCRAM-SHA-256", "pencil", salt, 4096)
-    server = scram_server("SCRAM-SHA-256", lambda *_: credential, lambda name, _: name,
+    server = scram_server("SCRAM-SHA-256", lambda name, _: (credential, LoggedIn(name)),
                           nonce="%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0")  # fmt: skip
     next(server)
     first = server.send(b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO")
@@ -87,12 +89,12 @@ def test_a_name_with_commas_and_equal_signs_is_one_name() -> None:
     credential = ScramCredential.of_password("SCRAM-SHA-256", "p", b"s", 4096)
     asked: list[str] = []
 
-    def credential_of(name: str, is_token: bool) -> ScramCredential:
+    def candidate_of(name: str, is_token: bool) -> Candidate:
         asked.append(name)
-        return credential
+        return credential, LoggedIn(name)
 
     client = scram_exchange("SCRAM-SHA-256", "a,b=c=2Cd", "p", is_token=False)
-    assert agreed(client, scram_server("SCRAM-SHA-256", credential_of, lambda name, _: name)).name == "a,b=c=2Cd"
+    assert agreed(client, scram_server("SCRAM-SHA-256", candidate_of)).name == "a,b=c=2Cd"
     assert asked == ["a,b=c=2Cd"]
 
 

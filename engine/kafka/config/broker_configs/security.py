@@ -24,19 +24,19 @@ class SecurityKeys:
     connections_max_reauth_ms = LONG(0, MEDIUM).with_effect(
         "Milliseconds after which a client must authenticate again; 0: never (KIP-368)."
     )
-    delegation_token_secret_key = PASSWORD(None, MEDIUM).without_effect(
+    delegation_token_secret_key = PASSWORD(None, MEDIUM).with_effect(
         "Secret that delegation tokens are made and checked with; the same on all brokers. Not set: no tokens."
     )
-    delegation_token_master_key = PASSWORD(None, MEDIUM).without_effect(
+    delegation_token_master_key = PASSWORD(None, MEDIUM).with_effect(
         "Deprecated name of `delegation.token.secret.key`."
     )
-    delegation_token_max_lifetime_ms = LONG(604_800_000, MEDIUM, at_least(1)).without_effect(
+    delegation_token_max_lifetime_ms = LONG(604_800_000, MEDIUM, at_least(1)).with_effect(
         "Milliseconds after which a token cannot be renewed any more."
     )
-    delegation_token_expiry_time_ms = LONG(86_400_000, MEDIUM, at_least(1)).without_effect(
+    delegation_token_expiry_time_ms = LONG(86_400_000, MEDIUM, at_least(1)).with_effect(
         "Milliseconds for which a token is valid until it is renewed."
     )
-    delegation_token_expiry_check_interval_ms = LONG(3_600_000, LOW, at_least(1)).without_effect(
+    delegation_token_expiry_check_interval_ms = LONG(3_600_000, LOW, at_least(1)).with_effect(
         "Milliseconds between checks for expired tokens."
     )
     password_encoder_secret = PASSWORD(None, MEDIUM).with_effect(
