@@ -1,12 +1,16 @@
 """A broker of klamm and one of Kafka that reach each other by SCRAM over TLS: users, ACLs, kills, both as controller.
 
-Kafka's tools make the topic and the ACLs; librdkafka writes and reads as a user with no more rights than these.
+Kafka's tools make the topic and the ACLs; librdkafka writes and reads as a user with no more rights than these. Each
+engine lets in, renews and ends the delegation tokens of the other.
 """
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,16 @@ import pytest
 from apache_kafka import fetch_jars, run_tool
 from confluent_kafka import Consumer, KafkaError, Producer
 
+from engine.common.errors import ErrorCode
+from engine.kafka.client.broker_client import BrokerClient
+from engine.kafka.client.errors import LoginFailed
+from engine.kafka.client.security import security_of
+from engine.kafka.config.properties import format_properties, parse_properties
+from engine.kafka.protocol.apis.create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+from engine.kafka.protocol.apis.describe_delegation_token import DescribeDelegationTokenRequest
+from engine.kafka.protocol.apis.expire_delegation_token import ExpireDelegationTokenRequest
+from engine.kafka.protocol.apis.renew_delegation_token import RenewDelegationTokenRequest
+from engine.kafka.protocol.declaration import Request
 from engine.local.cluster import LocalCluster
 from engine.local.java import find_java
 from engine.local.security import librdkafka_path, properties_path
@@ -31,6 +45,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         "replica.lag.time.max.ms": "4000",
         "offsets.topic.num.partitions": "2",
         "auto.leader.rebalance.enable": "false",
+        "delegation.token.secret.key": "token-Secr3t",
         "log.cleaner.dedupe.buffer.size": "16777216",
     }
     with LocalCluster(
@@ -135,6 +150,85 @@ def wait_until_allowed(cluster: LocalCluster) -> None:
     while any(topic.error for topic in producer.list_topics("orders", timeout=10).topics.values()):
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+@asynccontextmanager
+async def connected(cluster: LocalCluster, broker: int, properties: dict[str, str]) -> AsyncIterator[BrokerClient]:
+    host, _, port = cluster.broker(broker).address.rpartition(":")
+    client = BrokerClient(host, int(port), client_id="t", security=security_of(properties))
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+async def asked(cluster: LocalCluster, broker: int, properties: dict[str, str], request: Request, version: int) -> Any:
+    async with connected(cluster, broker, properties) as client:
+        return await client.send(request, version)
+
+
+@pytest.mark.parametrize(("maker", "other"), [(KLAMM, KAFKA), (KAFKA, KLAMM)])
+def test_a_token_of_one_engine_counts_at_the_other(
+    cluster: LocalCluster, maker: int, other: int, tmp_path: Path
+) -> None:
+    admin, alice, bob = (
+        parse_properties(properties_path(cluster.directory, user).read_text()) for user in ("admin", "alice", "bob")
+    )
+    making = CreateDelegationTokenRequest(
+        owner_principal_type="User", owner_principal_name="alice", max_lifetime_ms=3_600_000,
+        renewers=[CreatableRenewers(principal_type="User", principal_name="bob")],
+    )  # fmt: skip
+    tokens = DescribeDelegationTokenRequest(owners=None)
+
+    async def check() -> dict[str, str]:
+        made = await asked(cluster, maker, admin, making, 3)
+        assert made.error_code == 0
+        by_token = alice | {
+            "sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required "
+            f'username="{made.token_id}" password="{base64.b64encode(made.hmac).decode()}" tokenauth="true";'
+        }
+        async with asyncio.timeout(DEADLINE_S):
+            while not (seen := (await asked(cluster, other, bob, tokens, 3)).tokens):
+                await asyncio.sleep(0.1)
+        ((token_id, hmac, expiry_ms),) = [(one.token_id, bytes(one.hmac), one.expiry_timestamp) for one in seen]
+        assert (token_id, hmac, expiry_ms) == (made.token_id, made.hmac, made.expiry_timestamp_ms)
+        # It lets alice in, and a token makes no other.
+        refused = await asked(cluster, other, by_token, making, 3)
+        assert refused.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+        assert refused.token_requester_principal_name == "alice"
+        stranger = await asked(cluster, other, admin, RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=-1), 2)
+        assert stranger.error_code == ErrorCode.DELEGATION_TOKEN_OWNER_MISMATCH
+        renewed = await asked(cluster, other, bob, RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=600_000), 2)
+        assert renewed.error_code == 0 and renewed.expiry_timestamp_ms < expiry_ms
+        async with asyncio.timeout(DEADLINE_S):
+            while (await asked(cluster, maker, alice, tokens, 3)).tokens[0].expiry_timestamp != (
+                renewed.expiry_timestamp_ms
+            ):
+                await asyncio.sleep(0.1)
+        return by_token | {"token": base64.b64encode(hmac).decode()}
+
+    by_token = asyncio.run(check())
+    hmac = base64.b64decode(by_token.pop("token"))
+    config = tmp_path / "token.properties"
+    config.write_text(format_properties(by_token), encoding="latin-1")
+    ran = run_tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", cluster.broker(other).address,
+                   "--command-config", str(config), "--list")  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+    async def end() -> None:
+        ended = await asked(cluster, other, alice, ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=-1), 2)
+        assert ended.error_code == 0
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                try:
+                    await asked(cluster, maker, by_token, tokens, 3)
+                except LoginFailed:
+                    break
+                await asyncio.sleep(0.1)
+
+    asyncio.run(end())
+    listed = [asyncio.run(asked(cluster, broker, bob, tokens, 3)).tokens for broker in (maker, other)]
+    assert listed == [[], []]
 
 
 def test_the_secrets_are_nobody_elses_and_go_with_the_cluster(cluster: LocalCluster) -> None:
