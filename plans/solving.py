@@ -3,19 +3,202 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from plans.bounds import Counted, counted_bounds
 from plans.construction import Forcing, Solution, construct
 from plans.levels import Levels, fixed_counts, leader_items, levels_of, replica_items
 from plans.loads import ByteLimits
 from plans.options import Aim, Minimise
 from plans.ordering import ordered
-from plans.problem import Problem
+from plans.problem import Problem, ProblemPartition, bits, mask_of, shared_racks
 from plans.score import Bounds
 from plans.scoring import Costs, costs_of
-from plans.topic_evenness import spread_topics
 from plans.work import Work
+
+_PASSES_MAX = 4
+_TRIALS_MAX = 200
+"""Partners examined for one replica."""
+
+_WORK_MAX = 5_000_000
+"""Swaps are searched for up to this many copies times brokers; beyond that it would take minutes."""
+
+
+@dataclass(slots=True)
+class _Spread:
+    problem: Problem
+    held: list[int]
+    leaders: list[int]
+    counts: dict[tuple[int, int], int] = field(default_factory=dict)
+    shares: dict[int, int] = field(default_factory=dict)
+    fresh: dict[tuple[int, bool], dict[int, None]] = field(default_factory=dict)
+    """The partitions that are copied to a broker, separated by whether it leads them."""
+
+    def count(self) -> None:
+        """Count the replicas of each topic on each broker, and each topic's even share."""
+        problem = self.problem
+        after = [mask_of(one.current) for one in problem.partitions]
+        for number, index in enumerate(problem.movable):
+            after[index] = self.held[number]
+            for broker in bits(self.held[number] & ~mask_of(problem.partitions[index].current)):
+                self.fresh.setdefault((broker, self.leaders[number] == broker), {})[number] = None
+        remaining = mask_of(problem.remaining)
+        whole: dict[int, int] = {}
+        for one, mask in zip(problem.partitions, after, strict=True):
+            whole[one.topic] = whole.get(one.topic, 0) + (mask & remaining).bit_count()
+            for broker in bits(mask):
+                self.counts[one.topic, broker] = self.counts.get((one.topic, broker), 0) + 1
+        self.shares = {topic: -(-total // max(1, len(problem.remaining))) for topic, total in whole.items()}
+
+    def improve(self) -> bool:
+        """Go through all copies once; return whether any swap was made."""
+        is_better = False
+        for broker, leads in sorted(self.fresh):
+            for number in list(self.fresh[broker, leads]):
+                if self._excess(number, broker) and self._swap(number, broker, leads):
+                    is_better = True
+        return is_better
+
+    def _excess(self, number: int, broker: int) -> bool:
+        topic = self._topic(number)
+        return self.counts.get((topic, broker), 0) > self.shares[topic]
+
+    def _topic(self, number: int) -> int:
+        return self.problem.partitions[self.problem.movable[number]].topic
+
+    def _swap(self, number: int, broker: int, leads: bool) -> bool:
+        topic, trials = self._topic(number), 0
+        for (other, other_leads), partners in self.fresh.items():
+            if other_leads != leads or other == broker or self.counts.get((topic, other), 0) >= self.shares[topic]:
+                continue
+            if not self._may(number, broker, other):
+                continue
+            for partner in partners:
+                trials += 1
+                if trials > _TRIALS_MAX:
+                    return False
+                theirs = self._topic(partner)
+                if theirs == topic or self.counts.get((theirs, broker), 0) >= self.shares[theirs]:
+                    continue
+                if self._may(partner, other, broker):
+                    self._move(number, broker, other, leads)
+                    self._move(partner, other, broker, leads)
+                    return True
+        return False
+
+    def _may(self, number: int, source: int, target: int) -> bool:
+        """Whether a copy may go to ``target`` instead, and would be a copy there as well."""
+        one = self.problem.partitions[self.problem.movable[number]]
+        held = self.held[number] & ~(1 << source)
+        if (held | mask_of(one.current)) >> target & 1 or not one.may_hold >> target & 1:
+            return False
+        if self.leaders[number] == source and not one.may_lead >> target & 1:
+            return False
+        return shared_racks(self.problem.brokers, [*bits(held), target]) <= one.shared_racks_max
+
+    def _move(self, number: int, source: int, target: int, leads: bool) -> None:
+        topic = self._topic(number)
+        self.held[number] ^= (1 << source) | (1 << target)
+        if leads:
+            self.leaders[number] = target
+        self.counts[topic, source] -= 1
+        self.counts[topic, target] = self.counts.get((topic, target), 0) + 1
+        del self.fresh[source, leads][number]
+        self.fresh.setdefault((target, leads), {})[number] = None
+
+
+def spread_topics(problem: Problem, solution: Solution) -> Solution:
+    """Return a solution of the same cost whose topics are spread at least as evenly."""
+    spread = _Spread(problem, list(solution.held), list(solution.leaders))
+    spread.count()
+    if sum(map(len, spread.fresh.values())) * len(spread.fresh) > _WORK_MAX:
+        return solution
+    for _ in range(_PASSES_MAX):
+        if not spread.improve():
+            break
+    return Solution(tuple(spread.held), tuple(spread.leaders))
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """Bounds of each figure by itself; ``bytes`` is None if a size that counts is unknown."""
+
+    moves: int
+    bytes: int | None
+    leader_changes: int
+
+
+def counted_bounds(
+    problem: Problem, replica_levels: Levels | None, leader_levels: Levels | None, most_bytes: dict[int, int]
+) -> Counted:
+    """Return the larger of what partitions need one by one and what the brokers' shares need.
+
+    ``most_bytes`` is what brokers may hold at most, if bytes are an aim or a broker has a capacity.
+    """
+    parts = [problem.partitions[index] for index in problem.movable]
+    forced = [(one, _forced_moves(problem, one)) for one in parts]
+    moves = sum(count for _, count in forced)
+    changes = sum(not (one.may_hold & one.may_lead) >> one.current[0] & 1 for one in parts)
+    known = all(one.size is not None for one, count in forced if count)
+    size = sum(count * (one.size or 0) for one, count in forced)
+    if replica_levels is not None:
+        counts = _counts(problem, leaders=False)
+        moves = max(moves, _wanted(replica_levels, counts))
+        if not any(one.factor < len(one.current) for one in parts):
+            # If no partition loses replicas, every replica above a share is copied elsewhere.
+            size = max(size, _cheapest_surplus(problem, replica_levels, counts))
+        known = known and problem.has_sizes
+    if leader_levels is not None:
+        changes = max(changes, _wanted(leader_levels, _counts(problem, leaders=True)))
+    if most_bytes:
+        size = max(size, _above(problem, most_bytes))
+    return Counted(moves, size if known else None, changes)
+
+
+def _forced_moves(problem: Problem, one: ProblemPartition) -> int:
+    """Return how many new replicas the partition must get, whatever the others do."""
+    stays = list(bits(mask_of(one.current) & one.may_hold))
+    racks = len({problem.brokers[broker].rack for broker in stays})
+    keepable = min(one.factor, racks + min(len(stays) - racks, one.shared_racks_max))
+    return one.factor - keepable
+
+
+def _counts(problem: Problem, *, leaders: bool) -> list[int]:
+    counts = [0] * len(problem.brokers)
+    for one in problem.partitions:
+        for broker in one.current[:1] if leaders else one.current:
+            counts[broker] += 1
+    return counts
+
+
+def _wanted(levels: Levels, counts: list[int]) -> int:
+    return sum(max(0, share - counts[broker]) for broker, share in levels.shares(counts).items())
+
+
+def _cheapest_surplus(problem: Problem, levels: Levels, counts: list[int]) -> int:
+    """Return the sum of the smallest replicas above every broker's share."""
+    sizes: dict[int, list[int]] = {broker: [] for broker in levels.high}
+    for index in problem.movable:
+        one = problem.partitions[index]
+        for broker in one.current:
+            if broker in sizes:
+                sizes[broker].append(one.size or 0)
+    return sum(sum(sorted(sizes[b])[: max(0, counts[b] - high)]) for b, high in levels.high.items())
+
+
+def _above(problem: Problem, most_bytes: dict[int, int]) -> int:
+    """Return by how much brokers exceed what they may hold; every such byte is copied elsewhere.
+
+    That holds if no partition loses replicas, because a dropped replica is not copied.
+    """
+    parts = problem.partitions
+    if any(one.factor < len(one.current) for one in parts):
+        return 0
+    held = [0] * len(problem.brokers)
+    for one in parts:
+        for broker in one.current:
+            held[broker] += one.size or 0
+    return sum(max(0, held[broker] - most) for broker, most in most_bytes.items())
+
 
 EXACT_CELLS_MAX = 600_000
 """The solver is used up to this many movable partitions times brokers, which bounds its time and memory."""

@@ -25,9 +25,9 @@ from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
 from engine.kafka.protocol.apis.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 from engine.kafka.protocol.codec import Outgoing, decoder, encoder
 from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.configs import ConfigEntityZNode, ConfigType
 from engine.kafka.zk.operations import Create
-from engine.kafka.zk.znodes.config_znodes import ConfigEntityZNode, ConfigType
-from engine.kafka.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicZNode
+from engine.kafka.zk.topics import TopicPartitionStateZNode, TopicZNode
 from engine.local.zookeeper import EmbeddedZooKeeper
 
 PARTITIONS = int(os.environ.get("KLAMM_BENCH_PARTITIONS", "50000"))

@@ -35,11 +35,11 @@ from engine.kafka.protocol.apis.leader_and_isr import LeaderAndIsrResponse
 from engine.kafka.protocol.apis.stop_replica import StopReplicaResponse
 from engine.kafka.protocol.apis.update_metadata import UpdateMetadataResponse
 from engine.kafka.protocol.frames import encode_response
+from engine.kafka.zk.brokers import BrokerIdZNode, BrokerRegistration
 from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.controller import ControllerZNode
 from engine.kafka.zk.operations import Create
-from engine.kafka.zk.znodes.broker_znodes import BrokerIdZNode, BrokerRegistration
-from engine.kafka.zk.znodes.controller_znodes import ControllerZNode
-from engine.kafka.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicZNode
+from engine.kafka.zk.topics import TopicPartitionStateZNode, TopicZNode
 from engine.local.cluster import LocalCluster
 from engine.local.local_broker import LocalBroker
 

@@ -22,8 +22,7 @@ from engine.kafka.protocol.records.compression import compress, decompress
 from engine.kafka.protocol.records.convert import down_convert
 from engine.kafka.protocol.records.decode import record_section
 from engine.kafka.protocol.records.header import read_batch_header
-from engine.kafka.protocol.records.scan import scan_section
-from engine.kafka.protocol.records.validate import AppendRules, prepare_append
+from engine.kafka.protocol.records.validate import AppendRules, prepare_append, scan_section
 
 ROUNDS = int(os.environ.get("KLAMM_BENCH_ROUNDS", "5"))
 COUNT = 10_000

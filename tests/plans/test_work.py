@@ -59,7 +59,7 @@ def test_all_rounds_of_a_plan_share_its_work(monkeypatch: pytest.MonkeyPatch) ->
         return solve(problem, limits, work, *rest, **options)
 
     monkeypatch.setattr(Work, "within", limited)
-    monkeypatch.setattr("plans.settling.solve", watched)
+    monkeypatch.setattr("plans.planning.solve", watched)
     snapshot = drawn_cluster(3, brokers=6, racks=3, partitions=20, factor=2)
     options = PlanOptions(aim=(Aim.BYTES,), minimise=Minimise.BYTES, tolerance_percent=0.01, time_limit_s=0.3)
     plan = make_plan(snapshot, Strategy.REBALANCE, options).plan

@@ -18,7 +18,7 @@ from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
 from engine.spark.columns import HEADERS_TYPE
 from engine.spark.encoding import batches_of, record_columns, runs
-from engine.spark.partitioning import key_partitions
+from engine.spark.row_batches import key_partitions
 
 TIME_MS = 1_763_900_000_000
 

@@ -16,7 +16,7 @@ from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
 from engine.spark.columns import HEADERS_TYPE, SCHEMA, Frame, decode
 from engine.spark.encoding import batches_of, record_columns
-from engine.spark.partitioning import key_partitions
+from engine.spark.row_batches import key_partitions
 
 RECORDS = 100_000
 PER_BATCH = 2_000

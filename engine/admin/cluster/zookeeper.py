@@ -19,7 +19,7 @@ from engine.kafka.zk.errors import ConnectTimedOut, NoNode, NotAdmitted, ZooKeep
 from engine.kafka.zk.security import OPEN, ZkSecurity
 
 if TYPE_CHECKING:
-    from engine.kafka.zk.znodes.broker_znodes import BrokerRegistration
+    from engine.kafka.zk.brokers import BrokerRegistration
 
 SESSION_TIMEOUT_MS = 10_000
 CONNECT_TIMEOUT_MAX_S = 10.0

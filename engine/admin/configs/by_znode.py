@@ -29,10 +29,10 @@ from engine.kafka.config.password_encoder import PasswordEncoder, encoded
 from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
 from engine.kafka.config.topic_configs import validate_topic_config
 from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.configs import DEFAULT_ENTITY, ConfigType
 from engine.kafka.zk.errors import ZooKeeperError
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.reads import or_raise
-from engine.kafka.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigType
 
 _TYPES = {EntityType.TOPIC: ConfigType.TOPIC, EntityType.BROKER: ConfigType.BROKER}
 _SOURCES = {EntityType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG, EntityType.BROKER: ConfigSource.DYNAMIC_BROKER_CONFIG}

@@ -140,8 +140,8 @@ def _absent(user: str, removed: Sequence[str]) -> NotFound:
 
 
 async def _change_znode(cluster: Cluster, user: str, wanted: Sequence[NewCredential], removed: Sequence[str]) -> None:
+    from engine.kafka.zk.configs import ConfigType, sanitized
     from engine.kafka.zk.kafka_client import KafkaZkClient
-    from engine.kafka.zk.znodes.config_znodes import ConfigType, sanitized
 
     kafka = KafkaZkClient(await cluster.zookeeper())
     path = f"{ConfigType.USER.value}/{sanitized(user)}"

@@ -16,10 +16,10 @@ from engine.admin.configs.quotas import (
 from engine.admin.configs.values import Entity, EntityConfigs, EntityType
 from engine.kafka.config.quota_keys import QuotaKey
 from engine.kafka.config.values import double_text
+from engine.kafka.zk.configs import DEFAULT_ENTITY, ConfigType, desanitized, sanitized
 from engine.kafka.zk.errors import ZooKeeperError
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.reads import or_raise
-from engine.kafka.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigType, desanitized, sanitized
 
 _TYPES = {
     EntityType.USER: (ConfigType.USER, "user"),

@@ -10,10 +10,10 @@ from engine.admin.cluster.errors import AdminError, BadRequest, FailureKind, Unr
 from engine.admin.cluster.remedies import FIND_BROKERS, Do, Operation, Phrase
 from engine.admin.elections.values import ElectionType
 from engine.common.model import TopicPartition
+from engine.kafka.zk.admin_nodes import PreferredReplicaElectionZNode
 from engine.kafka.zk.errors import NodeExists
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.reads import wait_until_gone
-from engine.kafka.zk.znodes.admin_znodes import PreferredReplicaElectionZNode
 
 ZNODE_BYTES_MAX = 900_000
 """How much goes into the znode at a time: ZooKeeper accepts requests of 1 MB at most, everything included."""

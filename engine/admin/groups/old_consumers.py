@@ -13,17 +13,18 @@ from engine.admin.cluster.errors import Unknown
 from engine.admin.groups.values import CommittedOffset, GroupMember, GroupOffsets, GroupState
 from engine.common.model import TopicPartition
 from engine.kafka.zk.client import ZkClient
-from engine.kafka.zk.consumers import GroupPartition, is_group_znode_name
-from engine.kafka.zk.errors import NoNode, ZooKeeperError
-from engine.kafka.zk.kafka_client import KafkaZkClient
-from engine.kafka.zk.operations import Delete
-from engine.kafka.zk.reads import children_or_empty
-from engine.kafka.zk.znodes.consumer_znodes import (
+from engine.kafka.zk.consumers import (
     ConsumerIdZNode,
     ConsumerOffsetZNode,
     ConsumerOwnerZNode,
     ConsumerPathZNode,
+    GroupPartition,
+    is_group_znode_name,
 )
+from engine.kafka.zk.errors import NoNode, ZooKeeperError
+from engine.kafka.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.operations import Delete
+from engine.kafka.zk.reads import children_or_empty
 
 _OPERATIONS_PER_MULTI = 1_000
 _STREAM = "-"

@@ -11,12 +11,12 @@ from engine.admin.cluster.errors import AdminError, BadRequest, FailureKind, Unr
 from engine.admin.cluster.remedies import FIND_BROKERS, USE_BROKERS, Operation, Phrase
 from engine.admin.reassignment.values import Refusal, RunningReassignments, Targets
 from engine.common.model import TopicPartition
+from engine.kafka.zk.admin_nodes import ReassignPartitionsZNode
+from engine.kafka.zk.brokers import BrokerRegistration
 from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.configs import ConfigType
 from engine.kafka.zk.errors import NodeExists
 from engine.kafka.zk.kafka_client import KafkaZkClient
-from engine.kafka.zk.znodes.admin_znodes import ReassignPartitionsZNode
-from engine.kafka.zk.znodes.broker_znodes import BrokerRegistration
-from engine.kafka.zk.znodes.config_znodes import ConfigType
 
 ZNODE_BYTES_MAX = 1_000_000
 """ZooKeeper accepts 1 MiB including its own overhead (jute.maxbuffer)."""

@@ -42,13 +42,13 @@ from engine.common.quantities import counted
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.topic_names import INTERNAL_TOPICS, colliding
 from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.configs import DEFAULT_ENTITY, ConfigType
 from engine.kafka.zk.errors import NodeExists, ZnodeFormatError
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.operations import ANY_VERSION
+from engine.kafka.zk.partitions import PartitionStateRead
 from engine.kafka.zk.reads import or_raise
-from engine.kafka.zk.results import PartitionStateRead
-from engine.kafka.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigType
-from engine.kafka.zk.znodes.topic_znodes import TopicIdReplicaAssignment
+from engine.kafka.zk.topics import TopicIdReplicaAssignment
 
 _TOPICS_AT_ONCE = 500
 """This many topics' znodes are read before the next ones are asked for: bounds memory, not the requests in flight."""

@@ -28,23 +28,23 @@ from engine.admin.watch.schedule import BACK_OFF_MAX_MS, BACK_OFF_MS
 from engine.common.clock import Clock
 from engine.common.errors import CoordinationError
 from engine.common.model import NO_CONTROLLER, BrokerInfo, TopicPartition
+from engine.kafka.zk.admin_nodes import DeleteTopicsZNode, ReassignPartitionsZNode
+from engine.kafka.zk.brokers import BrokerIdsZNode, BrokerIdZNode
 from engine.kafka.zk.client import ReadOutcome, ZkClient
-from engine.kafka.zk.errors import NoNode, SessionLost, ZnodeFormatError, ZooKeeperError
-from engine.kafka.zk.kafka_client import KafkaZkClient
-from engine.kafka.zk.security import OPEN, ZkSecurity
-from engine.kafka.zk.session_keeper import SessionEvent
-from engine.kafka.zk.watches import WatchEvent, WatchEventKind
-from engine.kafka.zk.znodes.admin_znodes import DeleteTopicsZNode, ReassignPartitionsZNode
-from engine.kafka.zk.znodes.broker_znodes import BrokerIdsZNode, BrokerIdZNode
-from engine.kafka.zk.znodes.config_znodes import (
+from engine.kafka.zk.configs import (
     DEFAULT_ENTITY,
     ConfigEntityChangeNotificationSequenceZNode,
     ConfigEntityChangeNotificationZNode,
     ConfigType,
 )
-from engine.kafka.zk.znodes.controller_znodes import ControllerZNode
-from engine.kafka.zk.znodes.notification_znodes import IsrChangeNotificationZNode
-from engine.kafka.zk.znodes.topic_znodes import TopicsZNode, TopicZNode
+from engine.kafka.zk.controller import ControllerZNode
+from engine.kafka.zk.errors import NoNode, SessionLost, ZnodeFormatError, ZooKeeperError
+from engine.kafka.zk.kafka_client import KafkaZkClient
+from engine.kafka.zk.notifications import IsrChangeNotificationZNode
+from engine.kafka.zk.security import OPEN, ZkSecurity
+from engine.kafka.zk.session_keeper import SessionEvent
+from engine.kafka.zk.topics import TopicsZNode, TopicZNode
+from engine.kafka.zk.watches import WatchEvent, WatchEventKind
 
 CONNECT_S = 10.0
 LOOK_EVERY_S = 2.0

@@ -14,13 +14,11 @@ from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.common.model import LeaderIsrAndControllerEpoch, TopicPartition
 from engine.common.topic_id import topic_id_text
 from engine.kafka.acls import AclEntry, ResourcePattern
+from engine.kafka.zk.acls import ExtendedAclChangeZNode, LiteralAclChangeZNode, ResourceZNode
+from engine.kafka.zk.admin_nodes import PreferredReplicaElectionZNode, ReassignPartitionsZNode
+from engine.kafka.zk.brokers import BrokerIdZNode, BrokerRegistration
 from engine.kafka.zk.client import ZkClient
-from engine.kafka.zk.errors import NoAuth, NoNode, ZnodeFormatError, ZooKeeperError
-from engine.kafka.zk.operations import Acl, ZnodeStat, acl_texts
-from engine.kafka.zk.znodes.acl_znodes import ExtendedAclChangeZNode, LiteralAclChangeZNode, ResourceZNode
-from engine.kafka.zk.znodes.admin_znodes import PreferredReplicaElectionZNode, ReassignPartitionsZNode
-from engine.kafka.zk.znodes.broker_znodes import BrokerIdZNode, BrokerRegistration
-from engine.kafka.zk.znodes.cluster_znodes import (
+from engine.kafka.zk.cluster import (
     FeatureZNode,
     FinalizedFeatures,
     MigrationState,
@@ -28,16 +26,18 @@ from engine.kafka.zk.znodes.cluster_znodes import (
     ProducerIdBlock,
     ProducerIdBlockZNode,
 )
-from engine.kafka.zk.znodes.config_znodes import ConfigEntityChangeNotificationSequenceZNode, ConfigEntityZNode
-from engine.kafka.zk.znodes.consumer_znodes import ConsumerIdZNode, ConsumerSubscription
-from engine.kafka.zk.znodes.controller_znodes import ControllerRegistration, ControllerZNode
-from engine.kafka.zk.znodes.directory import known_znode
-from engine.kafka.zk.znodes.notification_znodes import (
+from engine.kafka.zk.configs import ConfigEntityChangeNotificationSequenceZNode, ConfigEntityZNode
+from engine.kafka.zk.consumers import ConsumerIdZNode, ConsumerSubscription
+from engine.kafka.zk.controller import ControllerRegistration, ControllerZNode
+from engine.kafka.zk.errors import NoAuth, NoNode, ZnodeFormatError, ZooKeeperError
+from engine.kafka.zk.notifications import (
     IsrChangeNotificationSequenceZNode,
     LogDirEventNotificationSequenceZNode,
 )
+from engine.kafka.zk.operations import Acl, ZnodeStat, acl_texts
+from engine.kafka.zk.topics import TopicIdReplicaAssignment, TopicPartitionStateZNode, TopicZNode
+from engine.kafka.zk.znodes.directory import known_znode
 from engine.kafka.zk.znodes.token_znodes import DelegationToken, DelegationTokenChangeZNode, DelegationTokenInfoZNode
-from engine.kafka.zk.znodes.topic_znodes import TopicIdReplicaAssignment, TopicPartitionStateZNode, TopicZNode
 
 
 @dataclass(frozen=True, slots=True)

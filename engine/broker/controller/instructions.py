@@ -20,9 +20,9 @@ from engine.broker.controller.broker_requests import BrokerRequest
 from engine.broker.controller.events import ControllerEvent
 from engine.common.errors import CoordinationError
 from engine.common.model import BrokerInfo, LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
-from engine.kafka.zk.results import Notifications, PartitionStateRead, PartitionStateUpdates
-from engine.kafka.zk.znodes.cluster_znodes import ProducerIdBlock
-from engine.kafka.zk.znodes.topic_znodes import TopicIdReplicaAssignment
+from engine.kafka.zk.cluster import ProducerIdBlock
+from engine.kafka.zk.partitions import Notifications, PartitionStateRead, PartitionStateUpdates
+from engine.kafka.zk.topics import TopicIdReplicaAssignment
 
 R = TypeVar("R")
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from engine.broker.controller.instructions import (
 from engine.broker.controller.options import ControllerOptions
 from engine.common.errors import CoordinationError
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
-from engine.kafka.zk.results import PartitionStateRead, PartitionStateUpdates
+from engine.kafka.zk.partitions import PartitionStateRead, PartitionStateUpdates
 
 
 class Leadership:

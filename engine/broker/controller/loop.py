@@ -37,11 +37,11 @@ from engine.broker.metrics.measures import Histogram, Timer
 from engine.common.collection import leave_uncollected
 from engine.common.errors import CoordinationError
 from engine.common.model import NO_CONTROLLER
+from engine.kafka.zk.controller import ControllerZNode
 from engine.kafka.zk.errors import ControllerMoved, SessionLost
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.session_keeper import SessionEvent
 from engine.kafka.zk.watches import WatchEvent, WatchEventKind
-from engine.kafka.zk.znodes.controller_znodes import ControllerZNode
 from engine.runtime.supervisor import Supervisor
 
 HOLD_MS_MAX = 5

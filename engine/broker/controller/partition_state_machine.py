@@ -42,7 +42,7 @@ from engine.broker.controller.states import VALID_PREVIOUS_PARTITION_STATES, Par
 from engine.common.errors import CoordinationError, KlammError
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from engine.kafka.zk.errors import ControllerMoved
-from engine.kafka.zk.results import PartitionStateRead
+from engine.kafka.zk.partitions import PartitionStateRead
 
 ElectionResults = dict[TopicPartition, LeaderAndIsr | Exception]
 """For each partition the state with its new leader, or why there is none."""

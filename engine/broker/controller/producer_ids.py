@@ -15,7 +15,7 @@ from engine.common.errors import ErrorCode, KafkaError, KlammError, error_code
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
 from engine.kafka.protocol.declaration import Request
-from engine.kafka.zk.znodes.cluster_znodes import ProducerIdBlock
+from engine.kafka.zk.cluster import ProducerIdBlock
 from engine.runtime.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)

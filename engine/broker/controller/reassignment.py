@@ -65,8 +65,8 @@ from engine.common.model import (
     TopicPartition,
 )
 from engine.kafka.zk.errors import ControllerMoved
-from engine.kafka.zk.results import PartitionStateRead
-from engine.kafka.zk.znodes.topic_znodes import TopicIdReplicaAssignment
+from engine.kafka.zk.partitions import PartitionStateRead
+from engine.kafka.zk.topics import TopicIdReplicaAssignment
 
 T = TypeVar("T")
 

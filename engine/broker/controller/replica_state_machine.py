@@ -28,7 +28,7 @@ from engine.broker.controller.states import VALID_PREVIOUS_REPLICA_STATES, Parti
 from engine.common.errors import CoordinationError, KlammError
 from engine.common.model import NO_LEADER, LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from engine.kafka.zk.errors import ControllerMoved
-from engine.kafka.zk.results import PartitionStateRead
+from engine.kafka.zk.partitions import PartitionStateRead
 
 Replicas = Sequence[PartitionAndReplica]
 

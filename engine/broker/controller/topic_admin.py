@@ -32,7 +32,7 @@ from engine.kafka.config.topic_configs import validate_topic_config
 from engine.kafka.zk.errors import BadVersion, ControllerMoved, NodeExists, TooLarge
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.operations import ANY_VERSION
-from engine.kafka.zk.znodes.topic_znodes import TopicIdReplicaAssignment, TopicZNode
+from engine.kafka.zk.topics import TopicIdReplicaAssignment, TopicZNode
 
 logger = logging.getLogger("kafka.server.ZkAdminManager")
 

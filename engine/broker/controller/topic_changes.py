@@ -34,7 +34,7 @@ from engine.broker.controller.topic_deletion import TopicDeletion
 from engine.common.errors import ErrorCode
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.topic_id import topic_id_text
-from engine.kafka.zk.znodes.topic_znodes import TopicIdReplicaAssignment
+from engine.kafka.zk.topics import TopicIdReplicaAssignment
 
 
 def _pieces(assignments: dict[str, TopicIdReplicaAssignment]) -> Iterator[dict[str, TopicIdReplicaAssignment]]:

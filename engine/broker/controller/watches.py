@@ -11,16 +11,16 @@ from functools import partial
 from engine.broker.controller import events
 from engine.broker.controller import instructions as do
 from engine.broker.controller.events import ControllerEvent
-from engine.kafka.zk.client import ZkClient
-from engine.kafka.zk.watches import WatchCallback, WatchEvent, WatchEventKind
-from engine.kafka.zk.znodes.admin_znodes import (
+from engine.kafka.zk.admin_nodes import (
     DeleteTopicsZNode,
     PreferredReplicaElectionZNode,
     ReassignPartitionsZNode,
 )
-from engine.kafka.zk.znodes.broker_znodes import BrokerIdsZNode, BrokerIdZNode
-from engine.kafka.zk.znodes.notification_znodes import IsrChangeNotificationZNode, LogDirEventNotificationZNode
-from engine.kafka.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicsZNode, TopicZNode
+from engine.kafka.zk.brokers import BrokerIdsZNode, BrokerIdZNode
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.notifications import IsrChangeNotificationZNode, LogDirEventNotificationZNode
+from engine.kafka.zk.topics import TopicPartitionStateZNode, TopicsZNode, TopicZNode
+from engine.kafka.zk.watches import WatchCallback, WatchEvent, WatchEventKind
 
 _CHILDREN: tuple[tuple[str, ControllerEvent], ...] = (
     (BrokerIdsZNode.path, events.BrokerChange()),

@@ -15,9 +15,9 @@ from engine.broker.controller.instructions import AdminRequest, Instruction
 from engine.broker.controller.logs import controller_log
 from engine.broker.controller.options import ControllerOptions
 from engine.common.errors import CoordinationError
+from engine.kafka.zk.cluster import FeatureStatus, FinalizedFeatures
 from engine.kafka.zk.errors import ControllerMoved, SessionLost, ZnodeFormatError
 from engine.kafka.zk.kafka_client import KafkaZkClient
-from engine.kafka.zk.znodes.cluster_znodes import FeatureStatus, FinalizedFeatures
 
 T = TypeVar("T")
 

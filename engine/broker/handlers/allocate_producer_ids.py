@@ -13,7 +13,7 @@ from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
-from engine.kafka.zk.znodes.cluster_znodes import ProducerIdBlock
+from engine.kafka.zk.cluster import ProducerIdBlock
 
 
 @handles(ApiKey.ALLOCATE_PRODUCER_IDS, requires=["ClusterAction Cluster"])

@@ -34,7 +34,7 @@ from engine.kafka.protocol.apis.alter_client_quotas import (
     ResponseEntityData,
     ResponseEntryData,
 )
-from engine.kafka.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigType, sanitized
+from engine.kafka.zk.configs import DEFAULT_ENTITY, ConfigType, sanitized
 
 logger = logging.getLogger("kafka.server.ZkAdminManager")
 

@@ -29,7 +29,7 @@ from engine.kafka.protocol.apis.describe_client_quotas import (
     EntryData,
     ValueData,
 )
-from engine.kafka.zk.znodes.config_znodes import DEFAULT_ENTITY, ConfigType, desanitized, sanitized
+from engine.kafka.zk.configs import DEFAULT_ENTITY, ConfigType, desanitized, sanitized
 
 EXACT, DEFAULT, ANY = 0, 1, 2
 _USER, _CLIENT, _IP = "user", "client-id", "ip"

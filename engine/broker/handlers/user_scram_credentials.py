@@ -35,7 +35,7 @@ from engine.kafka.protocol.apis.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from engine.kafka.zk.znodes.config_znodes import ConfigType, desanitized, sanitized
+from engine.kafka.zk.configs import ConfigType, desanitized, sanitized
 
 _MECHANISMS: Final = dict(enumerate(HASHES, start=1))
 """Names by the codes in requests."""

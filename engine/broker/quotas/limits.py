@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from engine.kafka.zk.znodes.config_znodes import DEFAULT_ENTITY, desanitized
+from engine.kafka.zk.configs import DEFAULT_ENTITY, desanitized
 
 ANYBODY: Final = None
 """A user or a client id that stands for all that have no quota of their own."""

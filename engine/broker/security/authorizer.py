@@ -25,10 +25,10 @@ from engine.kafka.acls import (
     decide,
     may_on_any,
 )
+from engine.kafka.zk.acls import ExtendedAclChangeZNode, LiteralAclChangeZNode
 from engine.kafka.zk.change_follower import ChangeFollower
 from engine.kafka.zk.errors import ZnodeFormatError
 from engine.kafka.zk.kafka_client import KafkaZkClient
-from engine.kafka.zk.znodes.acl_znodes import ExtendedAclChangeZNode, LiteralAclChangeZNode
 
 AUTHORIZERS: Final = ("kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer")
 """Java classes that this does the work of."""

@@ -21,7 +21,7 @@ from engine.kafka.config.dynamic import DEFAULT_ENTITY, IPS, DynamicConfigs
 from engine.kafka.config.dynamic_keys import Throttles
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.config.quota_keys import QuotaKey, parse_quota
-from engine.kafka.zk.znodes.config_znodes import desanitized
+from engine.kafka.zk.configs import desanitized
 
 logger = logging.getLogger(__name__)
 

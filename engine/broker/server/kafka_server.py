@@ -90,13 +90,13 @@ from engine.kafka.config.metadata_version import (
 from engine.kafka.config.password_encoder import PasswordEncoder, encoded_anew
 from engine.kafka.formats.scram_credential import HASHES
 from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.zk.brokers import BrokerRegistration
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.config_changes import ConfigChangeListener
+from engine.kafka.zk.configs import sanitized
 from engine.kafka.zk.finalized_features import FinalizedFeaturesListener
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.session_keeper import SessionEvent
-from engine.kafka.zk.znodes.broker_znodes import BrokerRegistration
-from engine.kafka.zk.znodes.config_znodes import sanitized
 from engine.runtime.descriptors import RESERVE, descriptor_limit, descriptors_for_sockets
 from engine.runtime.loop_lag import LoopLagGauge
 from engine.runtime.offload import Offloader

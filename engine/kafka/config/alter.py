@@ -13,9 +13,8 @@ from enum import IntEnum
 from engine.kafka.config.definition import ConfigDef
 from engine.kafka.config.dynamic import DynamicConfigs
 from engine.kafka.config.dynamic_keys import is_login, validate_dynamic_config
-from engine.kafka.config.errors import InvalidConfigurationError, ReconfigurationError
 from engine.kafka.config.reconfiguration import check_reconfiguration
-from engine.kafka.config.values import ConfigType
+from engine.kafka.config.values import ConfigType, InvalidConfigurationError, ReconfigurationError
 
 
 class AlterOperation(IntEnum):

@@ -7,11 +7,154 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from engine.common.errors import ConfigError
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF, BrokerKeys
 from engine.kafka.config.broker_warnings import broker_warnings
 from engine.kafka.config.listeners import ListenerSettings, resolve_listeners
-from engine.kafka.config.rules import check_broker_rules
-from engine.kafka.config.values import Value
+from engine.kafka.config.metadata_version import (
+    highest_record_magic,
+    is_message_format_version_ignored,
+    parse_metadata_version,
+)
+from engine.kafka.config.values import Value, require
+
+_MIB = 1024 * 1024
+
+
+def check_broker_rules(config: BrokerKeys) -> None:
+    """Check the settings of a broker against each other.
+
+    Raises:
+        ConfigError: the first rule that is broken.
+    """
+    _check_mode(config)
+    _check_broker_id(config)
+    _check_log(config)
+    _check_replication(config)
+    _check_connections(config)
+    _check_groups(config)
+    _check_record_format(config)
+
+
+def _check_mode(config: BrokerKeys) -> None:
+    roles = config.process_roles
+    if roles:
+        raise ConfigError(
+            f"process.roles={','.join(roles)} asks for KRaft mode, but klamm brokers keep their metadata in ZooKeeper. "
+            "Remove process.roles and set zookeeper.connect.",
+            key="process.roles",
+        )
+    if config.zookeeper_metadata_migration_enable:
+        raise ConfigError(
+            "zookeeper.metadata.migration.enable=true asks for the move to KRaft, but klamm brokers stay with "
+            "ZooKeeper. Remove it.",
+            key="zookeeper.metadata.migration.enable",
+        )
+    if config.zookeeper_connect is None:  # here only: nobody else sees settings without it
+        raise ConfigError(
+            "Missing required configuration `zookeeper.connect` which has no default value.", key="zookeeper.connect"
+        )
+    names = config.controller_listener_names
+    require(
+        not names,
+        f"controller.listener.names must be empty when not running in KRaft mode: [{names}]",
+        key="controller.listener.names",
+    )
+
+
+def _check_broker_id(config: BrokerKeys) -> None:
+    if config.node_id != config.broker_id:
+        raise ConfigError("You must set `node.id` to the same value as `broker.id`.", key="node.id")
+    if config.broker_id_generation_enable:
+        require(
+            -1 <= config.broker_id <= config.reserved_broker_max_id,
+            "broker.id must be greater than or equal to -1 and not greater than reserved.broker.max.id",
+            key="broker.id",
+        )
+    else:
+        require(config.broker_id >= 0, "broker.id must be greater than or equal to 0", key="broker.id")
+
+
+def _check_log(config: BrokerKeys) -> None:
+    require(config.log_roll_ms >= 1, "log.roll.ms must be greater than or equal to 1", key="log.roll.ms")
+    require(
+        config.log_roll_jitter_ms >= 0,
+        "log.roll.jitter.ms must be greater than or equal to 0",
+        key="log.roll.jitter.ms",
+    )
+    require(
+        config.log_retention_ms >= 1 or config.log_retention_ms == -1,
+        "log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
+        key="log.retention.ms",
+    )
+    require(
+        bool(config.log_dirs), "At least one log directory must be defined via log.dirs or log.dir.", key="log.dirs"
+    )
+    threads = config.log_cleaner_threads
+    require(
+        threads > 0 and config.log_cleaner_dedupe_buffer_size // threads > _MIB,
+        "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+        key="log.cleaner.dedupe.buffer.size",
+    )
+
+
+def _check_replication(config: BrokerKeys) -> None:
+    wait_ms = config.replica_fetch_wait_max_ms
+    require(
+        wait_ms <= config.replica_socket_timeout_ms,
+        "replica.socket.timeout.ms should always be at least replica.fetch.wait.max.ms "
+        "to prevent unnecessary socket timeouts",
+        key="replica.socket.timeout.ms",
+    )
+    require(
+        wait_ms <= config.replica_lag_time_max_ms,
+        "replica.fetch.wait.max.ms should always be less than or equal to replica.lag.time.max.ms "
+        "to prevent frequent changes in ISR",
+        key="replica.fetch.wait.max.ms",
+    )
+
+
+def _check_connections(config: BrokerKeys) -> None:
+    queued_bytes, request_bytes = config.queued_max_request_bytes, config.socket_request_max_bytes
+    require(
+        queued_bytes <= 0 or queued_bytes >= request_bytes,
+        "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
+        key="queued.max.request.bytes",
+    )
+    require(
+        bool(config.max_connections_per_ip_overrides) or config.max_connections_per_ip > 0,
+        "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
+        key="max.connections.per.ip",
+    )
+    delay_ms, idle_ms = config.connection_failed_authentication_delay_ms, config.connections_max_idle_ms
+    require(
+        idle_ms < 0 or delay_ms < idle_ms,
+        f"connection.failed.authentication.delay.ms={delay_ms} should always be less than "
+        f"connections.max.idle.ms={idle_ms} to prevent failed authentication responses from timing out",
+        key="connections.max.idle.ms",
+    )
+
+
+def _check_groups(config: BrokerKeys) -> None:
+    protocols = config.group_coordinator_rebalance_protocols
+    name = "group.coordinator.rebalance.protocols"
+    if "classic" not in protocols:
+        raise ConfigError("Disabling the 'classic' protocol is not supported.", key=name)
+    if "consumer" in protocols:
+        raise ConfigError("The new 'consumer' rebalance protocol is only supported in KRaft cluster.", key=name)
+
+
+def _check_record_format(config: BrokerKeys) -> None:
+    ibp = config.inter_broker_protocol_version
+    asked = config.log_message_format_version
+    magic = 0 if is_message_format_version_ignored(ibp) else highest_record_magic(parse_metadata_version(asked))
+    needed = ("0.8.0", "0.10.0", "0.11.0")[magic]
+    require(
+        highest_record_magic(ibp) >= magic,
+        f"log.message.format.version {asked} can only be used when inter.broker.protocol.version "
+        f"is set to version {needed} or higher",
+        key="log.message.format.version",
+    )
 
 
 class BrokerConfig(BrokerKeys):

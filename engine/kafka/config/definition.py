@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
-from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack, cast, overload
 
 from engine.common.errors import ConfigError
-from engine.kafka.config.validators import Validator
-from engine.kafka.config.values import ConfigType, Value, parse_value, value_text
+from engine.kafka.config.metadata_version import MetadataVersion, parse_metadata_version
+from engine.kafka.config.validators import ListOf, OneOf, Parsed, Validator
+from engine.kafka.config.values import ConfigType, Password, Value, parse_value, value_text
 
 
 class Importance(Enum):
@@ -242,3 +243,37 @@ class ConfigDef:
         return {
             name: key.parse(properties[name]) if name in properties else key.default for name, key in self._keys.items()
         }
+
+
+BOOLEAN: Final = KeyType[bool](ConfigType.BOOLEAN)
+STRING: Final = KeyType[str](ConfigType.STRING)
+INT: Final = KeyType[int](ConfigType.INT)
+SHORT: Final = KeyType[int](ConfigType.SHORT)
+LONG: Final = KeyType[int](ConfigType.LONG)
+DOUBLE: Final = KeyType[float](ConfigType.DOUBLE)
+LIST: Final = KeyType[tuple[str, ...]](ConfigType.LIST)
+CLASS: Final = KeyType[str](ConfigType.CLASS)
+PASSWORD: Final = KeyType[Password](ConfigType.PASSWORD)
+
+HIGH: Final = Importance.HIGH
+MEDIUM: Final = Importance.MEDIUM
+LOW: Final = Importance.LOW
+
+PER_BROKER: Final = DynamicMode.PER_BROKER
+CLUSTER_WIDE: Final = DynamicMode.CLUSTER_WIDE
+
+DOUBLE_MAX: Final = 1.7976931348623157e308
+MINUTE_MS: Final = 60_000
+HOUR_MS: Final = 60 * MINUTE_MS
+
+
+def _thread_count_or_automatic(text: str) -> None:
+    if int(text) < -1 or int(text) == 0:
+        raise ValueError("Value can be -1 or greater than 0")
+
+
+IBP: Final = Parsed(parse_metadata_version, f"[{', '.join(version.text for version in MetadataVersion)}]")
+COMPRESSION_TYPE: Final = OneOf(("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"))
+TIMESTAMP_TYPE: Final = OneOf(("CreateTime", "LogAppendTime"))
+CLEANUP_POLICY: Final = ListOf(("compact", "delete"))
+AUTO_THREADS: Final = Parsed(_thread_count_or_automatic, "-1 or [1,...]")

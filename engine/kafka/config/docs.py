@@ -12,11 +12,10 @@ from typing import Final
 
 from engine.kafka.config.broker_configs import SUBJECTS
 from engine.kafka.config.broker_warnings import OWN_KEYS
-from engine.kafka.config.definition import AnyKey, ConfigDef, DynamicMode
+from engine.kafka.config.definition import DOUBLE_MAX, IBP, AnyKey, ConfigDef, DynamicMode
 from engine.kafka.config.dynamic_keys import THROTTLE_KEYS
 from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
-from engine.kafka.config.values import ConfigType
-from engine.kafka.config.vocabulary import DOUBLE_MAX, IBP, INT_MAX, LONG_MAX
+from engine.kafka.config.values import INT_MAX, LONG_MAX, ConfigType
 
 _EXTREMES: Final = {LONG_MAX: "2⁶³−1", INT_MAX: "2³¹−1", DOUBLE_MAX: "no limit"}
 _CHANGES: Final = {

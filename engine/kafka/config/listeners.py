@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from engine.common.errors import ConfigError
 from engine.common.model import Endpoint, SecurityProtocol
-from engine.kafka.config.errors import require
+from engine.kafka.config.values import require
 
 _LISTENER = re.compile(r"(.*)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?[0-9]+)")
 _IPV4 = re.compile(r"(?:[0-9]{1,3}\.){3}[0-9]{1,3}")

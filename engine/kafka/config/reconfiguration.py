@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF, BrokerKeys
-from engine.kafka.config.errors import ReconfigurationError
+from engine.kafka.config.values import ReconfigurationError
 
 _THREAD_COUNTS: Final = (
     BrokerKeys.num_io_threads,

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.kafka.config.definition import ConfigDef
-from engine.kafka.config.validators import GzipLevel, ThrottledReplicas, at_least, between
-from engine.kafka.config.vocabulary import (
+from engine.kafka.config.definition import (
     BOOLEAN,
     CLEANUP_POLICY,
     COMPRESSION_TYPE,
@@ -18,12 +16,14 @@ from engine.kafka.config.vocabulary import (
     INT,
     LIST,
     LONG,
-    LONG_MAX,
     LOW,
     MEDIUM,
     STRING,
     TIMESTAMP_TYPE,
+    ConfigDef,
 )
+from engine.kafka.config.validators import GzipLevel, ThrottledReplicas, at_least, between
+from engine.kafka.config.values import LONG_MAX
 
 
 class TopicKeys:

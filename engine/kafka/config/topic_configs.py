@@ -12,11 +12,10 @@ from typing import Final
 from engine.common.errors import ConfigError
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
-from engine.kafka.config.errors import InvalidConfigurationError
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.config.metadata_version import is_message_format_version_ignored, parse_metadata_version
 from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
-from engine.kafka.config.values import LONG_MAX, Value
+from engine.kafka.config.values import LONG_MAX, InvalidConfigurationError, Value
 
 IGNORED_FORMAT_VERSION: Final = "3.0-IV1"
 

@@ -14,6 +14,25 @@ from typing import Final
 
 from engine.common.errors import ConfigError
 
+
+class RequirementError(ConfigError):
+    """A rule over several settings is broken. Kafka says "requirement failed: " before its text."""
+
+
+class InvalidConfigurationError(ConfigError):
+    """Settings that Kafka refuses with its InvalidConfigurationException: the text goes to clients as it is."""
+
+
+class ReconfigurationError(ConfigError):
+    """A running broker cannot change to these settings, although each of them is allowed."""
+
+
+def require(condition: bool, message: str, *, key: str) -> None:
+    """Raise RequirementError with that message unless the condition holds."""
+    if not condition:
+        raise RequirementError(message, key=key)
+
+
 _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
 _COMMA: Final = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)

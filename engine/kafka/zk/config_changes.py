@@ -18,17 +18,17 @@ from engine.kafka.config.password_encoder import decoded
 from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
 from engine.kafka.config.values import REDACTED
 from engine.kafka.zk.client import ZkClient
-from engine.kafka.zk.configs import client_folder
-from engine.kafka.zk.errors import NoNode, SessionLost, ZnodeFormatError, ZooKeeperError
-from engine.kafka.zk.operations import ZnodeStat
-from engine.kafka.zk.reads import children_or_empty
-from engine.kafka.zk.watches import WatchEvent, WatchEventKind
-from engine.kafka.zk.znodes.config_znodes import (
+from engine.kafka.zk.configs import (
     ConfigEntityChangeNotificationSequenceZNode,
     ConfigEntityChangeNotificationZNode,
     ConfigEntityTypeZNode,
     ConfigEntityZNode,
+    client_folder,
 )
+from engine.kafka.zk.errors import NoNode, SessionLost, ZnodeFormatError, ZooKeeperError
+from engine.kafka.zk.operations import ZnodeStat
+from engine.kafka.zk.reads import children_or_empty
+from engine.kafka.zk.watches import WatchEvent, WatchEventKind
 from engine.runtime.supervisor import Supervisor
 
 NOTIFICATION_AGE_MS_MAX: Final = 15 * 60 * 1000

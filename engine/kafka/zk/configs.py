@@ -6,22 +6,135 @@ An entity's name is its path below ``/config``: ``topics/orders``, ``brokers/0``
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Final
+from urllib.parse import quote, unquote_plus
 
 from engine.common.errors import CoordinationError
 from engine.kafka.zk.acl_policy import AclPolicy
 from engine.kafka.zk.client import ZkClient
-from engine.kafka.zk.errors import BadVersion, ControllerMoved, MultiFailed, NodeExists, NoNode, NotEmpty
+from engine.kafka.zk.controller import ControllerZNode
+from engine.kafka.zk.errors import (
+    BadVersion,
+    ControllerMoved,
+    MultiFailed,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    ZnodeFormatError,
+)
 from engine.kafka.zk.operations import Check, SetData
 from engine.kafka.zk.reads import children_or_empty, decoded, or_raise, read_znode
-from engine.kafka.zk.znodes.config_znodes import (
-    ConfigEntityChangeNotificationSequenceZNode,
-    ConfigEntityChangeNotificationZNode,
-    ConfigEntityTypeZNode,
-    ConfigType,
-)
-from engine.kafka.zk.znodes.config_znodes import ConfigEntityZNode as EntityZNode
-from engine.kafka.zk.znodes.controller_znodes import ControllerZNode
+from engine.kafka.zk.znodes.fields import Fields, encode_json
+
+DEFAULT_ENTITY = "<default>"
+"""Name of the znode whose settings apply to all entities without their own."""
+
+
+class ConfigType(Enum):
+    """Types of entities that have settings; the value is the znode's name."""
+
+    TOPIC = "topics"
+    CLIENT = "clients"
+    USER = "users"
+    BROKER = "brokers"
+    IP = "ips"
+
+
+def sanitized(name: str) -> str:
+    """Return a user's, client's or address's name as Kafka puts it into paths: percent-encoded, ``*`` and ``~`` too."""
+    return quote(name, safe="").replace("~", "%7E")
+
+
+def desanitized(name: str) -> str:
+    """Return the name that ``sanitized`` was given."""
+    return unquote_plus(name)
+
+
+class ConfigEntityTypeZNode:
+    """Parent of the settings of one type of entity."""
+
+    @staticmethod
+    def path(entity_type: ConfigType | str) -> str:
+        return f"/config/{entity_type.value if isinstance(entity_type, ConfigType) else entity_type}"
+
+
+class ConfigEntityZNode:
+    """Settings of one entity: strings by key, exactly as set.
+
+    The entity's path is ``topics/orders``, ``users/alice``, ``users/alice/clients/app`` and so on, names sanitized.
+    """
+
+    @staticmethod
+    def path(entity_type: ConfigType | str, entity_name: str) -> str:
+        return f"{ConfigEntityTypeZNode.path(entity_type)}/{entity_name}"
+
+    @staticmethod
+    def encode(configs: Mapping[str, str]) -> bytes:
+        return encode_json({"version": 1, "config": dict(configs)})
+
+    @staticmethod
+    def decode(path: str, data: bytes) -> dict[str, str]:
+        """Read settings; as for Kafka, a znode without data, without settings, or with other JSON has none."""
+        if not data:
+            return {}
+        try:
+            if not isinstance(json.loads(data), dict):
+                return {}
+        except (ValueError, RecursionError):
+            pass
+        fields = Fields.parse(path, data)
+        return fields.text_map("config") if "config" in fields else {}
+
+
+class ConfigEntityChangeNotificationZNode:
+    """Parent of the notifications; every broker watches its children."""
+
+    path: Final = "/config/changes"
+
+
+class ConfigEntityChangeNotificationSequenceZNode:
+    """Tells every broker whose settings changed, not what changed."""
+
+    prefix: Final = "config_change_"
+    create_path: Final = "/config/changes/config_change_"
+
+    @staticmethod
+    def path(name: str) -> str:
+        return f"{ConfigEntityChangeNotificationZNode.path}/{name}"
+
+    @staticmethod
+    def encode(entity_path: str) -> bytes:
+        """Return version 2 (Kafka 0.10.1 and newer); ``entity_path`` as ``topics/orders``."""
+        return encode_json({"version": 2, "entity_path": entity_path})
+
+    @staticmethod
+    def decode(name: str, data: bytes) -> str:
+        """Return the entity path; also reads version 1 (0.9: type and name) and 0.8 (a topic's name in quotes)."""
+        path = ConfigEntityChangeNotificationSequenceZNode.path(name)
+        if data.lstrip().startswith(b'"'):
+            return f"topics/{_bare_topic(path, data)}"
+        fields = Fields.parse(path, data)
+        match fields.integer("version"):
+            case 1:
+                entity_type, entity_name = fields.text("entity_type"), fields.text("entity_name")
+                if entity_type not in ("topics", "clients"):
+                    raise fields.complaint("entity_type", "topics or clients")
+                return f"{entity_type}/{entity_name}"
+            case 2:
+                return fields.text("entity_path")
+            case _:
+                raise fields.complaint("version", "1 or 2")
+
+
+def _bare_topic(path: str, data: bytes) -> str:
+    try:
+        return str(json.loads(data))
+    except ValueError as error:
+        raise ZnodeFormatError(path, f"not JSON: {data[:40]!r}") from error
+
 
 _KEPT_WITHOUT_SETTINGS = ("topics/", "brokers/")
 
@@ -40,14 +153,16 @@ class ConfigZnodes:
             ZnodeFormatError: they cannot be understood.
         """
         path = f"/config/{entity_path}"
-        return await read_znode(self._client, path, lambda data, _: EntityZNode.decode(path, data)) or {}
+        return await read_znode(self._client, path, lambda data, _: ConfigEntityZNode.decode(path, data)) or {}
 
     async def get_entities_configs(self, entity_paths: Sequence[str]) -> dict[str, dict[str, str] | CoordinationError]:
         """Return the settings of many entities, empty if an entity has none; errors are values in the result."""
         paths = [f"/config/{entity_path}" for entity_path in entity_paths]
         found = await self._client.read_many(
             paths,
-            lambda position, outcome: decoded(outcome, lambda data, _: EntityZNode.decode(paths[position], data)) or {},
+            lambda position, outcome: (
+                decoded(outcome, lambda data, _: ConfigEntityZNode.decode(paths[position], data)) or {}
+            ),
         )
         return dict(zip(entity_paths, found, strict=True))
 
@@ -85,7 +200,7 @@ class ConfigZnodes:
         Raises:
             ControllerMoved: there is no controller, or a KRaft one, or it changed meanwhile.
         """
-        path, data = f"/config/{entity_path}", EntityZNode.encode(configs)
+        path, data = f"/config/{entity_path}", ConfigEntityZNode.encode(configs)
         checks = [await self._check_of_controller(entity_path)] if check_controller else []
         while not await self._set_if_there(path, data, checks):
             if await self._create_if_missing(path, data):
@@ -156,7 +271,7 @@ class ConfigZnodes:
         try:
             await self._client.delete(f"/config/{user}/{ConfigType.CLIENT.value}")
             data, stat = await self._client.get(f"/config/{user}")
-            if not EntityZNode.decode(f"/config/{user}", data):
+            if not ConfigEntityZNode.decode(f"/config/{user}", data):
                 await self._client.delete(f"/config/{user}", stat.version)
         except (NoNode, NotEmpty, BadVersion):
             return
@@ -172,4 +287,4 @@ class ConfigZnodes:
 
 def client_folder(user: str) -> str:
     """Return the path whose children are a user's clients (sanitized) that have their own settings."""
-    return f"{EntityZNode.path(ConfigType.USER, user)}/{ConfigType.CLIENT.value}"
+    return f"{ConfigEntityZNode.path(ConfigType.USER, user)}/{ConfigType.CLIENT.value}"

@@ -3,16 +3,74 @@
 from __future__ import annotations
 
 import logging
-from typing import NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from engine.common.clock import Clock
 from engine.kafka.zk.acl_policy import AclPolicy
 from engine.kafka.zk.client import ZkClient
-from engine.kafka.zk.errors import BadVersion, MultiFailed, NodeExists, NoNode
-from engine.kafka.zk.guarded import raise_first, write_guarded
-from engine.kafka.zk.operations import Create, Delete, Operation, SetData, ZnodeStat
+from engine.kafka.zk.errors import BadVersion, ControllerMoved, MultiFailed, NodeExists, NoNode, ZooKeeperError
+from engine.kafka.zk.operations import Check, Create, Delete, Operation, OperationResult, SetData, ZnodeStat
 from engine.kafka.zk.reads import read_znode
-from engine.kafka.zk.znodes.controller_znodes import ControllerEpochZNode, ControllerRegistration, ControllerZNode
+from engine.kafka.zk.znodes.fields import Fields, decode_number, encode_json
+
+NO_KRAFT_EPOCH = -1
+"""``kraftControllerEpoch`` of a ZooKeeper-based controller."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerRegistration:
+    """Who is the controller. ``kraft_controller_epoch`` is None if Kafka before 3.4 wrote it."""
+
+    broker_id: int
+    timestamp_ms: int
+    kraft_controller_epoch: int | None = NO_KRAFT_EPOCH
+
+
+class ControllerZNode:
+    """The controller's ephemeral znode: the broker that creates it is the controller."""
+
+    path: Final = "/controller"
+
+    @staticmethod
+    def encode(registration: ControllerRegistration) -> bytes:
+        """Return the JSON of version 2 (Kafka 3.4 and newer)."""
+        return encode_json(
+            {
+                "version": 2,
+                "brokerid": registration.broker_id,
+                "timestamp": str(registration.timestamp_ms),
+                "kraftControllerEpoch": registration.kraft_controller_epoch,
+            }
+        )
+
+    @staticmethod
+    def decode(data: bytes) -> ControllerRegistration:
+        """Read version 1 or 2, or the bare broker id of Kafka 0.7."""
+        if data.strip().isdigit():
+            return ControllerRegistration(decode_number(ControllerZNode.path, data), -1, None)
+        fields = Fields.parse(ControllerZNode.path, data)
+        return ControllerRegistration(
+            fields.integer("brokerid"),
+            fields.number_in_text("timestamp") if "timestamp" in fields else -1,
+            fields.integer("kraftControllerEpoch") if "kraftControllerEpoch" in fields else None,
+        )
+
+
+class ControllerEpochZNode:
+    """The epoch of the last controller; its version guards every write of that controller."""
+
+    path: Final = "/controller_epoch"
+
+    @staticmethod
+    def encode(controller_epoch: int) -> bytes:
+        return b"%d" % controller_epoch
+
+    @staticmethod
+    def decode(data: bytes) -> int:
+        return decode_number(ControllerEpochZNode.path, data)
+
 
 _log = logging.getLogger("engine.kafka.zk")
 
@@ -97,3 +155,46 @@ class ControllerZnodes:
         """
         outcomes = await write_guarded(self._client, [Delete(ControllerZNode.path)], epoch_zk_version)
         raise_first(outcomes, NoNode)
+
+
+WriteOutcome = OperationResult | ZooKeeperError
+"""The result of a successful write, or the reason for its refusal."""
+
+
+async def write_guarded(
+    client: ZkClient, operations: Iterable[Operation], epoch_zk_version: int | None
+) -> list[WriteOutcome]:
+    """Do each write only if the controller epoch's znode has the given version.
+
+    Args:
+        epoch_zk_version: version of ``/controller_epoch`` from the controller's election; None does not check.
+
+    Returns:
+        Each write's result, or the error of that znode alone.
+
+    Raises:
+        ControllerMoved: the check failed for at least one write; others may have succeeded before.
+        SessionLost: the session ended meanwhile.
+    """
+    if epoch_zk_version is None:
+        return await client.write_many(operations)
+    guard = Check(ControllerEpochZNode.path, epoch_zk_version)
+    outcomes = await client.multi_many([guard, operation] for operation in operations)
+    results: list[WriteOutcome] = []
+    for outcome in outcomes:
+        if isinstance(outcome, MultiFailed):
+            if outcome.index == 0:
+                raise ControllerMoved(f"/controller_epoch no longer has version {epoch_zk_version}: there is a new one")
+            results.append(outcome.error)
+        elif isinstance(outcome, ZooKeeperError):
+            results.append(outcome)
+        else:
+            results.append(outcome[-1])
+    return results
+
+
+def raise_first(outcomes: Iterable[WriteOutcome], *tolerated: type[ZooKeeperError]) -> None:
+    """Raise the first error that is not of a tolerated type."""
+    for outcome in outcomes:
+        if isinstance(outcome, ZooKeeperError) and not isinstance(outcome, tolerated):
+            raise outcome

@@ -10,11 +10,11 @@ import logging
 from typing import Final
 
 from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.cluster import FeatureStatus, FeatureZNode
 from engine.kafka.zk.errors import SessionLost, ZnodeFormatError, ZooKeeperError
 from engine.kafka.zk.operations import ZnodeStat
 from engine.kafka.zk.reads import read_znode
 from engine.kafka.zk.watches import WatchEvent
-from engine.kafka.zk.znodes.cluster_znodes import FeatureStatus, FeatureZNode
 from engine.runtime.supervisor import Supervisor
 
 NO_FEATURES_EPOCH: Final = -1

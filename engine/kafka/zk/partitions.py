@@ -3,18 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from typing import Generic, TypeVar
 
 from engine.common.errors import CoordinationError
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, TopicPartition
 from engine.kafka.zk.acl_policy import AclPolicy
 from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.controller import WriteOutcome, raise_first, write_guarded
 from engine.kafka.zk.errors import BadVersion, NodeExists, NoNode, ZooKeeperError
-from engine.kafka.zk.guarded import WriteOutcome, raise_first, write_guarded
 from engine.kafka.zk.operations import Create, SetData, ZnodeStat
 from engine.kafka.zk.reads import Decode, children_or_empty, decoded
-from engine.kafka.zk.results import PartitionStateRead, PartitionStateUpdates
-from engine.kafka.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicPartitionsZNode, TopicPartitionZNode
+from engine.kafka.zk.topics import TopicPartitionStateZNode, TopicPartitionsZNode, TopicPartitionZNode
+
+T = TypeVar("T")
+
+PartitionStateRead = LeaderIsrAndControllerEpoch | CoordinationError | None
+"""A partition's state; None if it has none; an error if it cannot be read or decoded."""
+
+
+@dataclass(slots=True)
+class PartitionStateUpdates:
+    """Outcomes of conditional writes of state znodes."""
+
+    updated: dict[TopicPartition, LeaderAndIsr] = field(default_factory=dict)
+    """Written; ``partition_epoch`` is the znode's new version."""
+    failed: dict[TopicPartition, CoordinationError] = field(default_factory=dict)
+    """Refused for a reason other than the version, mostly NoNode."""
+    to_retry: list[TopicPartition] = field(default_factory=list)
+    """Somebody else wrote first: read again and decide again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Notifications(Generic[T]):
+    """Notices in order: the znodes' names, their contents without repeats, and the names of empty ones."""
+
+    names: tuple[str, ...]
+    values: tuple[T, ...]
+    malformed: tuple[str, ...] = ()
 
 
 class PartitionZnodes:

@@ -20,7 +20,7 @@ from engine.admin.elections.values import (
 from engine.admin.topics.access import SnapshotTopicReader
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
-from engine.kafka.zk.znodes.admin_znodes import PreferredReplicaElectionZNode
+from engine.kafka.zk.admin_nodes import PreferredReplicaElectionZNode
 
 
 def partition(replicas: tuple[int, ...], isr: tuple[int, ...], leader: int, index: int = 0) -> PartitionSnapshot:

@@ -24,8 +24,8 @@ from engine.kafka.protocol.apis.describe_configs import (
     DescribeConfigsResult,
 )
 from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from engine.kafka.zk.admin_nodes import ReassignPartitionsZNode
 from engine.kafka.zk.client import ZkClient
-from engine.kafka.zk.znodes.admin_znodes import ReassignPartitionsZNode
 
 SILENCE = "no answer within 3 s"
 _LATE = "no answer to DescribeLogDirs within 2 s"

@@ -34,10 +34,10 @@ from engine.admin.reassignment.values import RunningReassignments
 from engine.admin.reassignment.verify import read_statuses, verify_reassignment
 from engine.admin.snapshots.taking import read_snapshot
 from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.kafka.zk.brokers import BrokerIdZNode
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.security import OPEN
-from engine.kafka.zk.znodes.broker_znodes import BrokerIdZNode
 from engine.local.addresses import own_loopback_address
 
 T0 = TopicPartition("t1", 0)

@@ -20,10 +20,10 @@ from engine.common.model import (
     SecurityProtocol,
     TopicPartition,
 )
+from engine.kafka.zk.cluster import ProducerIdBlock
 from engine.kafka.zk.errors import ControllerMoved, NotEmpty
-from engine.kafka.zk.results import Notifications, PartitionStateUpdates
-from engine.kafka.zk.znodes.cluster_znodes import ProducerIdBlock
-from engine.kafka.zk.znodes.topic_znodes import TopicIdReplicaAssignment
+from engine.kafka.zk.partitions import Notifications, PartitionStateUpdates
+from engine.kafka.zk.topics import TopicIdReplicaAssignment
 
 
 def tp(text: str) -> TopicPartition:

@@ -9,7 +9,7 @@ from fake_zookeeper import tp
 from engine.broker.controller import events
 from engine.broker.controller.events import ApiError, ElectionType, ElectLeaders
 from engine.common.errors import ErrorCode
-from engine.kafka.zk.znodes.cluster_znodes import ProducerIdBlock
+from engine.kafka.zk.cluster import ProducerIdBlock
 
 NOT_NEEDED = ApiError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
 

@@ -19,8 +19,8 @@ from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.declaration import Response
+from engine.kafka.zk.admin_nodes import ReassignPartitionsZNode
 from engine.kafka.zk.client import ZkClient
-from engine.kafka.zk.znodes.admin_znodes import ReassignPartitionsZNode
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 

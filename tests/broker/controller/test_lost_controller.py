@@ -15,7 +15,7 @@ from network_serving import run
 from engine.broker.controller import instructions as do
 from engine.broker.controller.topic_admin import NewTopic
 from engine.common.model import TopicPartition
-from engine.kafka.zk.znodes.admin_znodes import ReassignPartitionsZNode
+from engine.kafka.zk.admin_nodes import ReassignPartitionsZNode
 
 CRASH_POINTS = (
     do.CreatePartitionStates,

@@ -24,7 +24,7 @@ from engine.broker.controller.instructions import SCAN_SIZE, GiveWay, ReadPartit
 from engine.broker.controller.states import PartitionState
 from engine.common.errors import CoordinationError, ErrorCode
 from engine.common.model import LeaderAndIsr
-from engine.kafka.zk.results import PartitionStateUpdates
+from engine.kafka.zk.partitions import PartitionStateUpdates
 
 P = tp("t-0")
 

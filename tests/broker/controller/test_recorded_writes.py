@@ -17,7 +17,7 @@ from zk_txn_log import recorded, writes_of
 from engine.broker.controller import reassignment, reassignment_requests
 from engine.broker.controller.topic_admin import NewTopic
 from engine.common.model import TopicPartition
-from engine.kafka.zk.znodes.admin_znodes import PreferredReplicaElectionZNode, ReassignPartitionsZNode
+from engine.kafka.zk.admin_nodes import PreferredReplicaElectionZNode, ReassignPartitionsZNode
 from engine.local.zookeeper import EmbeddedZooKeeper
 
 SCENES = Path(__file__).parents[3] / "fixtures" / "controller" / "writes"

@@ -12,7 +12,7 @@ from engine.broker.controller.topic_admin import NewTopic, TopicAdmin
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.config.broker import BrokerConfig
-from engine.kafka.zk.znodes.admin_znodes import DeleteTopicsTopicZNode
+from engine.kafka.zk.admin_nodes import DeleteTopicsTopicZNode
 
 
 async def refused(action: Awaitable[object]) -> tuple[ErrorCode, str | None]:

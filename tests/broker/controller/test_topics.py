@@ -11,7 +11,7 @@ from engine.broker.controller import events
 from engine.broker.controller.states import PartitionAndReplica, ReplicaState
 from engine.common.errors import ErrorCode
 from engine.common.model import ReplicaAssignment
-from engine.kafka.zk.znodes.topic_znodes import TopicIdReplicaAssignment
+from engine.kafka.zk.topics import TopicIdReplicaAssignment
 
 
 def world_of(brokers: int = 3, **options: object) -> World:

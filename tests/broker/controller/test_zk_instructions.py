@@ -12,10 +12,10 @@ from engine.broker.controller.context import ControllerEpoch
 from engine.broker.controller.instructions import AdminRequest, Instruction
 from engine.broker.controller.options import ControllerOptions
 from engine.broker.controller.zk_instructions import ZkInstructions
+from engine.kafka.zk.admin_nodes import PreferredReplicaElectionZNode, ReassignPartitionsZNode
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.errors import ControllerMoved
 from engine.kafka.zk.kafka_client import KafkaZkClient
-from engine.kafka.zk.znodes.admin_znodes import PreferredReplicaElectionZNode, ReassignPartitionsZNode
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ from engine.broker.security.authorizer import REMEMBERED_MAX, AclRules, Authoriz
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.clock import SystemClock
 from engine.kafka.acls import AclEntry, PatternType, Permission, ResourcePattern
+from engine.kafka.zk.acls import LiteralAclChangeZNode, ResourceZNode
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.errors import ZnodeFormatError
 from engine.kafka.zk.kafka_client import KafkaZkClient
-from engine.kafka.zk.znodes.acl_znodes import LiteralAclChangeZNode, ResourceZNode
 
 ORDERS = ResourcePattern(ResourceType.TOPIC, "orders")
 PREFIX = ResourcePattern(ResourceType.TOPIC, "ord", PatternType.PREFIXED)

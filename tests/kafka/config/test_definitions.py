@@ -10,12 +10,11 @@ import pytest
 
 from engine.common.errors import ConfigError
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF, SUBJECTS
-from engine.kafka.config.definition import ConfigDef, ConfigKey, DynamicMode, Importance
+from engine.kafka.config.definition import INT, STRING, ConfigDef, ConfigKey, DynamicMode, Importance
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
 from engine.kafka.config.values import ConfigType
-from engine.kafka.config.vocabulary import INT, STRING
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "config"
 BROKER_FACTS = {row["name"]: row for row in json.loads((FIXTURES / "kafka-3.9.1-broker-configs.json").read_text())}

@@ -11,10 +11,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 import pytest
 
 from engine.common.model import BrokerInfo, Endpoint, SecurityProtocol
+from engine.kafka.zk.brokers import BrokerRegistration
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.controller import ControllerEpoch
 from engine.kafka.zk.kafka_client import KafkaZkClient
-from engine.kafka.zk.znodes.broker_znodes import BrokerRegistration
 from engine.local.addresses import own_loopback_address
 
 Connect = Callable[..., AbstractAsyncContextManager[ZkClient]]

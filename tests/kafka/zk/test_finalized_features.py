@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from engine.kafka.zk.cluster import FeatureStatus, FeatureZNode, FinalizedFeatures
 from engine.kafka.zk.finalized_features import FinalizedFeaturesListener
-from engine.kafka.zk.znodes.cluster_znodes import FeatureStatus, FeatureZNode, FinalizedFeatures
 
 ENABLED = FeatureZNode.encode(FinalizedFeatures(FeatureStatus.ENABLED, 2))
 DISABLED = FeatureZNode.encode(FinalizedFeatures(FeatureStatus.DISABLED, 2))

@@ -18,14 +18,14 @@ from engine.common.model import (
     TopicPartition,
 )
 from engine.common.topic_id import parse_topic_id
+from engine.kafka.zk.brokers import BrokerRegistration
 from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.cluster import FeatureStatus, FinalizedFeatures, ProducerIdBlock
 from engine.kafka.zk.controller import ControllerEpoch
 from engine.kafka.zk.errors import BadVersion, ControllerMoved, NodeExists, NoNode, ZnodeFormatError
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.security import ZkSecurity
-from engine.kafka.zk.znodes.broker_znodes import BrokerRegistration
-from engine.kafka.zk.znodes.cluster_znodes import FeatureStatus, FinalizedFeatures, ProducerIdBlock
-from engine.kafka.zk.znodes.topic_znodes import TopicIdReplicaAssignment
+from engine.kafka.zk.topics import TopicIdReplicaAssignment
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "znodes" / "writes.jsonl"
 TOPIC_ID = parse_topic_id("KZNAXhh6SS2FNC3mYo9vWQ")

@@ -17,13 +17,13 @@ from engine.common.errors import CoordinationError
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
 from engine.common.topic_id import parse_topic_id
 from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.cluster import FeatureStatus
+from engine.kafka.zk.configs import ConfigType
 from engine.kafka.zk.controller import ControllerEpoch
 from engine.kafka.zk.errors import NodeExists
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.operations import Check, Create, Delete, Operation, SetData
 from engine.kafka.zk.writes import MultiOutcome
-from engine.kafka.zk.znodes.cluster_znodes import FeatureStatus
-from engine.kafka.zk.znodes.config_znodes import ConfigType
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "znodes" / "writes.jsonl"
 TOPIC_ID = parse_topic_id("KZNAXhh6SS2FNC3mYo9vWQ")

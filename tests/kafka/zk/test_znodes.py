@@ -24,16 +24,14 @@ from engine.common.model import (
 )
 from engine.common.topic_id import parse_topic_id
 from engine.kafka.acls import AclEntry, PatternType, Permission, ResourcePattern
-from engine.kafka.zk.errors import ZnodeFormatError
-from engine.kafka.zk.operations import ZnodeStat
-from engine.kafka.zk.znodes.acl_znodes import ExtendedAclChangeZNode, LiteralAclChangeZNode, ResourceZNode
-from engine.kafka.zk.znodes.admin_znodes import (
+from engine.kafka.zk.acls import ExtendedAclChangeZNode, LiteralAclChangeZNode, ResourceZNode
+from engine.kafka.zk.admin_nodes import (
     DeleteTopicsTopicZNode,
     PreferredReplicaElectionZNode,
     ReassignPartitionsZNode,
 )
-from engine.kafka.zk.znodes.broker_znodes import BrokerIdZNode, BrokerRegistration
-from engine.kafka.zk.znodes.cluster_znodes import (
+from engine.kafka.zk.brokers import BrokerIdZNode, BrokerRegistration
+from engine.kafka.zk.cluster import (
     ClusterIdZNode,
     FeatureStatus,
     FeatureZNode,
@@ -43,27 +41,29 @@ from engine.kafka.zk.znodes.cluster_znodes import (
     ProducerIdBlock,
     ProducerIdBlockZNode,
 )
-from engine.kafka.zk.znodes.config_znodes import (
+from engine.kafka.zk.configs import (
     ConfigEntityChangeNotificationSequenceZNode,
     ConfigEntityZNode,
     ConfigType,
     desanitized,
     sanitized,
 )
-from engine.kafka.zk.znodes.consumer_znodes import (
+from engine.kafka.zk.consumers import (
     ConsumerIdZNode,
     ConsumerOffsetZNode,
     ConsumerOwnerZNode,
     ConsumerSubscription,
 )
-from engine.kafka.zk.znodes.controller_znodes import ControllerEpochZNode, ControllerRegistration, ControllerZNode
-from engine.kafka.zk.znodes.directory import known_znode
-from engine.kafka.zk.znodes.notification_znodes import (
+from engine.kafka.zk.controller import ControllerEpochZNode, ControllerRegistration, ControllerZNode
+from engine.kafka.zk.errors import ZnodeFormatError
+from engine.kafka.zk.notifications import (
     IsrChangeNotificationSequenceZNode,
     LogDirEventNotificationSequenceZNode,
 )
+from engine.kafka.zk.operations import ZnodeStat
+from engine.kafka.zk.topics import TopicPartitionStateZNode, TopicZNode
+from engine.kafka.zk.znodes.directory import known_znode
 from engine.kafka.zk.znodes.token_znodes import DelegationTokenChangeZNode, DelegationTokenInfoZNode
-from engine.kafka.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicZNode
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "znodes" / "recorded.jsonl"
 RECORDED = [json.loads(line) for line in FIXTURE.read_text("utf-8").splitlines()]

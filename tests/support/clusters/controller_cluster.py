@@ -32,10 +32,10 @@ from engine.kafka.protocol.apis.leader_and_isr import (
 )
 from engine.kafka.protocol.apis.stop_replica import StopReplicaPartitionError, StopReplicaResponse
 from engine.kafka.protocol.apis.update_metadata import UpdateMetadataResponse
+from engine.kafka.zk.brokers import BrokerRegistration
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.session_keeper import SessionEvent
-from engine.kafka.zk.znodes.broker_znodes import BrokerRegistration
 
 DEADLINE_S = 40.0
 

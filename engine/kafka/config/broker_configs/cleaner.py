@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
+from engine.kafka.config.definition import BOOLEAN, CLUSTER_WIDE, DOUBLE, DOUBLE_MAX, INT, LONG, MEDIUM
 from engine.kafka.config.validators import at_least, between
-from engine.kafka.config.vocabulary import (
-    BOOLEAN,
-    CLUSTER_WIDE,
-    DOUBLE,
-    DOUBLE_MAX,
-    INT,
-    LONG,
-    LONG_MAX,
-    MEDIUM,
-)
+from engine.kafka.config.values import LONG_MAX
 
 
 class CleanerKeys:

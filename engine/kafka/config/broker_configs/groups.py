@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from engine.kafka.config.definition import BOOLEAN, HIGH, INT, LIST, LONG, MEDIUM, SHORT, STRING
 from engine.kafka.config.validators import ListOf, OneOfAnyCase, at_least, between
-from engine.kafka.config.vocabulary import BOOLEAN, HIGH, INT, INT_MAX, LIST, LONG, MEDIUM, SHORT, STRING
+from engine.kafka.config.values import INT_MAX
 
 
 class GroupKeys:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from engine.kafka.config.definition import HIGH, INT, LIST, LONG, LOW, MEDIUM, STRING
 from engine.kafka.config.validators import ListOf, at_least
-from engine.kafka.config.vocabulary import HIGH, INT, LIST, LONG, LOW, MEDIUM, STRING
 
 
 class KRaftKeys:

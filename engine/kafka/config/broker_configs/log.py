@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from engine.kafka.config.listeners import parse_csv
-from engine.kafka.config.validators import GzipLevel, at_least, between
-from engine.kafka.config.vocabulary import (
+from engine.kafka.config.definition import (
     BOOLEAN,
     CLASS,
     CLEANUP_POLICY,
@@ -16,13 +14,15 @@ from engine.kafka.config.vocabulary import (
     INT,
     LIST,
     LONG,
-    LONG_MAX,
     LOW,
     MEDIUM,
     MINUTE_MS,
     STRING,
     TIMESTAMP_TYPE,
 )
+from engine.kafka.config.listeners import parse_csv
+from engine.kafka.config.validators import GzipLevel, at_least, between
+from engine.kafka.config.values import LONG_MAX
 
 _ROLL = ("log.roll.ms", "log.roll.hours")
 _ROLL_JITTER = ("log.roll.jitter.ms", "log.roll.jitter.hours")

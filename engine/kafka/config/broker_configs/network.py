@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
+from engine.kafka.config.definition import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LONG, LOW, MEDIUM, PER_BROKER, STRING
 from engine.kafka.config.listeners import parse_connection_overrides
 from engine.kafka.config.validators import OneOf, at_least
-from engine.kafka.config.vocabulary import (
-    BOOLEAN,
-    CLUSTER_WIDE,
-    HIGH,
-    INT,
-    INT_MAX,
-    LONG,
-    LONG_MAX,
-    LOW,
-    MEDIUM,
-    PER_BROKER,
-    STRING,
-)
+from engine.kafka.config.values import INT_MAX, LONG_MAX
 
 
 class NetworkKeys:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from engine.kafka.config.definition import BOOLEAN, CLASS, CLUSTER_WIDE, INT, LIST, LONG, LOW, STRING
 from engine.kafka.config.validators import at_least
-from engine.kafka.config.vocabulary import BOOLEAN, CLASS, CLUSTER_WIDE, INT, LIST, LONG, LOW, STRING
 
 
 class QuotaKeys:

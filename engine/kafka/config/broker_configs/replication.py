@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from engine.kafka.config.definition import BOOLEAN, CLUSTER_WIDE, HIGH, IBP, INT, LONG, MEDIUM, STRING
 from engine.kafka.config.metadata_version import parse_metadata_version
 from engine.kafka.config.validators import at_least
-from engine.kafka.config.vocabulary import BOOLEAN, CLUSTER_WIDE, HIGH, IBP, INT, LONG, MEDIUM, STRING
 
 
 class ReplicationKeys:

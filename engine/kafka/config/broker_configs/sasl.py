@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.kafka.config.vocabulary import (
+from engine.kafka.config.definition import (
     CLASS,
     DOUBLE,
     HIGH,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from engine.kafka.config.definition import CLASS, INT, LONG, LOW, MEDIUM, PASSWORD, PER_BROKER, STRING
 from engine.kafka.config.validators import NonNull, at_least
-from engine.kafka.config.vocabulary import CLASS, INT, LONG, LOW, MEDIUM, PASSWORD, PER_BROKER, STRING
 
 
 class SecurityKeys:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from engine.kafka.config.definition import BOOLEAN, CLASS, LIST, LOW, MEDIUM, PASSWORD, PER_BROKER, STRING
 from engine.kafka.config.validators import OneOf
-from engine.kafka.config.vocabulary import BOOLEAN, CLASS, LIST, LOW, MEDIUM, PASSWORD, PER_BROKER, STRING
 
 
 class TlsKeys:

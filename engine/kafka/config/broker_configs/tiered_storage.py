@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
+from engine.kafka.config.definition import AUTO_THREADS, BOOLEAN, CLUSTER_WIDE, DOUBLE, INT, LONG, LOW, MEDIUM, STRING
 from engine.kafka.config.validators import NonEmpty, at_least, between
-from engine.kafka.config.vocabulary import (
-    AUTO_THREADS,
-    BOOLEAN,
-    CLUSTER_WIDE,
-    DOUBLE,
-    INT,
-    LONG,
-    LONG_MAX,
-    LOW,
-    MEDIUM,
-    STRING,
-)
+from engine.kafka.config.values import LONG_MAX
 
 
 class TieredStorageKeys:

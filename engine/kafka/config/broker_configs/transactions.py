@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from engine.kafka.config.definition import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LOW, SHORT
 from engine.kafka.config.validators import at_least
-from engine.kafka.config.vocabulary import BOOLEAN, CLUSTER_WIDE, HIGH, INT, LOW, SHORT
 
 
 class TransactionKeys:

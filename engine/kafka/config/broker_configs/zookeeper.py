@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from engine.kafka.config.definition import BOOLEAN, HIGH, INT, LIST, LOW, MEDIUM, PASSWORD, STRING
 from engine.kafka.config.validators import at_least
-from engine.kafka.config.vocabulary import BOOLEAN, HIGH, INT, LIST, LOW, MEDIUM, PASSWORD, STRING
 
 
 class ZooKeeperKeys:

@@ -7,21 +7,163 @@ else goes through ``prepare_append``. The caller checks checksums before, and si
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.protocol.records import layout
-from engine.kafka.protocol.records.append_checks import check_batch, invalid_append
 from engine.kafka.protocol.records.append_rules import REFUSED_MAX, AppendRules, RecordError, refuse_records
 from engine.kafka.protocol.records.attributes import Codec, TimestampType
 from engine.kafka.protocol.records.buffers import Buffer
 from engine.kafka.protocol.records.checksum import stamp_crc
 from engine.kafka.protocol.records.compression import DECOMPRESSED_BYTES_MAX, compress
 from engine.kafka.protocol.records.convert import to_v2
-from engine.kafka.protocol.records.decode import iter_section, record_section
+from engine.kafka.protocol.records.decode import iter_section, read_headers, record_section
 from engine.kafka.protocol.records.encode import encode_batch, seal_batch, write_header
+from engine.kafka.protocol.records.faults import (
+    BadRecord,
+    ends_early,
+    invalid_records,
+    left_over,
+    past_the_end,
+    wrong_length,
+)
 from engine.kafka.protocol.records.header import BatchHeader, iter_batches, read_batch_header
 from engine.kafka.protocol.records.legacy import Message, read_messages
-from engine.kafka.protocol.records.scan import SectionFacts, scan_section
+from engine.kafka.protocol.records.varint import read_tail
+
+
+class SectionFacts(NamedTuple):
+    """Facts about all records of one batch. Timestamps are the records' own, even under LogAppendTime."""
+
+    min_timestamp: int
+    """Smallest timestamp of a record that has one; -1 if none has."""
+    max_timestamp: int
+    has_null_key: bool
+    offsets_in_order: bool
+    """Whether the offset deltas are 0, 1, 2 …: then stamping the base offset is enough to place the batch."""
+
+
+def scan_section(header: BatchHeader, section: bytes) -> SectionFacts:
+    """Walk through the uncompressed record section of a version 2 batch.
+
+    Raises:
+        KafkaError: INVALID_RECORD if the bytes are not exactly ``header.record_count`` well-formed records.
+    """
+    if header.record_count < 0:
+        raise invalid_records(header, f"it declares {header.record_count} records")
+    try:
+        min_delta, max_delta, has_null_key, in_order = _scan(section, header.record_count, -1 - header.base_timestamp)
+    except IndexError:
+        raise ends_early(header) from None
+    except BadRecord as error:
+        raise invalid_records(header, str(error)) from None
+    base = header.base_timestamp
+    return SectionFacts(
+        min_timestamp=layout.NO_TIMESTAMP if min_delta is None else base + min_delta,
+        max_timestamp=layout.NO_TIMESTAMP if max_delta is None else max(layout.NO_TIMESTAMP, base + max_delta),
+        has_null_key=has_null_key,
+        offsets_in_order=in_order,
+    )
+
+
+def _scan(data: bytes, count: int, no_timestamp_delta: int) -> tuple[int | None, int | None, bool, bool]:
+    """Return (smallest delta, largest delta, a key is null, offsets in order). Reads numbers as ``decode`` does.
+
+    ``no_timestamp_delta`` is the delta of a record that has no timestamp.
+    """
+    position = 0
+    size = len(data)
+    min_delta = max_delta = None
+    has_null_key = False
+    in_order = True
+    for index in range(count):
+        number = data[position]
+        position += 1
+        if number > 127:
+            second = data[position]
+            if second < 128:
+                number += (second << 7) - 128
+                position += 1
+            else:
+                number, position = read_tail(data, position, number)
+        end = position + (number >> 1)
+        if number & 1 or end > size:
+            raise past_the_end(number >> 1, size)
+        position += 1
+        number = data[position]
+        position += 1
+        if number > 127:
+            number, position = read_tail(data, position, number)
+        delta = number >> 1 ^ -(number & 1)
+        if delta != no_timestamp_delta:
+            if max_delta is None or delta > max_delta:
+                max_delta = delta
+            if min_delta is None or delta < min_delta:
+                min_delta = delta
+        number = data[position]
+        position += 1
+        if number > 127:
+            number, position = read_tail(data, position, number)
+        if number != index << 1:
+            in_order = False
+        number = data[position]
+        position += 1
+        if number > 127:
+            number, position = read_tail(data, position, number)
+        if number & 1:
+            has_null_key = True
+        else:
+            position += number >> 1
+        number = data[position]
+        position += 1
+        if number > 127:
+            second = data[position]
+            if second < 128:
+                number += (second << 7) - 128
+                position += 1
+            else:
+                number, position = read_tail(data, position, number)
+        if not number & 1:
+            position += number >> 1
+        if data[position]:
+            _, position = read_headers(data, position, end)
+        else:
+            position += 1
+        if position != end:
+            raise wrong_length(position - end)
+    if position != size:
+        raise left_over(size - position, count)
+    return min_delta, max_delta, has_null_key, in_order
+
+
+def check_batch(header: BatchHeader, *, from_client: bool = True) -> None:
+    """Check a batch's header as the leader does before it appends the batch.
+
+    Raises:
+        KafkaError: INVALID_RECORD if counts and offsets contradict each other, or a client sends control records, a
+            base offset other than 0, or a producer id without a sequence.
+    """
+    if not from_client or header.magic < 2:
+        return
+    if header.base_offset != 0:
+        raise invalid_append(f"the base offset of an appended batch must be 0, but it is {header.base_offset}")
+    if header.record_count <= 0:
+        raise invalid_append(f"a batch says that it has {header.record_count} records")
+    if header.last_offset_delta + 1 != header.record_count:
+        raise invalid_append(
+            f"a batch's offsets [{header.base_offset}, {header.last_offset}] and its count of records "
+            f"{header.record_count} contradict each other"
+        )
+    if header.is_control:
+        raise invalid_append("clients are not allowed to write control records")
+    if header.has_producer_id and header.base_sequence < 0:
+        raise invalid_append(f"producer id {header.producer_id} comes with the invalid sequence {header.base_sequence}")
+
+
+def invalid_append(message: str) -> KafkaError:
+    """Return INVALID_RECORD with the text."""
+    return KafkaError(ErrorCode.INVALID_RECORD, message)
+
 
 __all__ = ["AppendRules", "PreparedRecords", "check_batch", "prepare_append"]
 

@@ -10,20 +10,20 @@ from functools import partial
 from engine.common.acl import ResourceType
 from engine.common.model import TopicPartition
 from engine.kafka.acls import PatternType, ResourcePattern
-from engine.kafka.zk.operations import ZnodeStat
-from engine.kafka.zk.znodes.acl_znodes import ExtendedAclChangeZNode, LiteralAclChangeZNode, ResourceZNode
-from engine.kafka.zk.znodes.admin_znodes import PreferredReplicaElectionZNode, ReassignPartitionsZNode
-from engine.kafka.zk.znodes.broker_znodes import BrokerIdZNode
-from engine.kafka.zk.znodes.cluster_znodes import ClusterIdZNode, FeatureZNode, MigrationZNode, ProducerIdBlockZNode
-from engine.kafka.zk.znodes.config_znodes import ConfigEntityChangeNotificationSequenceZNode, ConfigEntityZNode
-from engine.kafka.zk.znodes.consumer_znodes import ConsumerIdZNode, ConsumerOffsetZNode, ConsumerOwnerZNode
-from engine.kafka.zk.znodes.controller_znodes import ControllerEpochZNode, ControllerZNode
-from engine.kafka.zk.znodes.notification_znodes import (
+from engine.kafka.zk.acls import ExtendedAclChangeZNode, LiteralAclChangeZNode, ResourceZNode
+from engine.kafka.zk.admin_nodes import PreferredReplicaElectionZNode, ReassignPartitionsZNode
+from engine.kafka.zk.brokers import BrokerIdZNode
+from engine.kafka.zk.cluster import ClusterIdZNode, FeatureZNode, MigrationZNode, ProducerIdBlockZNode
+from engine.kafka.zk.configs import ConfigEntityChangeNotificationSequenceZNode, ConfigEntityZNode
+from engine.kafka.zk.consumers import ConsumerIdZNode, ConsumerOffsetZNode, ConsumerOwnerZNode
+from engine.kafka.zk.controller import ControllerEpochZNode, ControllerZNode
+from engine.kafka.zk.notifications import (
     IsrChangeNotificationSequenceZNode,
     LogDirEventNotificationSequenceZNode,
 )
+from engine.kafka.zk.operations import ZnodeStat
+from engine.kafka.zk.topics import TopicPartitionStateZNode, TopicZNode
 from engine.kafka.zk.znodes.token_znodes import DelegationTokenChangeZNode, DelegationTokenInfoZNode
-from engine.kafka.zk.znodes.topic_znodes import TopicPartitionStateZNode, TopicZNode
 
 _Decode = Callable[[re.Match[str], bytes, ZnodeStat], object]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from engine.kafka.zk.znodes.config_znodes import desanitized, sanitized
+from engine.kafka.zk.configs import desanitized, sanitized
 from engine.kafka.zk.znodes.fields import Fields, decode_text, encode_json
 
 

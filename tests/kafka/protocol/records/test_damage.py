@@ -28,8 +28,7 @@ from engine.kafka.protocol.records.compression import decompress
 from engine.kafka.protocol.records.convert import down_convert
 from engine.kafka.protocol.records.decode import record_section
 from engine.kafka.protocol.records.legacy import encode_message_set
-from engine.kafka.protocol.records.scan import scan_section
-from engine.kafka.protocol.records.validate import prepare_append
+from engine.kafka.protocol.records.validate import prepare_append, scan_section
 
 INT64 = st.integers(-1, 2**62)
 TEXT = st.text(max_size=12)

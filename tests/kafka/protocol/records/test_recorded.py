@@ -25,7 +25,7 @@ from engine.kafka.protocol.records.compression import decompress
 from engine.kafka.protocol.records.decode import record_section
 from engine.kafka.protocol.records.encode import encode_records
 from engine.kafka.protocol.records.legacy import encode_message_set, read_messages
-from engine.kafka.protocol.records.scan import scan_section
+from engine.kafka.protocol.records.validate import scan_section
 
 DISK = Path(__file__).parents[4] / "fixtures" / "disk"
 SEGMENTS = sorted(path for path in DISK.glob("*/data/*/*.log") if path.stat().st_size)
