@@ -85,7 +85,7 @@ from engine.kafka.protocol.declaration import Request
 from engine.kafka.protocol.records.batch import Record, encode_batch
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.kafka_client import KafkaZkClient
-from engine.kafka.zk.znodes.token_znodes import DelegationToken
+from engine.kafka.zk.tokens import DelegationToken
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from log_shapes import shape
 
-from engine.kafka.zk.znodes.directory import known_znode
+from engine.kafka.zk.known_znodes import known_znode
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 _OF_ONE_RUN = re.compile(r'(?<="id":")[\w-]{22}(?=")|(?<="topic_id":")[\w-]{22}(?=")|(?<="timestamp":")\d{13}(?=")')

@@ -30,14 +30,14 @@ from engine.kafka.zk.configs import ConfigEntityChangeNotificationSequenceZNode,
 from engine.kafka.zk.consumers import ConsumerIdZNode, ConsumerSubscription
 from engine.kafka.zk.controller import ControllerRegistration, ControllerZNode
 from engine.kafka.zk.errors import NoAuth, NoNode, ZnodeFormatError, ZooKeeperError
+from engine.kafka.zk.known_znodes import known_znode
 from engine.kafka.zk.notifications import (
     IsrChangeNotificationSequenceZNode,
     LogDirEventNotificationSequenceZNode,
 )
 from engine.kafka.zk.operations import Acl, ZnodeStat, acl_texts
+from engine.kafka.zk.tokens import DelegationToken, DelegationTokenChangeZNode, DelegationTokenInfoZNode
 from engine.kafka.zk.topics import TopicIdReplicaAssignment, TopicPartitionStateZNode, TopicZNode
-from engine.kafka.zk.znodes.directory import known_znode
-from engine.kafka.zk.znodes.token_znodes import DelegationToken, DelegationTokenChangeZNode, DelegationTokenInfoZNode
 
 
 @dataclass(frozen=True, slots=True)

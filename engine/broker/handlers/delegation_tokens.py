@@ -39,7 +39,7 @@ from engine.kafka.protocol.apis.expire_delegation_token import (
     ExpireDelegationTokenResponse,
 )
 from engine.kafka.protocol.apis.renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
-from engine.kafka.zk.znodes.token_znodes import DelegationToken
+from engine.kafka.zk.tokens import DelegationToken
 
 _NO_TIME: Final = -1
 _USER: Final = "User"

@@ -61,7 +61,7 @@ from engine.kafka.protocol.apis import (
 )
 from engine.kafka.protocol.declaration import response_class
 from engine.kafka.protocol.records.layout import ATTRIBUTES, BATCH_OVERHEAD, MAGIC, TRANSACTIONAL_BIT
-from engine.kafka.zk.znodes.token_znodes import DelegationToken
+from engine.kafka.zk.tokens import DelegationToken
 
 TOPIC, GROUP, CLUSTER, TXN = (
     ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID,

@@ -26,7 +26,7 @@ from engine.kafka.formats.scram_credential import ITERATIONS_MIN, ScramCredentia
 from engine.kafka.zk.change_follower import ChangeFollower
 from engine.kafka.zk.errors import ZnodeFormatError
 from engine.kafka.zk.kafka_client import KafkaZkClient
-from engine.kafka.zk.znodes.token_znodes import DelegationToken, DelegationTokenChangeZNode
+from engine.kafka.zk.tokens import DelegationToken, DelegationTokenChangeZNode
 
 logger = logging.getLogger("kafka.server.DelegationTokenManagerZk")
 

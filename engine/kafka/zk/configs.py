@@ -1,7 +1,7 @@
 """Dynamic settings of topics, brokers, users, clients and addresses in ZooKeeper, and notices of their changes.
 
 An entity's name is its path below ``/config``: ``topics/orders``, ``brokers/0``, ``brokers/<default>``,
-``users/alice/clients/app``. Names of users, clients and addresses are sanitized (``znodes.config_znodes.sanitized``).
+``users/alice/clients/app``. Names of users, clients and addresses are sanitized (``sanitized``).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from engine.kafka.zk.errors import (
     NotEmpty,
     ZnodeFormatError,
 )
+from engine.kafka.zk.fields import Fields, encode_json
 from engine.kafka.zk.operations import Check, SetData
 from engine.kafka.zk.reads import children_or_empty, decoded, or_raise, read_znode
-from engine.kafka.zk.znodes.fields import Fields, encode_json
 
 DEFAULT_ENTITY = "<default>"
 """Name of the znode whose settings apply to all entities without their own."""

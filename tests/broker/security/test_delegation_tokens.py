@@ -20,7 +20,7 @@ from engine.kafka.client.sasl.scram import scram_exchange
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.kafka_client import KafkaZkClient
-from engine.kafka.zk.znodes.token_znodes import DelegationTokenChangeZNode, DelegationTokenInfoZNode
+from engine.kafka.zk.tokens import DelegationTokenChangeZNode, DelegationTokenInfoZNode
 
 SECRET = "token-Secr3t"
 MAX_MS, RENEWAL_MS = 10_000, 4_000

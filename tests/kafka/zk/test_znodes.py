@@ -56,14 +56,14 @@ from engine.kafka.zk.consumers import (
 )
 from engine.kafka.zk.controller import ControllerEpochZNode, ControllerRegistration, ControllerZNode
 from engine.kafka.zk.errors import ZnodeFormatError
+from engine.kafka.zk.known_znodes import known_znode
 from engine.kafka.zk.notifications import (
     IsrChangeNotificationSequenceZNode,
     LogDirEventNotificationSequenceZNode,
 )
 from engine.kafka.zk.operations import ZnodeStat
+from engine.kafka.zk.tokens import DelegationTokenChangeZNode, DelegationTokenInfoZNode
 from engine.kafka.zk.topics import TopicPartitionStateZNode, TopicZNode
-from engine.kafka.zk.znodes.directory import known_znode
-from engine.kafka.zk.znodes.token_znodes import DelegationTokenChangeZNode, DelegationTokenInfoZNode
 
 FIXTURE = Path(__file__).parents[3] / "fixtures" / "znodes" / "recorded.jsonl"
 RECORDED = [json.loads(line) for line in FIXTURE.read_text("utf-8").splitlines()]

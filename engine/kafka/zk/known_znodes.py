@@ -22,8 +22,8 @@ from engine.kafka.zk.notifications import (
     LogDirEventNotificationSequenceZNode,
 )
 from engine.kafka.zk.operations import ZnodeStat
+from engine.kafka.zk.tokens import DelegationTokenChangeZNode, DelegationTokenInfoZNode
 from engine.kafka.zk.topics import TopicPartitionStateZNode, TopicZNode
-from engine.kafka.zk.znodes.token_znodes import DelegationTokenChangeZNode, DelegationTokenInfoZNode
 
 _Decode = Callable[[re.Match[str], bytes, ZnodeStat], object]
 

@@ -1,1 +1,0 @@
-"""One codec class per znode, under Kafka's names."""
