@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from engine.common.errors import ErrorCode, KafkaError
+from engine.common.errors import ErrorCode
+from engine.kafka.protocol.records.append_rules import RefusedAppend, RefusedAs
 from engine.kafka.protocol.records.header import BatchHeader
 
 
@@ -16,7 +17,7 @@ def check_batch(header: BatchHeader, *, from_client: bool = True) -> None:
     if not from_client or header.magic < 2:
         return
     if header.base_offset != 0:
-        raise invalid_append(f"the base offset of an appended batch must be 0, but it is {header.base_offset}")
+        raise invalid_append(f"the base offset of an appended batch must be 0, but it is {header.base_offset}", None)
     if header.record_count <= 0:
         raise invalid_append(f"a batch says that it has {header.record_count} records")
     if header.last_offset_delta + 1 != header.record_count:
@@ -30,6 +31,6 @@ def check_batch(header: BatchHeader, *, from_client: bool = True) -> None:
         raise invalid_append(f"producer id {header.producer_id} comes with the invalid sequence {header.base_sequence}")
 
 
-def invalid_append(message: str) -> KafkaError:
+def invalid_append(message: str, counted: RefusedAs | None = RefusedAs.INVALID_SEQUENCE) -> RefusedAppend:
     """Return INVALID_RECORD with the text."""
-    return KafkaError(ErrorCode.INVALID_RECORD, message)
+    return RefusedAppend(ErrorCode.INVALID_RECORD, message, {} if counted is None else {counted: 1})
