@@ -1,6 +1,6 @@
 """Rates over a sliding window and token buckets, exactly as Kafka's quotas count them.
 
-Sources: Rate, SampledStat and TokenBucket of Kafka 3.9.
+Sources: Rate, Avg, SampledStat and TokenBucket of Kafka 3.9.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ class Window:
     @property
     def whole_ms(self) -> int:
         return self.samples * self.sample_ms
+
+
+METRICS_WINDOW = Window(samples=2, sample_ms=30_000)
+"""That of figures which limit nothing: ``metrics.num.samples`` and ``metrics.sample.window.ms``, as they are unset."""
 
 
 class _Sample:
@@ -81,6 +85,31 @@ class WindowedRate:
         for sample in self._samples:
             if now_ms - sample.last_ms >= self._window.whole_ms:
                 sample.restart(now_ms)
+
+
+class WindowedAverage:
+    """Mean of the values of the window; nan without any. Source: Avg of Kafka 3.9."""
+
+    __slots__ = ("_samples", "_window")
+
+    def __init__(self, window: Window) -> None:
+        self._window = window
+        self._samples: list[tuple[int, float, int]] = []
+        """When each began, the sum of its values, and how many there are."""
+
+    def record(self, value: float, now_ms: int) -> None:
+        samples, window = self._samples, self._window
+        if samples and now_ms - samples[-1][0] < window.sample_ms:
+            start_ms, total, count = samples[-1]
+            samples[-1] = start_ms, total + value, count + 1
+        else:
+            self._samples = [*samples[1 - window.samples :], (now_ms, value, 1)]
+
+    def value(self, now_ms: int) -> float:
+        recent = [
+            (total, count) for start_ms, total, count in self._samples if now_ms - start_ms < self._window.whole_ms
+        ]
+        return sum(total for total, _ in recent) / sum(count for _, count in recent) if recent else math.nan
 
 
 class TokenBucket:

@@ -29,6 +29,10 @@ class Turns:
             turns = _TURNS[loop] = Turns(loop)
         return turns
 
+    def __len__(self) -> int:
+        """Return how many wait."""
+        return len(self._waiting)
+
     def put(self, work: Callable[[], object]) -> None:
         """Call ``work`` in a later pass of the loop, once those who wait already have had their turns."""
         self._waiting.append(work)

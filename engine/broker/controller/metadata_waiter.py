@@ -15,6 +15,10 @@ class MetadataWaiter:
         self._metadata_cache = metadata_cache
         self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
 
+    def __len__(self) -> int:
+        """Return how many callers wait."""
+        return len(self._waiting)
+
     async def wait(self, is_seen: Callable[[], bool], timeout_ms: int) -> bool:
         """Wait until ``is_seen``; False if that took longer than ``timeout_ms``."""
         if is_seen():

@@ -85,6 +85,8 @@ class TopicAdmin:
         self._config = config
         self._draw = draw
         self._waiter = MetadataWaiter(metadata_cache)
+        self.elections = MetadataWaiter(metadata_cache)
+        """Requests that wait for new leaders."""
 
     # Create
 
@@ -302,15 +304,16 @@ class TopicAdmin:
     async def wait_for_leaders(self, topic: str, partitions: Iterable[int], timeout_ms: int) -> bool:
         """Wait until this broker's metadata has a leader for each partition; False if it took too long."""
         names = [TopicPartition(topic, p) for p in partitions]
-        return await self.wait_for_metadata(lambda: all(map(self._has_leader, names)), timeout_ms)
+        return await self._waiter.wait(lambda: all(map(self._has_leader, names)), timeout_ms)
 
     async def wait_until_gone(self, topic: str, timeout_ms: int) -> bool:
         """Wait until this broker's metadata no longer has the topic; False if it took too long."""
-        return await self.wait_for_metadata(lambda: topic not in self._metadata_cache.topics, timeout_ms)
+        return await self._waiter.wait(lambda: topic not in self._metadata_cache.topics, timeout_ms)
 
-    async def wait_for_metadata(self, is_seen: Callable[[], bool], timeout_ms: int) -> bool:
-        """Wait until this broker's metadata meets the condition; False if it took too long."""
-        return await self._waiter.wait(is_seen, timeout_ms)
+    @property
+    def waiting(self) -> int:
+        """How many requests wait until this broker's metadata shows what they changed."""
+        return len(self._waiter)
 
     def _has_leader(self, partition: TopicPartition) -> bool:
         known = self._metadata_cache.partition_info(partition)

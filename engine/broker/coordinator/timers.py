@@ -7,7 +7,7 @@ checked again when its time comes.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from typing import Final, Generic, TypeVar
 
 TICK_MS: Final = 10
@@ -27,6 +27,9 @@ class TimerWheel(Generic[K]):
 
     def __len__(self) -> int:
         return len(self._deadlines_ms)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._deadlines_ms)
 
     def start(self, key: K, deadline_ms: int) -> None:
         """Make the key due at ``deadline_ms``, whatever was set before."""

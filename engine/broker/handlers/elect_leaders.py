@@ -46,7 +46,7 @@ async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -
             leaders[partition] = result
         else:
             errors[partition] = result
-    await broker.topic_admin.wait_for_metadata(lambda: not _unseen(leaders, broker.metadata_cache), request.timeout_ms)
+    await broker.topic_admin.elections.wait(lambda: not _unseen(leaders, broker.metadata_cache), request.timeout_ms)
     errors.update(dict.fromkeys(leaders, NO_ERROR))
     errors.update(dict.fromkeys(_unseen(leaders, broker.metadata_cache), ApiError(ErrorCode.REQUEST_TIMED_OUT)))
     return await _response(errors, ErrorCode.ELECTION_NOT_NEEDED if request.topic_partitions is None else None)

@@ -62,6 +62,7 @@ from engine.kafka.protocol.apis.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from engine.kafka.protocol.records.append_rules import RecordValidationError
 from engine.runtime.purgatory import DelayedOperation
 
 _ACKS = (0, 1, ACKS_ALL)
@@ -247,6 +248,12 @@ async def _append_prepared(context: RequestContext, acks: int, unprepared: _Unpr
     partition, preparation, answer = unprepared
     try:
         await context.broker.offloader.run(preparation.run)
+    except KafkaError as error:
+        partition.count_refusal(error, len(preparation.records))
+        outcome.has_refused = True
+        _refuse(answer, error, partition)
+        return
+    try:
         records, verified = preparation.records, outcome.verified
         if verified is None:
             result = partition.append_records_to_leader(records, acks, prepared=preparation)
@@ -439,14 +446,14 @@ def _refuse(
 ) -> PartitionProduceResponse:
     """Record why nothing was written; ``refuser`` is the partition, if its log has looked at the records."""
     log = None if refuser is None or error.code in _WITHOUT_LOG_START else refuser.leader_log
-    record_errors: list[tuple[int, str | None]] = getattr(error, "record_errors", [])
+    record_errors = error.record_errors if isinstance(error, RecordValidationError) else ()
     answer.error_code = error.code
     answer.error_message = error.message
     answer.base_offset = answer.log_append_time_ms = -1
     answer.log_start_offset = -1 if log is None else log.log_start_offset
     answer.record_errors = [
-        BatchIndexAndErrorMessage(batch_index=batch_index, batch_index_error_message=message)
-        for batch_index, message in record_errors
+        BatchIndexAndErrorMessage(batch_index=each.batch_index, batch_index_error_message=each.message)
+        for each in record_errors
     ]
     return answer
 

@@ -45,7 +45,7 @@ def sasl_authenticate(context: RequestContext, request: SaslAuthenticateRequest)
             error_code=ErrorCode.ILLEGAL_SASL_STATE,
             error_message="SaslAuthenticate request received after successful authentication",
         )
-    return login.authenticate(bytes(request.auth_bytes))
+    return login.authenticate(bytes(request.auth_bytes), context.api_version)
 
 
 def api_versions_before_login(context: RequestContext, request: ApiVersionsRequest) -> Any:

@@ -244,6 +244,10 @@ class Log:
         """Number of known producers; after a cut, as long as the state is not built, what was left of it."""
         return len(self._producers.producers)
 
+    def has_late_transaction(self, now_ms: int, transaction_max_timeout_ms: int) -> bool:
+        """Whether its oldest open transaction has been silent for longer than any may last, and some minutes."""
+        return self._producers.has_late_transaction(now_ms, transaction_max_timeout_ms)
+
     def expire_producers(self, now_ms: int) -> None:
         """Forget producers that were silent for too long; a state that is still to be built will not have them."""
         if not self.has_stale_producers:

@@ -18,10 +18,12 @@ from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.control_records import read_end_transaction_marker
+from engine.kafka.protocol.records.append_checks import check_batch, invalid_append
+from engine.kafka.protocol.records.append_rules import RefusedAppend, RefusedAs
 from engine.kafka.protocol.records.checksum import verify_crc
 from engine.kafka.protocol.records.convert import in_old_format
 from engine.kafka.protocol.records.header import iter_batches
-from engine.kafka.protocol.records.validate import check_batch, prepare_append
+from engine.kafka.protocol.records.validate import prepare_append
 
 _CLIENT = AppendOrigin.CLIENT
 
@@ -103,19 +105,18 @@ class AppendChecks:
         """Check sizes, headers and checksums of what was sent."""
         for position, header in headers:
             if header.magic >= 2 and origin is _CLIENT and header.base_offset != 0:
-                raise KafkaError(
-                    ErrorCode.INVALID_RECORD,
+                raise invalid_append(
                     f"The baseOffset of the record batch in the append to {self._topic_partition} should be 0, but it "
                     f"is {header.base_offset}",
+                    None,
                 )
             self._check_batch_size(header.size_bytes)
             if not verify_crc(records, position, header.size_bytes):
                 raise self.corrupt(header.crc)
             check_batch(header, from_client=origin is _CLIENT)
         if len(headers) > 1 and origin is _CLIENT and headers[0][1].magic >= 2:
-            raise KafkaError(
-                ErrorCode.INVALID_RECORD,
-                f"A producer sent {len(headers)} batches for {self._topic_partition} at once; only one is allowed",
+            raise invalid_append(
+                f"A producer sent {len(headers)} batches for {self._topic_partition} at once; only one is allowed", None
             )
 
     def _prepared(
@@ -230,7 +231,8 @@ class AppendChecks:
 
     def corrupt(self, crc: int) -> KafkaError:
         """Return the error for a batch with a wrong checksum."""
-        return KafkaError(
+        return RefusedAppend(
             ErrorCode.CORRUPT_MESSAGE,
             f"Record is corrupt (stored crc = {crc}) in topic partition {self._topic_partition}.",
+            {RefusedAs.INVALID_CRC: 1},
         )

@@ -43,6 +43,14 @@ class Row(NamedTuple):
     meaning: str
 
 
+_USED: Final = {
+    "Produce": "`byte-rate`",
+    "Fetch": "`byte-rate`",
+    "Request": "`request-time`, in percent of a core",
+    "ControllerMutation": "`mutation-rate`, and `tokens` that are left",
+}
+"""What a quota's own figures are."""
+
 _T, _P = ("topic",), ("topic", "partition")
 _WITHOUT: Final = ()
 
@@ -164,8 +172,9 @@ ROWS: Final = (
         ("request",),
         "histogram",
         "of each API; `Fetch` is both `FetchConsumer` and `FetchFollower`. Local is the time until the handler returns "
-        "or waits, remote what it waited; one loop does what Kafka's processors and handlers do, so queue and send "
-        "times are 0. Of more than 128 requests a second some are timed, and stand for the others",
+        "or waits, remote what it waited, throttle how long its connection was muted; one loop does what Kafka's "
+        "processors and handlers do, so queue and send times are 0. Of more than 128 requests a "
+        "second some are timed, and stand for the others",
     ),
     Row(
         "kafka.network",
@@ -197,7 +206,8 @@ ROWS: Final = (
         ),
         (),
         "gauge",
-        "idle is the share of time in which the process used no CPU; there is no memory pool",
+        "idle is the share of time in which the process used no CPU; there is no memory pool, and no control plane "
+        "with connections of its own",
     ),
     Row(
         "kafka.network",
@@ -213,9 +223,9 @@ ROWS: Final = (
         ("RequestQueueSize", "ResponseQueueSize"),
         (),
         "gauge",
-        "0: nothing waits for a handler",
+        "connections whose next request waits for its turn; connections whose peers do not read what is ready",
     ),
-    Row("kafka.network", "RequestChannel", ("ResponseQueueSize",), ("processor",), "gauge", "0"),
+    Row("kafka.network", "RequestChannel", ("ResponseQueueSize",), ("processor",), "gauge", "the same"),
     Row(
         "kafka.network",
         "Acceptor",
@@ -225,14 +235,31 @@ ROWS: Final = (
         "0: nothing blocks new connections",
     ),
     Row("kafka.server", "socket-server-metrics", (), (), "windowed", "connections accepted per second"),
-    Row("kafka.server", "socket-server-metrics", (), ("listener",), "windowed", "the same of one listener"),
+    Row(
+        "kafka.server",
+        "socket-server-metrics",
+        (),
+        ("listener",),
+        "windowed",
+        "the same of one listener, and for how many milliseconds connections waited because of a connection rate",
+    ),
+    Row(
+        "kafka.server",
+        "socket-server-metrics",
+        (),
+        ("ip",),
+        "windowed",
+        "connections per second from an address with a limit, while it comes",
+    ),
     Row(
         "kafka.server",
         "socket-server-metrics",
         (),
         ("listener", "networkProcessor"),
         "windowed",
-        "bytes, requests and connections of one listener; requests are those of all",
+        "bytes, requests, connections and logins of one listener. As in Kafka, `request-` is about what is sent: "
+        "answers; `response-` about what is received. `io-` and `iotime-` are the CPU of the process, `io-wait` the "
+        "rest; the loop does not count its selects: 0",
     ),
     Row(
         "kafka.server",
@@ -246,7 +273,7 @@ ROWS: Final = (
         Row("kafka.server", type_, (), tags, "windowed", meaning)
         for type_, tags, meaning in (
             ("alter-partition-metrics", ("BrokerId",), "the connection on which ISR changes are asked for"),
-            ("forwarding-metrics", ("BrokerId",), "0: nothing is forwarded to the controller"),
+            ("forwarding-metrics", ("BrokerId",), "0: with ZooKeeper nothing is forwarded to the controller"),
             ("controller-channel-metrics", ("broker-id",), "the controller's connection to a broker"),
             ("replica-fetcher-metrics", ("broker-id", "fetcher-id"), "a fetcher's connection to its leader"),
             ("AddPartitionsManager-channel-metrics", (), "connections on which transactions are verified"),
@@ -284,7 +311,12 @@ ROWS: Final = (
         )
     ),
     Row(
-        "kafka.server", "LeaderReplication", (), (), "windowed", "bytes per second that followers fetched, once one did"
+        "kafka.server",
+        "LeaderReplication",
+        (),
+        (),
+        "windowed",
+        "bytes per second of throttled replicas that followers fetched, once a follower fetched anything",
     ),
     Row(
         "kafka.server",
@@ -292,7 +324,7 @@ ROWS: Final = (
         (),
         (),
         "windowed",
-        "bytes per second that this broker fetched, once it did",
+        "bytes per second of throttled replicas that this broker fetched, once it did",
     ),
     Row(
         "kafka.server",
@@ -300,7 +332,9 @@ ROWS: Final = (
         ("NumDelayedOperations", "PurgatorySize"),
         ("delayedOperation",),
         "gauge",
-        "requests that wait, and under how many keys; others than Produce, Fetch and DeleteRecords wait elsewhere: 0",
+        "operations that wait, and under how many keys: requests; members (`Heartbeat`) and groups (`Rebalance`) with "
+        "deadlines; requests that wait for new metadata (`topic`, `ElectLeader`). 0: `AlterAcls`, which waits for no "
+        "deadline, and `RemoteFetch`, since there is no tiered storage",
     ),
     Row(
         "kafka.server",
@@ -359,8 +393,20 @@ ROWS: Final = (
         "the share of time in which the process used no CPU; it may use one",
     ),
     *(
-        Row("kafka.server", type_, (), (), "windowed", "0: no request waits for its quota")
+        Row("kafka.server", type_, (), tags, "windowed", meaning)
         for type_ in ("Produce", "Fetch", "Request", "ControllerMutation")
+        for tags, meaning in (
+            (
+                (),
+                "connections that are muted because of this quota; `exempt-request-time` is that of brokers' requests",
+            ),
+            (
+                ("user", "client-id"),
+                f"{_USED[type_]}, and `throttle-time`, the mean of the throttle times in milliseconds: of each who "
+                "shares a quota, or would, while this broker has a quota of this kind; with `user`, `client-id` or "
+                "both, as the quotas are. Forgotten after an hour of silence",
+            ),
+        )
     ),
     Row(
         "kafka.server",

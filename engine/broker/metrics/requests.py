@@ -7,7 +7,7 @@ One loop does what Kafka's processors and handlers do, so a request never waits 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterator, MutableMapping
 from typing import Any, Final
 
 from engine.broker.metrics.measures import RECENT_MAX, Histogram, Meter
@@ -103,6 +103,8 @@ class ApiMetrics:
         self.local, self.remote, self.total, self.size = Histogram(), Histogram(), Histogram(), Histogram()
         self.nothing = Histogram()
         self.throttle = Histogram()
+        self._throttled = 0
+        self._unthrottled = 0
         self.conversions = Histogram()
         self.temporary_memory = Histogram()
         self.errors: dict[str, Meter] = {}
@@ -119,9 +121,29 @@ class ApiMetrics:
         times.waits.clear()
         times.sizes.clear()
 
+    def take_throttles(
+        self, recent_ms: Collection[int], throttled: int, total_ms: int, requests: int, now_s: float
+    ) -> None:
+        """Put the newest throttle times into the sample, and as many zeros for each as requests were not throttled.
+
+        Args:
+            recent_ms: some of the times since the last call.
+            throttled: how many requests were ever throttled.
+            total_ms: the sum of all their times.
+            requests: how many there ever were.
+        """
+        new, self._throttled = throttled - self._throttled, throttled
+        unthrottled = requests - throttled
+        zeros, self._unthrottled = max(0, unthrottled - self._unthrottled), unthrottled
+        share = min(1.0, len(recent_ms) / new) if new else 1.0
+        self.throttle.take(recent_ms, now_s)
+        self.throttle.take([0.0] * min(RECENT_MAX, round(zeros * share)), now_s)
+        self.throttle.total = float(total_ms)
+
     def merge(self, *parts: ApiMetrics) -> None:
         """Show the samples of others together."""
-        for name in ("local", "remote", "total", "size"):
+        self.throttle.total = sum(part.throttle.total for part in parts)
+        for name in ("local", "remote", "total", "size", "throttle"):
             getattr(self, name).hold(*(getattr(part, name) for part in parts))
 
     def count(self, requests: int, size_bytes: int, spent_s: float, waited_s: float, slowest_s: float) -> None:
@@ -153,10 +175,33 @@ class ApiMetrics:
 
 
 class NetworkTotals:
-    """Bytes and connections of one listener since the start."""
+    """Bytes, connections and logins of one listener since the start."""
 
-    __slots__ = ("accepted", "bytes_in", "bytes_out", "closed", "idle_closed")
+    __slots__ = (
+        "accepted",
+        "answers",
+        "bytes_in",
+        "bytes_out",
+        "closed",
+        "failed_logins",
+        "failed_renewals",
+        "idle_closed",
+        "largest_answer",
+        "logins",
+        "logins_without_renewal",
+        "renewal_times_ms",
+        "renewals",
+        "requests",
+    )
 
     def __init__(self) -> None:
         self.accepted = self.closed = self.idle_closed = 0
         self.bytes_in = self.bytes_out = 0
+        self.requests = self.answers = 0
+        self.largest_answer = 0
+        """Bytes of the largest since somebody last looked, and set it to 0."""
+        self.logins = self.logins_without_renewal = self.failed_logins = 0
+        """Also by TLS alone. Without renewal: of clients that do not know of it (KIP-368)."""
+        self.renewals = self.failed_renewals = 0
+        self.renewal_times_ms: deque[tuple[int, int]] = deque(maxlen=RECENT_MAX)
+        """When each was complete, on the broker's monotonic clock, and how long it took."""

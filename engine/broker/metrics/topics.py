@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from engine.broker.metrics.measures import Meter
+from engine.kafka.protocol.records.append_rules import RefusedAs
 
 TOPIC_METERS: Final = {
     "bytes_in": ("BytesInPerSec", "bytes"),
@@ -76,6 +77,11 @@ class BrokerTopics:
         if counts is None:
             counts = self._topics[topic] = TopicCounts()
         return counts
+
+    def count_refused(self, counted: Mapping[RefusedAs, int]) -> None:
+        """Count refused batches and records."""
+        for kind, number in counted.items():
+            setattr(self, kind.value, getattr(self, kind.value) + number)
 
     def forget(self, topic: str) -> None:
         """Show a topic no more, of which this broker hosts nothing now. The sums of the broker never fall."""

@@ -265,6 +265,11 @@ class Connection(asyncio.BufferedProtocol):
         return self._unmuting is not None
 
     @property
+    def is_unread(self) -> bool:
+        """Whether answers are ready that the peer does not read."""
+        return self._sender is not None and self._sender.queued_bytes > 0
+
+    @property
     def is_closed(self) -> bool:
         return self.closed_because is not None
 
@@ -331,6 +336,7 @@ class Connection(asyncio.BufferedProtocol):
                 frame = inbox.next_frame(rules.frame_bytes_min, rules.frame_bytes_max)
                 if frame is None:
                     return True
+                self._context.totals.requests += 1
                 self._handle_frame(frame, out)
                 if perf_counter() >= until_s and not inbox.is_empty:
                     self._waits_for_turn = True
@@ -588,10 +594,14 @@ class Connection(asyncio.BufferedProtocol):
         if route.count_errors is not None and type(response) is route.response_class:
             route.count_errors(route.errors, response)
         size = len(out) - start - 4
+        totals = self._context.totals
         if len(out.ranges) > ranges_before:
             spliced = sum(part.size_bytes for _, part in out.ranges[ranges_before:])
-            self._context.totals.bytes_out += spliced
+            totals.bytes_out += spliced
             size += spliced
+        totals.answers += 1
+        if size > totals.largest_answer:
+            totals.largest_answer = size
         _SIZE.pack_into(out, start, size)
 
     def _flush(self, out: Outgoing) -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from engine.common.clock import Clock
-from engine.common.windowed_rate import Window, WindowedRate
+from engine.common.windowed_rate import METRICS_WINDOW, Window, WindowedAverage, WindowedRate
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +64,9 @@ class _Rate:
         self._counted.record(1, now_ms)
         return round(min(self._counted.ms_until(limit, now_ms), self._window.sample_ms))
 
+    def per_second(self, now_ms: int) -> float:
+        return 0.0 if self._counted is None else self._counted.per_second(now_ms)
+
     def take_back(self, now_ms: int) -> None:
         """Count a connection no longer."""
         if self._counted is not None:
@@ -78,6 +82,9 @@ class _Gate:
     def __init__(self, window: Window) -> None:
         self.rate = _Rate(window)
         self.waiting: deque[tuple[Newcomer, str]] = deque()
+        self.throttle_ms = WindowedAverage(METRICS_WINDOW)
+        self.address_throttle_ms = WindowedAverage(METRICS_WINDOW)
+        """How long connections from addresses above their own rates waited for their end."""
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -105,6 +112,20 @@ class ConnectionRates:
     def waiting(self) -> int:
         """How many connections wait."""
         return sum(len(gate.waiting) for gate in self._gates.values())
+
+    def throttle_times_ms(self, listener: str) -> tuple[float, float]:
+        """Return how long connections waited on average: for a listener or the broker, and for their own address."""
+        gate, now_ms = self._gates.get(listener), self._clock.monotonic_ms()
+        if gate is None:
+            return math.nan, math.nan
+        return gate.throttle_ms.value(now_ms), gate.address_throttle_ms.value(now_ms)
+
+    def of_addresses(self) -> Iterator[tuple[str, float]]:
+        """Yield each address that has a limit and came lately, with its connections per second."""
+        now_ms = self._clock.monotonic_ms()
+        for address, rate in list(self._addresses.items()):
+            if not rate.is_idle(now_ms):
+                yield address, rate.per_second(now_ms)
 
     def limit_address(self, address: str | None, limit: int | None) -> None:
         """Set or (None) drop the limit of one address, or (address None) of all that have none of their own."""
@@ -149,6 +170,8 @@ class ConnectionRates:
         wait_ms = gate.rate.count(self.limits.listeners.get(listener, UNLIMITED), now_ms)
         if listener not in self._protected:
             wait_ms = max(wait_ms, self._broker.count(self.limits.broker, now_ms))
+        if wait_ms > 0:
+            gate.throttle_ms.record(wait_ms, now_ms)
         return wait_ms
 
     def _let_first_in(self, gate: _Gate, listener: str) -> None:
@@ -160,6 +183,7 @@ class ConnectionRates:
         if wait_ms == 0:
             newcomer.let_in()
             return
+        gate.address_throttle_ms.record(wait_ms, now_ms)
         gate.rate.take_back(now_ms)
         if listener not in self._protected:
             self._broker.take_back(now_ms)

@@ -90,6 +90,13 @@ class LoginConnection(Connection):
         self.session.login = None
 
     def _admitted(self) -> None:
+        totals, login = self._context.totals, self.session.login
+        if self.admit_until_ms is None:
+            totals.renewals += 1
+            totals.renewal_times_ms.append((self._context.now_ms(), login.took_ms))
+        else:
+            totals.logins += 1
+            totals.logins_without_renewal += not login.knows_renewal
         self.admit_until_ms = None
 
     def _handle_frame(self, frame: memoryview, out: Outgoing) -> None:
@@ -350,6 +357,12 @@ class SocketServer:
         totals = self.totals[connection.session.listener_name]
         totals.closed += 1
         totals.idle_closed += connection.closed_because is CloseReason.IDLE
+        login = connection.session.login
+        if connection.closed_because is CloseReason.NOT_AUTHENTICATED or (login is not None and login.is_over):
+            if login is not None and login.was_complete:
+                totals.failed_renewals += 1
+            else:
+                totals.failed_logins += 1
         host = connection.session.host
         self._per_ip[host] -= 1
         self._per_listener[connection.session.listener_name] -= 1

@@ -221,6 +221,8 @@ class TlsConnection(Connection):
                 self._refuse_peer(error)
                 return
             self.admit_until_ms = None
+            self._context.totals.logins += 1
+            self._context.totals.logins_without_renewal += 1
         self._are_hands_shaken = True
         self._resume_reading()
         self._open_records()
@@ -242,6 +244,7 @@ class TlsConnection(Connection):
                 room = self._inbox.room()
                 filled, is_over = self._decrypt_into(room)
                 if filled:
+                    self._context.totals.bytes_in += filled
                     self._inbox.received(filled)
                     self._handle()
                 if is_over:

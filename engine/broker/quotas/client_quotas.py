@@ -7,9 +7,11 @@ do not come here.
 
 from __future__ import annotations
 
+import heapq
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,9 +19,10 @@ from engine.broker.network.request import NO_RESPONSE, RequestHead
 from engine.broker.quotas.limits import Limits, Owner, entity_of
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode, KafkaError
-from engine.common.windowed_rate import TokenBucket, Window, WindowedRate
+from engine.common.windowed_rate import METRICS_WINDOW, TokenBucket, Window, WindowedAverage, WindowedRate
 from engine.kafka.config.quota_keys import CLIENT_QUOTAS, QuotaKey, parse_quota
 from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.zk.znodes.config_znodes import sanitized
 
 logger = logging.getLogger("kafka.server.ClientQuotaManager")
 
@@ -30,6 +33,22 @@ USERS_MAX: Final = 10_000
 """From this many clients on, those are forgotten first of whom the window holds nothing any more."""
 
 INT_MAX: Final = 2**31 - 1
+
+NO_LIMIT: Final = float(2**63 - 1)
+"""The limit of a client that has none while others have one: it is counted too, as in Kafka."""
+
+RECENT_THROTTLES_MAX: Final = 128
+
+_GROUPS: Final = {
+    QuotaKey.PRODUCE: "Produce",
+    QuotaKey.FETCH: "Fetch",
+    QuotaKey.REQUEST: "Request",
+    QuotaKey.CONTROLLER_MUTATION: "ControllerMutation",
+}
+"""Kafka's names of the kinds."""
+
+_NOBODY: Final = Owner("", "")
+"""Clients without a client id where only client ids have quotas."""
 
 EXEMPT: Final = frozenset(
     {
@@ -56,15 +75,39 @@ class Usage:
     throttled_ms: int
 
 
+class Throttles:
+    """How long requests of one API were throttled. Who reads ``recent_ms`` empties it."""
+
+    __slots__ = ("count", "longest_ms", "recent_ms", "total_ms")
+
+    def __init__(self) -> None:
+        self.count = self.total_ms = self.longest_ms = 0
+        self.recent_ms: deque[int] = deque(maxlen=RECENT_THROTTLES_MAX)
+
+    def add(self, throttle_ms: int) -> None:
+        self.count += 1
+        self.total_ms += throttle_ms
+        self.longest_ms = max(self.longest_ms, throttle_ms)
+        self.recent_ms.append(throttle_ms)
+
+
 class _Account:
     """What one owner has used of one quota."""
 
-    __slots__ = ("counter", "owner", "throttled_until_ms")
+    __slots__ = ("counter", "mutations", "owner", "throttle_ms", "throttled_until_ms")
 
-    def __init__(self, owner: Owner, counter: Any) -> None:
+    def __init__(self, owner: Owner, key: QuotaKey, window: Window, now_ms: int) -> None:
         self.owner = owner
-        self.counter = counter
+        self.counter: Any
+        self.mutations: WindowedRate | None = None
+        """The rate of what is limited by tokens."""
+        if key is QuotaKey.CONTROLLER_MUTATION:
+            self.counter = TokenBucket(window, now_ms)
+            self.mutations = WindowedRate(METRICS_WINDOW, now_ms)
+        else:
+            self.counter = WindowedRate(window, now_ms)
         self.throttled_until_ms = 0
+        self.throttle_ms = WindowedAverage(METRICS_WINDOW)
 
 
 class _Quota:
@@ -77,9 +120,24 @@ class _Quota:
         self._accounts: dict[Owner, _Account] = {}
         self._found: dict[Owner, tuple[_Account, float] | None] = {}
         """Each client's account and limit, until a quota changes."""
+        self._crowded_until_ms = 0
+        self._throttled_until_ms: list[int] = []
+        """A heap: when each connection that is throttled may go on."""
 
     def __len__(self) -> int:
         return len(self._accounts)
+
+    def throttle(self, account: _Account, throttle_ms: int, now_ms: int) -> None:
+        """Note that a connection of this owner is throttled from now on."""
+        account.throttle_ms.record(throttle_ms, now_ms)
+        self.queue_size(now_ms)
+        heapq.heappush(self._throttled_until_ms, now_ms + throttle_ms)
+
+    def queue_size(self, now_ms: int) -> int:
+        """Return how many connections are throttled now."""
+        while self._throttled_until_ms and self._throttled_until_ms[0] <= now_ms:
+            heapq.heappop(self._throttled_until_ms)
+        return len(self._throttled_until_ms)
 
     def set(self, entity: tuple[str | None, str | None], limit: float | None) -> bool:
         changed = self.limits.set(entity, limit)
@@ -94,16 +152,22 @@ class _Quota:
         if len(self._found) >= USERS_MAX:
             self._found.clear()
         found = None
-        limited = self.limits.of(user, client_id)
-        if limited is not None:
-            owner, limit = limited
-            if owner not in self._accounts and len(self._accounts) >= USERS_MAX:
-                self.forget_idle(now_ms, self.window.whole_ms)
-            make = TokenBucket if self.key is QuotaKey.CONTROLLER_MUTATION else WindowedRate
-            account = self._accounts.setdefault(owner, _Account(owner, make(self.window, now_ms)))
-            found = account, limit
+        if self.limits:
+            owner, limit = self.limits.of(user, client_id) or (self.limits.shared_by(user, client_id), NO_LIMIT)
+            account = self._accounts.get(owner)
+            if account is None and len(self._accounts) >= USERS_MAX:
+                self._make_room(now_ms)
+            if account is None and (limit != NO_LIMIT or len(self._accounts) < USERS_MAX):
+                account = self._accounts[owner] = _Account(owner, self.key, self.window, now_ms)
+            found = None if account is None else (account, limit)
         self._found[client] = found
         return found
+
+    def _make_room(self, now_ms: int) -> None:
+        """Forget those of whom the window holds nothing. To look at all costs too much for every newcomer."""
+        if now_ms >= self._crowded_until_ms:
+            self._crowded_until_ms = now_ms + self.window.sample_ms
+            self.forget_idle(now_ms, self.window.whole_ms)
 
     def forget_idle(self, now_ms: int, idle_ms: int) -> None:
         """Forget those who have used nothing for this long and need not wait."""
@@ -134,6 +198,20 @@ class _Quota:
             found.append(Usage(self.key, owner.user, owner.client_id, limit, used, wait_ms))
         return found
 
+    def figures(self, now_ms: int) -> Iterator[tuple[Owner, dict[str, float]]]:
+        """Yield the attributes of each owner's MBean."""
+        for owner, account in list(self._accounts.items()):
+            attributes = {"throttle-time": account.throttle_ms.value(now_ms)}
+            if account.mutations is not None:
+                limited = self.limits.of(*owner)
+                limit = NO_LIMIT if limited is None else limited[1]
+                attributes["mutation-rate"] = account.mutations.per_second(now_ms)
+                attributes["tokens"] = account.counter.tokens(limit, now_ms)
+            else:
+                name = "request-time" if self.key is QuotaKey.REQUEST else "byte-rate"
+                attributes[name] = account.counter.per_second(now_ms)
+            yield owner, attributes
+
 
 class MutationQuota:
     """What one request may still change in the cluster (KIP-599).
@@ -142,8 +220,9 @@ class MutationQuota:
     lets it pass and makes the client wait. Neither refuses a request for being large.
     """
 
-    def __init__(self, bucket: TokenBucket, limit: float, clock: Clock, *, is_strict: bool) -> None:
+    def __init__(self, bucket: TokenBucket, rate: WindowedRate, limit: float, clock: Clock, *, is_strict: bool) -> None:
         self._bucket = bucket
+        self._rate = rate
         self._limit = limit
         self._clock = clock
         self._is_strict = is_strict
@@ -159,6 +238,7 @@ class MutationQuota:
         wait_ms = self._bucket.ms_until(self._limit, now_ms)
         if not (self._is_strict and wait_ms > 0):
             self._bucket.record(partitions, self._limit, now_ms)
+            self._rate.record(partitions, now_ms)
             if self._is_strict:
                 return
             wait_ms = self._bucket.ms_until(self._limit, now_ms)
@@ -201,6 +281,9 @@ class ClientQuotas:
             for key in CLIENT_QUOTAS
         }
         self.is_on = False
+        self.throttles: dict[int, Throttles] = {}
+        """By API key."""
+        self._exempt = WindowedRate(METRICS_WINDOW, clock.monotonic_ms())
 
     def update(self, folder: str, name: str, texts: Mapping[str, str]) -> None:
         """Take what ``/config/users/<name>`` or ``/config/clients/<name>`` holds; log what cannot be used, and why."""
@@ -232,6 +315,20 @@ class ClientQuotas:
         now_ms = self._clock.monotonic_ms()
         return [one for quota in self._quotas.values() for one in quota.usage(now_ms)]
 
+    def figures(self) -> Iterator[tuple[str, str, str, dict[str, float]]]:
+        """Yield kind, user, client id and attributes of each of Kafka's MBeans; user and client id may be ``""``."""
+        now_ms = self._clock.monotonic_ms()
+        for key, quota in self._quotas.items():
+            total = {"queue-size": float(quota.queue_size(now_ms))}
+            if key is QuotaKey.REQUEST:
+                total["exempt-request-time"] = self._exempt.per_second(now_ms)
+            for owner, attributes in quota.figures(now_ms):
+                if owner == _NOBODY:
+                    total |= attributes
+                else:
+                    yield _GROUPS[key], sanitized(owner.user), owner.client_id, attributes
+            yield _GROUPS[key], "", "", total
+
     # What handlers ask.
 
     def fetch_bytes_max(self, request: RequestHead) -> int:
@@ -247,14 +344,13 @@ class ClientQuotas:
         if not self.is_on:
             return 0
         now_ms = self._clock.monotonic_ms()
-        throttle_ms = max(
-            self._count(QuotaKey.REQUEST, request, _percent(request), now_ms),
-            self._count(QuotaKey.FETCH, request, size_bytes, now_ms),
-        )
+        request_ms = self._count(QuotaKey.REQUEST, request, _percent(request), now_ms)
+        bytes_ms = self._count(QuotaKey.FETCH, request, size_bytes, now_ms)
+        throttle_ms = max(request_ms, bytes_ms)
         if throttle_ms > 0:
             # It is not sent.
             self._count(QuotaKey.FETCH, request, -size_bytes, now_ms)
-            request.session.mute(throttle_ms)
+            self._throttle(QuotaKey.FETCH if bytes_ms > request_ms else QuotaKey.REQUEST, request, throttle_ms, now_ms)
         return throttle_ms
 
     def mutation_quota(self, request: RequestHead, *, strict_since: int | None) -> MutationQuota | Unlimited:
@@ -271,7 +367,8 @@ class ClientQuotas:
             return UNLIMITED
         is_strict = strict_since is not None and request.api_version >= strict_since
         account, limit = found
-        quota = MutationQuota(account.counter, limit, self._clock, is_strict=is_strict)
+        assert account.mutations is not None, "tokens come with a rate"
+        quota = MutationQuota(account.counter, account.mutations, limit, self._clock, is_strict=is_strict)
         if request.use is not None and strict_since is not None:
             request.use.mutations = quota
         return quota
@@ -281,20 +378,37 @@ class ClientQuotas:
     def before_encoding(self, request: RequestHead, answer: Any) -> None:
         """Count a request when its answer is there, tell the client how long to wait, and mute its connection."""
         api_key = request.api_key
-        if api_key == ApiKey.FETCH or api_key in EXEMPT:
-            return
         now_ms = self._clock.monotonic_ms()
-        throttle_ms = 0
-        if api_key == ApiKey.PRODUCE:
-            throttle_ms = self._count(QuotaKey.PRODUCE, request, request.size_bytes, now_ms)
+        if api_key == ApiKey.FETCH or api_key in EXEMPT:
+            if (api_key != ApiKey.FETCH or request.session.is_follower) and self._quotas[QuotaKey.REQUEST].limits:
+                self._exempt.record(_percent(request), now_ms)
+            return
+        key, throttle_ms = QuotaKey.REQUEST, 0
         if answer is not NO_RESPONSE:
-            throttle_ms = max(throttle_ms, self._count(QuotaKey.REQUEST, request, _percent(request), now_ms))
-        if request.use is not None and request.use.mutations is not None:
-            throttle_ms = max(throttle_ms, request.use.mutations.throttle_ms)
+            throttle_ms = self._count(QuotaKey.REQUEST, request, _percent(request), now_ms)
+        if api_key == ApiKey.PRODUCE:
+            bytes_ms = self._count(QuotaKey.PRODUCE, request, request.size_bytes, now_ms)
+            if bytes_ms > throttle_ms:
+                key, throttle_ms = QuotaKey.PRODUCE, bytes_ms
+        mutations = None if request.use is None else request.use.mutations
+        if mutations is not None and mutations.throttle_ms > throttle_ms:
+            key, throttle_ms = QuotaKey.CONTROLLER_MUTATION, mutations.throttle_ms
         if hasattr(answer, "throttle_time_ms"):
             answer.throttle_time_ms = throttle_ms
         if throttle_ms > 0:
-            request.session.mute(throttle_ms)
+            self._throttle(key, request, throttle_ms, now_ms)
+
+    def _throttle(self, key: QuotaKey, request: RequestHead, throttle_ms: int, now_ms: int) -> None:
+        """Mute a connection because of this quota, and note that."""
+        quota = self._quotas[key]
+        found = quota.account_of(*_client(request), now_ms)
+        if found is not None:
+            quota.throttle(found[0], throttle_ms, now_ms)
+        throttles = self.throttles.get(request.api_key)
+        if throttles is None:
+            throttles = self.throttles[request.api_key] = Throttles()
+        throttles.add(throttle_ms)
+        request.session.mute(throttle_ms)
 
     def _count(self, key: QuotaKey, request: RequestHead, amount: float, now_ms: int) -> int:
         """Count what a client has used; return for how many milliseconds it has to wait."""

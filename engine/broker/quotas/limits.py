@@ -69,6 +69,14 @@ class Limits:
                 return owner, limit
         return None
 
+    def shared_by(self, user: str, client_id: str) -> Owner:
+        """Return with whom a client is counted that has no quota, as Kafka does: it depends on the levels in use."""
+        levels = {(entity[0] != "", entity[1] != "") for entity in self._by_entity}
+        return {
+            frozenset({(True, False)}): Owner(user, ""),
+            frozenset({(True, True)}): Owner(user, client_id),
+        }.get(frozenset(levels), Owner("", client_id))
+
 
 def entity_of(folder: str, name: str) -> _Entity:
     """Return whose quota ``/config/<folder>/<name>`` is: ``clients``, ``app``; ``users``, ``alice/clients/app``."""

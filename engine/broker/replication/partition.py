@@ -29,6 +29,15 @@ from engine.common.model import (
 )
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.kafka.formats.index_entries import AbortedTransaction
+from engine.kafka.protocol.records.append_rules import RefusedAppend
+
+_KNOWN_REFUSALS = (
+    ErrorCode.CORRUPT_MESSAGE,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.OFFSET_OUT_OF_RANGE,
+)
+"""What a client or a failed disk causes; Kafka counts a failed request for anything else."""
 
 
 class SettledReader(Protocol):
@@ -228,7 +237,7 @@ class Partition:
                 )
                 self.advance_high_watermark()
         except KafkaError as refused:
-            self._count_refusal(refused.code, len(records))
+            self.count_refusal(refused, len(records))
             raise
         first_offset = result.first_offset
         if first_offset >= 0:
@@ -237,14 +246,14 @@ class Partition:
         self.changed()
         return result
 
-    def _count_refusal(self, error: ErrorCode, size_bytes: int) -> None:
+    def count_refusal(self, refused: KafkaError, size_bytes: int) -> None:
         """Count what Kafka counts of refused records: errors that a producer expects are no failures."""
-        counts, topics = self.counts, self.environment.topics
+        counts, topics, error = self.counts, self.environment.topics, refused.code
+        if isinstance(refused, RefusedAppend):
+            topics.count_refused(refused.counted)
         if error in (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE):
             counts.bytes_rejected += size_bytes
-        elif error is ErrorCode.CORRUPT_MESSAGE:
-            topics.invalid_crc += 1
-        elif error not in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR):
+        elif error not in _KNOWN_REFUSALS:
             counts.failed_produces += 1
 
     def read_records(
@@ -304,6 +313,7 @@ class Partition:
             if isolation is IsolationLevel.READ_COMMITTED and replica_id < 0:
                 read.aborted = _aborted(log, fetch_offset, found)
         except KafkaError as refused:
+            self.counts.failed_fetches += refused.code not in _KNOWN_REFUSALS
             return read_error(refused.code)
         if follower is not None and records_follower_state:
             self._record_follower_fetch(

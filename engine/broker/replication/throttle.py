@@ -33,6 +33,8 @@ class ReplicationQuota:
         self._window_ms = window_ms
         self._samples: deque[list[int]] = deque(maxlen=window_count)
         """[when it began, bytes], oldest first."""
+        self.has_recorded = False
+        """Whether anything was ever counted."""
         self._throttled: dict[str, frozenset[int]] = {}
 
     @property
@@ -54,6 +56,7 @@ class ReplicationQuota:
 
     def record(self, size_bytes: int) -> None:
         """Count bytes that were copied for throttled partitions."""
+        self.has_recorded = True
         now_ms = self._clock.monotonic_ms()
         if self._samples and now_ms - self._samples[-1][0] < self._window_ms:
             self._samples[-1][1] += size_bytes

@@ -77,6 +77,7 @@ class Login:
         "_rules",
         "_session",
         "is_over",
+        "knows_renewal",
         "takes_tokens",
     )  # fmt: skip
 
@@ -91,6 +92,8 @@ class Login:
         self._is_versions_told = False
         self._expires_at_ms: int | None = None
         self._began_ms: int | None = None
+        self.knows_renewal = False
+        """Whether the peer knows that a login may end (SaslAuthenticate 1 and later)."""
         self.takes_tokens = False
         """Bare tokens come instead of requests (SaslHandshake 0)."""
         self.is_over = False
@@ -100,6 +103,16 @@ class Login:
     def has_expired(self) -> bool:
         """Whether the login no longer holds: only another one may follow."""
         return self._expires_at_ms is not None and self._policy.now_ms() >= self._expires_at_ms
+
+    @property
+    def was_complete(self) -> bool:
+        """Whether the peer has logged in at some time."""
+        return self._logged_in_by is not None
+
+    @property
+    def took_ms(self) -> int:
+        """How long a renewal has taken until now."""
+        return 0 if self._began_ms is None else self._policy.now_ms() - self._began_ms
 
     @property
     def is_complete(self) -> bool:
@@ -134,8 +147,9 @@ class Login:
         self._session.rules = policy.rules()
         return SaslHandshakeResponse(mechanisms=enabled)
 
-    def authenticate(self, token: bytes) -> Any:
+    def authenticate(self, token: bytes, api_version: int) -> Any:
         """Take one token in a request."""
+        self.knows_renewal = api_version >= 1
         if self._exchange is None:
             # No handshake came before.
             return self._refused(CLOSE_UNAUTHENTICATED)

@@ -10,7 +10,7 @@ import gc
 import math
 import os
 import time
-from collections import Counter
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
@@ -22,7 +22,7 @@ from engine.broker.handlers.context import Broker
 from engine.broker.log.cleaner.stats import CleaningStats
 from engine.broker.metrics.mbeans import MBean, PrometheusPage, Tags
 from engine.broker.metrics.measures import TICK_S, Attributes, Histogram, Meter, Rate, Timer
-from engine.broker.metrics.requests import FROM_CONSUMER, FROM_FOLLOWER, ApiMetrics, RequestTimes
+from engine.broker.metrics.requests import FROM_CONSUMER, FROM_FOLLOWER, ApiMetrics, NetworkTotals, RequestTimes
 from engine.broker.network.routes import Route
 from engine.broker.network.server import SocketServer
 from engine.broker.replication.partition import Partition
@@ -35,6 +35,7 @@ from engine.kafka.protocol.declaration import request_class
 from engine.kafka.zk.session_keeper import SessionEvent
 from engine.runtime.descriptors import descriptor_limit
 from engine.runtime.purgatory import Purgatory
+from engine.runtime.turns import Turns
 
 if TYPE_CHECKING:
     from engine.broker.replication.controller_channel import ControllerChannel
@@ -57,6 +58,9 @@ class MeasuredBroker(Broker, Protocol):
     def loop_lag(self) -> LoopLagGauge: ...
     def routes(self) -> list[Route]: ...
 
+
+RATES_OF_S: Final = 60
+"""Kafka's windowed figures are those of about the last minute."""
 
 SAMPLE_S: Final = 1
 """Seconds between two looks at the newest requests."""
@@ -123,6 +127,8 @@ class BrokerMetrics:
         self._sessions["ZooKeeperSyncConnectsPerSec"].count = 1
         self._meters: dict[str, Meter] = {}
         self._rates: dict[str, Rate] = {}
+        self._largest_answers: defaultdict[str, deque[int]] = defaultdict(lambda: deque((0,), RATES_OF_S // TICK_S))
+        """Bytes of each listener's largest answer, tick by tick."""
         self._idle_ns = Meter("percent", self._since_s, rate_unit="NANOSECONDS")
         self._cpu_s = time.process_time()
         self._zookeeper_latencies = Histogram()
@@ -166,6 +172,7 @@ class BrokerMetrics:
             if times.recent_s or times.waits:
                 self._api(name).take(times, now_s)
                 await breather.give_way()
+        self._take_throttles(now_s)
         self._seconds += SAMPLE_S
         if self._seconds % TICK_S == 0:
             await self._tick(now_s, breather)
@@ -174,6 +181,9 @@ class BrokerMetrics:
         self._ticks += 1
         ticks = self._ticks
         self._count(now_s)
+        for listener, totals in self._server.network.totals.items():
+            self._largest_answers[listener].append(totals.largest_answer)
+            totals.largest_answer = 0
         controller = self._server.controller
         meters: list[Meter | Timer] = [*self._versions.values(), *self._sessions.values(), *self._meters.values()]
         meters += [self._idle_ns, *controller.times.values(), *self._gc_times.values()]
@@ -201,10 +211,8 @@ class BrokerMetrics:
             meter.count = count
         self._count_errors(now_s)
         for listener, totals in self._server.network.totals.items():
-            self._rate(f"in {listener}", now_s, totals.bytes_in)
-            self._rate(f"out {listener}", now_s, totals.bytes_out)
-            self._rate(f"accepted {listener}", now_s, totals.accepted)
-            self._rate(f"closed {listener}", now_s, totals.closed)
+            for name, total in _listener_totals(totals):
+                self._rate(f"{name} {listener}", now_s, total)
 
     def _count_errors(self, now_s: float) -> None:
         topics = self._server.replica_manager.environment.topics
@@ -299,9 +307,10 @@ class BrokerMetrics:
         })  # fmt: skip
         yield MBean("kafka.server", "kafka-metrics-count", None, (), {"count": float(len(self._rates))})
         yield MBean("kafka.server", "KafkaRequestHandlerPool", "RequestHandlerAvgIdlePercent", (), self._idle())
-        for queue in ("ControllerMutation", "Fetch", "Produce"):
-            yield MBean("kafka.server", queue, None, (), {"queue-size": 0.0})
-        yield MBean("kafka.server", "Request", None, (), {"exempt-request-time": 0.0, "queue-size": 0.0})
+        for kind, user, client_id, attributes in server.quotas.figures():
+            # As in Kafka, a name leaves out what is empty.
+            tags = tuple((key, value) for key, value in (("user", user), ("client-id", client_id)) if value)
+            yield MBean("kafka.server", kind, None, tags, attributes)
         yield from _gauges(
             "kafka.server", "MetadataLoader", {"CurrentControllerId": server.metadata_cache.controller_id}
         )
@@ -334,8 +343,16 @@ class BrokerMetrics:
             api = self._apis[name] = ApiMetrics(name)
         return api
 
+    def _take_throttles(self, now_s: float) -> None:
+        for api_key, throttles in self._server.quotas.throttles.items():
+            name = FROM_CONSUMER if api_key == ApiKey.FETCH else _name_of(api_key)
+            requests = sum(times.requests for each, times in self._all_times() if each == name)
+            self._api(name).take_throttles(throttles.recent_ms, throttles.count, throttles.total_ms, requests, now_s)
+            throttles.recent_ms.clear()
+
     def _requests(self) -> Found:
         now_s = time.monotonic()
+        self._take_throttles(now_s)
         for name, times in self._all_times():
             self._api(name).take(times, now_s)
         sums: dict[str, list[float]] = {}
@@ -379,26 +396,33 @@ class BrokerMetrics:
             "NetworkProcessorAvgIdlePercent": idle,
         })  # fmt: skip
         yield MBean("kafka.network", "Processor", "IdlePercent", (("networkProcessor", "0"),), {"Value": idle})
-        yield from _gauges("kafka.network", "RequestChannel", {"RequestQueueSize": 0, "ResponseQueueSize": 0})
-        yield MBean("kafka.network", "RequestChannel", "ResponseQueueSize", (("processor", "0"),), {"Value": 0})
+        unread = sum(connection.is_unread for connection in network.connections)
+        queues = {"RequestQueueSize": len(Turns.of_loop()), "ResponseQueueSize": unread}
+        yield from _gauges("kafka.network", "RequestChannel", queues)
+        yield MBean("kafka.network", "RequestChannel", "ResponseQueueSize", (("processor", "0"),), {"Value": unread})
         yield MBean("kafka.server", "socket-server-metrics", None, (), {
             "MemoryPoolAvgDepletedPercent": 0.0,
             "MemoryPoolDepletedTimeTotal": 0.0,
             "broker-connection-accept-rate": sum(
-                self._rates[f"accepted {name}"].per_second(now_s) for name in network.totals
+                self._rates[f"connection-creation {name}"].per_second(now_s) for name in network.totals
             ),
         })  # fmt: skip
         for listener, totals in network.totals.items():
             tags: Tags = (("listener", listener),)
+            throttle_ms, address_throttle_ms = network.rates.throttle_times_ms(listener)
             blocked = self._meter(f"blocked {listener}", "blocked time", 0, unit="NANOSECONDS")
             yield MBean("kafka.network", "Acceptor", "AcceptorBlockedPercent", tags, blocked)
             yield MBean("kafka.server", "socket-server-metrics", None, tags, {
-                "connection-accept-rate": self._rates[f"accepted {listener}"].per_second(now_s),
-                "connection-accept-throttle-time": math.nan,
-                "ip-connection-accept-throttle-time": math.nan,
+                "connection-accept-rate": self._rates[f"connection-creation {listener}"].per_second(now_s),
+                "connection-accept-throttle-time": throttle_ms,
+                "ip-connection-accept-throttle-time": address_throttle_ms,
             })  # fmt: skip
-            selector = self._selector(now_s, listener, totals.accepted, totals.closed)
+            selector = self._selector(now_s, listener, totals)
             yield MBean("kafka.server", "socket-server-metrics", None, (*tags, ("networkProcessor", "0")), selector)
+        for address, rate in network.rates.of_addresses():
+            yield MBean(
+                "kafka.server", "socket-server-metrics", None, (("ip", address),), {"connection-accept-rate": rate}
+            )
         software = Counter(
             (c.session.client_software_name, c.session.client_software_version, c.session.listener_name)
             for c in network.connections
@@ -408,25 +432,36 @@ class BrokerMetrics:
             tags = (*tags, ("networkProcessor", "0"))
             yield MBean("kafka.server", "socket-server-metrics", None, tags, {"connections": count})
 
-    def _selector(self, now_s: float, listener: str, accepted: int, closed: int) -> dict[str, object]:
-        """Return the figures of Kafka's selector. One loop serves all listeners, so requests are those of all."""
-        requests = sum(times.requests for _, times in self._all_times())
-        size_bytes = sum(times.bytes for _, times in self._all_times())
+    def _selector(self, now_s: float, listener: str, totals: NetworkTotals) -> dict[str, object]:
+        """Return the figures of Kafka's selector. One loop serves all listeners: its times are those of all.
+
+        As in Kafka, "requests" are what the selector sends, so they are answers, and "responses" what it receives.
+        """
         found = _selector(
             connections=sum(c.session.listener_name == listener for c in self._server.network.connections),
-            created=accepted,
-            closed=closed,
-            bytes_in=int(self._rates[f"in {listener}"].total),
-            bytes_out=int(self._rates[f"out {listener}"].total),
-            requests=requests,
-            responses=requests,
-            request_size=size_bytes / requests if requests else math.nan,
+            created=totals.accepted,
+            closed=totals.closed,
+            bytes_in=totals.bytes_in,
+            bytes_out=totals.bytes_out,
+            requests=totals.answers,
+            responses=totals.requests,
+            request_size=totals.bytes_out / totals.answers if totals.answers else math.nan,
         )
-        found["connection-creation-rate"] = self._rates[f"accepted {listener}"].per_second(now_s)
-        found["connection-close-rate"] = self._rates[f"closed {listener}"].per_second(now_s)
-        found["incoming-byte-rate"] = self._rates[f"in {listener}"].per_second(now_s)
-        found["outgoing-byte-rate"] = self._rates[f"out {listener}"].per_second(now_s)
-        found["expired-connections-killed-count"] = float(self._server.network.totals[listener].idle_closed)
+        for name, total in _listener_totals(totals):
+            found[f"{name}-total"] = float(total)
+            found[f"{name}-rate"] = self._rates[f"{name} {listener}"].per_second(now_s)
+        found["successful-authentication-no-reauth-total"] = float(totals.logins_without_renewal)
+        since_ms = self._server.clock.monotonic_ms() - RATES_OF_S * 1000
+        renewals = [took_ms for at_ms, took_ms in totals.renewal_times_ms if at_ms > since_ms]
+        if renewals:
+            found["reauthentication-latency-avg"] = sum(renewals) / len(renewals)
+            found["reauthentication-latency-max"] = float(max(renewals))
+        found["request-size-max"] = float(max(totals.largest_answer, *self._largest_answers[listener])) or math.nan
+        idle = min(1.0, float(self._idle()["OneMinuteRate"]))  # type: ignore[arg-type]
+        found["io-wait-ratio"], found["io-ratio"] = idle, 1.0 - idle
+        found["io-waittime-total"] = found["io-wait-time-ns-total"] = float(self._idle_ns.count)
+        found["iotime-total"] = found["io-time-ns-total"] = 1e9 * time.process_time()
+        found["expired-connections-killed-count"] = float(totals.idle_closed)
         return found
 
     def _channel(self, type_: str, tags: Tags, totals: ChannelTotals) -> MBean:
@@ -499,7 +534,7 @@ class BrokerMetrics:
             "LeaderCount": len(led),
             "OfflineReplicaCount": manager.offline_count,
             "PartitionCount": len(manager.partitions),
-            "PartitionsWithLateTransactionsCount": 0,
+            "PartitionsWithLateTransactionsCount": self._late_transactions(),
             "ProducerIdCount": sum(log.producer_count for log in log_manager.logs.values()),
             "ReassigningPartitions": sum(p.assignment.is_being_reassigned for p in led),
             "UnderMinIsrPartitionCount": sum(p.is_under_min_isr for p in led),
@@ -514,23 +549,16 @@ class BrokerMetrics:
         purgatories = {
             p.name: p for p in (manager.delayed_produce, manager.delayed_fetch, manager.delayed_delete_records)
         }
+        waiting = self._server.group_coordinator.waiting()
+        waiting["topic"] = self._server.topic_admin.waiting
+        waiting["ElectLeader"] = len(self._server.topic_admin.elections)
         for name in _PURGATORIES:
             purgatory = purgatories.get(name)
+            number = waiting.get(name, 0) if purgatory is None else len(purgatory)
+            watched = number if purgatory is None else purgatory.watched
             tags: Tags = (("delayedOperation", name),)
-            yield MBean(
-                "kafka.server",
-                "DelayedOperationPurgatory",
-                "NumDelayedOperations",
-                tags,
-                {"Value": 0 if purgatory is None else len(purgatory)},
-            )
-            yield MBean(
-                "kafka.server",
-                "DelayedOperationPurgatory",
-                "PurgatorySize",
-                tags,
-                {"Value": 0 if purgatory is None else purgatory.watched},
-            )
+            values = {"NumDelayedOperations": number, "PurgatorySize": watched}
+            yield from _gauges("kafka.server", "DelayedOperationPurgatory", values, tags)
         yield from self._expirations(manager.delayed_fetch, manager.delayed_produce)
         sessions = self._server.fetch_sessions
         yield from _gauges("kafka.server", "FetchSessionCache", {
@@ -539,6 +567,12 @@ class BrokerMetrics:
         })  # fmt: skip
         evictions = self._meter("evictions", "evictions", sessions.evictions_total)
         yield MBean("kafka.server", "FetchSessionCache", "IncrementalFetchSessionEvictionsPerSec", (), evictions)
+
+    def _late_transactions(self) -> int:
+        """Return how many partitions led here have a transaction that should have ended long ago."""
+        now_ms, longest_ms = self._server.clock.now_ms(), self._server.config.transaction_max_timeout_ms
+        logs = (partition.leader_log for partition in self._server.replica_manager.led_partitions())
+        return sum(log is not None and log.has_late_transaction(now_ms, longest_ms) for log in logs)
 
     def _expirations(self, fetches: Purgatory[object], produces: Purgatory[object]) -> Found:
         followers = self._server.fetch_sessions.follower_expirations_total
@@ -586,12 +620,12 @@ class BrokerMetrics:
                     ("partition", str(topic_partition.partition)),
                 )
                 yield MBean("kafka.server", "FetcherLagMetrics", "ConsumerLag", tags, {"Value": lag})
-        rate = self._rate("leader replication", time.monotonic(), manager.environment.topics.replication_bytes_out)
+        # Kafka's appear with the first follower that fetches, and with the first throttled bytes.
         if manager.environment.topics.replication_bytes_out:
+            rate = manager.leader_quota.rate_bytes()
             yield MBean("kafka.server", "LeaderReplication", None, (), {"byte-rate": rate})
-        fetched = manager.environment.topics.replication_bytes_in
-        if fetched:
-            rate = self._rate("follower replication", time.monotonic(), fetched)
+        if manager.follower_quota.has_recorded:
+            rate = manager.follower_quota.rate_bytes()
             yield MBean("kafka.server", "FollowerReplication", None, (), {"byte-rate": rate})
 
     def _topics(self) -> Found:
@@ -780,7 +814,11 @@ def error_name(code: int) -> str:
 
 
 def _api_name(route: Route) -> str:
-    return request_class(ApiKey(route.api_key)).__name__.removesuffix("Request")
+    return _name_of(route.api_key)
+
+
+def _name_of(api_key: int) -> str:
+    return request_class(ApiKey(api_key)).__name__.removesuffix("Request")
 
 
 def _gauges(domain: str, type_: str, values: Mapping[str, object], tags: Tags = ()) -> Found:
@@ -832,6 +870,23 @@ def _copy_lag(partition: Partition) -> int:
 def _recopied_percent(stats: list[CleaningStats]) -> int:
     read, written = sum(s.bytes_read for s in stats), sum(s.bytes_written for s in stats)
     return int(100 * written / read) if read else 0
+
+
+def _listener_totals(totals: NetworkTotals) -> tuple[tuple[str, int], ...]:
+    """Return what one listener has counted, under the names of Kafka's selector without ``-total`` and ``-rate``."""
+    return (
+        ("connection-close", totals.closed),
+        ("connection-creation", totals.accepted),
+        ("failed-authentication", totals.failed_logins),
+        ("failed-reauthentication", totals.failed_renewals),
+        ("incoming-byte", totals.bytes_in),
+        ("network-io", totals.answers + totals.requests),
+        ("outgoing-byte", totals.bytes_out),
+        ("request", totals.answers),
+        ("response", totals.requests),
+        ("successful-authentication", totals.logins),
+        ("successful-reauthentication", totals.renewals),
+    )
 
 
 def _selector(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from itertools import pairwise
 
 from network_serving import answer_with_name, metadata_request, read_frame, run, serving
@@ -94,6 +95,24 @@ def test_an_address_above_its_rate_is_turned_away_and_not_counted_for_the_others
     seen = arrivals(CreationLimits(broker=1000), 12, of_address=4)
     assert [what for _, what, _ in seen] == ["in"] * 8 + ["away"] * 4
     assert {when for _, _, when in seen} == {0}
+
+
+def test_figures_tell_how_long_connections_waited_and_how_fast_an_address_comes() -> None:
+    async def come() -> None:
+        rates = ConnectionRates(TWO_SECONDS, LoopClock(), frozenset())
+        rates.limits = CreationLimits(listeners={"SLOW": 5})
+        rates.limit_address("10.0.0.1", 4)
+        for number in range(12):
+            rates.admit(Peer([], f"{number}"), "L", "10.0.0.1")
+            rates.admit(Peer([], f"{number}"), "SLOW", "10.0.0.2")
+        assert math.isnan(rates.throttle_times_ms("L")[0]) and rates.throttle_times_ms("L")[1] > 0
+        assert rates.throttle_times_ms("SLOW")[0] > 0 and math.isnan(rates.throttle_times_ms("SLOW")[1])
+        assert list(rates.of_addresses()) == [("10.0.0.1", 4.0)]
+        await asyncio.sleep(70)
+        assert list(rates.of_addresses()) == []
+        assert math.isnan(rates.throttle_times_ms("SLOW")[0])
+
+    run_virtual(come)
 
 
 def test_an_address_has_its_own_limit_or_that_of_all() -> None:

@@ -165,9 +165,12 @@ def test_the_certificate_says_who_a_client_is(tmp_path: Path) -> None:
     async def check() -> None:
         rules = "RULE:^CN=(.*?) .*$/$1/L,DEFAULT"
         policy = listener(tmp_path, "required", ssl_principal_mapping_rules=rules)
-        async with telling_principals(policy) as (_, host, port):
+        async with telling_principals(policy) as (server, host, port):
             assert await principal_at(host, port, client_context(tmp_path, CLIENT)) == "User:anna"
             assert await principal_at(host, port, client_context(tmp_path, CA.sign("bob"))) == "User:CN=bob"
+            (totals,) = server.totals.values()
+            assert (totals.logins, totals.failed_logins) == (2, 0)
+            assert totals.bytes_in == 2 * len(metadata_request("t", 1))
         async with telling_principals(listener(tmp_path, "none")) as (_, host, port):
             assert await principal_at(host, port, client_context(tmp_path, CLIENT)) == "User:ANONYMOUS"
 
@@ -194,7 +197,7 @@ def test_bad_certificates_are_refused_and_none_is_where_one_is_required(
     tmp_path: Path, client_auth: str, own: Signed | None
 ) -> None:
     async def check() -> None:
-        async with telling_principals(listener(tmp_path, client_auth)) as (_, host, port):
+        async with telling_principals(listener(tmp_path, client_auth)) as (server, host, port):
             context = client_context(tmp_path, own)
             if own is None and client_auth == "requested":
                 assert await principal_at(host, port, context) == "User:ANONYMOUS"
@@ -203,6 +206,7 @@ def test_bad_certificates_are_refused_and_none_is_where_one_is_required(
                 context.maximum_version = version
                 with pytest.raises(REFUSED):
                     await principal_at(host, port, context)
+            assert [totals.failed_logins for totals in server.totals.values()] == [2]
 
     run(check)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -190,6 +191,89 @@ def test_usage_tells_the_limit_the_rate_and_the_wait() -> None:
     }
 
 
+class TestFigures:
+    """Kafka's MBeans ``kafka.server:type=Produce|Fetch|Request|ControllerMutation``."""
+
+    def figures(self, w: World) -> dict[tuple[str, str, str], dict[str, float]]:
+        return {(kind, user, client_id): values for kind, user, client_id, values in w.quotas.figures()}
+
+    def test_each_who_shares_a_quota_has_a_rate_and_a_mean_throttle_time(self) -> None:
+        w = World()
+        w.quotas.update("clients", "app", PRODUCE)
+        assert set(self.figures(w)) == {
+            (kind, "", "") for kind in ("Produce", "Fetch", "Request", "ControllerMutation")
+        }
+        w.produce(12_000)
+        w.produce(2_000)
+        found = self.figures(w)
+        assert found["Produce", "", "app"] == {"byte-rate": 1400.0, "throttle-time": 3000.0}
+        assert found["Produce", "", ""] == {"queue-size": 2.0}
+        assert w.quotas.throttles[ApiKey.PRODUCE].total_ms == 6000
+        w.clock.advance(3000)
+        assert self.figures(w)["Produce", "", ""] == {"queue-size": 1.0}
+        w.clock.advance(60_000)
+        found = self.figures(w)
+        assert found["Produce", "", ""] == {"queue-size": 0.0}
+        assert found["Produce", "", "app"]["byte-rate"] == 0.0
+        assert math.isnan(found["Produce", "", "app"]["throttle-time"])
+
+    def test_a_client_without_a_quota_is_counted_while_others_have_one(self) -> None:
+        w = World()
+        w.quotas.update("users", "bob", PRODUCE)
+        assert w.produce(10**9, "free") == 0
+        assert self.figures(w)["Produce", "alice", ""]["byte-rate"] == 10**8
+        w.quotas.update("clients", "x", PRODUCE)
+        w.produce(10, "free")
+        assert self.figures(w)["Produce", "", "free"]["byte-rate"] == 1.0
+        assert [one.user for one in w.quotas.usage()] == []
+
+    def test_names_are_kafkas(self) -> None:
+        w = World()
+        w.quotas.update("users", "a%20b", {"request_percentage": "0.0000001", "controller_mutation_rate": "2"})
+        request = w.request(ApiKey.CREATE_TOPICS, version=7)
+        request.session.principal = "User:a b"
+        quota = w.quotas.mutation_quota(request, strict_since=6)
+        quota.record(26)
+        with pytest.raises(KafkaError):
+            quota.record(1)
+        assert request.use is not None
+        request.use.begin()
+        w.quotas.before_encoding(request, CreateTopicsResponse())
+        found = self.figures(w)
+        assert found["ControllerMutation", "a%20b", ""] == {
+            "mutation-rate": pytest.approx(26 / 30),
+            "tokens": -4.0,
+            "throttle-time": 2000.0,
+        }
+        assert found["ControllerMutation", "", ""] == {"queue-size": 1.0}
+        assert found["Request", "a%20b", ""]["request-time"] > 0
+
+    def test_a_client_without_an_id_where_only_ids_have_quotas_is_the_kinds_own(self) -> None:
+        w = World()
+        w.quotas.update("clients", "app", PRODUCE)
+        w.produce(1000, None)
+        assert self.figures(w)["Produce", "", ""]["byte-rate"] == 100.0
+
+    def test_time_of_brokers_is_exempt(self) -> None:
+        w = World()
+        w.quotas.update("users", "<default>", {"request_percentage": "50"})
+        request = w.request(ApiKey.FETCH)
+        request.session.is_follower = True
+        assert request.use is not None
+        request.use.begin()
+        w.quotas.before_encoding(request, None)
+        assert self.figures(w)["Request", "", ""]["exempt-request-time"] > 0
+
+    def test_clients_without_a_quota_never_take_the_place_of_those_with_one(self) -> None:
+        w = World()
+        w.quotas.update("clients", "app", PRODUCE)
+        for number in range(2 * USERS_MAX):
+            w.produce(1, f"client-{number}")
+        assert len(w.quotas._quotas[QuotaKey.PRODUCE]) == USERS_MAX
+        w.produce(12_000)
+        assert w.muted == [2000]
+
+
 class TestMutations:
     def test_a_strict_quota_lets_one_request_go_into_debt_and_refuses_the_next(self) -> None:
         w = World()
@@ -236,4 +320,7 @@ class TestMutations:
         request = w.request(ApiKey.CREATE_TOPICS, version=7)
         assert w.quotas.mutation_quota(request, strict_since=6) is UNLIMITED
         w.quotas.update("clients", "other", {"controller_mutation_rate": "2"})
-        assert w.quotas.mutation_quota(request, strict_since=6) is UNLIMITED
+        quota = w.quotas.mutation_quota(request, strict_since=6)
+        for _ in range(2):
+            quota.record(10**9)
+        assert isinstance(quota, MutationQuota) and quota.throttle_ms == 0

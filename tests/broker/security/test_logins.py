@@ -13,6 +13,7 @@ import pytest
 from network_serving import answer_api_versions, read_frame, run, serving
 
 from engine.broker.handlers.sasl_login import sasl_authenticate, sasl_handshake
+from engine.broker.metrics.requests import NetworkTotals
 from engine.broker.network.connection import ADMIT_WITHIN_MS, Connection
 from engine.broker.network.request import RequestHead
 from engine.broker.network.routes import HandlerSpec, RouteTable
@@ -146,6 +147,11 @@ class Listener:
         self.server, self.host, self.port, self.clock, self.stored = server, host, port, clock, stored
         self._peers: list[Peer] = []
 
+    @property
+    def totals(self) -> NetworkTotals:
+        (totals,) = self.server.totals.values()
+        return totals
+
     async def connect(self) -> Peer:
         peer = Peer(*await asyncio.open_connection(self.host, self.port))
         self._peers.append(peer)
@@ -200,6 +206,8 @@ def test_each_mechanism_logs_in_by_requests_and_by_bare_tokens(mechanism: str) -
                 while True:
                     token = client.send(await peer.token(token))
             assert await peer.principal() == "User:alice"
+            # Bare tokens come from clients that know of no renewal.
+            assert (listener.totals.logins, listener.totals.logins_without_renewal) == (2, 1)
 
     run(check)
 
@@ -347,6 +355,7 @@ def test_a_refusal_is_said_in_kafkas_words_and_by_bare_tokens_not_at_all(mechani
             with pytest.raises((asyncio.IncompleteReadError, ConnectionError)):
                 while True:
                     token = client.send(await peer.token(token))
+            assert (listener.totals.logins, listener.totals.failed_logins) == (0, 2)
 
     run(check)
 
@@ -424,6 +433,8 @@ def test_a_login_ends_and_is_renewed() -> None:
             listener.clock.advance(70_000)
             assert (await peer.log_in("PLAIN", plain_exchange("alice", "alice-pw"))).error_code == 0
             assert await peer.principal() == "User:alice"
+            assert (listener.totals.logins, listener.totals.logins_without_renewal) == (1, 0)
+            assert (listener.totals.renewals, len(listener.totals.renewal_times_ms)) == (2, 2)
             listener.clock.advance(60_000)
             peer.send(frame(MetadataRequest(topics=[]), 4))
             assert await peer.is_hung_up()
@@ -450,6 +461,8 @@ def test_a_renewal_changes_neither_who_it_is_nor_the_mechanism() -> None:
             answer = await peer.log_in("PLAIN", plain_exchange("alice", "wrong"))
             assert answer.error_message == "Authentication failed: Invalid username or password"
             assert await peer.is_hung_up()
+            totals = listener.totals
+            assert (totals.logins, totals.failed_logins, totals.failed_renewals) == (3, 0, 3)
 
     run(check)
 

@@ -4,19 +4,36 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from broker_program import BrokerProgram, settings
+from confluent_kafka import Producer
 from metric_work import COUNTED, counted_work
+from wire_client import WireClient, create_topic, produce, wait_until_led
 
 from engine.broker.metrics.reference import PAGE, ROWS, page
 from engine.broker.server.settings import metrics_address
-from engine.common.errors import ConfigError
+from engine.common.errors import ConfigError, ErrorCode
 from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.protocol.apis.alter_client_quotas import (
+    AlterClientQuotasRequest,
+    OpData,
+    RequestEntityData,
+    RequestEntryData,
+)
+from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
+from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest
+from engine.kafka.protocol.apis.metadata import MetadataRequest
+from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from engine.kafka.protocol.records.batch import Record
+from engine.kafka.protocol.records.encode import encode_batch
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 
@@ -32,6 +49,12 @@ def pages(tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeeper
         **settings(folder, host, f"{zookeeper.connect_string}/{folder.name}"),
         "listeners": f"PLAINTEXT://{host}:{PORT}",
         "klamm.metrics.listener": f"{host}:{PAGES}",
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": "1",
+        "transaction.state.log.num.partitions": "1",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
     }
     with BrokerProgram(folder, own) as broker:
         broker.wait_until_started()
@@ -100,9 +123,12 @@ def test_the_page_of_the_docs_lists_all_of_them(pages: str) -> None:
     for each in told:
         domain, _, properties = each.partition(":")
         names = dict(re.findall(r'([^=,]+)=("(?:\\.|[^"\\])*"|[^,]*)', properties))
+        if names.keys() & {"user", "client-id"}:
+            # Of both only what a quota is about.
+            names |= {"user": "", "client-id": ""}
         found.add((domain, names.pop("type"), names.pop("name", None), frozenset(names)))
     assert found <= rows, found - rows
-    missing = {row[1] for row in rows - found}
+    missing = {row[1] for row in rows - found if not row[3] & {"client-id", "ip"}}
     assert missing <= {
         "BrokerTopicMetrics",
         "DelayedProducerRequestMetrics",
@@ -112,6 +138,115 @@ def test_the_page_of_the_docs_lists_all_of_them(pages: str) -> None:
         "LeaderReplication",
         "replica-fetcher-metrics",
     }
+
+
+class TestFiguresMove:
+    """What was a constant once is what happens."""
+
+    @staticmethod
+    def told(pages: str, name: str) -> dict[str, Any]:
+        found = json.loads(get(f"{pages}/jolokia", json.dumps({"type": "read", "mbean": name}).encode()))
+        return dict(found.get("value", {}))
+
+    @staticmethod
+    def client(pages: str, client_id: str = "moving") -> WireClient:
+        host = pages.removeprefix("http://").partition(":")[0]
+        return WireClient(f"{host}:{PORT}", client_id=client_id)
+
+    def test_quotas(self, pages: str) -> None:
+        noisy, own = RequestEntityData(entity_type="client-id", entity_name="noisy"), "producer_byte_rate"
+        with self.client(pages) as admin, self.client(pages, "noisy") as client:
+
+            def limit(rate: float, *, remove: bool) -> None:
+                entry = RequestEntryData(entity=[noisy], ops=[OpData(key=own, value=rate, remove=remove)])
+                admin.ask(AlterClientQuotasRequest(entries=[entry]), 1)
+
+            limit(1000, remove=False)
+            try:
+                records = encode_batch([Record(0, int(time.time() * 1000), b"k", bytes(15_000), [])])
+                throttle_ms, deadline = 0, time.monotonic() + 20
+                while not throttle_ms:
+                    assert time.monotonic() < deadline, "the quota does not come into force"
+                    data = PartitionProduceData(index=0, records=records)
+                    topic = TopicProduceData(name=COUNTED, partition_data=[data])
+                    throttle_ms = client.ask(
+                        ProduceRequest(acks=1, timeout_ms=9000, topic_data=[topic]), 9
+                    ).throttle_time_ms
+                mine = self.told(pages, "kafka.server:type=Produce,client-id=noisy")
+                assert mine["byte-rate"] > 1000 and mine["throttle-time"] == throttle_ms
+                assert self.told(pages, "kafka.server:type=Produce")["queue-size"] == 1
+                times = self.told(pages, "kafka.network:type=RequestMetrics,name=ThrottleTimeMs,request=Produce")
+                assert times["Max"] == throttle_ms
+            finally:
+                limit(1000, remove=True)
+
+    def test_refused_records(self, pages: str) -> None:
+        def count(name: str) -> int:
+            return int(self.told(pages, f"kafka.server:type=BrokerTopicMetrics,name={name}")["Count"])
+
+        names = ("NoKeyCompactedTopicRecordsPerSec", "InvalidOffsetOrSequenceRecordsPerSec")
+        before = [count(name) for name in names]
+        host = pages.removeprefix("http://").partition(":")[0]
+        create_topic(f"{host}:{PORT}", "compacted", configs={"cleanup.policy": "compact"})
+        now_ms = int(time.time() * 1000)
+        with self.client(pages) as client:
+            without = encode_batch([Record(n, now_ms, None, b"v", []) for n in range(2)])
+            assert produce(client, "compacted", without).error_code == ErrorCode.INVALID_RECORD
+            without_sequence = encode_batch(
+                [Record(0, now_ms, b"k", b"v", [])], producer_id=7, producer_epoch=0, base_sequence=-1
+            )
+            assert produce(client, "compacted", without_sequence).error_code == ErrorCode.INVALID_RECORD
+        assert [count(name) for name in names] == [before[0] + 2, before[1] + 1]
+
+    def test_a_listeners_selector(self, pages: str) -> None:
+        name = "kafka.server:type=socket-server-metrics,listener=PLAINTEXT,networkProcessor=0"
+        before = self.told(pages, name)
+        with self.client(pages) as client:
+            for _ in range(30):
+                client.ask(MetadataRequest(topics=[]), 9)
+        after = self.told(pages, name)
+        for total in ("request-total", "response-total", "outgoing-byte-total", "incoming-byte-total"):
+            assert after[total] >= before[total] + 30
+        for rate in ("request-rate", "response-rate", "network-io-rate", "iotime-total", "io-wait-ratio"):
+            assert after[rate] > 0
+        assert after["request-size-max"] >= after["request-size-avg"] > 0
+
+    def test_members_of_groups(self, pages: str) -> None:
+        name = "kafka.server:type=DelayedOperationPurgatory,name=NumDelayedOperations,delayedOperation="
+        with self.client(pages) as client:
+            client.ask(FindCoordinatorRequest(key="moving"), 0)
+            host = pages.removeprefix("http://").partition(":")[0]
+            wait_until_led(f"{host}:{PORT}", "__consumer_offsets")
+            join = JoinGroupRequest(
+                group_id="moving",
+                session_timeout_ms=10_000,
+                rebalance_timeout_ms=10_000,
+                protocol_type="consumer",
+                protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
+            )
+            deadline = time.monotonic() + 20
+            while (joined := client.ask(join, 3)).error_code != ErrorCode.NONE:
+                assert time.monotonic() < deadline, joined.error_code
+                time.sleep(0.1)
+            assert self.told(pages, f"{name}Heartbeat")["Value"] == 1
+            assert self.told(pages, f"{name}Rebalance")["Value"] == 1
+            leave = LeaveGroupRequest(group_id="moving", member_id=joined.member_id)
+            assert client.ask(leave, 2).error_code == ErrorCode.NONE
+        assert self.told(pages, f"{name}Heartbeat")["Value"] == 0
+        assert self.told(pages, f"{name}Rebalance")["Value"] == 0
+
+    def test_a_transaction_that_should_have_ended(self, pages: str) -> None:
+        name = "kafka.server:type=ReplicaManager,name=PartitionsWithLateTransactionsCount"
+        assert self.told(pages, name)["Value"] == 0
+        host = pages.removeprefix("http://").partition(":")[0]
+        producer = Producer({"bootstrap.servers": f"{host}:{PORT}", "transactional.id": "late", "log_level": 0})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(COUNTED, b"v", b"k", 0, timestamp=int(time.time() * 1000) - 3600_000)
+        assert producer.flush(30) == 0
+        assert self.told(pages, name)["Value"] == 1
+        producer.abort_transaction(30)
+        assert self.told(pages, name)["Value"] == 0
 
 
 def test_what_is_not_served_says_what_is(pages: str) -> None:

@@ -13,7 +13,7 @@ from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.loading import GroupLoader, logger
 from engine.broker.coordinator.groups.machine import GroupMachine
 from engine.broker.coordinator.groups.offset_requests import OffsetRequests
-from engine.broker.coordinator.groups.outbox import JoinReply, StoreGroup, SyncReply
+from engine.broker.coordinator.groups.outbox import JoinReply, StoreGroup, SyncReply, TimerKind
 from engine.broker.coordinator.groups.records import batch_of, group_record
 from engine.broker.coordinator.groups.settings import group_settings, offsets_topic_settings
 from engine.broker.coordinator.groups.states import GroupState
@@ -107,6 +107,14 @@ class GroupCoordinator:
             "offset-commit": offsets.committed_total,
             "offset-deletion": offsets.deleted_total,
             "offset-expiration": offsets.expired_total,
+        }
+
+    def waiting(self) -> dict[str, int]:
+        """Return how many deadlines run, by the purgatory in which Kafka keeps them."""
+        by_kind = self._driver.waiting()
+        return {
+            "Heartbeat": by_kind[TimerKind.SESSION],
+            "Rebalance": by_kind[TimerKind.JOIN] + by_kind[TimerKind.SYNC],
         }
 
     # -- finding

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 
 from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.machine import GroupMachine
-from engine.broker.coordinator.groups.outbox import StoreGroup, TimerKey
+from engine.broker.coordinator.groups.outbox import StoreGroup, TimerKey, TimerKind
 from engine.broker.coordinator.timers import TimerWheel
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
@@ -54,6 +55,10 @@ class MachineDriver:
         finally:
             self._is_running = False
         self._arm()
+
+    def waiting(self) -> Counter[TimerKind]:
+        """Return how many deadlines of each kind run."""
+        return Counter(key.kind for key in self._wheel)
 
     def stop(self) -> None:
         """Cancel all deadlines."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 from engine.common.errors import ErrorCode, KafkaError
@@ -71,18 +73,39 @@ class AppendRules:
         return self.timestamp_type is TimestampType.CREATE_TIME and self.has_timestamp_bounds
 
 
+class RefusedAs(Enum):
+    """What Kafka counts of refused batches and records."""
+
+    INVALID_CRC = "invalid_crc"
+    INVALID_MAGIC = "invalid_magic"
+    INVALID_SEQUENCE = "invalid_sequence"
+    """Offsets or sequences that cannot be."""
+
+    NO_KEY = "no_key"
+    """No key in a compacted topic."""
+
+
+class RefusedAppend(KafkaError):
+    """The records of an append are refused for something that Kafka counts."""
+
+    def __init__(self, code: ErrorCode, message: str, counted: Mapping[RefusedAs, int]) -> None:
+        super().__init__(code, message)
+        self.counted = counted
+
+
 class RecordError(NamedTuple):
     """One refused record: its index in the batch, and why."""
 
     batch_index: int
     message: str
+    counted: RefusedAs | None = None
 
 
-class RecordValidationError(KafkaError):
+class RecordValidationError(RefusedAppend):
     """Single records cause the refusal of the whole batch; Produce 8 and later names them (KIP-467)."""
 
     def __init__(self, code: ErrorCode, message: str, record_errors: Sequence[RecordError]) -> None:
-        super().__init__(code, message)
+        super().__init__(code, message, Counter(error.counted for error in record_errors if error.counted is not None))
         self.record_errors = tuple(record_errors)
 
 

@@ -9,9 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from engine.common.errors import ErrorCode, KafkaError
+from engine.common.errors import ErrorCode
 from engine.kafka.protocol.records import layout
-from engine.kafka.protocol.records.append_rules import REFUSED_MAX, AppendRules, RecordError, refuse_records
+from engine.kafka.protocol.records.append_rules import (
+    REFUSED_MAX,
+    AppendRules,
+    RecordError,
+    RefusedAppend,
+    RefusedAs,
+    refuse_records,
+)
 from engine.kafka.protocol.records.attributes import Codec, TimestampType
 from engine.kafka.protocol.records.buffers import Buffer
 from engine.kafka.protocol.records.checksum import stamp_crc
@@ -146,7 +153,7 @@ def check_batch(header: BatchHeader, *, from_client: bool = True) -> None:
     if not from_client or header.magic < 2:
         return
     if header.base_offset != 0:
-        raise invalid_append(f"the base offset of an appended batch must be 0, but it is {header.base_offset}")
+        raise invalid_append(f"the base offset of an appended batch must be 0, but it is {header.base_offset}", None)
     if header.record_count <= 0:
         raise invalid_append(f"a batch says that it has {header.record_count} records")
     if header.last_offset_delta + 1 != header.record_count:
@@ -160,9 +167,9 @@ def check_batch(header: BatchHeader, *, from_client: bool = True) -> None:
         raise invalid_append(f"producer id {header.producer_id} comes with the invalid sequence {header.base_sequence}")
 
 
-def invalid_append(message: str) -> KafkaError:
+def invalid_append(message: str, counted: RefusedAs | None = RefusedAs.INVALID_SEQUENCE) -> RefusedAppend:
     """Return INVALID_RECORD with the text."""
-    return KafkaError(ErrorCode.INVALID_RECORD, message)
+    return RefusedAppend(ErrorCode.INVALID_RECORD, message, {} if counted is None else {counted: 1})
 
 
 __all__ = ["AppendRules", "PreparedRecords", "check_batch", "prepare_append"]
@@ -210,13 +217,15 @@ def prepare_append(
     """
     batches = list(iter_batches(records))
     if not batches:
-        raise invalid_append("there is no record batch at all")
+        raise invalid_append("there is no record batch at all", None)
     magic = batches[0][1].magic
     if len(batches) > 1 and (magic >= 2 or any(header.is_compressed for _, header in batches)):
-        raise invalid_append("there is more than one batch, which only uncompressed messages of v0 and v1 may be")
+        raise invalid_append("there is more than one batch, which only uncompressed messages of v0 and v1 may be", None)
     for _, header in batches:
         if header.magic != magic:
-            raise invalid_append(f"a batch of magic {header.magic} follows one of magic {magic}")
+            raise invalid_append(
+                f"a batch of magic {header.magic} follows one of magic {magic}", RefusedAs.INVALID_MAGIC
+            )
         check_batch(header, from_client=from_client)
     append = _Append(rules, first_offset, leader_epoch, now_ms, size_max)
     if magic < 2:
@@ -257,10 +266,11 @@ class _Append:
         refused = []
         for index, message in enumerate(messages):
             if source.is_wrapper and not message.is_valid:
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"the checksum of inner message {index} does not match")
+                what = f"the checksum of inner message {index} does not match"
+                raise RefusedAppend(ErrorCode.CORRUPT_MESSAGE, what, {RefusedAs.INVALID_CRC: 1})
             if message.magic != source.magic:
                 what = f"magic {message.magic} of the record does not match magic {source.magic} around it"
-                refused.append((ErrorCode.INVALID_RECORD, RecordError(index, what)))
+                refused.append((ErrorCode.INVALID_RECORD, RecordError(index, what, RefusedAs.INVALID_MAGIC)))
             elif (fault := self._fault(index, message.key, message.timestamp_ms, source.timestamp_type)) is not None:
                 refused.append(fault)
             if len(refused) > REFUSED_MAX:
@@ -307,7 +317,7 @@ class _Append:
         rules = self.rules
         if rules.is_compacted and key is None:
             what = "a compacted topic cannot accept a record without key"
-            return ErrorCode.INVALID_RECORD, RecordError(index, what)
+            return ErrorCode.INVALID_RECORD, RecordError(index, what, RefusedAs.NO_KEY)
         if rules.timestamp_type is TimestampType.CREATE_TIME and timestamp_ms != layout.NO_TIMESTAMP:
             if not self._is_out_of_bounds(timestamp_ms):
                 return None
