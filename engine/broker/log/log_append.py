@@ -18,12 +18,11 @@ from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.control_records import read_end_transaction_marker
-from engine.kafka.protocol.records.append_checks import check_batch, invalid_append
 from engine.kafka.protocol.records.append_rules import RefusedAppend, RefusedAs
 from engine.kafka.protocol.records.checksum import verify_crc
 from engine.kafka.protocol.records.convert import in_old_format
 from engine.kafka.protocol.records.header import iter_batches
-from engine.kafka.protocol.records.validate import prepare_append
+from engine.kafka.protocol.records.validate import check_batch, invalid_append, prepare_append
 
 _CLIENT = AppendOrigin.CLIENT
 

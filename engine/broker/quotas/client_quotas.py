@@ -22,7 +22,7 @@ from engine.common.errors import ErrorCode, KafkaError
 from engine.common.windowed_rate import METRICS_WINDOW, TokenBucket, Window, WindowedAverage, WindowedRate
 from engine.kafka.config.quota_keys import CLIENT_QUOTAS, QuotaKey, parse_quota
 from engine.kafka.protocol.api_keys import ApiKey
-from engine.kafka.zk.znodes.config_znodes import sanitized
+from engine.kafka.zk.configs import sanitized
 
 logger = logging.getLogger("kafka.server.ClientQuotaManager")
 
