@@ -500,8 +500,7 @@ class Log:
                     batches.max_timestamp_offset,
                 )
             self.log_end_offset = batches.last_offset + 1
-            for append in checked.appends.values():
-                self.producers.apply(append)
+            self.producers.apply_all(checked.appends.values())
             for completed in checked.completed:
                 self._complete_transaction(segment, completed)
         except OSError as error:

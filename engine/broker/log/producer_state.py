@@ -7,6 +7,7 @@ log from its beginning.
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from pathlib import Path
 
 from engine.broker.log.append_origin import AppendOrigin
@@ -125,6 +126,14 @@ class ProducerStateManager:
         if self.verifications:
             self.verifications.pop(updated.producer_id, None)
 
+    def apply_all(self, appends: Collection[ProducerAppend]) -> None:
+        """Apply what one append holds of several producers, in any order of producers."""
+        for append in appends:
+            self.apply(append)
+        if len(appends) > 1 and any(append.started_transactions for append in appends):
+            # A later producer of this append may have begun before an earlier one.
+            self._ongoing = dict(sorted(self._ongoing.items()))
+
     def begin_transaction(self, entry: ProducerEntry, first_offset: int) -> None:
         """Note that a producer has begun a transaction, if none was open."""
         if entry.current_txn_first_offset == NO_TRANSACTION:
@@ -152,10 +161,11 @@ class ProducerStateManager:
     def aborted(self, completed: CompletedTransaction) -> AbortedTransaction:
         """Return the index entry for an aborted transaction that is not marked ``complete`` yet.
 
-        Its last stable offset is the one that will apply once the marker is replicated.
+        Its last stable offset is the one that will apply once the marker is replicated. What began after the marker
+        does not count: a follower may get it with the marker, and would stop its search for aborted transactions here.
         """
-        others = (first for first, producer_id in self._ongoing.items() if producer_id != completed.producer_id)
-        last_stable_offset = next(others, completed.last_offset + 1)
+        others = (first for first in self._ongoing if first != completed.first_offset)
+        last_stable_offset = min(next(others, completed.last_offset + 1), completed.last_offset + 1)
         return AbortedTransaction(
             completed.producer_id, completed.first_offset, completed.last_offset, last_stable_offset
         )
