@@ -19,7 +19,7 @@ from engine.broker.coordinator.writer import InternalTopicWriter
 from engine.broker.replication.partition import Partition
 from engine.common.clock import Clock
 from engine.common.collection import leave_uncollected
-from engine.common.errors import ErrorCode
+from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.formats.consumer_offsets import partition_for
 from engine.runtime.offload import Offloader
@@ -269,8 +269,9 @@ class OwnedPartitions(Generic[S]):
                 return
             buffer = await self._offloader.run(found.records.read)
             await self._in_slices(owned, loader.read(buffer))
-            if loader.next_offset <= position:
-                return
+            if loader.next_offset <= position and self._is_wanted(owned):
+                where = f"partition={partition.topic_partition} offset={position}"
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"What follows cannot be read {where}")
             position = loader.next_offset
 
     def _is_wanted(self, owned: OwnedPartition[S]) -> bool:
