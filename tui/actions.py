@@ -164,15 +164,15 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "reassignment.cancel", ("C",), "Cancel", "Cancel reassignments: partitions go back to the replicas they had.",
-        Group.CHANGES, _on("reassignments"), changes=True, in_footer=True,
+        Group.CHANGES, _on("reassignments", "overview"), changes=True, in_footer=True,
     ),
     Action(
         "reassignment.throttle", ("H",), "Throttle", "Change how fast brokers copy for reassignments.", Group.CHANGES,
-        _on("reassignments"), changes=True, in_footer=True,
+        _on("reassignments", "overview"), changes=True, in_footer=True,
     ),
     Action(
         "reassignment.unthrottle", ("X",), "Remove throttles", "Remove klamm's throttles that no reassignment needs.",
-        Group.CHANGES, _on("reassignments"), changes=True, in_footer=True, short="unthrottle",
+        Group.CHANGES, _on("reassignments", "overview"), changes=True, in_footer=True, short="unthrottle",
     ),
     Action(
         "replicas.verify", ("V",), "Verify", "Compare the replicas of the topics, batch by batch.", Group.CHANGES,
@@ -188,7 +188,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "plan.retire", ("R",), "Retire", "Plan how to empty the brokers, so that they can be removed.", Group.PLANS,
-        _on("brokers"), in_footer=True,
+        _on("brokers", "overview"), in_footer=True,
     ),
     Action(
         "plan.replace", ("P",), "Replace", "Plan how another broker takes over from this one.", Group.PLANS,

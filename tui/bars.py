@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tui.actions import PAGES, key_label
+from tui.actions import PAGES, Group, key_label
 from tui.cells import Tone
 from tui.cluster_mark import cluster_mark
 from tui.lines import Line, fitted, line, width_of
@@ -108,12 +108,16 @@ def footer_items(screen: MainView) -> list[KeyItem]:
     Where nothing may be changed, the keys for that give their places to others; the help has them with the reason.
     """
     session = screen.dashboard.session
-    shown = [action for action in session.registry.on_page(screen.page_name) if action.in_footer]
+    problem = screen.model.cursor_item if screen.page_name == "overview" else None
+    mends = () if problem is None else problem.mends
+    shown = [one for one in session.registry.on_page(screen.page_name) if one.in_footer or one.id in mends]
     if session.why_no_changes:
         shown = [action for action in shown if not action.changes]
     if screen.page_name == "overview":
         shown = [action for action in shown if not action.is_of_rows or action.id == "row.open"]
-    shown.sort(key=lambda action: not action.pages)
+        # What changes something is worth its place on the problem that it may mend.
+        shown = [one for one in shown if one.id in mends or not (one.changes or one.group is Group.PLANS)]
+    shown.sort(key=lambda action: (action.id not in mends, not action.pages))
     desk = screen.opened_desk
     if desk is not None and desk.run is not None and desk.run.is_under_way:
         shown.sort(key=lambda action: action.id not in OF_A_RUN)

@@ -15,12 +15,18 @@ _PARENTS = {"group": "groups", "query": "spark", "partition": "partitions"}
 
 
 class Only(StrEnum):
-    """What partitions have in common that a finding is about."""
+    """What the rows of a screen have in common that a finding is about."""
 
     OFFLINE = "offline"
     UNDER_MIN_ISR = "under min ISR"
     UNDER_REPLICATED = "under-replicated"
     NOT_PREFERRED = "not preferred"
+    HELD_UP = "held by a transaction"
+    DOWN = "down"
+    SILENT = "silent"
+    DIR_FAILED = "log dir failed"
+    STUCK = "stuck"
+    BEING_DELETED = "being deleted"
 
 
 class QueryKey(NamedTuple):

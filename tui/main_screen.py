@@ -29,10 +29,10 @@ from tui.pace import change_rate, seek, step
 from tui.pages import logs, overview, replicas
 from tui.pages.all_pages import pages_of
 from tui.pages.asides import aside_of
-from tui.pages.page import View
+from tui.pages.page import View, rows_at
 from tui.pages.zookeeper import ZnodeLevel
 from tui.partition_logs import PartitionLogs
-from tui.problems import partitions_in, why_lines
+from tui.problems import why_lines
 from tui.saving import Saving
 from tui.status import source_lines, standing_of, status_lines
 from tui.table_model import TableModel
@@ -201,13 +201,13 @@ class MainScreen(Screen[None]):
             return
         self.draw_head()
         self.query_one("#tabs", KeyBar).set_items(tab_items(self))
-        self.query_one("#footer", KeyBar).set_items(footer_items(self))
         if self.location.page == "overview":
             self._draw_rows(is_new_data=is_new_data)
             self.query_one("#overview", RowsView).remake()
             self._show_summary([])
         else:
             self.draw_table(is_new_data=is_new_data)
+        self.query_one("#footer", KeyBar).set_items(footer_items(self))
         self.saving.frame_was_drawn()
 
     def draw_head(self) -> None:
@@ -311,16 +311,20 @@ class MainScreen(Screen[None]):
         steps |= {"pageup": -5, "ctrl+u": -5, "pagedown": 5, "ctrl+d": 5}
         if key not in steps:
             return False
-        model.cursor = max(0, min(model.cursor + steps[key], last))
-        self.query_one("#overview", RowsView).remake()
+        self._choose_problem(max(0, min(model.cursor + steps[key], last)))
         return True
+
+    def _choose_problem(self, row: int) -> None:
+        self.model.cursor = row
+        self.query_one("#overview", RowsView).remake()
+        self.query_one("#footer", KeyBar).set_items(footer_items(self))
 
     def on_rows_view_clicked(self, event: RowsView.Clicked) -> None:
         """Choose the problem that was clicked; a click on the chosen one opens it."""
         if event.row == self.model.cursor:
             self.perform("row.open")
-        self.model.cursor = event.row
-        self.query_one("#overview", RowsView).remake()
+        else:
+            self._choose_problem(event.row)
 
     def on_key(self, event: events.Key) -> None:
         """Do what a key does that came before the screen was there."""
@@ -371,20 +375,24 @@ class MainScreen(Screen[None]):
         elif action_id.startswith("page."):
             self.go_to(Location(action_id.removeprefix("page.")))
         elif action_id in OPERATIONS:
-            self.work.offer(offer_for(action_id, self.view, self._chosen()))
+            self.work.offer(offer_for(action_id, self.view, self.chosen(action_id)))
         elif action_id in self._handlers:
             self._handlers[action_id](self)
         else:
             from tui.plan_offers import plan_offer
 
-            self.work.offer(plan_offer(action_id, self.desk, self.view, self._chosen()))
+            self.work.offer(plan_offer(action_id, self.desk, self.view, self.chosen(action_id)))
 
-    def _chosen(self) -> list[Any]:
-        """Return the subject of an operation; inside a group that is the group, not its partitions."""
+    def chosen(self, action_id: str) -> list[Any]:
+        """Return the subject of an operation; inside a group that is the group, not its partitions.
+
+        On the overview they are the rows that a problem is about, if the operation may mend it.
+        """
         if self.location.page == "partition":
             return list(replicas.chosen(self.view))
-        if self.location.page == "overview" and (problem := self.model.cursor_item) is not None:
-            return list(partitions_in(problem, self.dashboard.board))
+        problem = self.model.cursor_item if self.location.page == "overview" else None
+        if problem is not None and action_id in problem.mends:
+            return rows_at(self._pages[problem.opens.page], replace(self.view, location=problem.opens))
         return [] if self.location.page in ("group", "overview") else self.model.chosen
 
     def tell(self, text: str, *, is_error: bool = False) -> None:
@@ -408,7 +416,7 @@ class MainScreen(Screen[None]):
         if problem is None:
             self.tell("nothing is wrong")
             return
-        lines = why_lines(problem, self.dashboard.board)
+        lines = why_lines(problem, self.dashboard.board, self.dashboard.session.registry)
         self.app.push_screen(TextDialog("Why", lines, is_wide=True, folds=True))
 
     def _incident(self) -> None:

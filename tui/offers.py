@@ -191,7 +191,9 @@ def _cancel(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.reassignments import CancelReassignments
 
     if not items:
-        return NotNow("nothing is being moved")
+        return NotNow(
+            "put the cursor on a problem of moves" if view.location.page == "overview" else "nothing is being moved"
+        )
     return CancelReassignments(tuple(dict.fromkeys(item.name for item in items)))
 
 

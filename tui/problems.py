@@ -6,20 +6,25 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.admin.analysis.causes import missing_brokers
+from engine.admin.analysis.moves import CopyState, moves_board
 from engine.admin.health.report import Check, HealthReason, Severity
-from engine.admin.watch.events import Event
-from tui.board import Board, PartitionItem, Since
+from engine.admin.lag.results import GroupLag
+from engine.admin.lag.rules import Reason
+from engine.admin.watch.events import Event, EventKind
+from tui.actions import Registry
+from tui.board import Board, Since
 from tui.cells import Tone
 from tui.lines import Line, line
 from tui.location import Location, Only
 from tui.pages.groups import growth_of, status_cell, time_lag_cell, why_of
-from tui.pages.partitions import belongs
+from tui.pages.reassignments import why_of as why_of_copy
 from tui.pages.timeline import gravity, run_line, runs_of
 from tui.remedies import spelled
-from tui.units import at_least, count, counted, plain, short_count, span
+from tui.units import NOTHING, at_least, count, counted, plain, short_count, span
 
 _NAMED_MAX = 3
 _MOMENT_MS = 2_000
+_CAUSES = (EventKind.BROKER_DOWN, EventKind.BROKER_SILENT, EventKind.LOG_DIR_FAILED)
 _BROKERS = (Check.MISSING_BROKERS, Check.SILENT_BROKERS)
 
 _SUBJECTS: Mapping[Check, tuple[str, str]] = {
@@ -38,6 +43,8 @@ _SUBJECTS: Mapping[Check, tuple[str, str]] = {
     Check.PREFERRED_LEADER_IMBALANCE: ("{} broker leads too few", "{} brokers lead too few"),
     Check.RUNNING_REASSIGNMENTS: ("{} reassignment runs", "{} reassignments run"),
     Check.LEAKED_THROTTLES: ("{} throttle left behind", "{} throttles left behind"),
+    Check.HANGING_TRANSACTIONS: ("{} transaction hangs", "{} transactions hang"),
+    Check.LONG_TRANSACTIONS: ("{} transaction takes long", "{} transactions take long"),
     Check.DELETION_STUCK: ("{} deletion stuck", "{} deletions stuck"),
     Check.ZOOKEEPER_UNREACHABLE: ("ZooKeeper unreachable", "ZooKeeper unreachable"),
     Check.ZOOKEEPER_SLOW: ("ZooKeeper slow", "ZooKeeper slow"),
@@ -55,11 +62,30 @@ _PLACES: Mapping[Check, Location] = {
     Check.MIN_ISR_ABOVE_FACTOR: Location("topics"),
     Check.UNKNOWN_SETTINGS: Location("topics"),
     Check.RACK_VIOLATIONS: Location("partitions"),
-    Check.DELETION_STUCK: Location("topics"),
+    Check.DELETION_STUCK: Location("topics", only=Only.BEING_DELETED),
+    Check.HANGING_TRANSACTIONS: Location("partitions", only=Only.HELD_UP),
+    Check.LONG_TRANSACTIONS: Location("partitions", only=Only.HELD_UP),
+    Check.OFFLINE_LOG_DIRS: Location("brokers", only=Only.DIR_FAILED),
     Check.ZOOKEEPER_UNREACHABLE: Location("zookeeper"),
     Check.ZOOKEEPER_SLOW: Location("zookeeper"),
 }
 """Where the rows of a finding are; brokers for all others."""
+_MENDS: Mapping[Check, tuple[str, ...]] = {
+    Check.OFFLINE_PARTITIONS: ("leader.elect_unclean",),
+    Check.PREFERRED_LEADER_IMBALANCE: ("leader.elect",),
+    Check.RUNNING_REASSIGNMENTS: ("reassignment.cancel", "reassignment.throttle"),
+    Check.UNDER_REPLICATED_MOVING: ("reassignment.throttle",),
+    Check.LEAKED_THROTTLES: ("reassignment.unthrottle",),
+}
+_OF_READERS: Mapping[Reason | None, str] = {
+    Reason.NOBODY_READS: "start its consumers: nobody reads; see which partitions wait",
+    Reason.STANDS_STILL: "its members commit nothing: look at what they log; see which partitions stand still",
+    Reason.LAG_NEVER_FELL: "it reads less than comes in: give it more consumers; see which partitions are behind",
+}
+_STUCK = {
+    CopyState.STALLED: ("{} copy stands still", "{} copies stand still"),
+    CopyState.FALLING_BEHIND: ("{} copy falls behind", "{} copies fall behind"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +102,7 @@ class Problem:
         examples: whole sentences about cases.
         advice: what to do next.
         incident: the number of the incident that it began, if anybody saw that.
+        mends: the actions that may mend it; they act on the rows concerned.
     """
 
     key: str
@@ -88,6 +115,7 @@ class Problem:
     examples: tuple[str, ...] = ()
     advice: str = ""
     incident: int | None = None
+    mends: tuple[str, ...] = ()
 
     @property
     def sign(self) -> str:
@@ -98,7 +126,7 @@ def problems_of(board: Board) -> Sequence[Problem]:
     """Return what is wrong, the gravest first: brokers, then what follows from them, then readers that fall behind."""
     if board.frame is None:
         return []
-    found = [*_of_cluster(board), *_doubts(board), *_of_groups(board), *_of_queries(board)]
+    found = [*_of_cluster(board), *_of_moves(board), *_doubts(board), *_of_groups(board), *_of_queries(board)]
     return sorted(found, key=lambda one: (one.tone is not Tone.BAD, not one.is_of_cluster))
 
 
@@ -111,24 +139,29 @@ def age_told(problem: Problem, board: Board) -> str:
     return at_least(text, is_least=problem.since.is_least)
 
 
-def partitions_in(problem: Problem, board: Board) -> list[PartitionItem]:
-    """Return the partitions that a problem is about; none if it is not about partitions."""
-    only = problem.opens.only
-    return [] if only is None else [item for item in board.items if belongs(item, only, board)]
-
-
-def why_lines(problem: Problem, board: Board) -> list[Line]:
-    """Return all that is known of a problem: cases, what happened to cause it, and what to do."""
+def why_lines(problem: Problem, board: Board, registry: Registry | None = None) -> list[Line]:
+    """Return all that is known of a problem: cases, what happened to cause it, what to do, and the keys for that."""
     lines = [line((f"{problem.sign} {problem.subject}", problem.tone), f"  {problem.effect}")]
-    if problem.examples:
-        lines += [line(f"  {plain(example)}") for example in problem.examples]
-    if runs := sorted(runs_of(_around(problem, board), 100), key=lambda run: (gravity(run[-1]), run[-1].at_ms)):
+    lines += [line(f"  {plain(example)}") for example in problem.examples if example != problem.effect]
+    if runs := sorted(runs_of(_around(problem, board), 100), key=_cause_first):
         width = max(len(run[-1].kind) for run in runs[:_NAMED_MAX]) + 2
         lines.append(line(("what happened then", Tone.QUIET)))
         lines += [line("  ", *run_line(run, width)) for run in runs[:_NAMED_MAX]]
     if problem.advice:
         lines.append(line(("what to do  ", Tone.QUIET), problem.advice))
+    if registry is not None and problem.mends:
+        named = [registry.named(one) for one in problem.mends]
+        keys = [
+            part
+            for one in named
+            for part in ((f"{one.key_text} ", Tone.ACCENT), (f"{one.title.lower()}  ", Tone.PLAIN))
+        ]
+        lines.append(line(("on its row  ", Tone.QUIET), *keys))
     return lines
+
+
+def _cause_first(run: Sequence[Event]) -> tuple[bool, int, int]:
+    return run[-1].kind not in _CAUSES, gravity(run[-1]), run[-1].at_ms
 
 
 def _around(problem: Problem, board: Board) -> list[Event]:
@@ -158,7 +191,8 @@ def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
         yield Problem(
             f"broker {broker}", Tone.BAD, f"broker {broker} {'down' if is_down else 'silent'}",
             ": ".join(part for part in (trouble, held) if part), board.since.get(("broker", broker)),
-            Location("brokers", row=str(broker)), advice=spelled(reason.check.advice),
+            Location("brokers", row=str(broker), only=Only.DOWN if is_down else Only.SILENT),
+            advice=spelled(reason.check.advice), mends=("plan.retire",) if is_down else (),
             incident=incident.number if (incident := board.history.incidents.around(broker)) is not None else None,
         )  # fmt: skip
 
@@ -174,7 +208,31 @@ def _problem(board: Board, reason: HealthReason) -> Problem:
         _PLACES.get(reason.check, Location("brokers")),
         examples=reason.examples,
         advice=spelled(reason.check.advice),
+        mends=_MENDS.get(reason.check, ()),
     )
+
+
+def _of_moves(board: Board) -> Iterator[Problem]:
+    """Copies that do not end by themselves."""
+    if board.frame is None or not board.total.moving:
+        return
+    copies = moves_board(board.frame, board.history).copies
+    for state, (singular, plural) in _STUCK.items():
+        stuck = [copy for copy in copies if copy.state is state]
+        if not stuck:
+            continue
+        cases = [f"{plain(str(one.name))} to broker {one.broker}" for one in stuck[:_NAMED_MAX]]
+        longest = max(stuck, key=lambda copy: copy.stalled_s or 0)
+        yield Problem(
+            state.value, Tone.BAD, (singular if len(stuck) == 1 else plural).format(count(len(stuck))),
+            ", ".join(cases) + ", …" * (len(stuck) > _NAMED_MAX),
+            None if longest.stalled_s is None
+            else Since(board.frame.at_ms - round(longest.stalled_s * 1000), longest.is_at_least),
+            Location("reassignments", only=Only.STUCK),
+            examples=tuple(f"{case}: {why_of_copy(one)}" for case, one in zip(cases, stuck, strict=False)),
+            advice="see what both brokers log; cancel it (C), or let brokers copy faster (H)",
+            mends=("reassignment.cancel", "reassignment.throttle"),
+        )  # fmt: skip
 
 
 def _effect(board: Board, reason: HealthReason) -> str:
@@ -208,12 +266,25 @@ def _of_groups(board: Board) -> Iterator[Problem]:
             told.append(time_lag_cell(group.lag).text)
         if (growth := growth_of(group.lag)) is not None and abs(growth) >= 1:
             told.append(f"{'↑' if growth > 0 else '↓'} {short_count(abs(growth))}/s")
-        why = why_of(group.lag)
         yield Problem(
             f"group {group.name}", status.tone, f"group {plain(group.name)} {status.text}", ", ".join(told),
             board.since.get(("group", group.name)), Location("group", group=group.name), is_of_cluster=False,
-            examples=(why,) if why else (), advice="see which partitions are behind, and who owns them (enter)",
+            examples=tuple(_cases_of(group.lag)),
+            advice=f"{_OF_READERS.get(group.lag.reason, 'see which partitions are behind')}, and who owns them (enter)",
         )  # fmt: skip
+
+
+def _cases_of(lag: GroupLag) -> Iterator[str]:
+    """Say why a group is in trouble, and which partitions are the reason, the furthest behind first."""
+    if why := why_of(lag):
+        yield why
+    worst = [one for one in lag.partitions if one.status is lag.status]
+    worst.sort(key=lambda one: -(one.lag or 0))
+    for one in worst[:_NAMED_MAX]:
+        owner = f"read by {one.consumer_id}" if one.consumer_id else "nobody reads it"
+        yield f"{one.name}: {NOTHING if one.lag is None else short_count(one.lag)} behind, {owner}"
+    if len(worst) > _NAMED_MAX:
+        yield f"and {counted(len(worst) - _NAMED_MAX, 'other partition')}"
 
 
 def _of_queries(board: Board) -> Iterator[Problem]:

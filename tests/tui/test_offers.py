@@ -34,8 +34,8 @@ def shown(look: Callable[[Driven], Awaitable[None]], scene: str | FakeFeed = "li
 def offered(driven: Driven, action_id: str) -> Offer:
     main = driven.main
     if action_id.startswith("plan."):
-        return plan_offer(action_id, main.desk, main.view, main._chosen())
-    return offer_for(action_id, main.view, main._chosen())
+        return plan_offer(action_id, main.desk, main.view, main.chosen(action_id))
+    return offer_for(action_id, main.view, main.chosen(action_id))
 
 
 def test_on_the_screen_of_a_partition_keys_act_on_that_partition() -> None:

@@ -91,11 +91,13 @@ def test_enter_opens_the_rows_concerned_and_no_others() -> None:
         assert [str(item.name) for item in driven.main.model.shown] == ["single-0"]
         await driven.press("escape")
         assert driven.lines_with("▌✖ 1 partition offline"), "the cursor is where it was"
-        offer = offer_for("leader.elect_unclean", driven.main.view, driven.main._chosen())
+        offer = offer_for("leader.elect_unclean", driven.main.view, driven.main.chosen("leader.elect_unclean"))
         assert isinstance(offer, Elect) and offer.scope.wanted == (("single", 0),)
         await driven.press("up")
         assert driven.lines_with("▌✖ broker ")
-        assert isinstance(offer_for("leader.elect_unclean", driven.main.view, driven.main._chosen()), NotNow)
+        assert isinstance(
+            offer_for("leader.elect_unclean", driven.main.view, driven.main.chosen("leader.elect_unclean")), NotNow
+        )
 
     shown(FakeFeed(cluster, plays=False), look)
 

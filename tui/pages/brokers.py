@@ -14,7 +14,7 @@ from engine.common.model import BrokerInfo
 from tui.board import Board
 from tui.cells import NO_DATA, Cell, Column, Tone, tinted
 from tui.lines import Line, fitted, folded, line, wrapped
-from tui.location import Location
+from tui.location import Location, Only
 from tui.pages.page import Page, View, why_empty
 from tui.table_model import Rows
 from tui.units import count, percent, plain, short_count, size, span
@@ -177,13 +177,23 @@ COLUMNS = (
 
 
 def _rows(view: View) -> Rows:
+    only = view.location.only
     return Rows(
         COLUMNS,
         items_of(view.board),
         lambda item: item.id,
         lambda item: f"{item.id} {item.state} {item.host} {(item.info.rack or '') if item.info else ''}",
-        "no broker is known yet",
+        "no broker is known yet" if only is None else f"no broker is {only} any more",
+        None if only is None else lambda item: _belongs(item, only, view.board),
     )
+
+
+def _belongs(item: BrokerItem, only: Only, board: Board) -> bool:
+    """Whether a broker is one of those that a finding is about."""
+    if only is Only.DIR_FAILED:
+        words = None if board.frame is None else board.frame.words.get(item.id)
+        return words is not None and bool(words.offline_log_dirs)
+    return item.state == only
 
 
 def _summary(view: View, width: int) -> list[Line]:

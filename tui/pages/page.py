@@ -60,6 +60,12 @@ class Page:
     command: Callable[[View, Sequence[Any]], list[str]] = no_command
 
 
+def rows_at(page: Page, view: View) -> list[Any]:
+    """Return the rows that a screen shows at the view's location, in no order."""
+    rows = page.rows(view)
+    return [item for item in rows.items if rows.is_kept is None or rows.is_kept(item)]
+
+
 def why_empty(view: View, what: str) -> str:
     """Return what to say if there are no rows: nothing was read yet, or there is nothing."""
     return f"no {what}" if view.board.has_metadata else f"{what} are not known yet: nobody has reported them"

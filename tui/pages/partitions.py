@@ -59,6 +59,10 @@ def belongs(item: PartitionItem, only: Only, board: Board) -> bool:
             return partition.leader != partition.preferred_leader
         case Only.UNDER_MIN_ISR:
             return state_of(board, item)[0] == only
+        case Only.HELD_UP:
+            name, holding = _searched(item), () if board.frame is None else board.frame.holding
+            return any(one.partition == name for one in holding)
+    return False
 
 
 def columns_of(board: Board) -> tuple[Column, ...]:

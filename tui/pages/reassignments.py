@@ -14,10 +14,10 @@ from engine.common.model import ReplicaAssignment, TopicPartition
 from tui.board import Board
 from tui.cells import NO_DATA, Cell, Column, Tone
 from tui.lines import Line, line
-from tui.location import Location
+from tui.location import Location, Only
 from tui.pages.page import Page, View, why_empty
 from tui.table_model import Rows
-from tui.units import NOTHING, byte_rate, count, counted, ids, percent, size, span, span_left
+from tui.units import NOTHING, byte_rate, count, counted, ids, percent, plain, size, span, span_left
 
 BAR_MIN = 6
 THROTTLES_MAX = 4
@@ -156,13 +156,20 @@ COLUMNS = (
 
 
 def _rows(view: View) -> Rows:
+    is_stuck = view.location.only is Only.STUCK
     return Rows(
         COLUMNS,
         items_of(view.board),
         lambda move: (move.name, move.broker),
         lambda move: f"{move.name} {move.state} {move.broker}",
-        "nothing is being moved" if view.board.has_metadata else why_empty(view, "reassignments"),
-    )
+        "no copy is stuck any more" if is_stuck
+        else "nothing is being moved" if view.board.has_metadata else why_empty(view, "reassignments"),
+        (lambda move: _is_trouble(view, move)) if is_stuck else None,
+    )  # fmt: skip
+
+
+def _is_trouble(view: View, move: MoveItem) -> bool:
+    return _tone(move.copy) in (Tone.BAD, Tone.WARN)
 
 
 def _summary(view: View, width: int) -> list[Line]:
@@ -194,11 +201,16 @@ def _summary(view: View, width: int) -> list[Line]:
 def _left_behind(frame: Frame) -> list[Line]:
     """Say that there are throttles which no move needs: they slow down ordinary replication."""
     reasons = () if frame.health is None else frame.health.reasons
-    number = next((one.count for one in reasons if one.check is Check.LEAKED_THROTTLES), 0)
-    if not number:
+    found = next((one for one in reasons if one.check is Check.LEAKED_THROTTLES), None)
+    if found is None:
         return []
-    told = f"{counted(number, 'throttle setting')} {'serves' if number == 1 else 'serve'} no move"
-    return [line((told, Tone.WARN), ("   X removes those that klamm has set", Tone.QUIET))]
+    told = f"{counted(found.count, 'throttle setting')} {'serves' if found.count == 1 else 'serve'} no move"
+    rest = found.count - len(found.examples)
+    return [
+        line((told, Tone.WARN), ("   X removes those that klamm has set", Tone.QUIET)),
+        *(line(f"  {plain(one)}") for one in found.examples),
+        *([line((f"  and {counted(rest, 'other')}", Tone.QUIET))] if rest > 0 else []),
+    ]
 
 
 def _waiting_long(copies: list[CopyProgress]) -> list[Line]:
@@ -249,6 +261,6 @@ PAGE = Page(
     _rows,
     _summary,
     lambda view, move: Location("partitions", topic=move.name.topic, row=str(move.name)),
-    lambda view, move: _tone(move.copy) in (Tone.BAD, Tone.WARN),
+    _is_trouble,
     _command,
 )

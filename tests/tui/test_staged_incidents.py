@@ -1,0 +1,306 @@
+"""Eight incidents, by keys alone: the row on the overview, the rows concerned, why it is so, and what mends it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+from dashboards import Driven, dashboard, drive
+from ended_sessions import kill_for_good
+from fake_cluster import FakeCluster
+from fake_feed import FakeFeed
+from operated_cluster import Klamm, filled
+
+from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
+from engine.admin.elections.values import ElectionScope, ElectionType
+from engine.admin.health.report import Check, HealthReason, HealthReport, HealthStatus, Severity
+from engine.admin.watch.live_feed import LiveFeed
+from engine.common.model import TopicPartition
+from engine.local.cluster import LocalCluster
+from tui.app import Dashboard
+from tui.board import Board
+from tui.offers import Ask, NotNow, Offer, offer_for
+from tui.operations.elections import Elect
+from tui.operations.reassignments import CancelReassignments, RemoveThrottles
+from tui.pages.brokers import BrokerItem
+from tui.plan_offers import plan_offer
+from tui.problems import problems_of
+from tui.session import Session
+
+
+@dataclass(frozen=True)
+class Incident:
+    """One incident.
+
+    Attributes:
+        happens: makes it happen.
+        row: how its row on the overview begins.
+        place: what the title says where ``enter`` leads.
+        shown: the rows there; where the place has no rows, nothing.
+        why: what ``w`` says.
+        seconds: until it can be seen.
+        tells: what the place says above its rows.
+        mends: the key that mends it, and what that key offers.
+    """
+
+    happens: Callable[[FakeCluster], None]
+    row: str
+    place: str
+    shown: tuple[str, ...]
+    why: tuple[str, ...]
+    seconds: int = 3
+    tells: str = ""
+    mends: tuple[str, Callable[[Offer], bool]] | None = None
+
+
+def _five() -> FakeCluster:
+    cluster = FakeCluster(5, {"orders": 10})
+    cluster.create_topic("audit", 1, replication_factor=1)
+    cluster.add_group("billing", "orders", reads=100, lag=0)
+    return cluster
+
+
+def _stick(cluster: FakeCluster) -> None:
+    cluster.reassign(TopicPartition("orders", 0), (4, 5, 1))
+    cluster.reassign(TopicPartition("orders", 1), (2, 3, 5), is_stalled=True)
+    cluster.copy_rate = 5_000_000
+
+
+def _leak(cluster: FakeCluster) -> None:
+    cluster.set_broker_config(2, "follower.replication.throttled.rate", "1000000")
+    cluster.set_topic_config("orders", "follower.replication.throttled.replicas", "0:2,1:3")
+
+
+def _restart_2(cluster: FakeCluster) -> None:
+    cluster.kill(2)
+    cluster.start(2)
+
+
+def _of_audit(cluster: FakeCluster) -> int:
+    (topic,) = (one for one in cluster.frame().cluster.topics if one.name == "audit")  # type: ignore[union-attr]
+    return topic.partitions[0].replicas[0]
+
+
+INCIDENTS = {
+    "dead broker": Incident(
+        lambda cluster: cluster.kill(2), "✖ broker 2 down", "Brokers › down", ("2",),
+        ("start each missing broker, or move its replicas away", "holds 5 replicas, should lead 3"),
+        mends=("plan.retire", lambda offer: isinstance(offer, Ask) and offer.fields[0].value == "2"),
+    ),
+    "frozen broker": Incident(
+        lambda cluster: cluster.silence(3), "✖ broker 3 silent", "Brokers › silent", ("3",),
+        ("no answer within 5 s", "check the process and its server.log"), seconds=6,
+    ),
+    "full disk": Incident(
+        lambda cluster: cluster.fail_log_dir(4), "✖ 1 log dir failed", "Brokers › log dir failed", ("4",),
+        ("broker 4: /var/lib/kafka", "the disk has failed or is full"), seconds=6,
+    ),
+    "stuck move": Incident(
+        _stick, "✖ 1 copy stands still", "Reassignments › stuck", ("orders-1",),
+        ("orders-1 to broker 5: no byte seen for", "cancel it (C)"), seconds=60,
+        mends=("reassignment.cancel", lambda offer: offer == CancelReassignments((TopicPartition("orders", 1),))),
+    ),
+    "leaked throttle": Incident(
+        _leak, "▲ 2 throttles left behind", "Reassignments", (),
+        ("broker 2: follower.replication.throttled.rate=1000000", "removes klamm's"),
+        tells="topic orders: follower.replication.throttled.replicas=0:2,1:3",
+        mends=("reassignment.unthrottle", lambda offer: isinstance(offer, RemoveThrottles)),
+    ),
+    "unpreferred leaders": Incident(
+        _restart_2, "▲ 1 broker leads too few", "Partitions › not preferred", ("orders-1", "orders-6"),
+        ("broker 2 does not lead 2 of the 3 partitions", "an election (E) of the preferred leaders"),
+        mends=("leader.elect", lambda offer: offer == Elect(ElectionType.PREFERRED, ElectionScope())),
+    ),
+    "stalled group": Incident(
+        lambda cluster: cluster.add_group("reports", "audit", reads=0, lag=40_000), "✖ group reports STALL",
+        "Groups › reports", ("audit-0",),
+        ("stands still", "audit-0: 42.6k behind, read by reports-1", "look at what they log"), seconds=30,
+    ),
+    "offline partition": Incident(
+        lambda cluster: cluster.kill(_of_audit(cluster)), "✖ 1 partition offline", "Partitions › offline", ("audit-0",),
+        ("all down; start broker", "an unclean election (U)"),
+        mends=("leader.elect_unclean",
+               lambda offer: offer == Elect(ElectionType.UNCLEAN, ElectionScope((("audit", 0),)))),
+    ),
+}  # fmt: skip
+
+
+def offered(driven: Driven, action_id: str) -> Offer:
+    main = driven.main
+    if action_id.startswith("plan."):
+        return plan_offer(action_id, main.desk, main.view, main.chosen(action_id))
+    return offer_for(action_id, main.view, main.chosen(action_id))
+
+
+async def choose(driven: Driven, row: str) -> None:
+    """Put the cursor on a problem, by keys."""
+    await driven.until(lambda: any(f"{one.sign} {one.subject}".startswith(row) for one in driven.main.model.shown))
+    await driven.press("g")
+    for _ in driven.main.model.shown:
+        if driven.lines_with(f"▌{row}"):
+            break
+        await driven.press("j")
+    assert driven.lines_with(f"▌{row}"), driven.text
+
+
+@pytest.mark.parametrize("incident", INCIDENTS.values(), ids=INCIDENTS)
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["small", "large"])
+def test_an_incident_is_seen_opened_explained_and_mended(incident: Incident, size: tuple[int, int]) -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(3)
+        incident.happens(driven.feed.cluster)
+        await driven.tick(incident.seconds)
+        await choose(driven, incident.row)
+        registry = driven.app.session.registry
+        mending = incident.mends and registry.named(incident.mends[0])
+        if incident.mends is not None and mending:
+            assert registry.for_key(mending.keys[0], "overview") is mending
+            assert incident.mends[1](offered(driven, mending.id)), offered(driven, mending.id)
+        await driven.press("w")
+        for told in incident.why:
+            assert told in " ".join(driven.text.split()), driven.text
+        await driven.press("escape", "enter")
+        assert incident.place in driven.text.splitlines()[0]
+        names = [str(one.id if isinstance(one, BrokerItem) else one.name) for one in driven.main.model.shown]
+        assert names == [*incident.shown]
+        assert incident.tells in driven.text
+        await driven.press("escape")
+        assert driven.lines_with(f"▌{incident.row}"), "the cursor is where it was"
+
+    async def run() -> None:
+        async with dashboard(FakeFeed(_five(), plays=False), size=size) as driven:
+            await look(driven)
+
+    drive(run)
+
+
+@pytest.mark.parametrize("check", Check, ids=lambda one: one.name)
+def test_the_overview_has_words_and_a_place_for_whatever_health_finds(check: Check) -> None:
+    cluster = FakeCluster(3, {"orders": 3})
+    found = HealthReport(HealthStatus.WARNING, (HealthReason(check, Severity.WARNING, 2, ("orders-0 (so and so)",)),))
+    board = Board()
+    board.take(replace(cluster.frame(), health=found))
+    if check in (Check.MISSING_BROKERS, Check.SILENT_BROKERS):
+        assert not problems_of(board), "none is missing or silent"
+        return
+    (problem,) = [one for one in problems_of(board) if one.is_of_cluster]
+    assert problem.subject and problem.advice
+
+
+def test_a_key_that_mends_another_kind_of_problem_says_so() -> None:
+    async def look(driven: Driven) -> None:
+        driven.feed.cluster.kill(2)
+        await driven.tick(2)
+        assert driven.lines_with("▌✖ broker 2 down")
+        for action_id in ("reassignment.cancel", "leader.elect_unclean"):
+            assert isinstance(offered(driven, action_id), NotNow)
+        await driven.press("j")
+        assert driven.lines_with("▌✖ 34 under-replicated")
+        assert isinstance(offered(driven, "plan.retire"), NotNow)
+
+    async def run() -> None:
+        async with dashboard("live") as driven:
+            await look(driven)
+
+    drive(run)
+
+
+def test_leaders_come_back_by_keys_on_a_real_cluster(three_brokers: LocalCluster, by_wire: Klamm) -> None:
+    name = f"i-{uuid4().hex[:8]}"
+    assert by_wire("topics", "create", name, "--replica-assignment", "1:2", "--yes").code == 0
+
+    def isr(driven: Driven) -> tuple[int, ...]:
+        return next(topic for topic in driven.app.board.topics if topic.name == name).partitions[0].isr
+
+    async def scene(driven: Driven) -> None:
+        await asyncio.to_thread(kill_for_good, three_brokers, 2)
+        await choose(driven, "✖ broker 2 down")
+        await driven.press("R")
+        await driven.sees("Plan: empty brokers")
+        await driven.press("escape")
+        await driven.until(lambda: isr(driven) == (1,))
+        await asyncio.to_thread(kill_for_good, three_brokers, 1)
+        await driven.until(lambda: driven.app.board.live == {0})
+        await asyncio.to_thread(three_brokers.start_broker, 2)
+        await driven.until(lambda: driven.app.board.live == {0, 2})
+        # Topics of other tests may be offline too.
+        row = next(one.subject for one in driven.main.model.shown if "offline" in one.subject)
+        await choose(driven, f"✖ {row}")
+        await driven.press("U")
+        await driven.sees(f"--topic {name} --partition 0")
+        word = re.search("type (.+) and press enter", driven.text)
+        assert word is not None
+        await driven.type(word[1])
+        await driven.press("enter")
+        await driven.sees("Elect unclean leaders: done")
+        await driven.press("escape")
+        await asyncio.to_thread(three_brokers.start_broker, 1)
+        await asyncio.to_thread(three_brokers.wait_until_serving)
+        await choose(driven, "▲ 1 broker leads too few")
+        await driven.press("E")
+        await driven.sees("Elect preferred leaders of")
+        await driven.press("y")
+        await driven.sees("Elect preferred leaders: done")
+        await driven.press("escape")
+        await driven.until(lambda: not driven.lines_with("leads too few"))
+
+    try:
+        driven_live(three_brokers, scene)
+    finally:
+        three_brokers.start_brokers([1, 2])
+        three_brokers.wait_until_serving()
+
+
+def test_moves_and_throttles_end_by_keys_on_a_real_cluster(
+    three_brokers: LocalCluster, by_wire: Klamm, tmp_path: Path
+) -> None:
+    name = f"i-{uuid4().hex[:8]}"
+    filled(by_wire, name, "1:2", records=300)
+    files = ("--reassignment-json-file", tmp_path / "plan.json")
+    files[1].write_text(f'{{"version":1,"partitions":[{{"topic":"{name}","partition":0,"replicas":[0,1]}}]}}')
+    slowly = ("--throttle", "15000", "--yes", "--rollback-file", tmp_path / "back.json")
+
+    async def cancels(driven: Driven) -> None:
+        await choose(driven, "▲ 1 reassignment runs")
+        await driven.press("C")
+        await driven.sees(f"{name}-0: back to ")
+        await driven.press("y")
+        await driven.sees("Cancel reassignments: done")
+        await driven.press("escape")
+        await driven.until(lambda: not driven.lines_with("reassignment runs"))
+
+    async def removes(driven: Driven) -> None:
+        await choose(driven, "▲ 8 throttles left behind")
+        await driven.press("X")
+        await driven.sees("Remove throttles from 3 brokers and 1 topic in tried?")
+        await driven.press("y")
+        await driven.sees("Remove throttles: done")
+        await driven.press("escape")
+        await driven.until(lambda: not driven.lines_with("left behind"))
+
+    assert by_wire("reassign", "execute", *files, *slowly).code == 5
+    driven_live(three_brokers, cancels)
+    (tmp_path / "back.json").unlink()
+    assert by_wire("reassign", "execute", *files, *slowly).code == 5
+    assert by_wire("reassign", "cancel", *files, "--preserve-throttles", "--yes").code == 0
+    driven_live(three_brokers, removes)
+
+
+def driven_live(cluster: LocalCluster, scene: Callable[[Driven], Awaitable[None]]) -> None:
+    addresses = parse_addresses(cluster.bootstrap_servers)
+    target = ClusterTarget("tried", Origin.OPTIONS, cluster.zookeeper_connect, addresses)
+
+    async def run() -> None:
+        feed = LiveFeed(target, interval_s=0.5)
+        app = Dashboard(Session(feed, target))
+        async with app.run_test(size=(140, 45)) as pilot:
+            driven = Driven(app, pilot, feed)
+            await driven.until(lambda: app.main is not None and app.board.has_metadata)
+            await scene(driven)
+
+    asyncio.run(run())
