@@ -49,8 +49,8 @@ async def metrics(
     """Show what brokers measure: messages and bytes a second, p99 of requests, idle handlers, throttling, ISR changes.
 
     klamm's brokers and Apache Kafka's have the same columns. A broker of klamm says where it serves its metrics. One of
-    Apache Kafka is read by JMX, for which this machine needs a JDK, by Jolokia, or from the page of a JMX exporter. In a
-    list of --topics and --requests a person sees the largest. Exits with 1 if a broker does not tell.
+    Apache Kafka is read by JMX, for which this machine needs a JDK, by Jolokia, or from the page of a JMX exporter. A
+    table of --topics or --requests shows the largest 20. Exits with 1 if a broker does not tell.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.framework.watching import watch_reports

@@ -157,7 +157,9 @@ def _notes(figures: Sequence[BrokerFigures]) -> Iterator[str]:
         which = ", ".join(str(one.broker) for one in measured)
         yield f"rates over {measured[0].measured_s:.1f} s of broker {which}, which tells counts only"
     for one in figures:
-        missing = [_TITLES[field.name] for field in fields(one) if field.name in _TITLES and _is_missing(one, field.name)]
+        missing = [
+            _TITLES[field.name] for field in fields(one) if field.name in _TITLES and _is_missing(one, field.name)
+        ]
         if one.told_by and missing:
             yield f"broker {one.broker} does not tell: {', '.join(missing)}"
     if any(one.trouble and one.where is None for one in figures):

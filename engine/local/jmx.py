@@ -44,8 +44,8 @@ async def _run(
         for broker, one in sources.items()
     ]
     process = await asyncio.create_subprocess_exec(
-        *(java, "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
-        *(_PROGRAM, str(round(limit_s * 1000)), *patterns),
+        *(str(java), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+        *(str(_PROGRAM), str(round(limit_s * 1000)), *patterns),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,

@@ -1,7 +1,7 @@
 """What brokers count and measure, by the names of Kafka's MBeans: the same figures whoever tells them. Pure.
 
-Sources: ``BrokerTopicMetrics``, ``RequestMetrics``, ``KafkaRequestHandlerPool`` and ``ReplicaManager`` of Kafka 3.9, and
-the names that the JMX exporter's usual rules for Kafka give them.
+Sources: ``BrokerTopicMetrics``, ``RequestMetrics``, ``KafkaRequestHandlerPool`` and ``ReplicaManager`` of Kafka 3.9,
+and the names that the JMX exporter's usual rules for Kafka give them.
 """
 
 from __future__ import annotations
@@ -180,9 +180,7 @@ _FAMILIES: Final = {
         f"kafka_server_kafkarequesthandlerpool_{_HANDLERS.lower()}_{end}": (_HANDLERS, "Count")
         for end in ("count", "count_total")
     },
-    **{
-        f"kafka_network_requestmetrics_totaltimems_{end}": ("TotalTimeMs", "Count") for end in ("count", "count_total")
-    },
+    **{f"kafka_network_requestmetrics_totaltimems_{end}": ("TotalTimeMs", "Count") for end in ("count", "count_total")},
 }
 _TIMES: Final = {f"kafka_network_requestmetrics_{name.lower()}": name for name in ("TotalTimeMs", "ThrottleTimeMs")}
 _TYPES: Final = (
@@ -208,7 +206,7 @@ def _named(family: str, labels: Mapping[str, str]) -> tuple[str, str] | None:
 
 def is_of_klamm(page: str) -> bool:
     """Whether a page for Prometheus is one of klamm's broker, which speaks Jolokia's protocol, too."""
-    return "\nklamm_info{" in page or page.startswith("klamm_info{")
+    return "\nklamm_eventloop_lagms " in page
 
 
 def has_rates(beans: Beans) -> bool:

@@ -150,9 +150,7 @@ async def _ask(source: Source, body: bytes | None) -> bytes:
         Unreachable: it does not, or says no.
     """
     try:
-        reader, writer = await asyncio.open_connection(
-            source.host, source.port, ssl=_tls() if source.is_tls else None
-        )
+        reader, writer = await asyncio.open_connection(source.host, source.port, ssl=_tls() if source.is_tls else None)
     except OSError as error:
         raise Unreachable(f"cannot connect: {error.strerror or error}", where=str(source)) from error
     try:

@@ -61,21 +61,19 @@ async def read_figures(
     wanted = patterns(requests=requests, topics=topics)
     limit_s = min(ANSWER_LIMIT_S, cluster.timeout_s * _LIMIT_SHARE)
     by_jmx = {broker: one for broker, one in sources.items() if isinstance(one, Source) and one.teller is Teller.JMX}
-    jobs: list[Awaitable[list[BrokerFigures]]] = []
-    if by_jmx:
-        read = read_jmx(by_jmx, wanted, limit_s, cluster.timeout_s * _ALL_SHARE)
-        jobs.append(_all_by_jmx(read, by_jmx, requests=requests, topics=topics))
-    for broker, source in sources.items():
-        if isinstance(source, str):
-            jobs.append(_silent(broker, source))
-        elif source.teller is not Teller.JMX:
-            jobs.append(_one_by_http(broker, source, wanted, limit_s, requests=requests, topics=topics))
-    found = [one for some in await asyncio.gather(*jobs) for one in some]
-    return sorted(found, key=lambda one: one.broker)
+    read = read_jmx(by_jmx, wanted, limit_s, cluster.timeout_s * _ALL_SHARE) if by_jmx else _nothing()
+    by_http = [
+        one_by_http(broker, source, wanted, limit_s, requests=requests, topics=topics)
+        for broker, source in sources.items()
+        if isinstance(source, Source) and source.teller is not Teller.JMX
+    ]
+    told, *others = await asyncio.gather(_all_by_jmx(read, by_jmx, requests=requests, topics=topics), *by_http)
+    silent = [BrokerFigures(broker, trouble=why) for broker, why in sources.items() if isinstance(why, str)]
+    return sorted([*told, *others, *silent], key=lambda one: one.broker)
 
 
-async def _silent(broker: int, why: str) -> list[BrokerFigures]:
-    return [BrokerFigures(broker, trouble=why)]
+async def _nothing() -> dict[int, Beans | str]:
+    return {}
 
 
 async def _all_by_jmx(
@@ -92,9 +90,9 @@ async def _all_by_jmx(
     return found
 
 
-async def _one_by_http(
+async def one_by_http(
     broker: int, source: Source, wanted: Sequence[str], limit_s: float, *, requests: bool, topics: bool
-) -> list[BrokerFigures]:
+) -> BrokerFigures:
     """Read a broker; where it tells counts only, read it again after a while: rates are made of both."""
     try:
         first = await _in_time(source, wanted, limit_s)
@@ -107,8 +105,8 @@ async def _one_by_http(
             second = await _in_time(first.source, wanted, limit_s)
             figures = make(second.beans, before=first.beans, measured_s=time.monotonic() - began_s)
     except Unreachable as error:
-        return [BrokerFigures(broker, where=str(source), trouble=str(error))]
-    return [replace(figures, told_by=first.source.teller, where=str(first.source))]
+        return BrokerFigures(broker, where=str(source), trouble=str(error))
+    return replace(figures, told_by=first.source.teller, where=str(first.source))
 
 
 async def _in_time(source: Source, wanted: Sequence[str], limit_s: float) -> Reading:
@@ -119,9 +117,7 @@ async def _in_time(source: Source, wanted: Sequence[str], limit_s: float) -> Rea
         raise Unreachable(f"no answer within {limit_s:g} s", where=str(source)) from None
 
 
-async def _sources(
-    cluster: Cluster, brokers: Sequence[BrokerInfo], pattern: str | None
-) -> dict[int, Source | str]:
+async def _sources(cluster: Cluster, brokers: Sequence[BrokerInfo], pattern: str | None) -> dict[int, Source | str]:
     """Return where each broker tells its metrics, or why nobody knows."""
     if pattern is not None:
         return {one.id: source_of(pattern, one.id, _host(one)) for one in brokers}

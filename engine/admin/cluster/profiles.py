@@ -55,8 +55,8 @@ class Profile:
     """One named cluster. It has ``zookeeper``, ``bootstrap_servers`` or both.
 
     ``checkpoints`` and ``event_logs`` are where Spark's queries that read from it leave their traces, ``logs`` where
-    its brokers' state-change logs can be read. ``metrics`` is where each broker serves its metrics: a URL with ``{host}``
-    or ``{id}``. ``label`` and ``colour`` help a person tell it from others.
+    its brokers' state-change logs can be read. ``metrics`` is where each broker serves its metrics: a URL with
+    ``{host}`` or ``{id}``. ``label`` and ``colour`` help a person tell it from others.
     """
 
     name: str
