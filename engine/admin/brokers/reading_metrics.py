@@ -67,7 +67,9 @@ async def read_figures(
         for broker, source in sources.items()
         if isinstance(source, Source) and source.teller is not Teller.JMX
     ]
-    told, *others = await asyncio.gather(_all_by_jmx(read, by_jmx, requests=requests, topics=topics), *by_http)
+    told, others = await asyncio.gather(
+        _all_by_jmx(read, by_jmx, requests=requests, topics=topics), asyncio.gather(*by_http)
+    )
     silent = [BrokerFigures(broker, trouble=why) for broker, why in sources.items() if isinstance(why, str)]
     return sorted([*told, *others, *silent], key=lambda one: one.broker)
 

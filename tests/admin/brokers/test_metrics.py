@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import wraps
+from typing import Any
 
 import pytest
 
@@ -128,6 +130,16 @@ def test_a_password_is_in_no_message() -> None:
     assert "secret" not in f"{refused.value}{refused.value.where}{refused.value.hint}"
 
 
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test in a loop of its own."""
+
+    @wraps(test)
+    def run(**arguments: Any) -> None:
+        asyncio.run(test(**arguments))
+
+    return run
+
+
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -159,6 +171,7 @@ def source(port: int, teller: Teller = Teller.PROMETHEUS) -> Source:
     return Source(teller, "127.0.0.1", port, "/metrics" if teller is Teller.PROMETHEUS else "/jolokia")
 
 
+@in_loop
 async def test_a_chunked_page_is_read() -> None:
     body = USUAL.encode()
     parts = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (body[:100], body[100:]))
@@ -167,6 +180,7 @@ async def test_a_chunked_page_is_read() -> None:
         assert (await read_http(source(port), [])).beans == beans_of_page(USUAL)
 
 
+@in_loop
 async def test_jolokia_answers_for_each_name() -> None:
     names = patterns(requests=False, topics=True)
     value = {"kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec,topic=t": {"OneMinuteRate": 2.5, "Count": 9}}
@@ -195,6 +209,7 @@ async def test_jolokia_answers_for_each_name() -> None:
         (Teller.JOLOKIA, b"HTTP/1.1 200 OK\r\n\r\n[1, 2]", "not Jolokia's"),
     ],
 )
+@in_loop
 async def test_who_is_not_understood_is_named(teller: Teller, answer: bytes, why: str) -> None:
     async with serving(says(answer)) as port:
         with pytest.raises(Unreachable) as refused:
@@ -202,6 +217,7 @@ async def test_who_is_not_understood_is_named(teller: Teller, answer: bytes, why
     assert why in str(refused.value)
 
 
+@in_loop
 async def test_nobody_is_there() -> None:
     async with serving(says(b"")) as port:
         pass
@@ -209,6 +225,7 @@ async def test_nobody_is_there() -> None:
         await read_http(source(port), [])
 
 
+@in_loop
 async def test_a_broker_that_hangs_has_a_reason_in_its_time() -> None:
     async def drips(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while await reader.read(1) or True:
