@@ -149,6 +149,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "brokers list": (),
     "brokers describe": ("Describe Topic~", "Describe Cluster?: log dirs", "DescribeConfigs Cluster?: settings"),
     "brokers log-dirs": ("Describe Cluster",),
+    "brokers metrics": ("DescribeConfigs Cluster?: where a broker of klamm serves its metrics",),
     "brokers restart-order": (*_SEEN, "Describe Cluster?: moves under way"),
     "brokers demote": ("Describe Topic~", "Alter Cluster"),
     "brokers restore": _CHANGE,

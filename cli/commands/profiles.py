@@ -30,6 +30,7 @@ _COLUMNS = (
     Column("checkpoints", Kind.LIST, is_dispensable=True),
     Column("event_logs", Kind.LIST, is_dispensable=True),
     Column("logs", Kind.LIST, is_dispensable=True),
+    Column("metrics", is_dispensable=True),
     Column("label", is_dispensable=True),
     Column("colour", is_dispensable=True),
 )
@@ -52,6 +53,7 @@ def list_profiles(invocation: Invocation) -> Report:
             p.checkpoints,
             p.event_logs,
             p.logs,
+            p.metrics,
             p.label,
             p.colour,
         )
@@ -91,6 +93,12 @@ def add(
     checkpoint: Checkpoints = None,
     event_log: EventLogs = None,
     logs: StateChangeLogs = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics", metavar="URL", help="Where each broker serves its metrics: http://{host}:7071/metrics."
+        ),
+    ] = None,
     label: Annotated[
         str | None, typer.Option("--label", metavar="TEXT", help="Text that is shown beside its name.")
     ] = None,
@@ -105,6 +113,7 @@ def add(
     ] = None,
 ) -> None:
     """Add a profile; the first one becomes the default."""
+    from engine.admin.brokers.metrics_sources import check_pattern
     from engine.admin.cluster.profiles import Colour, Profile, add_profile
     from engine.admin.cluster.target import parse_addresses
 
@@ -112,6 +121,8 @@ def add(
         parse_addresses(zookeeper.partition("/")[0], default_port=2181)
     if bootstrap_server:
         parse_addresses(bootstrap_server)
+    if metrics is not None:
+        check_pattern(metrics)
     if colour is not None and colour not in set(Colour):
         raise UsageError(f"--colour must be one of {', '.join(Colour)}, not {colour!r}")
     profiles = _load()
@@ -126,6 +137,7 @@ def add(
             checkpoints=tuple(checkpoint or ()),
             event_logs=tuple(event_log or ()),
             logs=tuple(logs or ()),
+            metrics=metrics,
             label=label,
             colour=None if colour is None else Colour(colour),
         )

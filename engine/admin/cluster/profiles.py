@@ -10,6 +10,7 @@
     checkpoints = ["s3://lake/checkpoints", "/srv/spark/*/checkpoint"]
     event_logs = ["/srv/spark/events"]
     logs = ["/var/log/kafka"]
+    metrics = "http://{host}:7071/metrics"
     label = "staging"
     colour = "yellow"
 
@@ -36,7 +37,7 @@ from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Parameter, Phrase
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
-_TEXT_KEYS = ("zookeeper", "bootstrap_servers", "command_config", "label", "colour")
+_TEXT_KEYS = ("zookeeper", "bootstrap_servers", "command_config", "metrics", "label", "colour")
 _LIST_KEYS = ("checkpoints", "event_logs", "logs")
 
 
@@ -54,7 +55,8 @@ class Profile:
     """One named cluster. It has ``zookeeper``, ``bootstrap_servers`` or both.
 
     ``checkpoints`` and ``event_logs`` are where Spark's queries that read from it leave their traces, ``logs`` where
-    its brokers' state-change logs can be read. ``label`` and ``colour`` help a person tell it from others.
+    its brokers' state-change logs can be read. ``metrics`` is where each broker serves its metrics: a URL with
+    ``{host}`` or ``{id}``. ``label`` and ``colour`` help a person tell it from others.
     """
 
     name: str
@@ -66,6 +68,7 @@ class Profile:
     checkpoints: tuple[str, ...] = ()
     event_logs: tuple[str, ...] = ()
     logs: tuple[str, ...] = ()
+    metrics: str | None = None
     label: str | None = None
     colour: Colour | None = None
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -226,6 +229,7 @@ def _profile(path: Path, name: str, entry: Any, default: str | None) -> Profile:
         tuple(entry.get("checkpoints", ())),
         tuple(entry.get("event_logs", ())),
         tuple(entry.get("logs", ())),
+        entry.get("metrics"),
         entry.get("label"),
         Colour(entry["colour"]) if "colour" in entry else None,
         properties,

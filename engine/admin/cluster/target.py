@@ -111,6 +111,8 @@ class ClusterTarget:
     """Where Spark's queries leave their traces, as the profile says."""
     logs: tuple[str, ...] = ()
     """Where this machine can read the brokers' state-change logs."""
+    metrics: str | None = None
+    """Where each broker serves its metrics, as the profile says: a URL with ``{host}`` or ``{id}``."""
     label: str = ""
     colour: Colour | None = None
     """Helps a person tell it from other clusters."""
@@ -278,6 +280,7 @@ def _from_profile(profile: Profile, jaas_file: Path | None) -> ClusterTarget:
         checkpoints=profile.checkpoints,
         event_logs=profile.event_logs,
         logs=profile.logs,
+        metrics=profile.metrics,
         label=profile.label or "",
         colour=profile.colour,
     )

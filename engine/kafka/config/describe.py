@@ -6,10 +6,11 @@ Source: ConfigHelper of Kafka 3.9 (KIP-226, KIP-569).
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
+from engine.kafka.config.broker_warnings import OWN_KEYS
 from engine.kafka.config.definition import AnyKey, DynamicMode
 from engine.kafka.config.dynamic import DynamicConfigs, Overrides
 from engine.kafka.config.dynamic_keys import broker_config_key, broker_synonyms
@@ -100,13 +101,18 @@ def _describe_broker_config(
     name: str, value: Value, configs: DynamicConfigs, *, only: ConfigSource | None = None
 ) -> DescribedConfig:
     key = broker_config_key(name)
-    text = _shown(key, value)
-    synonyms = _broker_level_synonyms(name, key is None or key.is_sensitive, configs)
+    own = OWN_KEYS.get(name)
+    text = _shown(key, value) if own is None else str(value)
+    synonyms = _broker_level_synonyms(name, own is None and (key is None or key.is_sensitive), configs)
     if only is not None:
         synonyms = [synonym for synonym in synonyms if synonym.source is only]
     exact = BROKER_CONFIG_DEF.get(name)
     is_read_only = exact is None or exact.dynamic is DynamicMode.READ_ONLY
-    return _described(name, text, key, synonyms, is_read_only=is_read_only)
+    described = _described(name, text, key, synonyms, is_read_only=is_read_only)
+    if own is None:
+        return described
+    # Kafka hides settings that it does not know. Those of klamm hold no secret, and tools look for them.
+    return replace(described, type=ConfigType.STRING, is_sensitive=False, documentation=own)
 
 
 def _broker_level_synonyms(name: str, is_sensitive: bool, configs: DynamicConfigs) -> list[ConfigSynonym]:

@@ -137,6 +137,7 @@ CASES: Mapping[str, Case] = {
     "brokers list": Case(),
     "brokers describe": Case("0"),
     "brokers log-dirs": Case(),
+    "brokers metrics": Case(code=1),
     "brokers restart-order": Case(brokers=2),
     "brokers demote": Case("0 --yes", replicas="0:1", brokers=2),
     "offsets": Case("{t}"),

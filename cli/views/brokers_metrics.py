@@ -1,0 +1,189 @@
+"""What brokers measure: traffic, then work; for a person the largest topics and the slowest requests below."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import fields
+
+from cli.exit_codes import ExitCode
+from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.views.brokers_load import without_empty
+from engine.admin.brokers.metrics import BrokerFigures, Rate, TopicFigures
+
+SHOWN_MAX = 20
+"""Topics, and requests, in a table for a person."""
+
+_SPANS = (("one_minute", ""), ("five_minutes", "5 min"), ("fifteen_minutes", "15 min"))
+
+
+def _rate_columns(name: str, kind: Kind, title: str) -> tuple[Column, ...]:
+    return tuple(
+        Column(f"{name}_{span}", kind, title=short or title, is_dispensable=bool(short)) for span, short in _SPANS
+    )
+
+
+def _under_tone(value: object) -> Tone | None:
+    return Tone.BAD if value else None
+
+
+def _throttle_tone(value: object) -> Tone | None:
+    return Tone.WARNING if value else None
+
+
+def _idle_tone(value: object) -> Tone | None:
+    return Tone.WARNING if isinstance(value, int | float) and value < 30 else None
+
+
+_WHO = Column("broker", Kind.NUMBER)
+_TRAFFIC = (
+    *_rate_columns("messages_in", Kind.NUMBER, "Messages/s"),
+    *_rate_columns("bytes_in", Kind.BYTES, "In/s"),
+    *_rate_columns("bytes_out", Kind.BYTES, "Out/s"),
+)
+_WORK = (
+    Column("handler_idle_percent", Kind.NUMBER, title="Idle %", tone=_idle_tone),
+    Column("produce_p99_ms", Kind.NUMBER, title="Produce p99 ms"),
+    Column("fetch_p99_ms", Kind.NUMBER, title="Fetch p99 ms"),
+    Column("produce_throttle_ms", Kind.NUMBER, title="throttled ms", tone=_throttle_tone),
+    Column("fetch_throttle_ms", Kind.NUMBER, title="throttled ms", tone=_throttle_tone),
+    Column("isr_shrinks", Kind.NUMBER, title="ISR shrinks"),
+    Column("isr_expands", Kind.NUMBER, title="expands"),
+    Column("under_replicated", Kind.NUMBER, title="Under-replicated", tone=_under_tone),
+)
+_WORK_SHOWN = tuple(_WORK[index] for index in (0, 1, 3, 2, 4, 5, 6, 7))
+_TELLS = (Column("told_by"), Column("where", is_dispensable=True))
+_TROUBLE = Column("trouble", tone=lambda value: Tone.BAD if value else None, falls_below=True)
+_REQUEST = (
+    Column("api", title="Request"),
+    Column("requests", Kind.NUMBER, title="Count"),
+    Column("p99_ms", Kind.NUMBER, title="p99 ms"),
+)
+_ALL = (_WHO, Column("topic"), *_REQUEST, *_TRAFFIC, *_WORK, *_TELLS, _TROUBLE)
+
+
+def metrics_report(figures: Sequence[BrokerFigures], *, is_for_people: bool = True) -> Report:
+    """A row per broker; machines get rows for its topics and requests below it."""
+    rows = [row for one in figures for row in _machine_rows(one)]
+    traffic = [(one.broker, *_rates(one), one.told_by, one.where, one.trouble) for one in figures]
+    work = [(one.broker, *_shown_work(one)) for one in figures if one.told_by]
+    sections = [
+        Section(body=without_empty(Table((_WHO, *_TRAFFIC, *_TELLS, _TROUBLE), traffic), keeps=_KEPT)),
+        *([Section(body=Table((_WHO, *_WORK_SHOWN), work))] if work else []),
+    ]
+    notes = list(_notes(figures))
+    if is_for_people:
+        sections += _topic_sections(figures, notes) + _request_sections(figures, notes)
+    code = ExitCode.BAD_ANSWER if any(one.trouble for one in figures) else ExitCode.DONE
+    return Report(figures, Table(_ALL, rows), sections, tuple(notes), code)
+
+
+_KEPT = ("broker", "messages_in_one_minute", "bytes_in_one_minute", "bytes_out_one_minute", "told_by")
+
+
+def _machine_rows(one: BrokerFigures) -> Iterator[tuple[object, ...]]:
+    nothing = (None,) * len(_WORK)
+    told = (one.told_by, one.where)
+    yield (one.broker, None, None, None, None, *_rates(one), *_work(one), *told, one.trouble)
+    for topic in one.topics or ():
+        yield (one.broker, topic.topic, None, None, None, *_rates(topic), *nothing, *told, None)
+    for request in one.requests or ():
+        rates = (None,) * len(_TRAFFIC)
+        yield (one.broker, None, request.api, _whole(request.count), request.p99_ms, *rates, *nothing, *told, None)
+
+
+def _rates(one: BrokerFigures | TopicFigures) -> tuple[object, ...]:
+    return (*_spans(one.messages_in, 1), *_spans(one.bytes_in, 0), *_spans(one.bytes_out, 0))
+
+
+def _spans(rate: Rate, digits: int) -> tuple[object, ...]:
+    return tuple(_rounded(value, digits) for value in (rate.now, rate.five_minutes, rate.fifteen_minutes))
+
+
+def _rounded(value: float | None, digits: int) -> int | float | None:
+    if value is None:
+        return None
+    return round(value, digits) if digits else round(value)
+
+
+def _work(one: BrokerFigures) -> tuple[object, ...]:
+    return (
+        _rounded(one.handler_idle_percent, 1),
+        _rounded(one.produce_p99_ms, 1),
+        _rounded(one.fetch_p99_ms, 1),
+        _rounded(one.produce_throttle_ms, 1),
+        _rounded(one.fetch_throttle_ms, 1),
+        _whole(one.isr_shrinks.total),
+        _whole(one.isr_expands.total),
+        one.under_replicated,
+    )
+
+
+def _shown_work(one: BrokerFigures) -> tuple[object, ...]:
+    cells = _work(one)
+    return tuple(cells[index] for index in (0, 1, 3, 2, 4, 5, 6, 7))
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def _topic_sections(figures: Sequence[BrokerFigures], notes: list[str]) -> list[Section]:
+    rows = [(one.broker, topic.topic, *_rates(topic)) for one in figures for topic in one.topics or ()]
+    shown = heapq.nlargest(SHOWN_MAX, rows, key=lambda row: (row[5] or 0) + (row[8] or 0))  # type: ignore[operator]
+    if len(shown) < len(rows):
+        notes.append(f"the {len(shown)} largest of {len(rows)} topics of brokers; all: -o plain")
+    return [Section("Topics", Table((_WHO, Column("topic"), *_TRAFFIC), shown))] if rows else []
+
+
+def _request_sections(figures: Sequence[BrokerFigures], notes: list[str]) -> list[Section]:
+    rows = [
+        (one.broker, request.api, _whole(request.count), _rounded(request.p99_ms, 1))
+        for one in figures
+        for request in one.requests or ()
+    ]
+    shown = heapq.nlargest(SHOWN_MAX, rows, key=lambda row: row[3] or 0)
+    if len(shown) < len(rows):
+        notes.append(f"the {len(shown)} slowest of {len(rows)} kinds of request of brokers; all: -o plain")
+    return [Section("Requests", Table((_WHO, *_REQUEST), shown))] if rows else []
+
+
+def _notes(figures: Sequence[BrokerFigures]) -> Iterator[str]:
+    """Yield why cells are empty."""
+    if not figures:
+        yield "no broker is alive"
+    measured = [one for one in figures if one.measured_s is not None]
+    if measured:
+        which = ", ".join(str(one.broker) for one in measured)
+        yield f"rates over {measured[0].measured_s:.1f} s of broker {which}, which tells counts only"
+    for one in figures:
+        missing = [
+            _TITLES[field.name] for field in fields(one) if field.name in _TITLES and _is_missing(one, field.name)
+        ]
+        if one.told_by and missing:
+            yield f"broker {one.broker} does not tell: {', '.join(missing)}"
+    if any(one.trouble and one.where is None for one in figures):
+        yield (
+            "say where brokers serve their metrics: --metrics-url 'http://{host}:7071/metrics', or the same as "
+            "metrics in the profile"
+        )
+
+
+_TITLES = {
+    "messages_in": "messages",
+    "bytes_in": "bytes in",
+    "bytes_out": "bytes out",
+    "handler_idle_percent": "idle handlers",
+    "produce_p99_ms": "p99 of Produce",
+    "fetch_p99_ms": "p99 of Fetch",
+    "produce_throttle_ms": "throttling of Produce",
+    "fetch_throttle_ms": "throttling of Fetch",
+    "isr_shrinks": "ISR shrinks",
+    "isr_expands": "ISR expands",
+    "under_replicated": "under-replicated partitions",
+}
+
+
+def _is_missing(one: BrokerFigures, name: str) -> bool:
+    value = getattr(one, name)
+    return value is None or value == Rate()

@@ -1,0 +1,223 @@
+"""Where a broker tells its metrics, and how they are read: Prometheus' format and Jolokia's protocol over HTTP.
+
+JMX itself needs a Java, which the caller brings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+from engine.admin.brokers.metrics import Bean, Beans, Teller, bean_of, beans_of_page, is_of_klamm, numbers
+from engine.admin.cluster.errors import BadRequest, Unreachable
+from engine.common.model import address_text
+
+if TYPE_CHECKING:
+    import ssl
+
+SCHEMES: Final = ("http", "https", "jmx")
+_PAGE_BYTES_MAX: Final = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where one broker tells its metrics. A login never shows."""
+
+    teller: Teller
+    host: str
+    port: int
+    path: str = ""
+    is_tls: bool = False
+    user: str | None = None
+    password: str | None = None
+
+    def __str__(self) -> str:
+        scheme = "jmx" if self.teller is Teller.JMX else "https" if self.is_tls else "http"
+        return f"{scheme}://{address_text(self.host, self.port)}{self.path}"
+
+    def __repr__(self) -> str:
+        return f"Source({self})"
+
+
+ReadJmx = Callable[[Mapping[int, Source], Sequence[str], float, float], Awaitable[Mapping[int, Beans | str]]]
+"""Reads MBeans of several brokers by JMX: where each is, which, the seconds that each has, and the seconds for all.
+Gives the reason for a broker that does not tell. It never fails."""
+
+
+def check_pattern(pattern: str) -> None:
+    """Refuse what cannot be the address of brokers' metrics.
+
+    Raises:
+        BadRequest: it is no URL, or names neither host nor id.
+    """
+    if "{host}" not in pattern and "{id}" not in pattern:
+        hint = "write {host} or {id} where brokers differ: http://{host}:7071/metrics, jmx://{host}:9999"
+        raise BadRequest(f"all brokers would have the same metrics: {pattern}", hint=hint)
+    source_of(pattern, 0, "localhost")
+
+
+def source_of(pattern: str, broker_id: int, host: str) -> Source:
+    """Return a broker's source. The path says which of the two an HTTP server speaks: Jolokia's has ``/jolokia``.
+
+    Raises:
+        BadRequest: the pattern is no URL with a port.
+    """
+    shown_host = f"[{host}]" if ":" in host else host
+    url = pattern.replace("{host}", shown_host).replace("{id}", str(broker_id))
+    hint = "write http://{host}:7071/metrics, http://{host}:8778/jolokia or jmx://{host}:9999"
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise BadRequest(f"not the address of metrics: {error}", hint=hint) from error
+    if parts.scheme not in SCHEMES or not parts.hostname or (parts.scheme == "jmx" and port is None):
+        # The login that it may hold stays out of the message.
+        raise BadRequest("not the address of metrics", where=url.rpartition("@")[2], hint=hint)
+    jolokia = "jolokia" in parts.path.split("/")
+    teller = Teller.JMX if parts.scheme == "jmx" else Teller.JOLOKIA if jolokia else Teller.PROMETHEUS
+    query = f"?{parts.query}" if parts.query else ""
+    return Source(
+        teller,
+        parts.hostname,
+        port or (443 if parts.scheme == "https" else 80),
+        "" if teller is Teller.JMX else (parts.path or "/metrics") + query,
+        parts.scheme == "https",
+        None if parts.username is None else unquote(parts.username),
+        None if parts.password is None else unquote(parts.password),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a broker told, and who it turned out to be."""
+
+    source: Source
+    beans: Beans
+
+
+async def read_http(source: Source, patterns: Sequence[str]) -> Reading:
+    """Read MBeans over HTTP.
+
+    Raises:
+        Unreachable: nobody answers there, or not with metrics.
+    """
+    if source.teller is Teller.JOLOKIA:
+        return Reading(source, await _read_jolokia(source, patterns))
+    page = (await _ask(source, None)).decode("utf-8", "replace")
+    if is_of_klamm(page):
+        # Its page has counts; by the other protocol it tells rates, too.
+        jolokia = Source(
+            Teller.JOLOKIA, source.host, source.port, "/jolokia", source.is_tls, source.user, source.password
+        )
+        return Reading(jolokia, await _read_jolokia(jolokia, patterns))
+    beans = await asyncio.to_thread(beans_of_page, page)
+    if not beans:
+        raise Unreachable("its page has none of Kafka's metrics", where=str(source))
+    return Reading(source, beans)
+
+
+async def _read_jolokia(source: Source, patterns: Sequence[str]) -> Beans:
+    asked = [{"type": "read", "mbean": pattern} for pattern in patterns]
+    body = await _ask(source, json.dumps(asked).encode())
+    try:
+        answers = json.loads(body)
+        return _beans(patterns, answers)
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        raise Unreachable("its answer is not Jolokia's", where=str(source)) from error
+
+
+def _beans(patterns: Sequence[str], answers: list[dict[str, Any]]) -> Beans:
+    """Return what the answers hold. An MBean that is not there has an answer with an error."""
+    beans: Beans = {}
+    for pattern, answer in zip(patterns, answers, strict=True):
+        if answer["status"] == 200:
+            values = answer["value"] if "*" in pattern else {pattern: answer["value"]}
+            for name, attributes in values.items():
+                bean: Bean | None = bean_of(name)
+                if bean is not None:
+                    beans[bean] = numbers(attributes)
+    return beans
+
+
+async def _ask(source: Source, body: bytes | None) -> bytes:
+    """Return what an HTTP server answers.
+
+    Raises:
+        Unreachable: it does not, or says no.
+    """
+    try:
+        reader, writer = await asyncio.open_connection(source.host, source.port, ssl=_tls() if source.is_tls else None)
+    except OSError as error:
+        raise Unreachable(f"cannot connect: {error.strerror or error}", where=str(source)) from error
+    try:
+        writer.write(_request(source, body))
+        await writer.drain()
+        answer = await _until_end(reader)
+    except OSError as error:
+        raise Unreachable(f"the connection broke: {error.strerror or error}", where=str(source)) from error
+    finally:
+        writer.close()
+    return _content(source, answer)
+
+
+async def _until_end(reader: asyncio.StreamReader) -> bytes:
+    """Read until the server closes the connection, as it was asked to."""
+    parts: list[bytes] = []
+    size = 0
+    while size <= _PAGE_BYTES_MAX and (part := await reader.read(256 * 1024)):
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
+
+
+def _request(source: Source, body: bytes | None) -> bytes:
+    lines = [
+        f"{'GET' if body is None else 'POST'} {source.path} HTTP/1.1",
+        f"Host: {address_text(source.host, source.port)}",
+        "Connection: close",
+        "Accept-Encoding: identity",
+    ]
+    if source.user is not None:
+        from base64 import b64encode
+
+        login = b64encode(f"{source.user}:{source.password or ''}".encode()).decode()
+        lines.append(f"Authorization: Basic {login}")
+    if body is not None:
+        lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]
+    return "\r\n".join([*lines, "", ""]).encode() + (body or b"")
+
+
+class _Received:
+    """What the parser of Python's library takes for a socket."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def makefile(self, mode: str) -> Any:
+        from io import BytesIO
+
+        return BytesIO(self._data)
+
+
+def _content(source: Source, answer: bytes) -> bytes:
+    from http.client import HTTPException, HTTPResponse
+
+    try:
+        response = HTTPResponse(_Received(answer))  # type: ignore[arg-type]
+        response.begin()
+        content = response.read()
+    except HTTPException as error:
+        raise Unreachable("its answer is no HTTP", where=str(source)) from error
+    if response.status != 200:
+        raise Unreachable(f"it answers {response.status} {response.reason}".rstrip(), where=str(source))
+    return content
+
+
+def _tls() -> ssl.SSLContext:
+    import ssl
+
+    return ssl.create_default_context()

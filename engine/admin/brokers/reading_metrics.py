@@ -1,0 +1,200 @@
+"""Finds out where brokers tell their metrics, and reads them from all at once: a slow broker never holds the others.
+
+A profile or the caller may say where. Else a broker of klamm says it among its settings, and one of Apache Kafka
+registers its JMX port in ZooKeeper.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+from engine.admin.brokers.access import broker_reader
+from engine.admin.brokers.metrics import Beans, BrokerFigures, Teller, figures_of, has_rates, patterns
+from engine.admin.brokers.metrics_sources import Reading, ReadJmx, Source, check_pattern, read_http, source_of
+from engine.admin.cluster.asking import ANSWER_LIMIT_S, FAILURES, answer_limit
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError, NotFound, Unreachable
+from engine.admin.cluster.members import read_members
+from engine.common.model import BrokerInfo
+
+_KEY: Final = "klamm.metrics.listener"
+MEASURE_S: Final = 2.0
+"""Seconds between two readings of a broker that tells counts only."""
+
+_LIMIT_SHARE, _ALL_SHARE = 0.4, 0.8
+"""The shares of the operation's time that one reading of one broker may take, and all by JMX with the start of Java."""
+
+
+async def read_figures(
+    cluster: Cluster,
+    read_jmx: ReadJmx,
+    ids: Sequence[int] = (),
+    *,
+    pattern: str | None = None,
+    requests: bool = False,
+    topics: bool = False,
+) -> list[BrokerFigures]:
+    """Return what live brokers tell (none named: all), by id. A broker that does not tell has the reason.
+
+    Args:
+        pattern: where each broker serves its metrics, instead of what the profile says.
+
+    Raises:
+        BadRequest: the pattern is not the address of metrics.
+        NotFound: no live broker has one of the ids.
+    """
+    pattern = pattern or cluster.target.metrics
+    if pattern is not None:
+        check_pattern(pattern)
+    brokers = {one.id: one for one in (await read_members(cluster)).brokers}
+    if unknown := sorted(set(ids) - set(brokers)):
+        named, live = ", ".join(map(str, unknown)), ", ".join(map(str, sorted(brokers))) or "none"
+        raise NotFound(f"no live broker has the id {named}", hint=f"live brokers: {live}")
+    chosen = [brokers[one] for one in sorted(set(ids) or brokers)]
+    sources = await _sources(cluster, chosen, pattern)
+    wanted = patterns(requests=requests, topics=topics)
+    limit_s = min(ANSWER_LIMIT_S, cluster.timeout_s * _LIMIT_SHARE)
+    by_jmx = {broker: one for broker, one in sources.items() if isinstance(one, Source) and one.teller is Teller.JMX}
+    read = read_jmx(by_jmx, wanted, limit_s, cluster.timeout_s * _ALL_SHARE) if by_jmx else _nothing()
+    by_http = [
+        one_by_http(broker, source, wanted, limit_s, requests=requests, topics=topics)
+        for broker, source in sources.items()
+        if isinstance(source, Source) and source.teller is not Teller.JMX
+    ]
+    told, others = await asyncio.gather(
+        _all_by_jmx(read, by_jmx, requests=requests, topics=topics), asyncio.gather(*by_http)
+    )
+    silent = [BrokerFigures(broker, trouble=why) for broker, why in sources.items() if isinstance(why, str)]
+    return sorted([*told, *others, *silent], key=lambda one: one.broker)
+
+
+async def _nothing() -> dict[int, Beans | str]:
+    return {}
+
+
+async def _all_by_jmx(
+    read: Awaitable[Mapping[int, Beans | str]], sources: Mapping[int, Source], *, requests: bool, topics: bool
+) -> list[BrokerFigures]:
+    found = []
+    for broker, beans in (await read).items():
+        figures = (
+            BrokerFigures(broker, trouble=beans)
+            if isinstance(beans, str)
+            else replace(figures_of(beans, broker, requests=requests, topics=topics), told_by=Teller.JMX)
+        )
+        found.append(replace(figures, where=str(sources[broker])))
+    return found
+
+
+async def one_by_http(
+    broker: int, source: Source, wanted: Sequence[str], limit_s: float, *, requests: bool, topics: bool
+) -> BrokerFigures:
+    """Read a broker; where it tells counts only, read it again after a while: rates are made of both."""
+    try:
+        first = await _in_time(source, wanted, limit_s)
+        began_s = time.monotonic()
+        make = partial(figures_of, broker=broker, requests=requests, topics=topics)
+        if has_rates(first.beans):
+            figures = make(first.beans)
+        else:
+            await asyncio.sleep(MEASURE_S)
+            second = await _in_time(first.source, wanted, limit_s)
+            figures = make(second.beans, before=first.beans, measured_s=time.monotonic() - began_s)
+    except Unreachable as error:
+        return BrokerFigures(broker, where=str(source), trouble=str(error))
+    return replace(figures, told_by=first.source.teller, where=str(first.source))
+
+
+async def _in_time(source: Source, wanted: Sequence[str], limit_s: float) -> Reading:
+    try:
+        async with asyncio.timeout(limit_s):
+            return await read_http(source, wanted)
+    except TimeoutError:
+        raise Unreachable(f"no answer within {limit_s:g} s", where=str(source)) from None
+
+
+async def _sources(cluster: Cluster, brokers: Sequence[BrokerInfo], pattern: str | None) -> dict[int, Source | str]:
+    """Return where each broker tells its metrics, or why nobody knows."""
+    if pattern is not None:
+        return {one.id: source_of(pattern, one.id, _host(one)) for one in brokers}
+    registered = await broker_reader(cluster).registrations()
+    found: dict[int, Source | str] = {}
+    unknown: list[BrokerInfo] = []
+    for one in brokers:
+        port = registered[one.id].jmx_port if one.id in registered else None
+        if port:
+            found[one.id] = Source(Teller.JMX, _host(one), port)
+        else:
+            unknown.append(one)
+    reason = (
+        "it has no JMX port, and no other address of its metrics is known"
+        if registered
+        else "no address of its metrics is known; a JMX port would stand in ZooKeeper"
+    )
+    if not cluster.target.may_ask_brokers:
+        return found | dict.fromkeys((one.id for one in unknown), reason)
+    listeners = await _listeners(cluster, unknown)
+    return found | {one.id: await _source_of_listener(one, listeners[one.id], reason) for one in unknown}
+
+
+async def _listeners(cluster: Cluster, brokers: Sequence[BrokerInfo]) -> dict[int, str | AdminError | None]:
+    """Return the metrics listeners of klamm's brokers; None of others, the failure of those that do not answer."""
+    if not brokers:
+        return {}
+    try:
+        # Open it once for all: each task below would open its own.
+        await (await cluster.wire()).nodes()
+    except AdminError as error:
+        return dict.fromkeys((one.id for one in brokers), error)
+    told = await asyncio.gather(*(_listener(cluster, one.id) for one in brokers))
+    return dict(zip((one.id for one in brokers), told, strict=True))
+
+
+async def _listener(cluster: Cluster, broker: int) -> str | AdminError | None:
+    from engine.kafka.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+
+    wire = await cluster.wire()
+    resource = DescribeConfigsResource(resource_type=4, resource_name=str(broker), configuration_keys=[_KEY])
+    try:
+        async with answer_limit(wire, broker):
+            response = await wire.call_broker(broker, DescribeConfigsRequest(resources=[resource]))
+    except FAILURES as error:
+        return error if isinstance(error, AdminError) else Unreachable(str(error))
+    return next((c.value or None for r in response.results for c in r.configs if c.name == _KEY), None)
+
+
+async def _source_of_listener(broker: BrokerInfo, listener: str | AdminError | None, reason: str) -> Source | str:
+    if not isinstance(listener, str):
+        return reason if listener is None else f"it does not tell its settings: {listener}"
+    host, _, port = listener.rpartition(":")
+    host = host.strip("[]")
+    if not port.isdecimal():
+        return f"{_KEY}: '{listener}' is no address"
+    if host in ("", "0.0.0.0", "::"):
+        host = _host(broker)
+    elif await _is_here(host) and not await _is_here(_host(broker)):
+        # The same address of this machine is somebody else's.
+        return f"it serves its metrics to its own machine alone, at {listener}"
+    return Source(Teller.JOLOKIA, host, int(port), "/jolokia")
+
+
+async def _is_here(host: str) -> bool:
+    """Whether an address belongs to this machine: only then can a socket have it."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = found[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.bind(address)
+    except OSError:
+        return False
+    return True
+
+
+def _host(broker: BrokerInfo) -> str:
+    return broker.endpoints[0].host if broker.endpoints else "localhost"

@@ -1,0 +1,239 @@
+"""Brokers' figures: what an answer means, whoever gives it; who is asked where; a broker that hangs holds nobody."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from functools import wraps
+from typing import Any
+
+import pytest
+
+from engine.admin.brokers.metrics import Beans, Rate, Teller, bean_of, beans_of_page, figures_of, has_rates, patterns
+from engine.admin.brokers.metrics_sources import Source, check_pattern, read_http, source_of
+from engine.admin.brokers.reading_metrics import one_by_http
+from engine.admin.cluster.errors import BadRequest, Unreachable
+
+USUAL = """\
+# TYPE kafka_server_brokertopicmetrics_messagesin_total counter
+kafka_server_brokertopicmetrics_messagesin_total 120.0
+kafka_server_brokertopicmetrics_messagesin_total{topic="orders"} 100.0
+kafka_server_brokertopicmetrics_bytesin_total{topic="or\\"d\\\\e\\nrs"} 7.0
+kafka_server_replicamanager_underreplicatedpartitions 2.0
+kafka_server_replicamanager_isrshrinks_total 4.0
+kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent 0.5
+kafka_server_kafkarequesthandlerpool_requesthandleravgidlepercent_count_total 9.0E9
+kafka_network_requestmetrics_totaltimems{request="Produce",quantile="0.50"} 1.0
+kafka_network_requestmetrics_totaltimems{request="Produce",quantile="0.99"} 12.5
+kafka_network_requestmetrics_totaltimems_count_total{request="Produce"} 30.0
+kafka_network_requestmetrics_throttletimems{request="FetchConsumer",quantile="0.99"} NaN
+kafka_server_brokertopicmetrics_bytesin_total not-a-number
+go_goroutines 7
+"""
+NO_RULES = """\
+kafka_server_BrokerTopicMetrics_OneMinuteRate{name="BytesInPerSec",} 3.5
+kafka_server_BrokerTopicMetrics_Count{name="BytesInPerSec",topic="orders",} 11.0
+kafka_network_RequestMetrics_99thPercentile{name="TotalTimeMs",request="Produce",} 8.0
+kafka_server_KafkaRequestHandlerPool_OneMinuteRate{name="RequestHandlerAvgIdlePercent",} 0.25
+kafka_server_ReplicaManager_Value{name="UnderReplicatedPartitions",} 1.0
+"""
+
+
+def test_a_page_by_the_usual_rules() -> None:
+    beans = beans_of_page(USUAL)
+    assert beans["MessagesInPerSec", ""] == {"Count": 120.0}
+    assert beans["BytesInPerSec", 'or"d\\e\nrs'] == {"Count": 7.0}
+    assert beans["TotalTimeMs", "Produce"] == {"99thPercentile": 12.5, "Count": 30.0}
+    assert ("ThrottleTimeMs", "FetchConsumer") not in beans
+    assert not has_rates(beans)
+    found = figures_of(beans, 3, requests=True, topics=True)
+    assert (found.under_replicated, found.isr_shrinks, found.produce_p99_ms) == (2, Rate(4.0), 12.5)
+    # The page has its mean since the start, which says nothing about now.
+    assert found.handler_idle_percent is None
+    assert found.requests is not None and [one.api for one in found.requests] == ["Produce"]
+    assert found.topics is not None and [one.topic for one in found.topics] == ['or"d\\e\nrs', "orders"]
+
+
+def test_a_page_by_no_rules_tells_rates() -> None:
+    beans = beans_of_page(NO_RULES)
+    assert has_rates(beans)
+    found = figures_of(beans, 0, requests=False, topics=True)
+    assert (found.bytes_in.one_minute, found.produce_p99_ms, found.under_replicated) == (3.5, 8.0, 1)
+    assert found.handler_idle_percent == 25.0
+    assert found.topics is not None and found.topics[0].bytes_in.total == 11.0
+
+
+def test_two_readings_of_counts_make_rates() -> None:
+    before = beans_of_page(USUAL)
+    after = beans_of_page(
+        USUAL.replace(" 120.0", " 150.0").replace("9.0E9", "10.5E9").replace("shrinks_total 4.0", "shrinks_total 1.0")
+    )
+    found = figures_of(after, 0, before, 2.0, requests=False, topics=False)
+    assert (found.messages_in.measured, found.messages_in.now, found.measured_s) == (15.0, 15.0, 2.0)
+    assert found.handler_idle_percent == 75.0
+    # Started anew between the two.
+    assert (found.isr_shrinks.total, found.isr_shrinks.measured) == (1.0, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "bean"),
+    [
+        ("kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec", ("BytesInPerSec", "")),
+        ('kafka.server:topic="a,b*\\"",type=BrokerTopicMetrics,name=X', ("X", 'a,b*"')),
+        ("kafka.network:type=RequestMetrics,name=TotalTimeMs,request=Fetch", ("TotalTimeMs", "Fetch")),
+        ("kafka.server:type=socket-server-metrics,listener=A", None),
+    ],
+)
+def test_names_of_jmx(name: str, bean: object) -> None:
+    assert bean_of(name) == bean
+
+
+def test_no_more_is_asked_for_than_is_shown() -> None:
+    assert not any("*" in one for one in patterns(requests=False, topics=False))
+    assert sum("*" in one for one in patterns(requests=True, topics=True)) == 4
+
+
+@pytest.mark.parametrize(
+    ("pattern", "shown", "teller"),
+    [
+        ("http://{host}:7071/metrics", "http://k1:7071/metrics", Teller.PROMETHEUS),
+        ("http://{host}:7071", "http://k1:7071/metrics", Teller.PROMETHEUS),
+        ("https://u:p@{host}/kafka-{id}/jolokia", "https://k1:443/kafka-4/jolokia", Teller.JOLOKIA),
+        ("jmx://admin:s%40t@{host}:9999", "jmx://k1:9999", Teller.JMX),
+    ],
+)
+def test_where_a_pattern_leads(pattern: str, shown: str, teller: Teller) -> None:
+    found = source_of(pattern, 4, "k1")
+    assert (str(found), found.teller) == (shown, teller)
+    assert "@" not in repr(found), "no login is shown"
+
+
+def test_ipv6_and_logins() -> None:
+    assert str(source_of("jmx://{host}:9999", 0, "::1")) == "jmx://[::1]:9999"
+    found = source_of("jmx://admin:s%40t@{host}:9999", 0, "k1")
+    assert (found.user, found.password) == ("admin", "s@t")
+
+
+@pytest.mark.parametrize(
+    "pattern", ["http://k1:7071/metrics", "{host}:7071", "ftp://{host}:1", "jmx://{host}", "http://{host}:x/", "{host}"]
+)
+def test_what_is_no_pattern(pattern: str) -> None:
+    with pytest.raises(BadRequest):
+        check_pattern(pattern)
+
+
+def test_a_password_is_in_no_message() -> None:
+    with pytest.raises(BadRequest) as refused:
+        check_pattern("ftp://me:secret@{host}:1")
+    assert "secret" not in f"{refused.value}{refused.value.where}{refused.value.hint}"
+
+
+def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
+    """Run a test in a loop of its own."""
+
+    @wraps(test)
+    def run(**arguments: Any) -> None:
+        asyncio.run(test(**arguments))
+
+    return run
+
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def serving(serve: Serve) -> AsyncIterator[int]:
+    """Yield the port of a server that answers each connection with ``serve``."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await serve(reader, writer)
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+
+
+def says(answer: bytes) -> Serve:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await writer.drain()
+
+    return serve
+
+
+def source(port: int, teller: Teller = Teller.PROMETHEUS) -> Source:
+    return Source(teller, "127.0.0.1", port, "/metrics" if teller is Teller.PROMETHEUS else "/jolokia")
+
+
+@in_loop
+async def test_a_chunked_page_is_read() -> None:
+    body = USUAL.encode()
+    parts = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (body[:100], body[100:]))
+    answer = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + parts + b"0\r\n\r\n"
+    async with serving(says(answer)) as port:
+        assert (await read_http(source(port), [])).beans == beans_of_page(USUAL)
+
+
+@in_loop
+async def test_jolokia_answers_for_each_name() -> None:
+    names = patterns(requests=False, topics=True)
+    value = {"kafka.server:type=BrokerTopicMetrics,name=MessagesInPerSec,topic=t": {"OneMinuteRate": 2.5, "Count": 9}}
+    answers: list[object] = [{"status": 404, "error": "no such MBean"} for _ in names]
+    answers[0] = {"status": 200, "value": value}
+    answers[-1] = {"status": 200, "value": {"Value": 1}}
+    body = json.dumps(answers).encode()
+    async with serving(says(b"HTTP/1.0 200 OK\r\n\r\n" + body)) as port:
+        beans: Beans = (await read_http(source(port, Teller.JOLOKIA), names)).beans
+    assert beans == {
+        ("MessagesInPerSec", "t"): {"OneMinuteRate": 2.5, "Count": 9.0},
+        ("UnderReplicatedPartitions", ""): {"Value": 1.0},
+    }
+
+
+@pytest.mark.parametrize(
+    ("teller", "answer", "why"),
+    [
+        (Teller.PROMETHEUS, b"HTTP/1.1 401 Unauthorized\r\n\r\n", "401 Unauthorized"),
+        (Teller.PROMETHEUS, b"SSH-2.0-OpenSSH\r\n", "no HTTP"),
+        (Teller.PROMETHEUS, b"", "no HTTP"),
+        (Teller.PROMETHEUS, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nup", "no HTTP"),
+        (Teller.PROMETHEUS, b"HTTP/1.1 200 OK\r\n\r\nup 1\n", "none of Kafka's metrics"),
+        (Teller.JOLOKIA, b"HTTP/1.1 200 OK\r\n\r\n<html>", "not Jolokia's"),
+        (Teller.JOLOKIA, b"HTTP/1.1 200 OK\r\n\r\n[]", "not Jolokia's"),
+        (Teller.JOLOKIA, b"HTTP/1.1 200 OK\r\n\r\n[1, 2]", "not Jolokia's"),
+    ],
+)
+@in_loop
+async def test_who_is_not_understood_is_named(teller: Teller, answer: bytes, why: str) -> None:
+    async with serving(says(answer)) as port:
+        with pytest.raises(Unreachable) as refused:
+            await read_http(source(port, teller), ["a:name=A", "a:name=B"])
+    assert why in str(refused.value)
+
+
+@in_loop
+async def test_nobody_is_there() -> None:
+    async with serving(says(b"")) as port:
+        pass
+    with pytest.raises(Unreachable, match="cannot connect"):
+        await read_http(source(port), [])
+
+
+@in_loop
+async def test_a_broker_that_hangs_has_a_reason_in_its_time() -> None:
+    async def drips(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while await reader.read(1) or True:
+            writer.write(b"H")
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    async with serving(drips) as port:
+        async with asyncio.timeout(10):
+            found = await one_by_http(5, source(port), [], 0.3, requests=False, topics=False)
+    assert (found.broker, found.told_by, found.trouble) == (5, None, "no answer within 0.3 s")

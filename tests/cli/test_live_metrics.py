@@ -1,0 +1,91 @@
+"""``klamm brokers metrics`` of a running cluster of ours, whose brokers say where they serve their metrics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from json_schemas import check_json
+from klamm_program import in_process
+
+from engine.local.cluster import LocalCluster
+
+Capture = pytest.CaptureFixture[str]
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """Two brokers that serve metrics."""
+    folder: Path = tmp_path_factory.mktemp("measured")
+    with LocalCluster(2, directory=folder, metrics=True) as cluster:
+        yield cluster
+
+
+def test_every_side_tells_what_was_produced(measured: LocalCluster, capsys: Capture) -> None:
+    by_wire = ("-b", measured.bootstrap_servers)
+    made = in_process("topics", "create", "traffic", "--replica-assignment", "0:1,1:0", *by_wire, capture=capsys)
+    assert made.code == 0, made.err
+    for partition, count in enumerate((3, 4)):
+        lines = "some text\n" * count
+        sent = in_process("produce", "traffic", "--partition", str(partition), *by_wire, capture=capsys, stdin=lines)
+        assert sent.code == 0, sent.err
+    for side in (by_wire, ("--zookeeper", measured.zookeeper_connect)):
+        ran = in_process("brokers", "metrics", "--topics", "--requests", *side, "-o", "json", capture=capsys)
+        assert ran.code == 0, ran.err
+        check_json("brokers metrics", ran)
+        totals = [
+            topic["messages_in"]["total"] for one in ran.json for topic in one["topics"] if topic["topic"] == "traffic"
+        ]
+        assert totals == [3, 4]
+        for one in ran.json:
+            assert (one["told_by"], one["trouble"], one["under_replicated"]) == ("jolokia", None, 0)
+            assert one["handler_idle_percent"] > 0 and one["produce_throttle_ms"] is not None
+            assert "Produce" in {request["api"] for request in one["requests"]}
+    deadline = time.monotonic() + 60
+    while not all(one["messages_in"]["one_minute"] for one in ran.json):
+        assert time.monotonic() < deadline, ran.out
+        ran = in_process("brokers", "metrics", *by_wire, "-o", "json", capture=capsys)
+
+
+def test_a_person_sees_columns_and_the_largest_topics(measured: LocalCluster, capsys: Capture) -> None:
+    by_wire = ("-b", measured.bootstrap_servers)
+    ran = in_process("brokers", "metrics", "1", "--requests", *by_wire, "-o", "table", capture=capsys)
+    assert ran.code == 0, ran.err
+    for heading in ("Messages/s", "In/s", "Out/s", "Idle %", "Produce p99", "throttled", "ISR shrinks", "Request"):
+        assert heading in ran.out, ran.out
+    first = next(line for line in ran.out.splitlines() if "jolokia" in line)
+    assert first.split()[0] == "1"
+
+
+def test_a_profiles_page_of_klamm_tells_rates(measured: LocalCluster, capsys: Capture) -> None:
+    port = measured.status().brokers[0].metrics.rpartition(":")[2]  # type: ignore[union-attr]
+    url = f"http://{{host}}:{port}"
+    ran = in_process(
+        "brokers", "metrics", "0", "-b", measured.bootstrap_servers, "--metrics-url", url, "-o", "json", capture=capsys
+    )
+    assert (ran.code, ran.json[0]["told_by"]) == (0, "jolokia"), ran.err
+    assert ran.json[0]["bytes_in"]["one_minute"] is not None
+
+
+def test_who_does_not_tell_has_a_reason(measured: LocalCluster, capsys: Capture) -> None:
+    by_wire = ("-b", measured.bootstrap_servers)
+    ran = in_process(
+        "brokers", "metrics", *by_wire, "--metrics-url", "http://{host}:1/metrics", "-o", "json", capture=capsys
+    )
+    assert ran.code == 1
+    assert all("cannot connect" in one["trouble"] and one["bytes_in"]["total"] is None for one in ran.json)
+    unknown = in_process("brokers", "metrics", "7", *by_wire, capture=capsys)
+    assert (unknown.code, "live brokers: 0, 1" in unknown.err) == (2, True), unknown.err
+    wrong = in_process("brokers", "metrics", *by_wire, "--metrics-url", "http://k1:7071/metrics", capture=capsys)
+    assert (wrong.code, "{host}" in wrong.err) == (2, True), wrong.err
+
+
+def test_a_broker_without_a_listener_says_so(live_cluster: LocalCluster, capsys: Capture) -> None:
+    for side, why in (
+        (("-b", live_cluster.bootstrap_servers), "would stand in ZooKeeper"),
+        (("--zookeeper", live_cluster.zookeeper_connect), "no JMX port"),
+    ):
+        ran = in_process("brokers", "metrics", *side, "-o", "json", capture=capsys)
+        assert (ran.code, why in ran.json[0]["trouble"], "--metrics-url" in ran.err) == (1, True, True), ran.err

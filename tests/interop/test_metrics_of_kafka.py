@@ -1,0 +1,164 @@
+"""``klamm brokers metrics`` of genuine brokers: by JMX, by Jolokia's agent, from the JMX exporter's page."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apache_kafka import ApacheKafkaBroker, fetched_once, jars_folder, wait_until_all_know_each_other
+from json_schemas import check_json
+from klamm_program import Ran, in_process
+from metric_work import COUNTED, counted_work
+
+from engine.local.addresses import own_loopback_address
+from engine.local.zookeeper import EmbeddedZooKeeper
+
+EXPORTER = "io.prometheus.jmx:jmx_prometheus_javaagent:1.0.1"
+JOLOKIA = "org.jolokia:jolokia-agent-jvm:2.1.1:jar:javaagent"
+PORTS, JMX, PAGE, AGENT = (21192, 21193), 21194, 21197, 21198
+RULES = r"""
+rules:
+  - pattern: kafka.(\w+)<type=(.+), name=(.+)PerSec\w*, (.+)=(.+)><>Count
+    name: kafka_$1_$2_$3_total
+    type: COUNTER
+    labels: {"$4": "$5"}
+  - pattern: kafka.(\w+)<type=(.+), name=(.+)PerSec\w*><>Count
+    name: kafka_$1_$2_$3_total
+    type: COUNTER
+  - pattern: kafka.(\w+)<type=(.+), name=(.+)><>Value
+    name: kafka_$1_$2_$3
+  - pattern: kafka.(\w+)<type=(.+), name=(.+), (.+)=(.+)><>Count
+    name: kafka_$1_$2_$3_count
+    type: COUNTER
+    labels: {"$4": "$5"}
+  - pattern: kafka.(\w+)<type=(.+), name=(.+), (.+)=(.+)><>(\d+)thPercentile
+    name: kafka_$1_$2_$3
+    labels: {"$4": "$5", quantile: "0.$6"}
+  - pattern: kafka.(\w+)<type=(.+), name=(.+)><>Count
+    name: kafka_$1_$2_$3_count
+    type: COUNTER
+"""
+"""The JMX exporter's usual rules for Kafka, in short."""
+
+
+def jar(artifact: str) -> Path:
+    """Fetch a Java agent once."""
+    name = artifact.split(":")[1]
+
+    def fetch(work: Path) -> Path:
+        folder = work / name
+        copy = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]
+        subprocess.run(copy, check=True, timeout=300)
+        return folder
+
+    (found,) = fetched_once(jars_folder().with_name(name), fetch).glob("*.jar")
+    return found
+
+
+class Watched:
+    """Two brokers with a topic of 30 records, watched in three ways."""
+
+    def __init__(self, zookeeper: str, bootstrap: str) -> None:
+        self.zookeeper, self.bootstrap = zookeeper, bootstrap
+
+    def read(self, capture: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+        ran = self.run(capture, *words, "-o", "json")
+        assert ran.code == 0, ran.err
+        check_json("brokers metrics", ran)
+        found: list[dict[str, Any]] = ran.json
+        return found
+
+    def run(self, capture: pytest.CaptureFixture[str], *words: str) -> Ran:
+        return in_process("brokers", "metrics", *words, capture=capture)
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
+    folder, host = tmp_path_factory.mktemp("watched"), own_loopback_address()
+    (folder / "rules.yaml").write_text("lowercaseOutputName: true\n" + RULES)
+    agents = (
+        f"{jar(EXPORTER)}={host}:{PAGE}:{folder / 'rules.yaml'}",
+        f"{jar(JOLOKIA)}=host={host},port={AGENT}",
+    )
+    with ExitStack() as stack:
+        zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
+        brokers = [
+            stack.enter_context(
+                ApacheKafkaBroker(
+                    folder / str(number),
+                    broker_id=number,
+                    host=host,
+                    port=PORTS[number],
+                    zookeeper_connect=f"{zookeeper}/kafka",
+                    heap="300m",
+                    jmx_port=JMX + number,
+                    agent=agents[number],
+                )
+            )
+            for number in (0, 1)
+        ]
+        wait_until_all_know_each_other(brokers)
+        counted_work(brokers[0].bootstrap)
+        yield Watched(f"{zookeeper}/kafka", brokers[0].bootstrap)
+
+
+def topic_total(found: list[dict[str, Any]], figure: str) -> float:
+    """Return what the brokers have counted of the topic together."""
+    topics = [topic for one in found for topic in one["topics"] if topic["topic"] == COUNTED]
+    return float(sum(topic[figure]["total"] or 0 for topic in topics))
+
+
+def test_by_jmx_at_the_port_in_zookeeper(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
+    found = watched.read(capsys, "--zookeeper", watched.zookeeper, "--requests", "--topics")
+    assert [(one["broker"], one["told_by"]) for one in found] == [(0, "jmx"), (1, "jmx")]
+    for one in found:
+        assert all(one["bytes_in"][span] is not None for span in ("one_minute", "five_minutes", "fifteen_minutes"))
+        assert 0 < one["handler_idle_percent"] <= 100
+        assert one["under_replicated"] == 0 and one["isr_shrinks"]["total"] is not None
+        assert one["produce_throttle_ms"] is not None and one["fetch_throttle_ms"] is not None
+        assert any(request["count"] and request["p99_ms"] is not None for request in one["requests"])
+    assert topic_total(found, "messages_in") > 0
+
+
+def test_three_ways_tell_the_same_counts(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
+    ways = {
+        "jmx": watched.read(capsys, "--zookeeper", watched.zookeeper, "--topics"),
+        "prometheus": watched.read(
+            capsys, "0", "-b", watched.bootstrap, "--topics", "--metrics-url", f"http://{{host}}:{PAGE}/metrics"
+        ),
+        "jolokia": watched.read(
+            capsys, "1", "-b", watched.bootstrap, "--topics", "--metrics-url", f"http://{{host}}:{AGENT}/jolokia/"
+        ),
+    }
+    by_jmx = {one["broker"]: one for one in ways["jmx"]}
+    for way, broker in (("prometheus", 0), ("jolokia", 1)):
+        (told,) = ways[way]
+        assert told["told_by"] == way
+        for figure in ("messages_in", "bytes_in", "bytes_out", "isr_shrinks", "isr_expands"):
+            assert told[figure]["total"] == by_jmx[broker][figure]["total"], (way, figure)
+        for figure in ("handler_idle_percent", "produce_p99_ms", "fetch_p99_ms", "under_replicated"):
+            assert told[figure] is not None, (way, figure)
+        assert topic_total([told], "messages_in") == topic_total([by_jmx[broker]], "messages_in")
+    (counted,) = ways["prometheus"]
+    assert counted["bytes_in"]["one_minute"] is None and counted["bytes_in"]["measured"] == 0.0
+    assert ways["jolokia"][0]["bytes_in"]["one_minute"] is not None
+
+
+def test_brokers_alone_do_not_tell_where(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = watched.run(capsys, "-b", watched.bootstrap, "-o", "json")
+    assert ran.code == 1
+    assert [one["told_by"] for one in ran.json] == [None, None]
+    assert "a JMX port would stand in ZooKeeper" in ran.json[0]["trouble"]
+    assert "--metrics-url" in ran.err
+
+
+def test_a_port_where_nobody_speaks_jmx(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = watched.run(
+        capsys, "-b", watched.bootstrap, "--metrics-url", f"jmx://{{host}}:{PAGE}", "--timeout", "15", "-o", "json"
+    )
+    assert ran.code == 1
+    assert all(one["trouble"] for one in ran.json), ran.out
