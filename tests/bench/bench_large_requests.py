@@ -1,6 +1,6 @@
 """How long each request may hold a broker's event loop, and its memory: every array, text and run of bytes grown alone.
 
-``KLAMM_BENCH_ELEMENTS`` (1,000,000) says how far arrays grow; texts grow to a megabyte where the version allows it.
+``KLAMM_BENCH_ELEMENTS`` (1,000,000) says how far arrays grow; texts to 32,767 bytes, and bytes to a million.
 ``KLAMM_BENCH_APIS`` names some of the APIs. ``KLAMM_BENCH_VERSIONS=highest`` takes each array and text in the highest
 version that has it, instead of in all. The requests name what does not exist, so the bench measures reading, looking up
 and answering. Wall-clock figures hold only on a quiet machine. CPU is that of the loop's thread between two probes.
@@ -23,13 +23,13 @@ from tabulate import tabulate
 from wire_client import ConnectionClosed, WireClient
 
 from engine.broker.handlers.registry import all_handlers
-from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
+from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.frames import encode_request
 from engine.local.cluster import LocalCluster
 from engine.local.local_broker import LocalBroker
 
 ELEMENTS = int(os.environ.get("KLAMM_BENCH_ELEMENTS", "1000000"))
-TEXT_BYTES = 1_000_000
+BYTES = 1_000_000
 ONLY = os.environ.get("KLAMM_BENCH_APIS", "").split()
 VERSIONS = os.environ.get("KLAMM_BENCH_VERSIONS", "all")
 _ENDS_THE_BROKER = {ApiKey.CONTROLLED_SHUTDOWN}
@@ -50,8 +50,7 @@ def cases() -> Iterator[tuple[ApiKey, int, FieldPath]]:
 
 
 def row(broker: LocalBroker, key: ApiKey, version: int, path: FieldPath) -> list[object]:
-    text_bytes = TEXT_BYTES if API_SPECS[key].is_flexible_in(version) else TEXT_BYTES_MAX
-    request = grown(key, version, path, ELEMENTS, text_bytes, **_WAITS)
+    request = grown(key, version, path, ELEMENTS, BYTES, **_WAITS)
     asyncio.run(take_held_ms(broker))
     (Path("/proc") / str(broker.pid) / "clear_refs").write_text("5")
     before_kb, outcome, frame = memory_kb(broker, "VmRSS"), "", encode_request(request, version, 1, "bench")

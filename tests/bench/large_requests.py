@@ -17,7 +17,7 @@ Sizes = tuple[int, int]
 """What an array and a text grow to."""
 
 TEXT_BYTES_MAX = 32_767
-"""Of a text in versions that are not compact."""
+"""No text is longer in any version."""
 
 
 def growing(key: ApiKey, version: int) -> Iterator[Path]:
@@ -72,12 +72,12 @@ def _value(declared: Field, version: int, path: Path | None, sizes: Sizes, numbe
             inner = _made if path != () else _hollow
             return [inner(element, version, path or (), sizes, numbers) for _ in range(length)]
         if path == ("",):
-            return ["x" * sizes[1]]
+            return ["x" * min(sizes[1], TEXT_BYTES_MAX)]
         return [f"nowhere-{next(numbers)}" if element is STRING else next(numbers) for _ in range(length)]
     if isinstance(kind, type):
         return _made(kind, version, path or (), sizes, numbers)
     if path == ():
-        return "x" * sizes[1] if kind is STRING else bytes(sizes[1])
+        return "x" * min(sizes[1], TEXT_BYTES_MAX) if kind is STRING else bytes(sizes[1])
     return _scalar(declared, next(numbers))
 
 

@@ -19,7 +19,7 @@ from coordinator_world import READ, CoordinatorWorld
 from engine.broker.coordinator.groups import commit_gathering, offset_requests
 from engine.broker.coordinator.groups.states import GroupState
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer
-from engine.broker.handlers import delete_groups as handler
+from engine.broker.handlers.delete_groups import delete_groups
 from engine.broker.handlers.in_turns import steps_in_turns
 from engine.broker.replication import state_changes
 from engine.common.errors import ErrorCode as E
@@ -120,7 +120,7 @@ def test_a_group_is_deleted_in_turns_and_is_dead_meanwhile() -> None:
         await world.lead()
         await committed(world)
         context: Any = SimpleNamespace(broker=SimpleNamespace(group_coordinator=world.coordinator))
-        answer = handler.delete_groups(context, DeleteGroupsRequest(groups_names=["g", "g", "nobody"]))
+        answer = delete_groups(context, DeleteGroupsRequest(groups_names=["g", "g", "nobody"]))
         assert asyncio.iscoroutine(answer)
         deleting = asyncio.ensure_future(answer)
         turns = 0
@@ -134,7 +134,7 @@ def test_a_group_is_deleted_in_turns_and_is_dead_meanwhile() -> None:
                 assert world.coordinator.offsets.delete("g", [READ]) == (E.NOT_COORDINATOR, {})
                 assert seen(world) == [None] * COUNT
         assert turns > COUNT
-        results = [(r.group_id, r.error_code) for r in deleting.result().results]
+        results = [(r.group_id, r.error_code) for r in deleting.result().response.results]
         assert results == [("g", E.NONE), ("nobody", E.GROUP_ID_NOT_FOUND)]
         for _ in range(2):
             assert at_once(world.coordinator.list_groups()) == (E.NONE, [])
