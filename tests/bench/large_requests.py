@@ -33,7 +33,7 @@ def _paths(cls: type[Struct], version: int) -> Iterator[Path]:
         if kind in (STRING, BYTES) or isinstance(kind, Array):
             yield (declared.name,)
         inner = kind.element if isinstance(kind, Array) else kind
-        if inner is STRING:
+        if isinstance(kind, Array) and inner is STRING:
             yield declared.name, ""
         elif isinstance(inner, type):
             yield from ((declared.name, *rest) for rest in _paths(inner, version))

@@ -74,13 +74,8 @@ class Breather:
         self._makes_what_lasts = makes_what_lasts
         self._turns = 0
 
-    @property
-    def is_due(self) -> bool:
-        """Whether the loop has been held for long enough."""
-        return (monotonic() - self._since_s) * 1000 >= HOLD_MS_MAX
-
     async def give_way(self) -> None:
-        if self.is_due:
+        if (monotonic() - self._since_s) * 1000 >= HOLD_MS_MAX:
             self._turns += 1
             if self._makes_what_lasts and self._turns % TURNS_BETWEEN_FREEZES == 0:
                 leave_uncollected()
