@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
-from time import monotonic
 from typing import Any, TypeVar
 
 from engine.common.collection import leave_uncollected
@@ -70,14 +69,15 @@ class Breather:
     """
 
     def __init__(self, *, makes_what_lasts: bool = False) -> None:
-        self._since_s = monotonic()
+        self._loop = asyncio.get_running_loop()
+        self._since_s = self._loop.time()
         self._makes_what_lasts = makes_what_lasts
         self._turns = 0
 
     async def give_way(self) -> None:
-        if (monotonic() - self._since_s) * 1000 >= HOLD_MS_MAX:
+        if (self._loop.time() - self._since_s) * 1000 >= HOLD_MS_MAX:
             self._turns += 1
             if self._makes_what_lasts and self._turns % TURNS_BETWEEN_FREEZES == 0:
                 leave_uncollected()
             await Turns.of_loop().wait()
-            self._since_s = monotonic()
+            self._since_s = self._loop.time()
