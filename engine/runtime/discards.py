@@ -12,7 +12,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+from weakref import WeakKeyDictionary
 
 from engine.common.collection import leave_uncollected
 
@@ -31,6 +34,15 @@ class Discards:
         self._pieces: deque[object] = deque()
         self._is_freeing = False
         self._turns = 0
+
+    @staticmethod
+    def of_loop() -> Discards:
+        """Return what the running event loop frees."""
+        loop = asyncio.get_running_loop()
+        discards = _DISCARDS.get(loop)
+        if discards is None:
+            discards = _DISCARDS[loop] = Discards()
+        return discards
 
     def __len__(self) -> int:
         """Number of pieces that are not freed yet."""
@@ -60,3 +72,28 @@ class Discards:
         self._is_freeing = bool(self._pieces)
         if self._is_freeing:
             self._loop.call_soon(self._free)
+
+
+_DISCARDS: WeakKeyDictionary[asyncio.AbstractEventLoop, Discards] = WeakKeyDictionary()
+
+PIECE_SIZE = 100
+"""Elements of an array in a piece. Each may have as many of its own: some milliseconds."""
+
+
+def in_pieces(items: Iterable[object]) -> Iterator[object]:
+    """Yield what a large collection holds, so that freeing the collection itself frees none of it."""
+    rest = iter(items)
+    while piece := tuple(islice(rest, PIECE_SIZE)):
+        yield piece
+
+
+def message_in_pieces(message: Any) -> Iterator[object]:
+    """Yield what the long arrays of a message hold, at whatever depth. Nothing changes: others may share them."""
+    for name in getattr(message, "__slots__", ()):
+        value = getattr(message, name, None)
+        if type(value) is list and value:
+            if hasattr(value[0], "__slots__"):
+                for element in value:
+                    yield from message_in_pieces(element)
+            if len(value) > PIECE_SIZE:
+                yield from in_pieces(value)

@@ -1,67 +1,91 @@
-"""Every API that a broker answers, with a request as large as a client may send: the longest hold of the event loop.
+"""How long each request may hold a broker's event loop, and its memory: every array, text and run of bytes grown alone.
 
-``KLAMM_BENCH_ELEMENTS`` (200,000) says how many elements a request has; ``KLAMM_BENCH_APIS`` names some of the APIs.
-The requests name topics and groups that do not exist, so the bench measures reading, looking up and answering.
-Wall-clock figures hold only on a quiet machine. CPU is that of the loop's thread between two probes.
+``KLAMM_BENCH_ELEMENTS`` (1,000,000) says how far arrays grow; texts to 32,767 bytes, and bytes to a million.
+``KLAMM_BENCH_APIS`` names some of the APIs. ``KLAMM_BENCH_VERSIONS=highest`` takes each array and text in the highest
+version that has it, instead of in all. The requests name what does not exist, so the bench measures reading, looking up
+and answering. Wall-clock figures hold only on a quiet machine. CPU is that of the loop's thread between two probes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from bench_controller import take_held_ms
-from large_requests import large_request
+from large_requests import Path as FieldPath
+from large_requests import growing, grown
 from tabulate import tabulate
 from wire_client import ConnectionClosed, WireClient
 
 from engine.broker.handlers.registry import all_handlers
 from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.frames import encode_request
 from engine.local.cluster import LocalCluster
 from engine.local.local_broker import LocalBroker
 
-ELEMENTS = int(os.environ.get("KLAMM_BENCH_ELEMENTS", "200000"))
+ELEMENTS = int(os.environ.get("KLAMM_BENCH_ELEMENTS", "1000000"))
+BYTES = 1_000_000
 ONLY = os.environ.get("KLAMM_BENCH_APIS", "").split()
+VERSIONS = os.environ.get("KLAMM_BENCH_VERSIONS", "all")
 _ENDS_THE_BROKER = {ApiKey.CONTROLLED_SHUTDOWN}
 _WAITS = {"timeout_ms": 1000, "max_wait_ms": 0, "controller_epoch": 1}
+"""Values that let nothing wait for long, and make a controller's request come from the current one."""
 
 
-def values_of(request: object) -> None:
-    """Return values that let nothing wait for long, and make a controller's request come from the current one."""
-    for name, value in _WAITS.items():
-        if hasattr(request, name):
-            setattr(request, name, value)
+def cases() -> Iterator[tuple[ApiKey, int, FieldPath]]:
+    """Yield what grows, API by API, the highest version first."""
+    for entry in all_handlers().values():
+        if entry.key in _ENDS_THE_BROKER or (ONLY and entry.key.name not in ONLY):
+            continue
+        seen: set[FieldPath] = set()
+        for version in range(entry.max_version, entry.min_version - 1, -1):
+            paths = list(growing(entry.key, version))
+            yield from ((entry.key, version, path) for path in paths if VERSIONS == "all" or path not in seen)
+            seen.update(paths)
 
 
-def row(broker: LocalBroker, key: ApiKey, version: int) -> list[object]:
-    request = large_request(key, version, ELEMENTS)
-    values_of(request)
+def row(broker: LocalBroker, key: ApiKey, version: int, path: FieldPath) -> list[object]:
+    request = grown(key, version, path, ELEMENTS, BYTES, **_WAITS)
     asyncio.run(take_held_ms(broker))
+    (Path("/proc") / str(broker.pid) / "clear_refs").write_text("5")
+    before_kb, outcome, frame = memory_kb(broker, "VmRSS"), "", encode_request(request, version, 1, "bench")
     started_s = time.monotonic()
     try:
-        with WireClient(broker.address, timeout_s=240) as client:
-            client.ask(request, version)
-        outcome = ""
+        with WireClient(broker.address, timeout_s=600) as client:
+            client.socket.sendall(frame)
+            client.read_frame()
     except (ConnectionClosed, OSError) as error:
-        outcome = f"the connection was closed: {type(error).__name__}"
+        outcome = f"closed: {type(error).__name__}"
     taken_s = time.monotonic() - started_s
     wall_ms, cpu_ms = asyncio.run(take_held_ms(broker))
-    return [key.name, version, f"{taken_s:.2f}", f"{wall_ms:.0f}", f"{cpu_ms:.0f}", outcome]
+    memory_mb = (memory_kb(broker, "VmHWM") - before_kb) / 1024
+    figures = f"{taken_s:.2f} {wall_ms:.0f} {cpu_ms:.0f} {memory_mb:.0f} {len(frame) / 2**20:.1f}".split()
+    return [key.name, version, ".".join(filter(None, path)), *figures, outcome]
+
+
+def memory_kb(broker: LocalBroker, name: str) -> int:
+    """Return a figure of the broker's memory: VmRSS now, VmHWM the most since it was last reset."""
+    status = (Path("/proc") / str(broker.pid) / "status").read_text("utf-8")
+    match = re.search(rf"^{name}:\s+(\d+)", status, re.MULTILINE)
+    assert match is not None
+    return int(match[1])
 
 
 def main() -> None:
     command = (sys.executable, str(Path(__file__).with_name("gauged_broker.py")))
-    with LocalCluster(1, commands={0: command}) as cluster:
-        rows = [
-            row(cluster.broker(0), entry.key, entry.max_version)
-            for entry in all_handlers().values()
-            if entry.key not in _ENDS_THE_BROKER and (not ONLY or entry.key.name in ONLY)
-        ]
-    headers = ("API", "version", "took, s", "held, ms", "its CPU, ms", "")
+    headers = ("API", "version", "grown", "took, s", "held, ms", "its CPU, ms", "memory, MB", "frame, MB", "")
     print(f"{ELEMENTS:,} elements each")
+    with LocalCluster(1, commands={0: command}) as cluster:
+        rows = []
+        for key, version, path in cases():
+            rows.append(row(cluster.broker(0), key, version, path))
+            if "print" in os.environ.get("KLAMM_BENCH_SHOW", ""):
+                print(*rows[-1], flush=True)
     print(tabulate(rows, headers, disable_numparse=True))
 
 

@@ -275,7 +275,7 @@ AlterPartitionAnswer = ErrorCode | dict[PartitionKey, LeaderAndIsr | ErrorCode]
 
 @dataclass(frozen=True, slots=True)
 class ElectLeaders(ControllerEvent):
-    """Answer: per partition the elected leader's id, or an ApiError."""
+    """Answer: an ApiError for all, or per partition the elected leader's id or an ApiError."""
 
     state: ClassVar[ControllerState] = ControllerState.MANUAL_LEADER_BALANCE
 
@@ -283,8 +283,8 @@ class ElectLeaders(ControllerEvent):
     election_type: ElectionType
 
     @property
-    def refusal(self) -> dict[TopicPartition, int | ApiError]:
-        return dict.fromkeys(self.partitions, ApiError(ErrorCode.NOT_CONTROLLER))
+    def refusal(self) -> ApiError:
+        return ApiError(ErrorCode.NOT_CONTROLLER)
 
 
 @dataclass(frozen=True, slots=True)

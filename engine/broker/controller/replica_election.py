@@ -64,17 +64,17 @@ class ReplicaElections:
         self, partitions: Iterable[TopicPartition], election_type: ElectionType, trigger: ElectionTrigger
     ) -> Steps[ElectionAnswer]:
         answer: ElectionAnswer = {}
-        electable: list[TopicPartition] = []
+        electable: dict[TopicPartition, None] = {}
 
-        for piece in slices(dict.fromkeys(partitions)):
+        for piece in slices(partitions):
             yield from carry_out(GiveWay())
             for partition in piece:
                 error = self._reason_not_to_elect(partition, election_type, trigger)
                 if error is None:
-                    electable.append(partition)
+                    electable[partition] = None
                 else:
                     answer[partition] = error
-        results = yield from self._elect(electable, election_type, trigger)
+        results = yield from self._elect(list(electable), election_type, trigger)
 
         def note(partition: TopicPartition) -> None:
             # A partition without a state has got one, or could not get one: the results do not say which.

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from engine.broker.handlers.context import Broker, RequestContext
+from engine.broker.handlers.in_turns import in_turns
 from engine.broker.handlers.registry import handles
 from engine.broker.replication.state_changes import Breather
 from engine.common.acl import AclOperation, ResourceType
@@ -95,7 +96,7 @@ def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> Desc
 @handles(ApiKey.CREATE_ACLS, requires=["Alter Cluster"])
 async def create_acls(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
     """Add rules."""
-    results = [AclCreationResult() for _ in request.creations]
+    results = await in_turns(request.creations, lambda _: AclCreationResult())
     added: dict[ResourcePattern, list[tuple[AclEntry, AclCreationResult]]] = {}
     breather = Breather()
     for creation, result in zip(request.creations, results, strict=True):

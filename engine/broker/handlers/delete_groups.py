@@ -9,42 +9,24 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any
-
-from engine.broker.coordinator.groups.coordinator import GroupCoordinator
-from engine.broker.coordinator.groups.offset_requests import REMOVED_AT_ONCE
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import AT_ONCE_MAX
+from engine.broker.handlers.in_turns import Steps, in_steps
 from engine.broker.handlers.registry import handles
-from engine.broker.replication.state_changes import Breather
-from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
 @handles(ApiKey.DELETE_GROUPS, requires=["Delete Group"])
-def delete_groups(
-    context: RequestContext, request: DeleteGroupsRequest
-) -> DeleteGroupsResponse | Coroutine[Any, Any, DeleteGroupsResponse]:
+@in_steps
+def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> Steps[DeleteGroupsResponse]:
     """Remove groups."""
-
-    # A group that is named twice is deleted once, with one answer.
-    named = list(dict.fromkeys(request.groups_names))
-    coordinator = context.broker.group_coordinator
-    if len(named) > AT_ONCE_MAX or any(coordinator.offsets.count(g) > REMOVED_AT_ONCE for g in named):
-        return _in_turns(coordinator, named)
-    errors = [coordinator.delete_group(group_id) for group_id in named]
-    return DeleteGroupsResponse(results=list(map(_result, named, errors)))
-
-
-async def _in_turns(coordinator: GroupCoordinator, named: list[str]) -> DeleteGroupsResponse:
-    breather, results = Breather(), []
-    for group_id in named:
-        results.append(_result(group_id, await coordinator.delete_group_in_turns(group_id)))
-        await breather.give_way()
+    results: list[DeletableGroupResult] = []
+    done: set[str] = set()
+    for group_id in request.groups_names:
+        # A group that is named twice is deleted once, with one answer.
+        if group_id not in done:
+            done.add(group_id)
+            error = yield from context.broker.group_coordinator.delete_group(group_id)
+            results.append(DeletableGroupResult(group_id=group_id, error_code=error))
+        yield
     return DeleteGroupsResponse(results=results)
-
-
-def _result(group_id: str, error: ErrorCode) -> DeletableGroupResult:
-    return DeletableGroupResult(group_id=group_id, error_code=error)

@@ -12,11 +12,8 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any
-
 from engine.broker.handlers.context import Broker, RequestContext
-from engine.broker.handlers.in_turns import topics_answered
+from engine.broker.handlers.in_turns import Steps, each_part, in_steps
 from engine.broker.handlers.registry import handles
 from engine.broker.network.request import CLOSE_FOR_FAULT, Deferred
 from engine.broker.replication.offset_lookup import delete_records as delete_records_of
@@ -36,9 +33,8 @@ INVALID_LOW_WATERMARK = -1
 
 
 @handles(ApiKey.DELETE_RECORDS, requires=["Delete Topic"])
-def delete_records(
-    context: RequestContext, request: DeleteRecordsRequest
-) -> DeleteRecordsResponse | Deferred | Coroutine[Any, Any, DeleteRecordsResponse | Deferred]:
+@in_steps
+def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse | Deferred]:
     """Delete the records before an offset on all replicas."""
     waiting: list[_Waiting] = []
     wanted: dict[str, dict[int, int]] = {}
@@ -46,22 +42,20 @@ def delete_records(
         for partition in topic.partitions:
             # Kafka keeps a map: if a partition is named twice, the last offset counts.
             wanted.setdefault(topic.name, {})[partition.partition_index] = partition.offset
-
-    def answer(topics: list[tuple[str, list[DeleteRecordsPartitionResult]]]) -> DeleteRecordsResponse | Deferred:
-        results = [DeleteRecordsTopicResult(name=topic, partitions=partitions) for topic, partitions in topics]
-        response = DeleteRecordsResponse(topics=results)
-        operation = DelayedDeleteRecords(request.timeout_ms, context.broker, waiting, response)
-        keys = [one.topic_partition for one in waiting]
-        if context.broker.replica_manager.delayed_delete_records.try_complete_else_watch(operation, keys):
-            return response
-        return operation.deferred
-
-    return topics_answered(
-        list(wanted),
-        lambda topic: list(wanted[topic]),
+            yield
+        yield
+    results = yield from each_part(
+        wanted,
+        lambda topic: wanted[topic],
         lambda topic, index: _delete(context.broker, TopicPartition(topic, index), wanted[topic][index], waiting),
-        answer,
+        lambda topic, answers: DeleteRecordsTopicResult(name=topic, partitions=answers),
     )
+    response = DeleteRecordsResponse(topics=results)
+    operation = DelayedDeleteRecords(request.timeout_ms, context.broker, waiting, response)
+    keys = [one.topic_partition for one in waiting]
+    if context.broker.replica_manager.delayed_delete_records.try_complete_else_watch(operation, keys):
+        return response
+    return operation.deferred
 
 
 class _Waiting:

@@ -10,12 +10,9 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any
-
 from engine.broker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import answered
+from engine.broker.handlers.in_turns import Steps, each, in_steps
 from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
@@ -28,16 +25,12 @@ from engine.kafka.protocol.apis.describe_groups import (
 
 
 @handles(ApiKey.DESCRIBE_GROUPS, requires=["Describe Group"])
-def describe_groups(
-    context: RequestContext, request: DescribeGroupsRequest
-) -> DescribeGroupsResponse | Coroutine[Any, Any, DescribeGroupsResponse]:
+@in_steps
+def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> Steps[DescribeGroupsResponse]:
     """Describe groups."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
-    return answered(
-        request.groups,
-        lambda group_id: _group(context, group_id, operations),
-        lambda groups: DescribeGroupsResponse(groups=groups),
-    )
+    groups = yield from each(request.groups, lambda group_id: _group(context, group_id, operations))
+    return DescribeGroupsResponse(groups=groups)
 
 
 def _group(context: RequestContext, group_id: str, operations: int) -> DescribedGroup:

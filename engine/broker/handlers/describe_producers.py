@@ -8,11 +8,8 @@ Behaviour
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any
-
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import topics_answered
+from engine.broker.handlers.in_turns import Steps, each_part, in_steps
 from engine.broker.handlers.registry import handles
 from engine.broker.log.producer_entry import ProducerEntry
 from engine.common.errors import ErrorCode, KafkaError
@@ -29,18 +26,16 @@ from engine.kafka.protocol.apis.describe_producers import (
 
 
 @handles(ApiKey.DESCRIBE_PRODUCERS, requires=["Read Topic"])
-def describe_producers(
-    context: RequestContext, request: DescribeProducersRequest
-) -> DescribeProducersResponse | Coroutine[Any, Any, DescribeProducersResponse]:
+@in_steps
+def describe_producers(context: RequestContext, request: DescribeProducersRequest) -> Steps[DescribeProducersResponse]:
     """List the producers of partitions."""
-    return topics_answered(
+    topics = yield from each_part(
         request.topics,
         lambda topic: topic.partition_indexes,
         lambda topic, index: _describe(context, TopicPartition(topic.name, index)),
-        lambda topics: DescribeProducersResponse(
-            topics=[TopicResponse(name=topic.name, partitions=found) for topic, found in topics]
-        ),
+        lambda topic, answers: TopicResponse(name=topic.name, partitions=answers),
     )
+    return DescribeProducersResponse(topics=topics)
 
 
 def _describe(context: RequestContext, topic_partition: TopicPartition) -> PartitionResponse:

@@ -8,11 +8,8 @@ Behaviour
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any
-
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import answered
+from engine.broker.handlers.in_turns import Steps, each, in_steps
 from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
@@ -25,15 +22,13 @@ from engine.kafka.protocol.apis.describe_transactions import (
 
 
 @handles(ApiKey.DESCRIBE_TRANSACTIONS, requires=["Describe TransactionalId", "Describe Topic"])
+@in_steps
 def describe_transactions(
     context: RequestContext, request: DescribeTransactionsRequest
-) -> DescribeTransactionsResponse | Coroutine[Any, Any, DescribeTransactionsResponse]:
+) -> Steps[DescribeTransactionsResponse]:
     """Describe transactional ids."""
-    return answered(
-        request.transactional_ids,
-        lambda transactional_id: _describe(context, transactional_id),
-        lambda found: DescribeTransactionsResponse(transaction_states=found),
-    )
+    states = yield from each(request.transactional_ids, lambda name: _describe(context, name))
+    return DescribeTransactionsResponse(transaction_states=states)
 
 
 def _describe(context: RequestContext, transactional_id: str) -> TransactionState:

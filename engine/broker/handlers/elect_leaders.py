@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from engine.broker.controller.events import NO_ERROR, ApiError, ElectionType, ElectLeaders
 from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.registry import handles
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.state_changes import Breather
@@ -34,21 +35,28 @@ async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -
     if request.election_type not in set(ElectionType):
         return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
     partitions = await _wanted(request, broker.metadata_cache)
-    answer: dict[TopicPartition, int | ApiError] = await broker.controller.ask(
+    answer: dict[TopicPartition, int | ApiError] | ApiError = await broker.controller.ask(
         ElectLeaders(partitions, ElectionType(request.election_type))
     )
     breather = Breather()
     leaders: dict[TopicPartition, int] = {}
     errors: dict[TopicPartition, ApiError] = {}
-    for partition, result in answer.items():
+    for partition in partitions:
         await breather.give_way()
+        result = answer if isinstance(answer, ApiError) else answer[partition]
         if isinstance(result, int):
             leaders[partition] = result
         else:
             errors[partition] = result
-    await broker.topic_admin.elections.wait(lambda: not _unseen(leaders, broker.metadata_cache), request.timeout_ms)
-    errors.update(dict.fromkeys(leaders, NO_ERROR))
-    errors.update(dict.fromkeys(_unseen(leaders, broker.metadata_cache), ApiError(ErrorCode.REQUEST_TIMED_OUT)))
+
+    def is_seen(partition: TopicPartition) -> bool:
+        known = broker.metadata_cache.partition_info(partition)
+        return known is not None and known.leader == leaders[partition]
+
+    await broker.topic_admin.elections.wait(lambda: all(map(is_seen, leaders)), request.timeout_ms)
+    for partition in leaders:
+        await breather.give_way()
+        errors[partition] = NO_ERROR if is_seen(partition) else ApiError(ErrorCode.REQUEST_TIMED_OUT)
     return await _response(errors, ErrorCode.ELECTION_NOT_NEEDED if request.topic_partitions is None else None)
 
 
@@ -60,20 +68,10 @@ async def _wanted(request: ElectLeadersRequest, cache: MetadataCache) -> tuple[T
             wanted += [TopicPartition(topic, p) for p in cache.partitions(topic)]
             await breather.give_way()
     else:
-        for asked in request.topic_partitions:
+        for asked in pieces(request.topic_partitions, "partitions"):
             wanted += [TopicPartition(asked.topic, p) for p in asked.partitions]
             await breather.give_way()
     return tuple(wanted)
-
-
-def _unseen(leaders: dict[TopicPartition, int], cache: MetadataCache) -> list[TopicPartition]:
-    """Return the partitions whose new leader this broker does not know yet."""
-    unseen = []
-    for partition, leader in leaders.items():
-        known = cache.partition_info(partition)
-        if known is None or known.leader != leader:
-            unseen.append(partition)
-    return unseen
 
 
 async def _response(errors: dict[TopicPartition, ApiError], left_out: ErrorCode | None) -> ElectLeadersResponse:

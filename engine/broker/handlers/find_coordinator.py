@@ -20,7 +20,7 @@ from typing import Any
 
 from engine.broker.coordinator.groups.loading import logger
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import answered
+from engine.broker.handlers.in_turns import Steps, carried_out, each, steps_in_turns
 from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode
 from engine.common.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
@@ -49,7 +49,7 @@ def find_coordinator(
     topic = _TOPICS.get(request.key_type)
     if topic is not None and not context.broker.metadata_cache.partitions(topic):
         return _create_first(context, request, topic)
-    return _response(context, request)
+    return carried_out(_response(context, request))
 
 
 async def _create_first(
@@ -60,19 +60,15 @@ async def _create_first(
     )
     if errors[topic] is not ErrorCode.LEADER_NOT_AVAILABLE:
         logger.warning("The topic %s cannot be created yet: %s", topic, errors[topic].name)
-    response = _response(context, request)
-    return response if isinstance(response, FindCoordinatorResponse) else await response
+    return await steps_in_turns(_response(context, request))
 
 
-def _response(
-    context: RequestContext, request: FindCoordinatorRequest
-) -> FindCoordinatorResponse | Coroutine[Any, Any, FindCoordinatorResponse]:
+def _response(context: RequestContext, request: FindCoordinatorRequest) -> Steps[FindCoordinatorResponse]:
     if context.api_version >= 4:
-        return answered(
-            request.coordinator_keys,
-            lambda key: _coordinator(context, key, request.key_type),
-            lambda found: FindCoordinatorResponse(coordinators=found),
+        coordinators = yield from each(
+            request.coordinator_keys, lambda key: _coordinator(context, key, request.key_type)
         )
+        return FindCoordinatorResponse(coordinators=coordinators)
     found = _coordinator(context, request.key, request.key_type)
     return FindCoordinatorResponse(
         error_code=found.error_code,

@@ -1,61 +1,65 @@
 """Answers requests that name very many things, without holding up other requests.
 
-A request for a few is answered at once, in the read's own callback. A request for more takes turns with others.
+Such a handler is a generator that yields after each thing, ``@in_steps``. What takes a few milliseconds is answered at
+once, in the read's own callback; the rest of what takes longer is carried out in turns with others.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+from functools import wraps
+from time import thread_time
 from typing import Any, TypeVar
 
+from engine.broker.network.request import Deferred, LargeAnswer
+from engine.broker.replication import state_changes
 from engine.broker.replication.state_changes import Breather
 
+C = TypeVar("C")
+Q = TypeVar("Q")
 T = TypeVar("T")
 P = TypeVar("P")
 R = TypeVar("R")
 O = TypeVar("O")  # noqa: E741 - one letter as the others
 
+Steps = Generator[None, None, R]
+
 AT_ONCE_MAX = 500
-"""Items per turn; they take some milliseconds."""
+"""Items per step; they take some milliseconds."""
 
 
-def answered(items: Sequence[T], work: Callable[[T], R], finish: Callable[[list[R]], O]) -> O | Coroutine[Any, Any, O]:
-    """Apply ``work`` to each item and return ``finish`` of the results, or a coroutine that does so."""
-    if len(items) <= AT_ONCE_MAX:
-        return finish([work(item) for item in items])
-    return _later(items, work, finish)
+def in_steps(handler: Callable[[C, Q], Steps[R]]) -> Callable[[C, Q], R | Coroutine[Any, Any, Any]]:
+    """Make a handler of a generator: it answers at once if all steps are short, otherwise later."""
+
+    @wraps(handler)
+    def handle(context: C, request: Q) -> R | Coroutine[Any, Any, Any]:
+        return carried_out(handler(context, request))
+
+    return handle
 
 
-async def _later(items: Sequence[T], work: Callable[[T], R], finish: Callable[[list[R]], O]) -> O:
-    return finish(await in_turns(items, work))
+def carried_out(steps: Steps[R]) -> R | Coroutine[Any, Any, Any]:
+    """Return the result of the steps; if they take long, a coroutine that carries out the rest in turns."""
+    # Its own work only: what other processes do must not decide how a small request is answered.
+    until_s = thread_time() + state_changes.HOLD_MS_MAX / 1000
+    try:
+        next(steps)
+        while thread_time() < until_s:
+            next(steps)
+    except StopIteration as end:
+        result: R = end.value
+        return result
+    return _later(steps)
 
 
-def pieces(topics: Iterable[T], parts: str) -> Iterator[T]:
-    """Yield the topics of a request; a topic with very many partitions comes several times, each time with some of
-    them.
-
-    Args:
-        parts: the topic's attribute that holds its partitions.
-    """
-    for topic in topics:
-        named = getattr(topic, parts)
-        for start in range(0, len(named), AT_ONCE_MAX):
-            piece = copy.copy(topic)
-            setattr(piece, parts, named[start : start + AT_ONCE_MAX])
-            yield piece
+async def _later(steps: Steps[R]) -> LargeAnswer | R:
+    """Return the result of the steps; an answer that took long to make takes long to encode."""
+    result = await steps_in_turns(steps)
+    return result if isinstance(result, Deferred) else LargeAnswer(result)
 
 
-async def in_turns(items: Iterable[T], work: Callable[[T], R]) -> list[R]:
-    """Return the result of ``work`` for each item."""
-    breather, results = Breather(), []
-    for item in items:
-        results.append(work(item))
-        await breather.give_way()
-    return results
-
-
-async def steps_in_turns(steps: Generator[None, None, R]) -> R:
+async def steps_in_turns(steps: Steps[R]) -> R:
     """Carry out all steps of a generator and return its result. ``engine.common.turns.at_once`` does so in one go."""
     breather = Breather()
     while True:
@@ -67,29 +71,54 @@ async def steps_in_turns(steps: Generator[None, None, R]) -> R:
         await breather.give_way()
 
 
-def topics_answered(
-    topics: Sequence[T],
-    parts: Callable[[T], Sequence[P]],
-    work: Callable[[T, P], R],
-    finish: Callable[[list[tuple[T, list[R]]]], O],
-) -> O | Coroutine[Any, Any, O]:
-    """Do the same for topics and their partitions: ``finish`` receives each topic with the results of its parts."""
-    if sum(len(parts(topic)) for topic in topics) + len(topics) <= AT_ONCE_MAX:
-        return finish([(topic, [work(topic, part) for part in parts(topic)]) for topic in topics])
-    return _topics_later(topics, parts, work, finish)
+def pieces(topics: Iterable[T], parts: str) -> Iterator[T]:
+    """Yield the topics of a request; a topic with very many partitions comes several times, each time with some of
+    them.
+
+    Args:
+        parts: the topic's attribute that holds its partitions.
+    """
+    for topic in topics:
+        named = getattr(topic, parts)
+        if len(named) <= AT_ONCE_MAX:
+            yield topic
+            continue
+        for start in range(0, len(named), AT_ONCE_MAX):
+            piece = copy.copy(topic)
+            setattr(piece, parts, named[start : start + AT_ONCE_MAX])
+            yield piece
 
 
-async def _topics_later(
-    topics: Sequence[T],
-    parts: Callable[[T], Sequence[P]],
+async def in_turns(items: Iterable[T], work: Callable[[T], R]) -> list[R]:
+    """Return the result of ``work`` for each item."""
+    return await steps_in_turns(each(items, work))
+
+
+def each(items: Iterable[T], work: Callable[[T], R]) -> Steps[list[R]]:
+    """Return the result of ``work`` for each item; a step is an item."""
+    results = []
+    for item in items:
+        results.append(work(item))
+        yield
+    return results
+
+
+def each_part(
+    topics: Iterable[T],
+    parts: Callable[[T], Iterable[P]],
     work: Callable[[T, P], R],
-    finish: Callable[[list[tuple[T, list[R]]]], O],
-) -> O:
-    breather, made = Breather(), []
+    finish: Callable[[T, list[R]], O],
+) -> Steps[list[O]]:
+    """Return what ``finish`` makes of each topic and the results of ``work`` for its parts.
+
+    A step is a part, or a topic's end.
+    """
+    made = []
     for topic in topics:
         results = []
         for part in parts(topic):
             results.append(work(topic, part))
-            await breather.give_way()
-        made.append((topic, results))
-    return finish(made)
+            yield
+        made.append(finish(topic, results))
+        yield
+    return made

@@ -49,11 +49,13 @@ async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> 
     counts: Counter[TopicPartition] = Counter()
     breather = Breather()
     for topic in request.topics if context.api_version else ():
+        await breather.give_way()
         for wanted in topic.partitions:
             await breather.give_way()
             counts[TopicPartition(topic.name, wanted.partition_index)] += 1
     topics = []
     for topic in request.topics:
+        await breather.give_way()
         partitions = []
         for wanted in topic.partitions:
             await breather.give_way()

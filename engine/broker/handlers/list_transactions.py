@@ -11,11 +11,8 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any
-
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import answered
+from engine.broker.handlers.in_turns import Steps, each, in_steps
 from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode
 from engine.kafka.formats import transaction_state
@@ -30,26 +27,29 @@ _STATES = {state.kafka_name: state for state in transaction_state.TransactionSta
 
 
 @handles(ApiKey.LIST_TRANSACTIONS, requires=["Describe TransactionalId"])
-def list_transactions(
-    context: RequestContext, request: ListTransactionsRequest
-) -> ListTransactionsResponse | Coroutine[Any, Any, ListTransactionsResponse]:
+@in_steps
+def list_transactions(context: RequestContext, request: ListTransactionsRequest) -> Steps[ListTransactionsResponse]:
     """List transactional ids."""
-    wanted = request.state_filters
+    known, unknown = set(), []
+    for name in request.state_filters:
+        if name in _STATES:
+            known.add(_STATES[name])
+        else:
+            unknown.append(name)
+        yield
     found = context.broker.transaction_coordinator.list_transactions(
         producer_ids=frozenset(request.producer_id_filters),
-        states={_STATES[name] for name in wanted if name in _STATES} if wanted else None,
+        states=known if request.state_filters else None,
         duration_ms=request.duration_filter,
     )
     if isinstance(found, ErrorCode):
         return ListTransactionsResponse(error_code=found)
-    return answered(
+    states = yield from each(
         found,
         lambda transaction: TransactionState(
             transactional_id=transaction.transactional_id,
             producer_id=transaction.producer_id,
             transaction_state=transaction.state.kafka_name,
         ),
-        lambda states: ListTransactionsResponse(
-            unknown_state_filters=[name for name in wanted if name not in _STATES], transaction_states=states
-        ),
     )
+    return ListTransactionsResponse(unknown_state_filters=unknown, transaction_states=states)

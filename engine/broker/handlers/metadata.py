@@ -55,22 +55,24 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
     """Describe the cluster; wait only if a topic must be created first, or the request is very large."""
     cache = context.broker.metadata_cache
     wants_all = request.topics is None or (context.api_version == 0 and not request.topics)
+    if request.topics is not None and len(request.topics) > TOPICS_AT_ONCE:
+        return _piece_by_piece(context, request, request.topics)
     names = cache.topics if wants_all else [topic.name for topic in request.topics or () if topic.name is not None]
     if sum(len(cache.partitions(name)) for name in names) > PARTITIONS_AT_ONCE:
         return _in_turns(context, request, list(names))
-    if request.topics is not None and len(request.topics) > TOPICS_AT_ONCE:
-        return _piece_by_piece(context, request, request.topics)
     return _described(context, request)
 
 
 async def _piece_by_piece(
     context: RequestContext, request: MetadataRequest, topics: list[MetadataRequestTopic]
 ) -> LargeAnswer:
-    """Answer in pieces. Most topics do not exist, since otherwise there would be many partitions."""
+    """Answer in pieces."""
     told: dict[tuple[str | None, bytes], MetadataResponseTopic] = {}
     for start in range(0, len(topics), TOPICS_AT_ONCE):
+        asked = topics[start : start + TOPICS_AT_ONCE]
+        await _describe_in_turns(context, request, [topic.name for topic in asked if topic.name is not None])
         piece = MetadataRequest(
-            topics=topics[start : start + TOPICS_AT_ONCE],
+            topics=asked,
             allow_auto_topic_creation=request.allow_auto_topic_creation,
             include_cluster_authorized_operations=request.include_cluster_authorized_operations,
             include_topic_authorized_operations=request.include_topic_authorized_operations,
@@ -86,6 +88,13 @@ async def _piece_by_piece(
 
 async def _in_turns(context: RequestContext, request: MetadataRequest, names: list[str]) -> LargeAnswer:
     """Describe the topics one by one, then build the answer from them as they are at that moment."""
+    await _describe_in_turns(context, request, names)
+    answer = _described(context, request)
+    return LargeAnswer(answer if isinstance(answer, MetadataResponse) else await answer)
+
+
+async def _describe_in_turns(context: RequestContext, request: MetadataRequest, names: list[str]) -> None:
+    """Describe topics that have very many partitions together; the descriptions are kept."""
     cache, count = context.broker.metadata_cache, 0
     for name in names:
         partitions = cache.partitions(name)
@@ -95,8 +104,6 @@ async def _in_turns(context: RequestContext, request: MetadataRequest, names: li
         if count >= PARTITIONS_AT_ONCE:
             count = 0
             await Turns.of_loop().wait()
-    answer = _described(context, request)
-    return LargeAnswer(answer if isinstance(answer, MetadataResponse) else await answer)
 
 
 def _described(context: RequestContext, request: MetadataRequest) -> MetadataResponse | Coroutine[Any, Any, object]:

@@ -10,11 +10,8 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
-from typing import Any
-
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import topics_answered
+from engine.broker.handlers.in_turns import Steps, each_part, in_steps
 from engine.broker.handlers.registry import handles
 from engine.broker.replication.offset_lookup import end_offset_for_epoch
 from engine.common.errors import KafkaError
@@ -29,18 +26,18 @@ from engine.kafka.protocol.apis.offset_for_leader_epoch import (
 
 
 @handles(ApiKey.OFFSET_FOR_LEADER_EPOCH, requires=["ClusterAction Cluster", "Describe Topic"])
+@in_steps
 def offset_for_leader_epoch(
     context: RequestContext, request: OffsetForLeaderEpochRequest
-) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
+) -> Steps[OffsetForLeaderEpochResponse]:
     """Return where leader epochs end."""
-    return topics_answered(
+    topics = yield from each_part(
         request.topics,
         lambda topic: topic.partitions,
         lambda topic, wanted: _end_of(context, topic.topic, wanted),
-        lambda topics: OffsetForLeaderEpochResponse(
-            topics=[OffsetForLeaderTopicResult(topic=topic.topic, partitions=found) for topic, found in topics]
-        ),
+        lambda topic, answers: OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers),
     )
+    return OffsetForLeaderEpochResponse(topics=topics)
 
 
 def _end_of(context: RequestContext, topic: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:

@@ -47,7 +47,10 @@ async def describe_user_scram_credentials(
 ) -> DescribeUserScramCredentialsResponse:
     """Tell which credentials users have: all users, or those that are named."""
     zk, breather = context.broker.zk, Breather()
-    named = Counter(user.name for user in request.users or ())
+    named: Counter[str] = Counter()
+    for user in request.users or ():
+        named[user.name] += 1
+        await breather.give_way()
     if named:
         names = list(named)
     else:
@@ -108,9 +111,13 @@ async def alter_user_scram_credentials(
 
 async def _change(broker: Broker, name: str, changes: list[ScramCredentialDeletion | ScramCredentialUpsertion]) -> None:
     """Make all changes of one user, or none of them."""
+    mechanisms = set()
+    breather = Breather()
     for change in changes:
         _check(change)
-    if len({change.mechanism for change in changes}) < len(changes):
+        mechanisms.add(change.mechanism)
+        await breather.give_way()
+    if len(mechanisms) < len(changes):
         raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
     texts = await broker.zk.configs.get_entity_configs(_entity(name))
     for change in changes:

@@ -38,6 +38,7 @@ from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.codec import Outgoing
 from engine.kafka.protocol.frames import skip_header_tags
 from engine.kafka.protocol.produce_frames import names_many_partitions
+from engine.runtime.discards import Discards, message_in_pieces
 from engine.runtime.offload import beside_loop
 from engine.runtime.receive_buffers import ReceiveBuffers
 from engine.runtime.supervisor import Supervisor
@@ -458,12 +459,19 @@ class Connection(asyncio.BufferedProtocol):
         if isinstance(answer, LargeAnswer):
             answer = answer.response
         if not isinstance(answer, Deferred) and answer not in NOT_ENCODED:
-            answer = await self._encoded_beside(route, request, answer)
+            answer = await self._encoded_beside(route, request, answer, body)
+        del body
         self._answer_of_async(route, request, answer)
 
-    async def _encoded_beside(self, route: Route, request: RequestHead, answer: Any) -> Outgoing:
+    async def _encoded_beside(self, route: Route, request: RequestHead, answer: Any, body: Any = None) -> Outgoing:
+        """Encode an answer in a thread. What it and a large request hold is freed piece by piece afterwards."""
         encoded = Outgoing()
-        await beside_loop(self._encode, route, request.correlation_id, answer, encoded)
+
+        def encode() -> list[object]:
+            self._encode(route, request.correlation_id, answer, encoded)
+            return [*message_in_pieces(answer), *message_in_pieces(body)]
+
+        Discards.of_loop().put(await beside_loop(encode))
         return encoded
 
     async def _finish(self, route: Route, request: RequestHead, coroutine: CoroutineType[Any, Any, Any]) -> None:

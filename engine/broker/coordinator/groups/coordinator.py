@@ -6,7 +6,7 @@ Offsets are in ``offset_requests``. Answers that have to wait come through a cal
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 
 from engine.broker.coordinator.groups.driver import MachineDriver
 from engine.broker.coordinator.groups.group import Group
@@ -189,17 +189,21 @@ class GroupCoordinator:
 
     def list_groups(
         self, states: Collection[str] = (), types: Collection[str] = ()
-    ) -> tuple[ErrorCode, list[GroupDescription]]:
-        """Return this broker's groups; the filters ignore case, and an empty filter matches all."""
+    ) -> Generator[None, None, tuple[ErrorCode, list[GroupDescription]]]:
+        """Return this broker's groups, in steps; the filters ignore case, and an empty filter matches all."""
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.groups.is_loading else ErrorCode.NONE
-        wanted = {state.lower() for state in states}
-        if types and CLASSIC not in {type.lower() for type in types}:
+        kinds, wanted = {type.lower() for type in types}, set()
+        for state in states:
+            wanted.add(state.lower())
+            yield
+        if types and CLASSIC not in kinds:
             return error, []
-        return error, [
-            GroupDescription(g.group_id, g.state.value, g.protocol_type or "")
-            for g in self.groups
-            if not wanted or g.state.value.lower() in wanted
-        ]
+        described = []
+        for group in list(self.groups):
+            if not wanted or group.state.value.lower() in wanted:
+                described.append(GroupDescription(group.group_id, group.state.value, group.protocol_type or ""))
+            yield
+        return error, described
 
     def describe(self, group_id: str) -> tuple[ErrorCode, GroupDescription]:
         """Return one group; a group that does not exist is Dead, as in Kafka."""
@@ -211,20 +215,12 @@ class GroupCoordinator:
             return ErrorCode.NONE, GroupDescription(group_id, GroupState.DEAD.value)
         return ErrorCode.NONE, group.describe()
 
-    def delete_group(self, group_id: str) -> ErrorCode:
-        """Remove an empty group with its offsets."""
+    def delete_group(self, group_id: str) -> Generator[None, None, ErrorCode]:
+        """Remove an empty group with its offsets, in steps: it may have very many."""
         group = self._deletable(group_id)
         if isinstance(group, ErrorCode):
             return group
-        self.offsets.delete_group(group)
-        return ErrorCode.NONE
-
-    async def delete_group_in_turns(self, group_id: str) -> ErrorCode:
-        """Remove an empty group that may have very many offsets."""
-        group = self._deletable(group_id)
-        if isinstance(group, ErrorCode):
-            return group
-        await self.offsets.delete_group_in_turns(group)
+        yield from self.offsets.delete_group(group)
         return ErrorCode.NONE
 
     def _deletable(self, group_id: str) -> Group | ErrorCode:

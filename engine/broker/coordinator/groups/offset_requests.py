@@ -274,15 +274,6 @@ class OffsetRequests:
         """Drop the offsets of deleted topics, in turns with other work: every group may have some."""
         await _in_turns(self._deletion_of_topics(partitions))
 
-    def delete_group(self, group: Group) -> None:
-        """Remove an empty group with all its offsets."""
-        for _ in self._deletion(group):
-            pass
-
-    async def delete_group_in_turns(self, group: Group) -> None:
-        """Remove an empty group with very many offsets, in turns with other work; meanwhile the group is Dead."""
-        await _in_turns(self._deletion(group))
-
     async def expire(self) -> None:
         """Remove offsets whose retention is over, and groups with nothing left."""
         now_ms = self._clock.now_ms()
@@ -312,7 +303,8 @@ class OffsetRequests:
                     self._remove(group, touched)
                 yield
 
-    def _deletion(self, group: Group) -> Iterator[None]:
+    def delete_group(self, group: Group) -> Iterator[None]:
+        """Remove an empty group with all its offsets, in steps; meanwhile the group is Dead."""
         self.flush()
         self._end(group)
         pieces = _pieces(group.offsets.named)

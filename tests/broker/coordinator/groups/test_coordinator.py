@@ -19,6 +19,7 @@ from engine.broker.coordinator.groups.values import (
 )
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
+from engine.common.turns import at_once
 from engine.kafka.config.metadata_version import parse_metadata_version
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.encode import encode_batch
@@ -40,8 +41,8 @@ def everything_says(world: CoordinatorWorld, group: str = "g") -> dict[str, Erro
         "fetch": coordinator.offsets.fetch(group, None)[0],
         "delete offsets": coordinator.offsets.delete(group, [READ])[0],
         "describe": coordinator.describe(group)[0],
-        "delete": coordinator.delete_group(group),
-        "list": coordinator.list_groups()[0],
+        "delete": at_once(coordinator.delete_group(group)),
+        "list": at_once(coordinator.list_groups())[0],
     }
 
 

@@ -15,6 +15,7 @@ from engine.broker.coordinator.groups.values import (
 )
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
+from engine.common.turns import at_once
 from engine.kafka.formats.consumer_offsets import decode_key, decode_value
 from engine.kafka.protocol.records.header import iter_batches
 from engine.kafka.protocol.records.iterate import iter_records
@@ -51,7 +52,7 @@ def test_offsets_are_forgotten_when_their_retention_is_over() -> None:
         assert world.committed("asked") is None
         assert tombstones(world, written).count("OffsetCommitKey") == 3
         assert "GroupMetadataKey" in tombstones(world, written), "the group that had members is gone with its offsets"
-        assert world.coordinator.list_groups() == (E.NONE, [])
+        assert at_once(world.coordinator.list_groups()) == (E.NONE, [])
 
     with_world(test, **{"offsets.retention.minutes": "600"})
 
@@ -66,12 +67,12 @@ def test_offsets_and_groups_are_deleted() -> None:
         assert offsets.delete("nobody", [READ]) == (E.GROUP_ID_NOT_FOUND, {})
         assert offsets.delete("g", [READ, other]) == (E.NONE, {READ: E.GROUP_SUBSCRIBED_TO_TOPIC, other: E.NONE})
         assert (world.committed("g"), world.committed("g", other)) == (3, None)
-        assert world.coordinator.delete_group("g") is E.NON_EMPTY_GROUP
-        assert world.coordinator.delete_group("nobody") is E.GROUP_ID_NOT_FOUND
+        assert at_once(world.coordinator.delete_group("g")) is E.NON_EMPTY_GROUP
+        assert at_once(world.coordinator.delete_group("nobody")) is E.GROUP_ID_NOT_FOUND
         assert world.coordinator.leave("g", [MemberIdentity(member_id)]) == (E.NONE, [E.NONE])
-        assert world.coordinator.delete_group("g") is E.NONE
+        assert at_once(world.coordinator.delete_group("g")) is E.NONE
         await world.move()
-        assert world.coordinator.list_groups() == (E.NONE, [])
+        assert at_once(world.coordinator.list_groups()) == (E.NONE, [])
 
     with_world(test)
 
@@ -84,7 +85,7 @@ def test_an_empty_group_of_which_nothing_is_removed_stays() -> None:
         member_id, _ = await stable(world, "g")
         assert world.coordinator.leave("g", [MemberIdentity(member_id)]) == (E.NONE, [E.NONE])
         assert world.coordinator.offsets.delete("g", []) == (E.NONE, {})
-        error, groups = world.coordinator.list_groups()
+        error, groups = at_once(world.coordinator.list_groups())
         assert (error, [group.group_id for group in groups]) == (E.NONE, ["g"])
 
     with_world(test)
@@ -124,10 +125,10 @@ def test_a_group_that_had_a_generation_leaves_a_tombstone(generations: int, expe
         group = world.coordinator.groups.find("g")
         assert group is not None and group.generation_id == generations
         written = world.partition.log.log_end_offset
-        assert world.coordinator.delete_group("g") is E.NONE
+        assert at_once(world.coordinator.delete_group("g")) is E.NONE
         assert tombstones(world, written) == ["OffsetCommitKey", *expected]
         await world.move()
-        assert world.coordinator.list_groups() == (E.NONE, [])
+        assert at_once(world.coordinator.list_groups()) == (E.NONE, [])
 
     with_world(test, **{"group.initial.rebalance.delay.ms": "3000"})
 
@@ -143,7 +144,7 @@ def test_offsets_of_deleted_topics_go() -> None:
         assert (world.committed("g"), world.committed("g", other)) == (None, 2)
         await world.move()
         assert (world.committed("g"), world.committed("g", other)) == (None, 2)
-        assert [group.group_id for group in world.coordinator.list_groups()[1]] == ["g"]
+        assert [group.group_id for group in at_once(world.coordinator.list_groups())[1]] == ["g"]
 
     with_world(test)
 
@@ -155,11 +156,11 @@ def test_a_group_with_very_many_offsets_is_deleted() -> None:
             many = {TopicPartition("read", p): CommittedOffset(1) for p in range(start, start + 3_000)}
             world.coordinator.offsets.commit("g", Committer(), many, lambda error, refused: None)
         begin = len(world.partition.log.data)
-        assert world.coordinator.delete_group("g") is E.NONE
+        assert at_once(world.coordinator.delete_group("g")) is E.NONE
         sizes = [h.size_bytes for _, h in iter_batches(bytes(world.partition.log.data[begin:]))]
         assert len(sizes) > 1 and max(sizes) < 1_048_588, "what a log takes as one batch by default"
         await world.move()
-        assert world.coordinator.list_groups() == (E.NONE, [])
+        assert at_once(world.coordinator.list_groups()) == (E.NONE, [])
 
     with_world(test)
 

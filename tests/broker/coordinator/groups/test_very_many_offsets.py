@@ -19,10 +19,12 @@ from coordinator_world import READ, CoordinatorWorld
 from engine.broker.coordinator.groups import commit_gathering, offset_requests
 from engine.broker.coordinator.groups.states import GroupState
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer
-from engine.broker.handlers import delete_groups as handler
+from engine.broker.handlers.delete_groups import delete_groups
+from engine.broker.handlers.in_turns import steps_in_turns
 from engine.broker.replication import state_changes
 from engine.common.errors import ErrorCode as E
 from engine.common.model import TopicPartition
+from engine.common.turns import at_once
 from engine.kafka.protocol.apis.delete_groups import DeleteGroupsRequest
 
 COUNT = 20
@@ -32,7 +34,6 @@ MANY = [TopicPartition("many", index) for index in range(COUNT)]
 @pytest.fixture(autouse=True)
 def each_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_requests, "REMOVED_AT_ONCE", 1)
-    monkeypatch.setattr(handler, "REMOVED_AT_ONCE", 1)
     monkeypatch.setattr(commit_gathering, "_NOTED_AT_ONCE", 1)
     monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
 
@@ -119,7 +120,7 @@ def test_a_group_is_deleted_in_turns_and_is_dead_meanwhile() -> None:
         await world.lead()
         await committed(world)
         context: Any = SimpleNamespace(broker=SimpleNamespace(group_coordinator=world.coordinator))
-        answer = handler.delete_groups(context, DeleteGroupsRequest(groups_names=["g", "g", "nobody"]))
+        answer = delete_groups(context, DeleteGroupsRequest(groups_names=["g", "g", "nobody"]))
         assert asyncio.iscoroutine(answer)
         deleting = asyncio.ensure_future(answer)
         turns = 0
@@ -129,14 +130,14 @@ def test_a_group_is_deleted_in_turns_and_is_dead_meanwhile() -> None:
             if turns == 3:
                 assert world.coordinator.describe("g")[1].state == "Dead"
                 assert world.commit("g", 1) == [E.COORDINATOR_NOT_AVAILABLE]
-                assert world.coordinator.delete_group("g") is E.NOT_COORDINATOR
+                assert at_once(world.coordinator.delete_group("g")) is E.NOT_COORDINATOR
                 assert world.coordinator.offsets.delete("g", [READ]) == (E.NOT_COORDINATOR, {})
                 assert seen(world) == [None] * COUNT
         assert turns > COUNT
-        results = [(r.group_id, r.error_code) for r in deleting.result().results]
+        results = [(r.group_id, r.error_code) for r in deleting.result().response.results]
         assert results == [("g", E.NONE), ("nobody", E.GROUP_ID_NOT_FOUND)]
         for _ in range(2):
-            assert world.coordinator.list_groups() == (E.NONE, [])
+            assert at_once(world.coordinator.list_groups()) == (E.NONE, [])
             await world.move()
 
     with_world(test)
@@ -146,7 +147,7 @@ def test_a_coordinator_that_resigns_meanwhile_stops_there() -> None:
     async def test(world: CoordinatorWorld) -> None:
         await world.lead()
         await committed(world)
-        deleting = asyncio.ensure_future(world.coordinator.delete_group_in_turns("g"))
+        deleting = asyncio.ensure_future(steps_in_turns(world.coordinator.delete_group("g")))
         for _ in range(4):
             await asyncio.sleep(0)
         world.resign()
@@ -171,7 +172,7 @@ def test_offsets_expire_in_turns() -> None:
             await world.move()
         await asyncio.sleep(90)
         await world.coordinator.offsets.expire()
-        assert world.coordinator.list_groups() == (E.NONE, [])
+        assert at_once(world.coordinator.list_groups()) == (E.NONE, [])
 
     with_world(test, **{"offsets.retention.minutes": "1", "offsets.retention.check.interval.ms": "100000000"})
 
