@@ -172,7 +172,7 @@ async def alter(
         if invocation.is_dry_run or adds_none or not invocation.is_confirmed:
             # The cluster refuses what cannot be done before anybody reads of effects or is asked.
             change = await changer.alter(wanted, validate_only=True)
-        for warning in wanted.warnings:
+        for warning in wanted.warnings if invocation.output is not OutputFormat.KAFKA else ():
             invocation.talk.warn(warning)
         lines, is_destructive = await _alteration_lines(cluster, wanted, present)
         if wanted.is_irreversible or not THROTTLE_SETTINGS.isdisjoint((*wanted.additions, *wanted.deletions)):
