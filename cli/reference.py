@@ -48,7 +48,7 @@ _TOOLS_HEAD = """\
 
 Kafka's tools work under their own names, such as `klamm kafka-topics --list`. `klamm shims DIR` writes their shell
 names (`kafka-topics.sh` and `kafka-topics`) into a folder, so that the command lines of old scripts work. They print
-what Kafka's tools print; [the guide](../guides/coming-from-kafkas-tools.md#what-scripts-read) has the exceptions. The
+what Kafka's tools print; [the guide](../guides/command-line.md#what-scripts-read) has the exceptions. The
 options are those that the tools of Apache Kafka 3.9.1 list in their help, and those that klamm translates
 for other releases. For a tool without a recorded help, options that are not listed are those of the klamm command.
 
@@ -150,7 +150,7 @@ def _kafka_tools() -> Iterator[str]:
     yield "## Kafka's own tools\n"
     yield "Their names work, with and without `.sh`, and take their own options; the options below have another name"
     yield "here or no meaning. What they print is what Kafka's tools print; [the guide]"
-    yield "(../guides/coming-from-kafkas-tools.md#what-scripts-read) has the exceptions. Exit codes are klamm's. Like"
+    yield "(../guides/command-line.md#what-scripts-read) has the exceptions. Exit codes are klamm's. Like"
     yield "Kafka's tools, they do not ask before a change; a read-only profile refuses all the same.\n"
     yield "| tool | is | options |"
     yield "|---|---|---|"

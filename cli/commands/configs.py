@@ -192,7 +192,7 @@ async def alter(
         if is_wanted:
             await alter_entity(cluster, entity, additions, deletions)
             invocation.talk.say(f"altered {entity}")
-    return altered_report(entity, changes, is_dry_run=not is_wanted)
+    return altered_report(entity, changes, is_dry_run=not is_wanted, by_shortcuts=not entity_type)
 
 
 def _properties(path: Path) -> dict[str, str]:

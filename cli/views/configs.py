@@ -46,14 +46,19 @@ def configs_report(found: Sequence[EntityConfigs], *, is_single: bool, shows_all
     )
 
 
-def altered_report(entity: Entity, changes: Sequence[ConfigChange], *, is_dry_run: bool) -> Report:
-    """What was changed, or would be: each setting before and after."""
+def altered_report(
+    entity: Entity, changes: Sequence[ConfigChange], *, is_dry_run: bool, by_shortcuts: bool = False
+) -> Report:
+    """What was changed, or would be: each setting before and after.
+
+    ``by_shortcuts``: a client of a user was named by ``--user`` and ``--client``.
+    """
     whose = (entity.type, entity.name)
     result = "would be altered" if is_dry_run else "altered"
     data = {"entity_type": entity.type, "entity_name": entity.name, "result": result, "changes": changes}
     table = Table(_CHANGES, [(whose[0], whose[1] or "<default>", one.name, one.old, one.new) for one in changes])
     shown = Table(_CHANGES[2:], [(one.name, one.old, one.new) for one in changes])
-    as_kafka = None if is_dry_run else partial(kafka.altered_text, entity)
+    as_kafka = None if is_dry_run else partial(kafka.altered_text, entity, by_shortcuts=by_shortcuts)
     return Report(data, table, (Section(f"{entity}: {result}", shown),), as_kafka=as_kafka)
 
 

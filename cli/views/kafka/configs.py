@@ -9,6 +9,7 @@ from cli.output.report import KafkaText
 from cli.views.kafka.hash_order import in_hash_order
 from engine.admin.configs.values import ConfigEntry, ConfigSource, Entity, EntityConfigs, EntityType
 
+_DEFAULT = "<default>"
 _RATE = 1e-3, 1e7
 """Java writes doubles outside this range with an exponent."""
 
@@ -68,7 +69,7 @@ def _whose(one: EntityConfigs) -> str:
             return _one_of("ip", one.entity_name)
     user, _, client = (one.entity_name or "").partition("/")
     parts = (("user-principal", user), ("client-id", client))
-    return ", ".join(_one_of(kind, None if name == "<default>" else unquote(name)) for kind, name in parts)
+    return ", ".join(_one_of(kind, None if name == _DEFAULT else unquote(name)) for kind, name in parts)
 
 
 def _one_of(kind: str, name: str | None) -> str:
@@ -85,10 +86,13 @@ def java_double(value: float) -> str:
     return f"{mantissa}E{int(exponent)}"
 
 
-def altered_text(entity: Entity) -> KafkaText:
-    """``--alter``, once it is done."""
-    kind = entity.type.value.partition("/")[0]
-    if entity.name is None or entity.name.startswith("<default>"):
+def altered_text(entity: Entity, *, by_shortcuts: bool = False) -> KafkaText:
+    """``--alter``, once it is done. Of a user's client it names the user; ``by_shortcuts`` the client."""
+    kind, name = entity.type.value, entity.name
+    if entity.type is EntityType.USER_CLIENT:
+        kind = kind.split("/")[by_shortcuts]
+        part = (name or "").split("/")[by_shortcuts]
+        name = None if part == _DEFAULT else unquote(part)
+    if name is None:
         return KafkaText(f"Completed updating default config for {kind} in the cluster.\n")
-    name = unquote(entity.name.partition("/")[0]) if entity.type is EntityType.USER_CLIENT else entity.name
     return KafkaText(f"Completed updating config for {kind.removesuffix('s')} {name}.\n")
