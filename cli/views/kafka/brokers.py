@@ -13,6 +13,7 @@ from engine.admin.log_dirs.describing import DirReplica, LogDir
 from engine.admin.offsets.listing import PartitionOffset
 from engine.admin.records.deletion import DeletionResult, RecordsDeletion
 from engine.common.model import TopicPartition
+from engine.kafka.protocol.api_keys import API_SPECS
 
 _STORAGE_ERROR = "KAFKA_STORAGE_ERROR"
 _LATEST = (
@@ -31,7 +32,7 @@ _ABSENT = {
     83: "InitializeShareGroupState", 84: "ReadShareGroupState", 85: "WriteShareGroupState",
     86: "DeleteShareGroupState", 87: "ReadShareGroupStateSummary",
 }  # fmt: skip
-"""APIs of clients that no broker with ZooKeeper offers; the tool lists them all the same."""
+"""APIs of clients that no broker with ZooKeeper offers; the tool lists what a broker lacks all the same."""
 
 
 def log_dirs_text(dirs: Sequence[LogDir]) -> KafkaText:
@@ -92,7 +93,8 @@ def api_versions_text(brokers: Sequence[BrokerDetails]) -> KafkaText:
 
 
 def _apis(apis: Sequence[OfferedApi]) -> str:
-    lines = {key: f"{name}({key}): UNSUPPORTED" for key, name in _ABSENT.items()}
+    names = {int(key): spec.name for key, spec in API_SPECS.items()} | _ABSENT
+    lines = {key: f"{name}({key}): UNSUPPORTED" for key, name in names.items()}
     lines |= {api.key: _api(api) for api in apis}
     return ",".join(f"\n\t{lines[key]}" for key in sorted(lines))
 

@@ -49,7 +49,8 @@ def _of(one: EntityConfigs, source: ConfigSource) -> list[ConfigEntry]:
 
 
 def _quota_line(one: EntityConfigs) -> str:
-    entries = in_hash_order(_of(one, ConfigSource.CLIENT_QUOTA), lambda entry: entry.name)
+    quotas = _of(one, ConfigSource.CLIENT_QUOTA)
+    entries = in_hash_order(quotas, lambda entry: entry.name, len(quotas))
     told = ", ".join(f"{entry.name}={java_double(float(entry.value or 0))}" for entry in entries)
     return f"Quota configs for {_whose(one)} are {told}\n"
 
