@@ -26,13 +26,13 @@ _LATEST_OF = dict(enumerate(_LATEST)) | {
     80: 0, 81: 0,
 }  # fmt: skip
 _ABSENT = {
-    55: "DescribeQuorum", 64: "UnregisterBroker", 71: "GetTelemetrySubscriptions", 72: "PushTelemetry",
-    74: "ListClientMetricsResources", 75: "DescribeTopicPartitions", 76: "ShareGroupHeartbeat",
+    55: "DescribeQuorum", 64: "UnregisterBroker", 68: "ConsumerGroupHeartbeat", 71: "GetTelemetrySubscriptions",
+    72: "PushTelemetry", 74: "ListClientMetricsResources", 75: "DescribeTopicPartitions", 76: "ShareGroupHeartbeat",
     77: "ShareGroupDescribe", 78: "ShareFetch", 79: "ShareAcknowledge", 80: "AddRaftVoter", 81: "RemoveRaftVoter",
     83: "InitializeShareGroupState", 84: "ReadShareGroupState", 85: "WriteShareGroupState",
     86: "DeleteShareGroupState", 87: "ReadShareGroupStateSummary",
 }  # fmt: skip
-"""APIs of clients that no broker with ZooKeeper offers; the tool lists what a broker lacks all the same."""
+"""APIs of clients that klamm has no messages for; the tool lists what a broker lacks all the same."""
 
 
 def log_dirs_text(dirs: Sequence[LogDir]) -> KafkaText:
