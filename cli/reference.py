@@ -47,8 +47,9 @@ _TOOLS_HEAD = """\
 <!-- Made by `python -m cli.reference` from the tables of the tools; do not edit. -->
 
 Kafka's tools work under their own names, such as `klamm kafka-topics --list`. `klamm shims DIR` writes their shell
-names (`kafka-topics.sh` and `kafka-topics`) into a folder, so that the command lines of old scripts work; the output is
-klamm's. The options are those that the tools of Apache Kafka 3.9.1 list in their help, and those that klamm translates
+names (`kafka-topics.sh` and `kafka-topics`) into a folder, so that the command lines of old scripts work. They print
+what Kafka's tools print; [the guide](../guides/command-line.md#what-scripts-read) has the exceptions. The
+options are those that the tools of Apache Kafka 3.9.1 list in their help, and those that klamm translates
 for other releases. For a tool without a recorded help, options that are not listed are those of the klamm command.
 
 """
@@ -148,8 +149,9 @@ def _shared_options() -> Iterator[str]:
 def _kafka_tools() -> Iterator[str]:
     yield "## Kafka's own tools\n"
     yield "Their names work, with and without `.sh`, and take their own options; the options below have another name"
-    yield "here or no meaning. Output and exit codes are klamm's. Like Kafka's tools, they do not ask before a"
-    yield "change; a read-only profile refuses all the same.\n"
+    yield "here or no meaning. What they print is what Kafka's tools print; [the guide]"
+    yield "(../guides/command-line.md#what-scripts-read) has the exceptions. Exit codes are klamm's. Like"
+    yield "Kafka's tools, they do not ask before a change; a read-only profile refuses all the same.\n"
     yield "| tool | is | options |"
     yield "|---|---|---|"
     for tool in TOOLS:

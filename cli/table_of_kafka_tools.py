@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cli.framework.kafka_tools import Change, Drop, KafkaTool, Milliseconds, Minutes, Properties, Refuse, Rename, Word
-from cli.kafka_console_properties import consumer_words, producer_words
+from cli.kafka_console_properties import producer_words
 
 _ADMIN_CONFIG: Mapping[str, Change] = {"--admin.config": Rename("--command-config")}
 _BROKER_LIST: Mapping[str, Change] = {"--broker-list": Rename("--bootstrap-server")}
@@ -205,7 +205,6 @@ TOOLS = (
             "--isolation-level": Rename(
                 "--isolation", {"read_committed": "read-committed", "read_uncommitted": "read-uncommitted"}
             ),
-            "--property": Properties(consumer_words),
             "--whitelist": Rename("--topic"),
             "--formatter-config": Refuse(_PROPERTIES_BY_ONE),
             "--formatter": Refuse(

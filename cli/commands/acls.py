@@ -77,7 +77,7 @@ RuleFile = Annotated[
 
 @group.command(
     "list",
-    needs=Needs(cluster=True, asks=Asks.CLUSTER),
+    needs=Needs(cluster=True, asks=Asks.CLUSTER, kafka=True),
     examples=(
         "klamm acls list",
         "klamm acls list --topic orders --resource-pattern-type match",
@@ -110,12 +110,12 @@ async def list_acls(
                  resource_pattern_type, principals=principal or ())  # fmt: skip
     filters = wish.filters()
     async with open_cluster(invocation) as cluster:
-        return rules_report(await read_acls(cluster, filters))
+        return rules_report(await read_acls(cluster, filters), principal or ())
 
 
 @group.command(
     "add",
-    needs=Needs(cluster=True, changes=True),
+    needs=Needs(cluster=True, changes=True, kafka=True),
     examples=(
         "klamm acls add --allow-principal User:alice --operation read --topic orders",
         "klamm acls add --producer --allow-principal User:etl --topic raw- --resource-pattern-type prefixed",
@@ -163,7 +163,7 @@ async def add(
 
 @group.command(
     "remove",
-    needs=Needs(cluster=True, changes=True),
+    needs=Needs(cluster=True, changes=True, kafka=True),
     examples=(
         "klamm acls remove --allow-principal User:alice --operation read --topic orders --yes",
         "klamm acls remove --topic orders --resource-pattern-type any --dry-run",

@@ -20,7 +20,7 @@ ORDERS = ("name", "size", "lag")
 
 @group.command(
     "log-dirs",
-    needs=Needs(cluster=True, metrics=True),
+    needs=Needs(cluster=True, metrics=True, kafka=True),
     examples=(
         "klamm brokers log-dirs",
         "klamm brokers log-dirs --summary topic --sort size",

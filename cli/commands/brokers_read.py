@@ -30,7 +30,7 @@ async def list_brokers(invocation: Invocation) -> Report:
 
 @group.command(
     "describe",
-    needs=Needs(cluster=True),
+    needs=Needs(cluster=True, kafka=True),
     examples=(
         "klamm brokers describe",
         "klamm brokers describe 2 --zookeeper 127.0.0.1:2181",

@@ -22,7 +22,7 @@ __all__ = ["cluster_health", "cluster_load", "group"]
 
 @group.command(
     "describe",
-    needs=Needs(cluster=True),
+    needs=Needs(cluster=True, kafka=True),
     examples=("klamm cluster describe", "klamm cluster describe -b 127.0.0.1:9092 -o json | jq -r .cluster_id"),
 )
 async def describe(invocation: Invocation) -> Report:

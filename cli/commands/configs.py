@@ -40,7 +40,7 @@ group = CommandGroup(
 
 @group.command(
     "describe",
-    needs=Needs(cluster=True),
+    needs=Needs(cluster=True, kafka=True),
     examples=(
         "klamm configs describe --topic orders",
         "klamm configs describe --topic orders --all -o json",
@@ -95,12 +95,12 @@ async def describe(
         else:
             found = await describe_entities(cluster, chosen.kind, include_all=show_all)
             found = [one for one in found if chosen.takes(one.entity_name)]
-    return configs_report(found, is_single=chosen.entity is not None)
+    return configs_report(found, is_single=chosen.entity is not None, shows_all=show_all)
 
 
 @group.command(
     "alter",
-    needs=Needs(cluster=True, changes=True),
+    needs=Needs(cluster=True, changes=True, kafka=True),
     examples=(
         "klamm configs alter --topic orders --add-config segment.bytes=64Mi,cleanup.policy=[compact,delete]",
         "klamm configs alter --topic orders --add-config retention.ms=1h --yes",
@@ -192,7 +192,7 @@ async def alter(
         if is_wanted:
             await alter_entity(cluster, entity, additions, deletions)
             invocation.talk.say(f"altered {entity}")
-    return altered_report(entity, changes, is_dry_run=not is_wanted)
+    return altered_report(entity, changes, is_dry_run=not is_wanted, by_shortcuts=not entity_type)
 
 
 def _properties(path: Path) -> dict[str, str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -75,9 +75,19 @@ Filters = Annotated[
 ]
 
 
+FormatterProperties = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--property",
+        metavar="K=V",
+        help="A property of kafka-console-consumer: print.key=true, print.headers=true, key.separator=: and so on.",
+    ),
+]
+
+
 @single_command(
     "consume",
-    needs=Needs(cluster=True, asks=Asks.BROKERS, bounded=False, streams=True),
+    needs=Needs(cluster=True, asks=Asks.BROKERS, bounded=False, streams=True, kafka=True),
     examples=(
         "klamm consume orders --from-beginning --max-messages 10",
         "klamm consume orders --until-end --format '%p %o %k %s\\n'",
@@ -115,6 +125,7 @@ async def command(
     ] = "read-uncommitted",
     group: GroupToJoin = None,
     only: Filters = None,
+    properties: FormatterProperties = None,
     raw: Annotated[bool, typer.Option("--raw", help="Do not decode Kafka's internal topics.")] = False,
 ) -> None:
     """Print records, one per line: the value, or with -o jsonl all fields.
@@ -159,6 +170,7 @@ async def command(
         give_up_s=invocation.timeout_s if until_end or invocation.has_timeout_given else math.inf,
     )
     wanted = _Wanted(texts, options, group, tuple(only or ()), pattern, max_messages, timeout_ms, raw)
+    wanted = replace(wanted, properties=_properties(properties or ()))
     await _print_records(invocation, wanted)
 
 
@@ -174,6 +186,7 @@ class _Wanted:
     max_messages: int | None
     timeout_ms: int | None
     is_raw: bool
+    properties: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def starts_at_end(self) -> bool:
@@ -188,7 +201,7 @@ async def _print_records(invocation: Invocation, wanted: _Wanted) -> None:
     from cli.framework.cluster_session import open_cluster
     from cli.views.records import CSV_HEADER, decoding, record_printer
 
-    to_bytes = record_printer(invocation.output, wanted.pattern)
+    to_bytes = record_printer(invocation.output, wanted.pattern, wanted.properties)
     if not wanted.is_raw:
         to_bytes = decoding(to_bytes, invocation.output, wanted.pattern)
     is_wanted = _filter(wanted)
@@ -211,7 +224,18 @@ async def _print_records(invocation: Invocation, wanted: _Wanted) -> None:
                 write_bytes([b"".join(map(to_bytes, records))])
                 count += len(records)
         finally:
+            invocation.talk.clear()
+            if invocation.output is OutputFormat.KAFKA:
+                invocation.talk.echo(f"Processed a total of {count} messages\n")
             invocation.talk.say(counted(count, "record"))
+
+
+def _properties(texts: Sequence[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    for name, equals, _ in pairs:
+        if not equals:
+            raise UsageError(f"--property must be NAME=VALUE, not {name!r}")
+    return {name: value for name, _, value in pairs}
 
 
 async def _consumer(invocation: Invocation, wire: WireCluster, wanted: _Wanted) -> Consumer | GroupConsumer:

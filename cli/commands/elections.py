@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +17,7 @@ from engine.common.quantities import counted
 from engine.kafka.config.input_files import name_of, read_input
 
 if TYPE_CHECKING:
-    from engine.admin.elections.values import ElectionScope, ElectionType
+    from engine.admin.elections.values import ElectionScope, ElectionType, PartitionElection
 
 group = CommandGroup("elect", "Elect leaders: preferred ones, or (unclean) any live replica.")
 
@@ -38,7 +39,7 @@ JsonFile = Annotated[
 
 @group.command(
     "preferred",
-    needs=Needs(cluster=True, changes=True),
+    needs=Needs(cluster=True, changes=True, kafka=True),
     examples=(
         "klamm elect preferred --all-topic-partitions --dry-run",
         "klamm elect preferred --all-topic-partitions --dry-run --snapshot before.json",
@@ -66,7 +67,7 @@ async def preferred(
 
 @group.command(
     "unclean",
-    needs=Needs(cluster=True, changes=True),
+    needs=Needs(cluster=True, changes=True, kafka=True),
     examples=(
         "klamm elect unclean --topic orders --partition 3 --dry-run",
         "klamm elect unclean --topic orders --partition 3 --yes",
@@ -106,7 +107,10 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
     from cli.framework.cluster_session import open_cluster
     from cli.views.elections import elections_report, preview_lines
     from engine.admin.elections.running import check_election, preview_election, run_election
-    from engine.admin.elections.values import ElectionType
+    from engine.admin.elections.values import ElectionScope, ElectionType
+
+    def report(results: Sequence[PartitionElection]) -> Report:
+        return elections_report(results, election, is_of_all=scope == ElectionScope())
 
     async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:
         previews = await preview_election(cluster, election, scope)
@@ -114,7 +118,7 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
             await check_election(cluster, election)
         needed = [one for one in previews if one.is_needed]
         if not needed:
-            return elections_report([one.as_result() for one in previews])
+            return report([one.as_result() for one in previews])
         for one in needed:
             if one.obstacle is not None:
                 invocation.talk.warn(str(one))
@@ -128,5 +132,5 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
         # If no replica can be elected, there is nothing to confirm. The controller is asked all the same, and says why.
         needs_word = bool(able) or is_unclean or invocation.is_dry_run
         if needs_word and not invocation.confirm(what, details, is_destructive=is_unclean):
-            return elections_report([one.as_result() for one in previews])
-        return elections_report(await run_election(cluster, election, previews))
+            return report([one.as_result() for one in previews])
+        return report(await run_election(cluster, election, previews))

@@ -17,7 +17,7 @@ from cli.output.report import Report
 
 @group.command(
     "delete",
-    needs=Needs(cluster=True, changes=True),
+    needs=Needs(cluster=True, changes=True, kafka=True),
     examples=(
         "klamm groups delete billing-test --yes",
         "klamm groups delete --group old-app --zookeeper 127.0.0.1:2181 --dry-run",
@@ -53,7 +53,7 @@ async def delete(
 
 @group.command(
     "delete-offsets",
-    needs=Needs(cluster=True, changes=True),
+    needs=Needs(cluster=True, changes=True, kafka=True),
     examples=(
         "klamm groups delete-offsets billing --topic old-orders --yes",
         "klamm groups delete-offsets --group billing --topic orders:0,1 --dry-run",
@@ -96,7 +96,7 @@ async def delete_offsets(
             )
             rows, failures = await delete(cluster, found, rows)
             code = invocation.tell_failures(failures)
-    return deleted_offsets_report(rows, exit_code=code)
+    return deleted_offsets_report(rows, exit_code=code, group=group, topics=topic)
 
 
 def _counted(names: list[str]) -> str:

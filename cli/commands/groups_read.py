@@ -28,7 +28,7 @@ ReadTopics = Annotated[
 
 @group.command(
     "list",
-    needs=Needs(cluster=True),
+    needs=Needs(cluster=True, kafka=True),
     examples=(
         "klamm groups list",
         "klamm groups list --state Stable,Empty --bootstrap-server 127.0.0.1:9092",
@@ -70,7 +70,7 @@ async def list_groups(
 
 @group.command(
     "describe",
-    needs=Needs(cluster=True),
+    needs=Needs(cluster=True, kafka=True),
     examples=(
         "klamm groups describe billing",
         "klamm groups describe billing --members --verbose",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,8 @@ from cli.commands.groups_group import AllGroups, GroupNames, GroupOptions, Topic
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
+from cli.framework.stdout import data_stream
+from cli.output.format import OutputFormat
 from cli.output.report import Report
 from engine.kafka.config.input_files import name_of, read_input
 
@@ -54,7 +57,7 @@ RollbackFile = Annotated[
 
 @group.command(
     "reset-offsets",
-    needs=Needs(cluster=True, changes=True),
+    needs=Needs(cluster=True, changes=True, kafka=True),
     examples=(
         "klamm groups reset-offsets --group billing --all-topics --to-earliest",
         "klamm groups reset-offsets --group billing --topic orders:0,2 --shift-by -100 --execute --yes",
@@ -97,6 +100,7 @@ async def reset_offsets(
 
     if execute and invocation.is_dry_run:
         raise UsageError("give one of --execute and --dry-run")
+    is_unsaid = not execute and not invocation.is_dry_run
     # Kafka's rule: a change needs an explicit option.
     invocation.is_dry_run = not execute
     named = [*(groups or ()), *(group or ())]
@@ -127,12 +131,16 @@ async def reset_offsets(
                 rollback_file=path,
                 with_group=len(named) != 1,
                 goes_on=f"some offsets may be set already; to go back: {way_back}",
-                on_saved=lambda: invocation.talk.say(f"the rollback is in {path}; to go back: {way_back}"),
+                on_saved=lambda: invocation.talk.remind(f"the rollback is in {path}; to go back: {way_back}"),
             )
             code = invocation.tell_failures(failures, code)
-    if export:
-        return _export(plan, with_group=len(named) != 1, code=code)
-    return reset_report(rows, exit_code=code)
+    if not export:
+        return reset_report(rows, exit_code=code, is_unsaid=is_unsaid)
+    if invocation.output is OutputFormat.KAFKA:
+        return reset_report(rows, exit_code=code, is_unsaid=is_unsaid, exported=_exported(plan, named))
+    with data_stream() as stream:
+        stream.write(_exported(plan, named))
+    return code
 
 
 def _topics(texts: list[str] | None, is_all: bool, file: Path | None) -> TopicScope | None:
@@ -216,11 +224,8 @@ def _way_back(invocation: Invocation, plan: PlannedReset, path: Path, *, with_gr
     return f"klamm groups reset-offsets {which} --from-file {shlex.quote(str(path))} --execute"
 
 
-def _export(plan: PlannedReset, *, with_group: bool, code: ExitCode) -> ExitCode:
-    from cli.framework.stdout import data_stream
+def _exported(plan: PlannedReset, named: Sequence[str]) -> str:
     from engine.admin.groups.reset_spec import offsets_text
     from engine.admin.groups.resetting import offsets_after
 
-    with data_stream() as stream:
-        stream.write(offsets_text(offsets_after(plan.able), with_group=with_group))
-    return code
+    return offsets_text(offsets_after(plan.able), with_group=len(named) != 1)

@@ -18,7 +18,7 @@ _ISOLATIONS = {"read-uncommitted": 0, "read-committed": 1}
 
 @single_command(
     "offsets",
-    needs=Needs(cluster=True, asks=Asks.BROKERS),
+    needs=Needs(cluster=True, asks=Asks.BROKERS, kafka=True),
     examples=(
         "klamm offsets orders",
         "klamm offsets orders --time earliest --partitions 0,2",

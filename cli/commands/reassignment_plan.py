@@ -23,7 +23,7 @@ from engine.kafka.config.input_files import name_of, read_input
 
 @group.command(
     "generate",
-    needs=Needs(cluster=True),
+    needs=Needs(cluster=True, kafka=True),
     examples=(
         "klamm reassign generate orders 'clicks-.*' --broker-list 0,1,2",
         "klamm reassign generate --topics-to-move-json-file topics.json --broker-list 0,1,2",
@@ -77,7 +77,7 @@ async def generate(
         if path is not None:
             path.write_text(f"{plan_text(plan_document(assignment, cluster_id=plan.cluster_id))}\n", encoding="utf-8")
             invocation.talk.say(f"wrote {path}")
-    if invocation.output not in (OutputFormat.TABLE, OutputFormat.PLAIN):
+    if invocation.output not in (OutputFormat.TABLE, OutputFormat.PLAIN, OutputFormat.KAFKA):
         return generated_report(plan)
     with data_stream() as stream:
         stream.write(generated_text(plan))
@@ -95,7 +95,7 @@ def _topic_texts(topics: list[str] | None, file: Path | None) -> Sequence[str]:
 
 @group.command(
     "list",
-    needs=Needs(cluster=True),
+    needs=Needs(cluster=True, kafka=True),
     examples=("klamm reassign list", "klamm reassign list --watch", "klamm reassign list -o json | jq length"),
 )
 async def list_reassignments(invocation: Invocation, watch: Watch = False, interval: Interval = "2s") -> Report:

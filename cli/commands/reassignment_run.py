@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,7 +67,7 @@ StartedIsDone = Annotated[
 
 @group.command(
     "execute",
-    needs=Needs(cluster=True, changes=True, bounded=False),
+    needs=Needs(cluster=True, changes=True, bounded=False, kafka=True),
     examples=(
         "klamm reassign execute --reassignment-json-file plan.json --dry-run",
         "klamm reassign execute --reassignment-json-file plan.json --throttle 50000000 --wait",
@@ -97,6 +98,7 @@ async def execute(
     import asyncio
 
     from cli.framework.cluster_session import open_cluster
+    from cli.views.kafka.reassignment import started_text
     from cli.views.reassignment import statuses_report, throttle_notes
     from cli.views.reassignment_progress import ExecutionView
     from engine.admin.cluster.rollback_file import new_rollback_path
@@ -120,6 +122,7 @@ async def execute(
         if not prepared.has_work:
             invocation.talk.say("nothing to move: all partitions are there already, or on their way")
             report = await _followed(invocation, cluster, plan.moves, waits=wait and not invocation.is_dry_run)
+            report = replace(report, as_kafka=partial(started_text, prepared.plan, prepared.origins, None, None))
             return _ended(report, started_is_done=started_is_done and not wait)
         async with asyncio.timeout(invocation.timeout_s):
             sizes = await _sizes_with_warnings(invocation, cluster, prepared)
@@ -141,6 +144,11 @@ async def execute(
             limit_s=follow_limit_s(invocation),
         )
     report = statuses_report(executed.statuses, throttle_notes(executed.cleared)).ending(view.code)
+    if not executed.refusals:
+        limit = None if prepared.throttle is None else throttle
+        dir_limit = None if prepared.throttle is None else replica_alter_log_dirs_throttle
+        as_kafka = partial(started_text, prepared.plan, prepared.origins, limit, dir_limit)
+        report = replace(report, as_kafka=as_kafka)
     return _ended(report, started_is_done=started_is_done and not wait)
 
 
@@ -180,7 +188,7 @@ def _ended(report: Report, *, started_is_done: bool) -> Report:
 
 @group.command(
     "verify",
-    needs=Needs(cluster=True, changes=True, bounded=False),
+    needs=Needs(cluster=True, changes=True, bounded=False, kafka=True),
     examples=(
         "klamm reassign verify --reassignment-json-file plan.json",
         "klamm reassign verify --reassignment-json-file plan.json --wait --timeout 3600",
@@ -204,6 +212,7 @@ async def verify(
     import asyncio
 
     from cli.framework.cluster_session import open_cluster
+    from cli.views.kafka.reassignment import verified_text
     from cli.views.reassignment import statuses_report, throttle_notes
     from cli.views.reassignment_progress import ProgressView
     from engine.admin.reassignment.verify import verify_reassignment
@@ -220,12 +229,23 @@ async def verify(
             limit_s=follow_limit_s(invocation),
             keeps_throttles=preserve_throttles or invocation.is_dry_run,
         )
-    return statuses_report(verified.statuses, throttle_notes(verified.cleared))
+        report = statuses_report(verified.statuses, throttle_notes(verified.cleared))
+        if plan is None or invocation.output is not OutputFormat.KAFKA:
+            return report
+        clears = not preserve_throttles and not verified.cleared.left
+        live = await _live_brokers(cluster)
+    return replace(report, as_kafka=partial(verified_text, verified.statuses, plan.moves, live, clears=clears))
+
+
+async def _live_brokers(cluster: Cluster) -> Collection[int]:
+    from engine.admin.topics.access import topic_reader
+
+    return await (await topic_reader(cluster)).live_brokers()
 
 
 @group.command(
     "cancel",
-    needs=Needs(cluster=True, changes=True),
+    needs=Needs(cluster=True, changes=True, kafka=True),
     examples=("klamm reassign cancel --reassignment-json-file plan.json", "klamm reassign cancel --all --yes"),
 )
 async def cancel(
@@ -247,6 +267,7 @@ async def cancel(
     Kafka no longer knows the order of the old replicas. If the order matters, execute the rollback file instead.
     """
     from cli.framework.cluster_session import open_cluster
+    from cli.views.kafka.reassignment import cancelled_text
     from cli.views.reassignment import cancelled_notes, cancelled_report
     from engine.admin.reassignment.cancel import cancel_reassignments, prepare_cancellation
 
@@ -266,7 +287,12 @@ async def cancel(
             return cancelled_report(prepared.preview)
         goes_on = "it may be cancelled already; check with: klamm reassign list"
         cancelled = await cancel_reassignments(cluster, prepared, goes_on=goes_on, keeps_throttles=preserve_throttles)
-        return cancelled_report(cancelled.results, cancelled_notes(cancelled))
+        report = cancelled_report(cancelled.results, cancelled_notes(cancelled))
+        if plan is None or invocation.output is not OutputFormat.KAFKA:
+            return report
+        clears = not preserve_throttles and not cancelled.cleared.left
+        live = await _live_brokers(cluster)
+        return replace(report, as_kafka=partial(cancelled_text, cancelled.results, plan.moves, live, clears=clears))
 
 
 def _plan_or_all(path: Path | None, *, is_all: bool) -> ReadPlan | None:

@@ -24,7 +24,7 @@ group = CommandGroup("records", "Delete the oldest records of partitions.")
 
 @group.command(
     "delete",
-    needs=Needs(cluster=True, changes=True, asks=Asks.BROKERS, bounded=False),
+    needs=Needs(cluster=True, changes=True, asks=Asks.BROKERS, bounded=False, kafka=True),
     examples=(
         "klamm records delete --topic orders --partition 3 --before-offset 1200 --dry-run",
         "klamm records delete --topic orders --partition 3 --before-offset -1 --yes",

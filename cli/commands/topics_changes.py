@@ -14,6 +14,7 @@ from cli.framework.completing import complete_topics
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.framework.plan_guard import BesidePlan, minds_plan
+from cli.output.format import OutputFormat
 from cli.output.report import Report
 from engine.common.quantities import counted
 
@@ -45,7 +46,7 @@ Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is d
 
 @group.command(
     "create",
-    needs=Needs(cluster=True, changes=True),
+    needs=Needs(cluster=True, changes=True, kafka=True),
     examples=(
         "klamm topics create orders --partitions 6 --replication-factor 3",
         "klamm topics create orders --replica-assignment 0:1,1:2,2:0 --config retention.ms=3600000",
@@ -88,8 +89,9 @@ async def create(
     wanted = [NewTopic(name, partitions, replication_factor, assignment, configs) for name in texts]
     for one in wanted:
         check_new_topic(one)
-    for warning in dict.fromkeys(warning for one in wanted for warning in one.warnings):
-        invocation.talk.warn(warning)
+    if invocation.output is not OutputFormat.KAFKA:
+        for warning in dict.fromkeys(warning for one in wanted for warning in one.warnings):
+            invocation.talk.warn(warning)
     changes: list[TopicChange] = []
     async with open_cluster(invocation, for_change=True) as cluster:
         changer = await topic_changer(cluster, is_rack_aware=not disable_rack_aware)
@@ -122,7 +124,7 @@ async def _create_each(
 
 @group.command(
     "alter",
-    needs=Needs(cluster=True, changes=True),
+    needs=Needs(cluster=True, changes=True, kafka=True),
     examples=(
         "klamm topics alter orders --partitions 12",
         "klamm topics alter orders --config retention.ms=1h --delete-config cleanup.policy --yes",
@@ -170,7 +172,7 @@ async def alter(
         if invocation.is_dry_run or adds_none or not invocation.is_confirmed:
             # The cluster refuses what cannot be done before anybody reads of effects or is asked.
             change = await changer.alter(wanted, validate_only=True)
-        for warning in wanted.warnings:
+        for warning in wanted.warnings if invocation.output is not OutputFormat.KAFKA else ():
             invocation.talk.warn(warning)
         lines, is_destructive = await _alteration_lines(cluster, wanted, present)
         if wanted.is_irreversible or not THROTTLE_SETTINGS.isdisjoint((*wanted.additions, *wanted.deletions)):
@@ -210,7 +212,7 @@ async def _alteration_lines(cluster: Cluster, wanted: TopicAlteration, present: 
 
 @group.command(
     "delete",
-    needs=Needs(cluster=True, changes=True),
+    needs=Needs(cluster=True, changes=True, kafka=True),
     examples=("klamm topics delete orders --yes", "klamm topics delete 'test-.*' --dry-run"),
 )
 async def delete(

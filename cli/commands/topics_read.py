@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer._click.exceptions import UsageError
@@ -14,10 +15,15 @@ from cli.framework.watching import Interval, Watch, watch_reports
 from cli.output.format import OutputFormat
 from cli.output.report import Report
 
+if TYPE_CHECKING:
+    from cli.views.kafka.topics import Settings
+    from engine.admin.cluster.connection import Cluster
+    from engine.admin.topics.describing import TopicDescription
+
 
 @group.command(
     "list",
-    needs=Needs(cluster=True),
+    needs=Needs(cluster=True, kafka=True),
     examples=(
         "klamm topics list",
         "klamm topics list 'orders.*' --exclude-internal --bootstrap-server 127.0.0.1:9092",
@@ -44,14 +50,14 @@ async def list_topics(
     async with open_cluster(invocation) as cluster:
         reader = await topic_reader(cluster, on_unreadable=cluster.complain)
         found = await read_list(reader, selection, exclude_internal=exclude_internal)
-        if invocation.output is not OutputFormat.PLAIN:
+        if invocation.output not in (OutputFormat.PLAIN, OutputFormat.KAFKA):
             found = await with_shapes(cluster, reader, found)
     return topic_list_report(found)
 
 
 @group.command(
     "describe",
-    needs=Needs(cluster=True),
+    needs=Needs(cluster=True, kafka=True),
     examples=(
         "klamm topics describe orders",
         "klamm topics describe orders --watch",
@@ -89,7 +95,7 @@ async def describe(
     With several filters it shows partitions that match any of them.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.topics import topic_overrides_report, topics_report
+    from cli.views.topics import topic_overrides_report, topics_as_kafka, topics_report
     from engine.admin.topics.access import topic_reader
     from engine.admin.topics.describing import DescribeOptions, describe_topics
     from engine.admin.topics.selection import PartitionFilter, select_topics
@@ -114,11 +120,32 @@ async def describe(
 
         async def read() -> Report:
             described = await describe_topics(reader, selection, options)
+            if invocation.output is OutputFormat.KAFKA:
+                settings = {} if filters else await _shown_settings(cluster, described)
+                return topics_as_kafka(
+                    described, settings, is_filtered=bool(filters), with_partitions=not topics_with_overrides
+                )
             if topics_with_overrides:
                 return topic_overrides_report(described)
             return topics_report(described, is_filtered=bool(filters))
 
         return await (watch_reports(invocation, interval, read) if watch else read())
+
+
+async def _shown_settings(cluster: Cluster, topics: Sequence[TopicDescription]) -> dict[str, Settings]:
+    """Return what kafka-topics shows of topics: settings from anywhere but the defaults, as the brokers know them.
+
+    Where ZooKeeper alone is named, the topics' own.
+    """
+    from cli.views.kafka.topics import settings_shown
+    from engine.admin.cluster.target import Side
+    from engine.admin.configs.by_wire import read_set_anywhere
+
+    names = [topic.topic for topic in topics]
+    if cluster.changes_by is not Side.WIRE or cluster.target.snapshot is not None:
+        return {topic.topic: list((topic.configs or {}).items()) for topic in topics}
+    found = await read_set_anywhere(await cluster.wire(), names)
+    return {name: settings_shown(entries) for name, entries in found.items()}
 
 
 def _topic_id(text: str) -> bytes:

@@ -24,13 +24,14 @@ from typer.models import CommandInfo
 from cli.framework.coercion import use_plain_coercion
 from cli.framework.execution import CommandFunction, execute
 from cli.framework.options import NEEDS_NOTHING, Needs, invocation_from, shared_parameters
+from cli.output.format import OutputFormat
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 OPTIONS_PANEL = "Options"
 HELP_WIDTH_MAX = 100
 
-_OUTPUT = "klamm.output"
+OUTPUT = "klamm.output"
 _OUTPUT_OPTIONS = ("-o", "--output")
 
 
@@ -40,9 +41,9 @@ def output_taken(ctx: Context, args: list[str]) -> list[str]:
     while rest:
         word, has_value, value = rest[0].partition("=")
         if word in _OUTPUT_OPTIONS and (has_value or len(rest) > 1):
-            ctx.meta[_OUTPUT] = value if has_value else rest.pop(1)
+            ctx.meta[OUTPUT] = value if has_value else rest.pop(1)
         elif word.startswith("-o") and word != "-o":
-            ctx.meta[_OUTPUT] = rest[0][2:]
+            ctx.meta[OUTPUT] = rest[0][2:]
         else:
             break
         rest.pop(0)
@@ -55,12 +56,16 @@ class KlammCommand(TyperCommand):
     examples: tuple[str, ...] = ()
     words: str = ""
     """The words that follow ``klamm``."""
+    prints_as_kafka: bool = False
     bare_values: Mapping[str, str] = {}
     """Options that may be given without a value, like some of Kafka's, and the value that they then have."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Give options without a value, at the end or before another option, the value that stands for that."""
-        given: list[str] = ["--output", ctx.meta[_OUTPUT]] if _OUTPUT in ctx.meta else []
+        output = ctx.meta.get(OUTPUT)
+        if output == OutputFormat.KAFKA and not self.prints_as_kafka:
+            output = None
+        given: list[str] = [] if output is None else ["--output", output]
         for word, next_word in zip(args, [*args[1:], "-"], strict=False):
             given.append(word)
             if word in self.bare_values and next_word.startswith("-"):
@@ -190,6 +195,7 @@ def build_command(
     assert isinstance(command, KlammCommand)
     command.examples = tuple(examples)
     command.words = words or name
+    command.prints_as_kafka = needs.kafka
     return command
 
 

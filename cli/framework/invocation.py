@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure, failure_of
-from cli.framework.stdout import drawing_stream
+from cli.framework.stdout import data_stream, drawing_stream
 from cli.framework.talk import Talk
 from cli.output.format import OutputFormat
 from cli.output.report import Report
@@ -292,6 +292,12 @@ class Invocation:
         from cli.output.printer import print_report
 
         self.talk.clear()
+        as_kafka = report.as_kafka() if self.output is OutputFormat.KAFKA and report.as_kafka is not None else None
+        if as_kafka is not None:
+            with data_stream() as stream:
+                stream.write(as_kafka.out)
+            self.talk.echo(as_kafka.said)
+            return
         with drawing_stream() as stream:
             print_report(report, self.output, stream)
         for note in report.notes:

@@ -2,7 +2,8 @@
 
 Each tool is a line of a table (``cli.table_of_kafka_tools``): our words for it, and how to translate those of its
 options that have another name or unit here. Every other word stays as it is, so our own options work beside Kafka's.
-The output and the exit codes are ours.
+The output is that of Kafka's tool, if our command has it (``Needs.kafka``), unless ``-o`` is given. The exit codes
+are ours.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ _TIMEOUT = typer.Option(
 _DEADLINE = typer.Option(
     "--timeout", metavar="SECONDS", help="Deadline of the whole run.  [default: none]", rich_help_panel=COMMON_PANEL
 )
-_FORMATS = tuple(one for one in OutputFormat if one is not OutputFormat.PROMETHEUS)
+_FORMATS = tuple(one for one in OutputFormat if one not in (OutputFormat.PROMETHEUS, OutputFormat.KAFKA))
 _OUTPUT = typer.Option(
     "--output",
     "-o",
@@ -128,6 +128,8 @@ class Needs:
     """It takes -o prometheus."""
     streams: bool = False
     """It writes as it goes, and has no final report to draw as a whole."""
+    kafka: bool = False
+    """Under the name of Kafka's tool, or with -o kafka, it prints what that tool prints."""
 
 
 NEEDS_NOTHING = Needs()
@@ -174,6 +176,8 @@ def invocation_from(needs: Needs, values: Mapping[str, Any]) -> Invocation:
     output = _output(values["output"], needs, is_tty=is_terminal(sys.stdout))
     if output is OutputFormat.PROMETHEUS and not needs.metrics:
         raise UsageError("--output prometheus is for commands that measure, such as klamm lag")
+    if output is OutputFormat.KAFKA and not needs.kafka:
+        raise UsageError("--output kafka is for commands with a tool of Kafka's that prints the same")
     if output is OutputFormat.MARKDOWN and needs.streams:
         raise UsageError("--output markdown is for reports; this command writes as it goes: use csv or jsonl")
     if values["quiet"] and values["verbose"]:
@@ -186,7 +190,7 @@ def invocation_from(needs: Needs, values: Mapping[str, Any]) -> Invocation:
         raise UsageError(f"--via must be zookeeper or wire, not {values['via']!r}")
     return Invocation(
         output=output,
-        talk=Talk(verbosity, is_json=output.is_json),
+        talk=Talk(verbosity, is_json=output.is_json, is_terse=output is OutputFormat.KAFKA),
         timeout_s=timeout,
         has_timeout_given=values["timeout"] is not None,
         is_dry_run=bool(values.get("dry_run")),
@@ -211,5 +215,6 @@ def _output(name: str | None, needs: Needs, *, is_tty: bool) -> OutputFormat:
     try:
         return OutputFormat(name)
     except ValueError:
-        known = ", ".join(OutputFormat if needs.metrics else _FORMATS)
+        special = {OutputFormat.PROMETHEUS: needs.metrics, OutputFormat.KAFKA: needs.kafka}
+        known = ", ".join(one for one in OutputFormat if special.get(one, True))
         raise UsageError(f"--output must be one of {known}, not {name!r}") from None

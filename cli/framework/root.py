@@ -15,8 +15,9 @@ from typer._click.core import Command, Context, Parameter
 from typer.core import TyperGroup
 
 from cli.framework.coercion import use_plain_coercion
-from cli.framework.command import output_taken
+from cli.framework.command import OUTPUT, output_taken
 from cli.framework.kafka_tools import AbsentTool, KafkaTool, translate
+from cli.output.format import OutputFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,10 @@ class RootGroup(TyperGroup):
         args = output_taken(ctx, args)
         if args[:1] == ["help"]:
             args = [*args[1:], "--help"]
-        return super().parse_args(ctx, self._ours(args))
+        ours = self._ours(args)
+        if ours is not args:
+            ctx.meta.setdefault(OUTPUT, OutputFormat.KAFKA.value)
+        return super().parse_args(ctx, ours)
 
     def _ours(self, args: list[str]) -> list[str]:
         return (translate(self.tools, args) if args else None) or args

@@ -39,14 +39,18 @@ class Verbosity(IntEnum):
 class Talk:
     """Says things on stderr. ``say`` is silenced by --quiet, ``detail`` needs --verbose, errors always come."""
 
-    def __init__(self, verbosity: Verbosity = Verbosity.NORMAL, *, is_json: bool = False) -> None:
+    def __init__(
+        self, verbosity: Verbosity = Verbosity.NORMAL, *, is_json: bool = False, is_terse: bool = False
+    ) -> None:
+        """``is_terse``: warnings and errors are all it says, since the report has Kafka's own words."""
         self.verbosity = verbosity
         self.is_json = is_json
+        self.is_terse = is_terse
         self._has_line = False
 
     @property
     def is_verbose(self) -> bool:
-        return self.verbosity >= Verbosity.VERBOSE
+        return self.verbosity >= Verbosity.VERBOSE and not self.is_terse
 
     @property
     def can_ask(self) -> bool:
@@ -73,6 +77,11 @@ class Talk:
             self._has_line = False
 
     def say(self, text: str) -> None:
+        if self.verbosity > Verbosity.QUIET and not self.is_terse:
+            self._write(escape_for_terminal(text))
+
+    def remind(self, text: str) -> None:
+        """Say what klamm leaves behind, such as a way back; even beside Kafka's own words."""
         if self.verbosity > Verbosity.QUIET:
             self._write(escape_for_terminal(text))
 
@@ -92,6 +101,12 @@ class Talk:
         self._write(f"{self._styled('error:', '1;31')} {failure.line}")
         if failure.hint:
             self._write(f"{self._styled('hint:', '36')} {escape_for_terminal(failure.hint)}")
+
+    def echo(self, text: str) -> None:
+        """Write text as it is, line ends included."""
+        self.clear()
+        sys.stderr.write(escape_for_terminal(text))
+        sys.stderr.flush()
 
     def tell(self, said: Mapping[str, object]) -> None:
         """Print an object on one line, for programs."""

@@ -18,6 +18,8 @@ class OutputFormat(StrEnum):
     """What a person sees, as GitHub's tables; not for commands that write as they go."""
     PROMETHEUS = "prometheus"
     """Samples for a scraper; few commands have them."""
+    KAFKA = "kafka"
+    """What Kafka's tool prints, byte for byte: the default under its name. Other reports have their usual format."""
 
     @property
     def is_json(self) -> bool:

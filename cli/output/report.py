@@ -103,6 +103,14 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
+class KafkaText:
+    """What one of Kafka's tools writes, line ends included: ``out`` on stdout, ``said`` on stderr."""
+
+    out: str
+    said: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What a command returns.
 
@@ -117,6 +125,8 @@ class Report:
     exit_code: ExitCode = ExitCode.DONE
     metrics: Sequence[Metric] = ()
     """What Prometheus gets, if the command supports it."""
+    as_kafka: Callable[[], KafkaText | None] | None = None
+    """Returns what Kafka's tool of this command prints; None if the tool has no words for it, such as a dry run."""
 
     def ending(self, code: ExitCode) -> Report:
         """Return the report with another exit code, unless that is DONE: then its own stays."""

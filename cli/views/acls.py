@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Fields, Report, Section, Table, Tone
+from cli.views.kafka import acls as kafka
 from engine.admin.acls.values import AclRow
 from engine.common.quantities import counted
 
@@ -34,10 +35,15 @@ def _cells(row: AclRow) -> tuple[object, ...]:
     return tuple(getattr(row, column.name) for column in _COLUMNS)
 
 
-def rules_report(rules: Sequence[AclBinding]) -> Report:
-    """A rule per row."""
+def rules_report(rules: Sequence[AclBinding], principals: Sequence[str] = ()) -> Report:
+    """A rule per row; ``principals`` are those that were asked for."""
     rows = [AclRow.of(rule) for rule in rules]
-    return Report(rows, Table(_COLUMNS, [_cells(row) for row in rows]), notes=(counted(len(rows), "rule"),))
+    return Report(
+        rows,
+        Table(_COLUMNS, [_cells(row) for row in rows]),
+        notes=(counted(len(rows), "rule"),),
+        as_kafka=lambda: kafka.listed_text(rules, principals),
+    )
 
 
 def changes_report(changes: Mapping[str, Sequence[AclBinding]], code: ExitCode = ExitCode.DONE) -> Report:
@@ -46,7 +52,13 @@ def changes_report(changes: Mapping[str, Sequence[AclBinding]], code: ExitCode =
     data = [{"change": word, **{name: getattr(row, name) for name in AclRow.__slots__}} for word, row in found]
     table = Table((Column("change"), *_COLUMNS), [(word, *_cells(row)) for word, row in found])
     told = [f"{len(rules)} {word.replace('_', ' ')}" for word, rules in changes.items() if rules]
-    return Report(data, table, notes=(", ".join(told) or "no rules",), exit_code=code)
+    return Report(
+        data,
+        table,
+        notes=(", ".join(told) or "no rules",),
+        exit_code=code,
+        as_kafka=lambda: kafka.changed_text(changes),
+    )
 
 
 def explanation_report(found: Explanation) -> Report:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cli.output.report import Column, Fields, Kind, Report, Section, Table, Tone
+from cli.views.kafka.brokers import cluster_id_text
 from engine.admin.brokers.cluster_description import ClusterDescription
 from engine.admin.cluster.members import BrokerDescription
 from engine.common.model import NO_CONTROLLER
@@ -64,7 +65,7 @@ def cluster_report(cluster: ClusterDescription) -> Report:
     sections: tuple[Section, ...] = (Section(body=Fields(pairs)), Section(body=_table(cluster.brokers)))
     if cluster.quorum is not None:
         sections = (*sections, Section("quorum", body=_quorum_table(cluster.quorum)))
-    return Report(cluster, Table(columns, [row]), sections)
+    return Report(cluster, Table(columns, [row]), sections, as_kafka=lambda: cluster_id_text(cluster.cluster_id))
 
 
 def _quorum_table(quorum: Quorum) -> Table:

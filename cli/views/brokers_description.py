@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Fields, Kind, Report, Section, Table, Tone
 from cli.output.values import human_bytes
+from cli.views.kafka.brokers import api_versions_text
 from engine.admin.brokers.description import BrokerDetails, BrokerPartitions, has_trouble
 from engine.admin.log_dirs.describing import NOT_ALIVE
 
@@ -59,6 +60,7 @@ def broker_details_report(brokers: Sequence[BrokerDetails], *, with_apis: bool) 
         sections,
         notes=() if brokers else ("no broker is alive",),
         exit_code=ExitCode.BAD_ANSWER if any(map(has_trouble, brokers)) else ExitCode.DONE,
+        as_kafka=(lambda: api_versions_text(brokers)) if with_apis else None,
     )
 
 

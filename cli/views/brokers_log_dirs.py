@@ -9,6 +9,7 @@ from typing import cast
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.views.kafka import brokers as kafka
 from engine.admin.log_dirs.describing import DirReplica, LogDir
 from engine.admin.log_dirs.totals import DirTotals, log_dir_metrics, totals_by_dir
 
@@ -80,7 +81,9 @@ def log_dirs_report(
     if replicas:
         shown.append(Section(body=_without_lonely_flags(Table(_REPLICA[:-1], replicas))))
     code = _exit_code([d for d in dirs if d.error])
-    return Report(dirs, Table(_REPLICA, rows), shown, notes, code, log_dir_metrics(by_dir))
+    return Report(
+        dirs, Table(_REPLICA, rows), shown, notes, code, log_dir_metrics(by_dir), lambda: kafka.log_dirs_text(dirs)
+    )
 
 
 def totals_report(totals: Sequence[DirTotals], subject: str, *, order: str, failed: Sequence[LogDir]) -> Report:

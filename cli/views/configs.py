@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.views.kafka import configs as kafka
 from engine.admin.configs.values import ConfigChange, ConfigEntry, ConfigSource, Entity, EntityConfigs
 
 
@@ -25,7 +27,7 @@ _CHANGES = (Column("entity_type"), Column("entity_name"), Column("name"), Column
 _ALL = (Column("entity_type"), Column("entity_name"), *_SETTING)
 
 
-def configs_report(found: Sequence[EntityConfigs], *, is_single: bool) -> Report:
+def configs_report(found: Sequence[EntityConfigs], *, is_single: bool, shows_all: bool = False) -> Report:
     """A section per entity that has settings. A single entity has its section even without settings."""
     rows = [(one.entity_type, one.entity_name or "<default>", *_row(entry)) for one in found for entry in one.configs]
     shown = [one for one in found if one.configs]
@@ -34,17 +36,30 @@ def configs_report(found: Sequence[EntityConfigs], *, is_single: bool) -> Report
     if failed:
         notes = tuple(f"not known: {one.entity_type.value} {one.entity_name}: {one.error}" for one in failed)
     code = ExitCode.BAD_ANSWER if failed else ExitCode.DONE
-    return Report(found[0] if is_single else found, Table(_ALL, rows), [_section(one) for one in shown], notes, code)
+    return Report(
+        found[0] if is_single else found,
+        Table(_ALL, rows),
+        [_section(one) for one in shown],
+        notes,
+        code,
+        as_kafka=lambda: kafka.configs_text(found, shows_all=shows_all),
+    )
 
 
-def altered_report(entity: Entity, changes: Sequence[ConfigChange], *, is_dry_run: bool) -> Report:
-    """What was changed, or would be: each setting before and after."""
+def altered_report(
+    entity: Entity, changes: Sequence[ConfigChange], *, is_dry_run: bool, by_shortcuts: bool = False
+) -> Report:
+    """What was changed, or would be: each setting before and after.
+
+    ``by_shortcuts``: a client of a user was named by ``--user`` and ``--client``.
+    """
     whose = (entity.type, entity.name)
     result = "would be altered" if is_dry_run else "altered"
     data = {"entity_type": entity.type, "entity_name": entity.name, "result": result, "changes": changes}
     table = Table(_CHANGES, [(whose[0], whose[1] or "<default>", one.name, one.old, one.new) for one in changes])
     shown = Table(_CHANGES[2:], [(one.name, one.old, one.new) for one in changes])
-    return Report(data, table, (Section(f"{entity}: {result}", shown),))
+    as_kafka = None if is_dry_run else partial(kafka.altered_text, entity, by_shortcuts=by_shortcuts)
+    return Report(data, table, (Section(f"{entity}: {result}", shown),), as_kafka=as_kafka)
 
 
 def _row(entry: ConfigEntry) -> tuple[object, ...]:

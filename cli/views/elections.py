@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
-from engine.admin.elections.values import ElectionPreview, ElectionResult, PartitionElection
+from cli.views.kafka.reassignment import elected_text
+from engine.admin.elections.values import ElectionPreview, ElectionResult, ElectionType, PartitionElection
 from engine.common.model import NO_LEADER
 
 PREVIEW_LINES_MAX = 20
@@ -40,13 +41,22 @@ _COLUMNS = (
 )
 
 
-def elections_report(results: Sequence[PartitionElection]) -> Report:
+def elections_report(
+    results: Sequence[PartitionElection], election: ElectionType = ElectionType.PREFERRED, *, is_of_all: bool = False
+) -> Report:
     """All partitions for machines; for a person those that something happened to, and the number of others."""
     rows = [_row(result) for result in results]
     shown = [result for result in results if result.result is not ElectionResult.NOT_NEEDED]
     columns = _COLUMNS if any(result.error for result in shown) else _COLUMNS[:-1]
     body = Table(columns, [_row(result)[: len(columns)] for result in shown])
-    return Report(results, Table(_COLUMNS, rows), (Section(body=body),), _notes(results), exit_code=_exit_code(results))
+    return Report(
+        results,
+        Table(_COLUMNS, rows),
+        (Section(body=body),),
+        _notes(results),
+        _exit_code(results),
+        as_kafka=lambda: elected_text(results, election.value, is_of_all=is_of_all),
+    )
 
 
 def preview_lines(previews: Sequence[ElectionPreview]) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.views.kafka import groups as kafka
 from engine.admin.groups.description import DescribedGroup, DescribedMember, PartitionProgress
 from engine.admin.groups.listing import GroupsListed
 from engine.admin.groups.values import GroupState, GroupType
@@ -98,7 +99,14 @@ def group_list_report(listed: GroupsListed, *, with_state: bool, with_type: bool
     notes = () if rows or exit_code is not ExitCode.DONE else ("no groups",)
     if listed.other_protocols:
         notes = (*notes, f"groups of other protocols are not shown: {', '.join(listed.other_protocols)}")
-    return Report(data, Table(columns, rows), (Section(body=shown),), notes, exit_code)
+    return Report(
+        data,
+        Table(columns, rows),
+        (Section(body=shown),),
+        notes,
+        exit_code,
+        as_kafka=lambda: kafka.listed_text(listed.groups, with_state=with_state, with_type=with_type),
+    )
 
 
 def offsets_report(groups: Sequence[DescribedGroup], *, exit_code: ExitCode) -> Report:
@@ -110,7 +118,14 @@ def offsets_report(groups: Sequence[DescribedGroup], *, exit_code: ExitCode) -> 
         sections: tuple[Section, ...] = _one_table((_GROUP, *_SHOWN_OFFSETS, _ERROR), shown, groups)
     else:
         sections = tuple(_section(group, _SHOWN_OFFSETS, map(_shown_row, group.partitions)) for group in groups)
-    return Report(data, Table(_OFFSETS, rows), sections, _notes(groups, exit_code), exit_code)
+    return Report(
+        data,
+        Table(_OFFSETS, rows),
+        sections,
+        _notes(groups, exit_code),
+        exit_code,
+        as_kafka=lambda: kafka.offsets_text(groups),
+    )
 
 
 def _rows(group: DescribedGroup) -> list[tuple[object, ...]]:
@@ -140,7 +155,14 @@ def members_report(groups: Sequence[DescribedGroup], *, is_verbose: bool, exit_c
         sections = tuple(
             _section(group, shown, (_member_row(member)[: len(shown)] for member in group.members)) for group in groups
         )
-    return Report(data, Table(_MEMBERS, rows), sections, _notes(groups, exit_code), exit_code)
+    return Report(
+        data,
+        Table(_MEMBERS, rows),
+        sections,
+        _notes(groups, exit_code),
+        exit_code,
+        as_kafka=lambda: kafka.members_text(groups, is_verbose=is_verbose),
+    )
 
 
 def states_report(groups: Sequence[DescribedGroup], *, exit_code: ExitCode) -> Report:
@@ -159,7 +181,14 @@ def states_report(groups: Sequence[DescribedGroup], *, exit_code: ExitCode) -> R
         for group in groups
     ]
     shown = _without_empty(Table(_STATES, rows))
-    return Report(data, Table(_STATES, rows), (Section(body=shown),), _notes(groups, exit_code), exit_code)
+    return Report(
+        data,
+        Table(_STATES, rows),
+        (Section(body=shown),),
+        _notes(groups, exit_code),
+        exit_code,
+        as_kafka=lambda: kafka.states_text(groups),
+    )
 
 
 def _one_table(

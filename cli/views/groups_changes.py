@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.output.report import Column, KafkaText, Kind, Report, Section, Table, Tone
+from cli.views.kafka import groups as kafka
 from engine.admin.groups.deleting import DeletedGroup, DeletionResult
 from engine.admin.groups.deleting_offsets import DeletedOffset
 from engine.admin.groups.reset_plan import PartitionReset, ResetResult
@@ -29,8 +31,13 @@ _PARTITION = (Column("group"), Column("topic"), Column("partition", Kind.NUMBER)
 _OUTCOME = (Column("result", tone=_result_tone), Column("error", falls_below=True))
 
 
-def reset_report(rows: Sequence[PartitionReset], *, exit_code: ExitCode) -> Report:
-    """One row per partition: the offset as it was, and the new one."""
+def reset_report(
+    rows: Sequence[PartitionReset], *, exit_code: ExitCode, is_unsaid: bool = False, exported: str | None = None
+) -> Report:
+    """One row per partition: the offset as it was, and the new one.
+
+    ``is_unsaid``: the dry run was not asked for, which Kafka's tool warns of. ``exported`` is what it prints instead.
+    """
     columns = (
         *_PARTITION,
         Column("current_offset", Kind.NUMBER, title="Current"),
@@ -39,8 +46,10 @@ def reset_report(rows: Sequence[PartitionReset], *, exit_code: ExitCode) -> Repo
     )
     cells = [(r.group, r.topic, r.partition, r.current_offset, r.new_offset, r.result, r.error) for r in rows]
     is_dry = any(row.result is ResetResult.WOULD_BE_RESET for row in rows)
-    notes = ("nothing was changed: add --execute to do it",) if is_dry else ()
-    return _report(rows, columns, cells, notes if rows else _nothing("no offsets to reset", exit_code), exit_code)
+    hint = ("nothing was changed: add --execute to do it",) if is_dry else ()
+    notes = hint if rows else _nothing("no offsets to reset", exit_code)
+    as_kafka = partial(kafka.reset_text, rows, exported, is_unsaid=is_unsaid)
+    return _report(rows, columns, cells, notes, exit_code, as_kafka)
 
 
 def planned_lines(rows: Sequence[PartitionReset]) -> list[str]:
@@ -57,14 +66,17 @@ def deleted_groups_report(rows: Sequence[DeletedGroup], *, exit_code: ExitCode) 
     """One row per group."""
     columns = (Column("group"), Column("type"), *_OUTCOME)
     cells = [(row.group, row.type, row.result, row.error) for row in rows]
-    return _report(rows, columns, cells, () if rows else _nothing("no groups", exit_code), exit_code)
+    notes = () if rows else _nothing("no groups", exit_code)
+    return _report(rows, columns, cells, notes, exit_code, lambda: kafka.deleted_text(rows))
 
 
-def deleted_offsets_report(rows: Sequence[DeletedOffset], *, exit_code: ExitCode) -> Report:
-    """One row per partition, with what was committed."""
+def deleted_offsets_report(
+    rows: Sequence[DeletedOffset], *, exit_code: ExitCode, group: str, topics: Sequence[str]
+) -> Report:
+    """One row per partition, with what was committed. ``topics`` are as the user named them."""
     columns = (*_PARTITION, Column("offset", Kind.NUMBER), *_OUTCOME)
     cells = [(row.group, row.topic, row.partition, row.offset, row.result, row.error) for row in rows]
-    return _report(rows, columns, cells, (), exit_code)
+    return _report(rows, columns, cells, (), exit_code, lambda: kafka.deleted_offsets_text(group, topics, rows))
 
 
 def _nothing(text: str, exit_code: ExitCode) -> tuple[str, ...]:
@@ -78,8 +90,9 @@ def _report(
     rows: Sequence[tuple[object, ...]],
     notes: tuple[str, ...],
     exit_code: ExitCode,
+    as_kafka: Callable[[], KafkaText | None],
 ) -> Report:
     """The column of errors is shown to a person only if there is one."""
     has_error = any(row[-1] is not None for row in rows)
     shown = Table(columns, rows) if has_error else Table(columns[:-1], [row[:-1] for row in rows])
-    return Report(data, Table(columns, rows), (Section(body=shown),), notes, exit_code)
+    return Report(data, Table(columns, rows), (Section(body=shown),), notes, exit_code, as_kafka=as_kafka)

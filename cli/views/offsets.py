@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.views.kafka import brokers as kafka
 from engine.admin.offsets.listing import PartitionOffset
 from engine.common.model import NO_LEADER
 
@@ -45,6 +46,7 @@ def offsets_report(offsets: Sequence[PartitionOffset], *, by_time: bool) -> Repo
         (Section(body=shown),),
         notes,
         ExitCode.BAD_ANSWER if failed else ExitCode.DONE,
+        as_kafka=lambda: kafka.offsets_text(offsets),
     )
 
 

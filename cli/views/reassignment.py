@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from cli.output.values import human_bytes
+from cli.views.kafka.reassignment import running_text
 from engine.admin.reassignment.cancel import CancelledPartition, CancelledReassignments, CancelResult
 from engine.admin.reassignment.execute import PlannedMove
 from engine.admin.reassignment.generate import GeneratedPlan
@@ -138,7 +139,12 @@ def planned_report(moves: Sequence[PlannedMove], heat: Section | None = None) ->
 def running_report(running: Sequence[RunningReassignment]) -> Report:
     """One row per partition that is being reassigned."""
     rows = [(r.topic, r.partition, r.replicas, r.adding, r.removing) for r in running]
-    return Report(running, Table(_RUNNING, rows), notes=() if running else ("no partition reassignments found",))
+    return Report(
+        running,
+        Table(_RUNNING, rows),
+        notes=() if running else ("no partition reassignments found",),
+        as_kafka=lambda: running_text(running),
+    )
 
 
 def cancelled_report(results: Sequence[CancelledPartition], notes: Sequence[str] = ()) -> Report:

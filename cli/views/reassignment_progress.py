@@ -88,7 +88,7 @@ class ExecutionView(ProgressView):
     def saved(self, rollback_file: Path) -> None:
         """Say where the rollback is."""
         way_back = self._invocation.pasteable(f"{self._way_back} {shlex.quote(str(rollback_file))}")
-        self._invocation.talk.say(f"the rollback is in {rollback_file}; to go back: {way_back}")
+        self._invocation.talk.remind(f"the rollback is in {rollback_file}; to go back: {way_back}")
 
     def started(self, refusals: Sequence[Refusal]) -> None:
         """Tell what was refused, and how much has started."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 from cli.output.format import OutputFormat
 from cli.output.printer import csv_line, json_text
 from cli.output.values import iso_time
+from cli.views.kafka.records import formatter
 from engine.admin.records.consume import ConsumedRecord
 from engine.common.errors import ConfigError
 from engine.common.topic_names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS
@@ -41,14 +42,16 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
 CSV_HEADER = csv_line(("topic", "partition", "offset", "timestamp", "key", "value", "headers"))
 
 
-def record_printer(output: OutputFormat, pattern: str | None) -> RecordPrinter:
+def record_printer(output: OutputFormat, pattern: str | None, properties: Mapping[str, str]) -> RecordPrinter:
     """Return what turns a record into bytes with a line end.
 
     Raises:
-        ConfigError: the pattern has a field that no record has.
+        ConfigError: the pattern has a field that no record has, or a property is not one of Kafka's formatter.
     """
     if pattern is not None:
         return _by_pattern(pattern)
+    if properties or output is OutputFormat.KAFKA:
+        return formatter(properties)
     match output:
         case OutputFormat.JSON | OutputFormat.JSONL:
             return lambda record: (json_text(record_fields(record), is_indented=False) + "\n").encode()
@@ -74,7 +77,7 @@ def decoding(to_bytes: RecordPrinter, output: OutputFormat, pattern: str | None)
             fields = record_fields(consumed) | {"key": found[0], "value": found[1]}
             shown = {name: value for name, value in fields.items() if not name.endswith("_encoding")}
             return (json_text(shown, is_indented=False) + "\n").encode()
-        if pattern is None and output in (OutputFormat.PLAIN, OutputFormat.TABLE):
+        if pattern is None and output in (OutputFormat.PLAIN, OutputFormat.TABLE, OutputFormat.KAFKA):
             return (json_text({"key": found[0], "value": found[1]}, is_indented=False) + "\n").encode()
         return to_bytes(with_payload(consumed, found))
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from cli.output.values import human_bytes
+from cli.views.kafka import brokers as kafka
 from engine.admin.records.deletion import DeletionResult, RecordsDeletion
 
 
@@ -71,4 +72,11 @@ def deletions_report(deletions: Sequence[RecordsDeletion]) -> Report:
     hidden |= {name for name in ("error", "estimated_bytes") if all(row[_INDEX[name]] is None for row in rows)}
     kept = [index for name, index in _INDEX.items() if name not in hidden]
     shown = Table(tuple(_COLUMNS[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
-    return Report(deletions, Table(_COLUMNS, rows), (Section(body=shown),), notes, code)
+    return Report(
+        deletions,
+        Table(_COLUMNS, rows),
+        (Section(body=shown),),
+        notes,
+        code,
+        as_kafka=lambda: kafka.deletions_text(deletions),
+    )

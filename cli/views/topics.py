@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.views.kafka import topics as kafka
 from engine.admin.topics.describing import PartitionDescription, TopicDescription
 from engine.admin.topics.values import TopicName
 from engine.common.model import NO_LEADER
@@ -68,7 +69,13 @@ def topic_list_report(topics: Sequence[TopicName]) -> Report:
     whole = (Column("topic"), *_SHAPE, Column("note", tone=lambda _: Tone.QUIET))
     kept = [i for i in range(len(whole)) if i == 0 or any(row[i] is not None for row in noted)]
     shown = Table(tuple(whole[i] for i in kept), [tuple(row[i] for i in kept) for row in noted])
-    return Report(topics, Table(columns, rows), (Section(body=shown),), notes=() if topics else ("no topics",))
+    return Report(
+        topics,
+        Table(columns, rows),
+        (Section(body=shown),),
+        notes=() if topics else ("no topics",),
+        as_kafka=lambda: kafka.names_text([topic.topic for topic in topics]),
+    )
 
 
 def topics_report(topics: Sequence[TopicDescription], *, is_filtered: bool) -> Report:
@@ -78,6 +85,18 @@ def topics_report(topics: Sequence[TopicDescription], *, is_filtered: bool) -> R
     sections = (Section(body=_without_empty(table)),) if is_filtered else tuple(_section(topic) for topic in topics)
     notes = ("no partition matches" if is_filtered else "no topics",) if not topics else ()
     return Report(topics, table, sections, notes)
+
+
+def topics_as_kafka(
+    topics: Sequence[TopicDescription],
+    settings: Mapping[str, kafka.Settings],
+    *,
+    is_filtered: bool,
+    with_partitions: bool,
+) -> Report:
+    """What kafka-topics prints."""
+    text = kafka.described_text(topics, settings, is_filtered=is_filtered, with_partitions=with_partitions)
+    return Report(topics, Table((), ()), as_kafka=lambda: text)
 
 
 def topic_overrides_report(topics: Sequence[TopicDescription]) -> Report:

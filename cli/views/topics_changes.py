@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.views.kafka.topics import changes_text
 from engine.admin.topics.changes import TopicChange, TopicOutcome
 
 
@@ -28,4 +29,4 @@ def topic_changes_report(changes: Sequence[TopicChange], *, exit_code: ExitCode 
     kept = [i for i, column in enumerate(_COLUMNS) if i < 2 or any(row[i] is not None for row in rows)]
     table = Table(_COLUMNS, rows)
     shown = Table(tuple(_COLUMNS[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
-    return Report(changes, table, (Section(body=shown),), exit_code=exit_code)
+    return Report(changes, table, (Section(body=shown),), exit_code=exit_code, as_kafka=lambda: changes_text(changes))

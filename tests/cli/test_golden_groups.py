@@ -114,6 +114,8 @@ REPORTS: dict[str, Callable[[], Report]] = {
             DeletedOffset("billing", "gone", 1, None, DeletionResult.NOTHING_COMMITTED),
         ],
         exit_code=ExitCode.DONE,
+        group="billing",
+        topics=["gone"],
     ),
 }
 

@@ -125,11 +125,12 @@ def test_listing(recorded: Recorded, capsys: Capture) -> None:
 
 def test_kafkas_own_words_work(recorded: Recorded, capsys: Capture) -> None:
     where = ("--zookeeper", recorded("leaderless"))
-    expected = in_process("topics", "describe", "lag", *where, capture=capsys).out
+    expected = in_process("topics", "describe", "lag", *where, "-o", "kafka", capture=capsys).out
+    assert expected.startswith("Topic: lag\t")
     for words in (
         ["kafka-topics", "--describe", "--topic", "lag", *where],
         ["kafka-topics.sh", *where, "--topic", "lag", "--describe"],
-        ["topic", "describe", "--topic", "lag", *where],
+        ["topic", "describe", "--topic", "lag", *where, "-o", "kafka"],
     ):
         assert in_process(*words, capture=capsys).out == expected
 

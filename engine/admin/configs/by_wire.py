@@ -135,6 +135,14 @@ async def read_overrides(
     return found
 
 
+async def read_set_anywhere(wire: WireCluster, topics: Sequence[str]) -> dict[str, tuple[ConfigEntry, ...]]:
+    """Return all settings of topics in the order of the brokers' answer, also those that are defaults."""
+    return {
+        result.resource_name: tuple(_entry(config) for config in result.configs)
+        async for result in _describe_topics(wire, topics, keys=None)
+    }
+
+
 async def read_effective(
     wire: WireCluster, topics: Sequence[str], key: str, on_unknown: Complain | None = None
 ) -> dict[str, str | None]:

@@ -1,0 +1,138 @@
+"""What kafka-log-dirs, kafka-broker-api-versions, kafka-cluster, kafka-get-offsets and kafka-delete-records print."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from cli.output.report import KafkaText
+from cli.views.kafka.hash_order import in_hash_order
+from engine.admin.brokers.description import BrokerDetails
+from engine.admin.brokers.own_words import OfferedApi
+from engine.admin.log_dirs.describing import DirReplica, LogDir
+from engine.admin.offsets.listing import PartitionOffset
+from engine.admin.records.deletion import DeletionResult, RecordsDeletion
+from engine.common.model import TopicPartition
+from engine.kafka.protocol.api_keys import API_SPECS
+
+_STORAGE_ERROR = "KAFKA_STORAGE_ERROR"
+_LATEST = (
+    11, 17, 9, 12, 7, 4, 8, 3, 9, 9, 6, 9, 4, 5, 5, 5, 5, 1, 4, 7, 6, 2, 5, 4, 5, 4, 4, 1, 4, 3, 3, 3, 4, 2, 2, 4, 2, 3,
+    3, 2, 2, 3, 2, 2, 1, 0, 0, 0, 1, 1, 0, 0,
+)  # fmt: skip
+"""The newest version of each API that the clients of Kafka 3.9.1 speak, from Produce (0) on."""
+_LATEST_OF = dict(enumerate(_LATEST)) | {
+    55: 2, 56: 3, 57: 1, 58: 0, 60: 1, 61: 0, 64: 0, 65: 0, 66: 1, 67: 0, 68: 0, 69: 0, 71: 0, 72: 0, 74: 0, 75: 0,
+    80: 0, 81: 0,
+}  # fmt: skip
+_ABSENT = {
+    55: "DescribeQuorum", 64: "UnregisterBroker", 68: "ConsumerGroupHeartbeat", 71: "GetTelemetrySubscriptions",
+    72: "PushTelemetry", 74: "ListClientMetricsResources", 75: "DescribeTopicPartitions", 76: "ShareGroupHeartbeat",
+    77: "ShareGroupDescribe", 78: "ShareFetch", 79: "ShareAcknowledge", 80: "AddRaftVoter", 81: "RemoveRaftVoter",
+    83: "InitializeShareGroupState", 84: "ReadShareGroupState", 85: "WriteShareGroupState",
+    86: "DeleteShareGroupState", 87: "ReadShareGroupStateSummary",
+}  # fmt: skip
+"""APIs of clients that klamm has no messages for; the tool lists what a broker lacks all the same."""
+
+
+def log_dirs_text(dirs: Sequence[LogDir]) -> KafkaText:
+    """kafka-log-dirs: two lines of talk, and one of JSON."""
+    brokers = sorted({one.broker for one in dirs})
+    document = {"brokers": [_broker_dirs(broker, dirs) for broker in brokers], "version": 1}
+    lines = (
+        "Querying brokers for log directories information",
+        f"Received log directory information from brokers {','.join(map(str, brokers))}",
+        json.dumps(document, ensure_ascii=False, separators=(",", ":")),
+    )
+    return KafkaText("".join(f"{line}\n" for line in lines))
+
+
+def _broker_dirs(broker: int, dirs: Sequence[LogDir]) -> dict[str, object]:
+    own = in_hash_order([one for one in dirs if one.broker == broker and one.log_dir], lambda one: one.log_dir or "")
+    return {
+        "broker": broker,
+        "logDirs": [
+            {
+                "partitions": [_replica(one) for one in in_hash_order(each.replicas, _name)],
+                "error": _exception(each.error),
+                "logDir": each.log_dir,
+            }
+            for each in own
+        ],
+    }
+
+
+def _replica(one: DirReplica) -> dict[str, object]:
+    return {
+        "partition": str(_name(one)),
+        "size": one.size_bytes,
+        "offsetLag": one.offset_lag or 0,
+        "isFuture": one.is_future,
+    }
+
+
+def _name(one: DirReplica | RecordsDeletion) -> TopicPartition:
+    return TopicPartition(one.topic, one.partition)
+
+
+def _exception(error: str | None) -> str | None:
+    if error is not None and _STORAGE_ERROR in error:
+        return "org.apache.kafka.common.errors.KafkaStorageException"
+    return error
+
+
+def api_versions_text(brokers: Sequence[BrokerDetails]) -> KafkaText:
+    """kafka-broker-api-versions: what each broker offers, and the newest version that Kafka 3.9.1's clients use."""
+    told = ""
+    for one in brokers:
+        at = one.listeners[0] if one.listeners else None
+        where = f"{'' if at is None else at.host}:{-1 if at is None else at.port}"
+        told += f"{where} (id: {one.id} rack: {one.rack or 'null'}) -> "
+        told += f"ERROR: {one.words.trouble}\n" if one.words.trouble else f"({_apis(one.words.apis)}\n)\n"
+    return KafkaText(told)
+
+
+def _apis(apis: Sequence[OfferedApi]) -> str:
+    names = {int(key): spec.name for key, spec in API_SPECS.items()} | _ABSENT
+    lines = {key: f"{name}({key}): UNSUPPORTED" for key, name in names.items()}
+    lines |= {api.key: _api(api) for api in apis}
+    return ",".join(f"\n\t{lines[key]}" for key in sorted(lines))
+
+
+def _api(api: OfferedApi) -> str:
+    versions = f"{api.min_version}" if api.min_version == api.max_version else f"{api.min_version} to {api.max_version}"
+    if api.key not in _LATEST_OF:
+        return f"UNKNOWN({api.key}): {versions}"
+    newest = _LATEST_OF[api.key]
+    usable = "unusable: node too new" if newest < api.min_version else f"usable: {min(newest, api.max_version)}"
+    return f"{api.name or 'UNKNOWN'}({api.key}): {versions} [{usable}]"
+
+
+def cluster_id_text(cluster_id: str | None) -> KafkaText:
+    """kafka-cluster cluster-id."""
+    if cluster_id is None:
+        return KafkaText("No cluster ID found. The Kafka version is probably too old.\n")
+    return KafkaText(f"Cluster ID: {cluster_id}\n")
+
+
+def offsets_text(offsets: Sequence[PartitionOffset]) -> KafkaText:
+    """kafka-get-offsets: partitions that have such an offset; on stderr those that could not be asked for."""
+    known = "".join(f"{one.topic}:{one.partition}:{one.offset}\n" for one in offsets if one.offset is not None)
+    failed = "".join(
+        f"Skip getting offsets for topic-partition {one.topic}:{one.partition} due to error: {one.error}\n"
+        for one in offsets
+        if one.error is not None
+    )
+    return KafkaText(known, failed)
+
+
+def deletions_text(deletions: Sequence[RecordsDeletion]) -> KafkaText | None:
+    """kafka-delete-records: where each log begins now; None for a dry run."""
+    if any(one.result is DeletionResult.WOULD_BE_DELETED for one in deletions):
+        return None
+    lines = ["Executing records delete operation", "Records delete operation completed:"]
+    for one in in_hash_order(deletions, _name):
+        low = one.start_offset if one.low_watermark is None else one.low_watermark
+        told = f"low_watermark: {low}" if one.error is None else f"error: {one.error}"
+        lines.append(f"partition: {_name(one)}\t{told}")
+    return KafkaText("".join(f"{line}\n" for line in lines))

@@ -1,0 +1,152 @@
+"""What kafka-reassign-partitions and kafka-leader-election print."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from cli.output.report import KafkaText
+from cli.views.kafka.hash_order import in_hash_order
+from engine.admin.elections.values import ElectionResult, PartitionElection
+from engine.admin.reassignment.cancel import CancelledPartition, CancelResult
+from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
+from engine.admin.reassignment.plan_file import PartitionMove, plan_document, plan_text
+from engine.admin.reassignment.values import RunningReassignment
+from engine.common.model import TopicPartition
+
+_MOVING = (ReassignmentState.IN_PROGRESS, ReassignmentState.WAITING)
+_NO_REPLICA_MOVES = "None of the specified partition moves are active."
+
+
+def running_text(running: Sequence[RunningReassignment]) -> KafkaText:
+    """``--list``."""
+    if not running:
+        return KafkaText("No partition reassignments found.\n")
+    lines = [
+        f"{one.topic}-{one.partition}: replicas: {_listed(one.replicas)}."
+        + (f" adding: {_listed(one.adding)}." if one.adding else "")
+        + (f" removing: {_listed(one.removing)}." if one.removing else "")
+        for one in sorted(running, key=lambda one: (one.topic, one.partition))
+    ]
+    return KafkaText("".join(f"{line}\n" for line in ("Current partition reassignments:", *lines)))
+
+
+def started_text(
+    plan: Sequence[PartitionMove],
+    origins: Mapping[TopicPartition, Sequence[int]],
+    throttle: int | None,
+    log_dir_throttle: int | None,
+) -> KafkaText:
+    """``--execute``: where the replicas were, the throttles, and what has started."""
+    lines = [
+        "Current partition replica assignment",
+        "",
+        plan_text(plan_document({move.name: tuple(origins[move.name]) for move in plan})),
+        "",
+        "Save this to use as the --reassignment-json-file option during rollback",
+    ]
+    if throttle is not None or log_dir_throttle is not None:
+        lines.append(
+            "Warning: You must run --verify periodically, until the reassignment completes, "
+            "to ensure the throttle is removed."
+        )
+    if throttle is not None:
+        lines.append(f"The inter-broker throttle limit was set to {throttle} B/s")
+    if log_dir_throttle is not None:
+        lines.append(f"The replica-alter-dir throttle limit was set to {log_dir_throttle} B/s")
+    names = sorted(move.name for move in plan)
+    lines.append(f"Successfully started partition reassignment{_s(names)} for {','.join(map(str, names))}")
+    dirs = sorted((broker, move.name, path) for move in plan for broker, path in move.wanted_dirs.items())
+    lines += [
+        f"Successfully started moving log directory to {path} for replica {name} with broker {broker} "
+        for broker, name, path in dirs
+    ]
+    return KafkaText("".join(f"{line}\n" for line in lines))
+
+
+def verified_text(
+    statuses: Sequence[PartitionStatus], plan: Sequence[PartitionMove], brokers: Iterable[int], *, clears: bool
+) -> KafkaText:
+    """``--verify``: how far each partition is; ``clears`` if throttles are removed once nothing moves."""
+    lines = ["Status of partition reassignment:", *(_status_line(one) for one in sorted(statuses, key=_name))]
+    states = {one.name: one.state for one in statuses}
+    dirs = sorted((broker, move.name) for move in plan for broker in move.wanted_dirs)
+    moved = {True: "completed successfully", False: "is still in progress"}
+    lines += [
+        f"Reassignment of replica {name}-{broker} {moved[states.get(name) is ReassignmentState.COMPLETE]}."
+        for broker, name in dirs
+    ] or [""]
+    if clears and not any(state in _MOVING for state in states.values()):
+        lines += _clearing(plan, brokers)
+    return KafkaText("".join(f"{line}\n" for line in lines))
+
+
+def _status_line(one: PartitionStatus) -> str:
+    if one.state is ReassignmentState.COMPLETE:
+        return f"Reassignment of partition {one.name} is completed."
+    if one.state in _MOVING:
+        return f"Reassignment of partition {one.name} is still in progress."
+    return (
+        f"There is no active reassignment of partition {one.name}, "
+        f"but replica set is {_listed(one.replicas)} rather than {_listed(one.target)}."
+    )
+
+
+def cancelled_text(
+    results: Sequence[CancelledPartition], plan: Sequence[PartitionMove], brokers: Iterable[int], *, clears: bool
+) -> KafkaText:
+    """``--cancel``: what was stopped, and which throttles go with it."""
+    stopped = (CancelResult.CANCELLED, CancelResult.UNDER_WAY)
+    names = sorted(TopicPartition(one.topic, one.partition) for one in results if one.result in stopped)
+    told = "None of the specified partition reassignments are active."
+    if names:
+        told = f"Successfully cancelled partition reassignment{_s(names)} for: {','.join(map(str, names))}"
+    # The tool ends this line only if another follows.
+    return KafkaText(
+        f"{told}\n{_NO_REPLICA_MOVES}" + "".join(f"{x}\n" for x in (_clearing(plan, brokers) if clears else ()))
+    )
+
+
+def _clearing(plan: Sequence[PartitionMove], brokers: Iterable[int]) -> list[str]:
+    ids = sorted({*brokers, *(broker for move in plan for broker in move.replicas)})
+    topics = in_hash_order({move.name.topic: None for move in plan}, lambda name: name)
+    return [
+        f"Clearing broker-level throttles on broker{_s(ids)} {_listed(ids)}",
+        f"Clearing topic-level throttles on topic{_s(topics)} {','.join(topics)}",
+    ]
+
+
+def elected_text(results: Sequence[PartitionElection], election: str, *, is_of_all: bool) -> KafkaText | None:
+    """kafka-leader-election: what was elected; of an election of all partitions only what was needed.
+
+    None for a dry run.
+    """
+    if any(one.result in (ElectionResult.WOULD_BE_ELECTED, ElectionResult.WOULD_FAIL) for one in results):
+        return None
+    of: dict[ElectionResult, list[PartitionElection]] = {}
+    for one in results:
+        of.setdefault(one.result, []).append(one)
+    out = ""
+    if done := of.get(ElectionResult.ELECTED):
+        out += f"Successfully completed leader election ({election.upper()}) for partitions {_partitions(done)}\n"
+    if (needless := of.get(ElectionResult.NOT_NEEDED)) and not is_of_all:
+        out += f"Valid replica already elected for partitions {_partitions(needless)}\n"
+    failed = of.get(ElectionResult.FAILED, [])
+    for one in in_hash_order(failed, _name):
+        out += f"Error completing leader election ({election.upper()}) for partition: {_name(one)}: {one.error}\n"
+    return KafkaText(out, f"{len(failed)} replica(s) could not be elected\n" if failed else "")
+
+
+def _partitions(elections: Sequence[PartitionElection]) -> str:
+    return ", ".join(str(_name(one)) for one in in_hash_order(elections, _name))
+
+
+def _name(one: PartitionStatus | PartitionElection) -> TopicPartition:
+    return TopicPartition(one.topic, one.partition)
+
+
+def _s(values: Sequence[object]) -> str:
+    return "" if len(values) == 1 else "s"
+
+
+def _listed(ids: Iterable[int]) -> str:
+    return ",".join(map(str, ids))

@@ -1,0 +1,353 @@
+"""Under the names of Kafka's tools klamm prints what they print: the same line, both outputs, byte for byte.
+
+What must differ is masked: the name of what each of the two makes, times of a perf test, warnings of log4j.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from apache_kafka import run_tool
+from klamm_program import Ran, klamm
+from wire_client import wait_until_led
+
+from engine.local.cluster import LocalCluster
+
+CLASSES = {
+    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
+    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
+    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
+    "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-acls": "kafka.admin.AclCommand",
+    "kafka-broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
+    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
+    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
+}
+KAFKA, KLAMM = "by-kafka", "by-klamm"
+_LOGGED = re.compile(r"(log4j|SLF4J):.*\n")
+RECORDS = [
+    {"key": "k1", "value": "one", "headers": [{"key": "src", "value": "cli"}, {"key": "n", "value": None}]},
+    {"key": "k2", "value": None},
+    {"key": None, "value": "drei ä"},
+    {"key": "k4", "value": ""},
+]
+
+
+class Side:
+    """One of the two that a line is given to. ``own`` is in the names of all that it makes."""
+
+    def __init__(self, own: str, folder: Path, cluster: LocalCluster) -> None:
+        self.own = own
+        self.folder = folder
+        self.bootstrap = cluster.bootstrap_servers
+
+    def ran(self, tool: str, *words: str) -> Ran:
+        words = ("--bootstrap-server", self.bootstrap, *(word.replace("OWN", self.own) for word in words))
+        if tool == "kafka-cluster":
+            words = ("cluster-id", *words)
+        if self.own == KAFKA:
+            done = run_tool(CLASSES[tool], *words)
+            said = Ran(done.returncode, done.stdout, _LOGGED.sub("", done.stderr))
+        else:
+            said = klamm(tool, *words, folder=self.folder)
+        return Ran(said.code, *(re.sub(f"{KAFKA}|{KLAMM}", "OWN", text) for text in (said.out, said.err)))
+
+
+class Both:
+    """Gives lines to Kafka's tool and to klamm, at the same time."""
+
+    def __init__(self, folder: Path, cluster: LocalCluster) -> None:
+        self.cluster = cluster
+        self.folder = folder
+        self.sides = (Side(KAFKA, folder, cluster), Side(KLAMM, folder, cluster))
+
+    def ran(self, tool: str, *words: str) -> tuple[Ran, Ran]:
+        with ThreadPoolExecutor() as pool:
+            theirs, ours = pool.map(lambda side: side.ran(tool, *words), self.sides)
+        return theirs, ours
+
+    def same(self, tool: str, *words: str, any_order: bool = False, runs_together: bool = False) -> str:
+        """Assert that both end well and print the same; return it.
+
+        ``any_order``: of lines, where theirs is chance. ``runs_together``: tools of Kafka 3.7 to 3.9 forget line ends
+        that those before and after them print, and klamm.
+        """
+        theirs, ours = self.ran(tool, *words)
+        assert theirs.code == 0, theirs
+        if any_order:
+            assert sorted(ours.out.splitlines()) == sorted(theirs.out.splitlines())
+        elif runs_together:
+            assert ours.out.replace("\n", "") == theirs.out.replace("\n", "")
+        else:
+            assert ours.out == theirs.out
+        assert (ours.code, ours.err) == (0, theirs.err)
+        return ours.out
+
+    def file(self, name: str, document: object) -> str:
+        path = self.folder / name
+        path.write_text(json.dumps(document))
+        return str(path)
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    folder = tmp_path_factory.mktemp("words")
+    config = {
+        "num.partitions": "2",
+        "log.segment.delete.delay.ms": "7000",
+        "offsets.topic.num.partitions": "3",
+        "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
+        "super.users": "User:ANONYMOUS",
+    }
+    with LocalCluster(3, config=config, racks=("a", "b", "c")) as cluster:
+        pair = Both(folder, cluster)
+        _fill(pair)
+        yield pair
+
+
+def _fill(pair: Both) -> None:
+    """Make topics, records and groups for the lines that only read."""
+    at = ("-b", pair.cluster.bootstrap_servers)
+    for name, count, factor in (("orders", 3, 3), ("a.b", 2, 2), ("x-long-name-of-a-topic", 4, 1), ("defaults", 1, 1)):
+        made = klamm(
+            *("topics", "create", name, "--partitions", str(count), "--replication-factor", str(factor), *at),
+            *("--config", "retention.ms=3600000", "--config", "segment.ms=7200000"),
+            folder=pair.folder,
+        )
+        assert made.code == 0, made.err
+    wait_until_led(pair.cluster.broker(0).address, "orders", "a.b", "x-long-name-of-a-topic", "defaults")
+    lines = "".join(json.dumps(one) + "\n" for one in RECORDS)
+    for name, partition in (("orders", 0), ("orders", 1), ("a.b", 1), ("defaults", 0)):
+        sent = klamm(
+            "produce", name, "--partition", str(partition), "--input", "jsonl", *at, folder=pair.folder, stdin=lines
+        )
+        assert sent.code == 0, sent.err
+    for group in ("g1", "a-group-with-a-long-name"):
+        words = ("--to-earliest", "--execute", "--yes")
+        for topic in ("orders", "defaults"):
+            reset = klamm(
+                "groups", "reset-offsets", "--group", group, "--topic", topic, *words, *at, folder=pair.folder
+            )
+            assert reset.code == 0, reset.err
+
+
+def test_topics_are_read(both: Both) -> None:
+    topics = "kafka-topics"
+    assert both.same(topics, "--list").split() == [
+        *("__consumer_offsets", "a.b", "defaults", "orders", "x-long-name-of-a-topic"),
+    ]
+    assert both.same(topics, "--list", "--topic", "absent") == "\n"
+    both.same(topics, "--list", "--exclude-internal", "--topic", "o.*")
+    assert both.same(topics, "--describe").count("TopicId: ") == 5
+    both.same(topics, "--describe", "--topic", "orders,a.b")
+    both.same(topics, "--describe", "--topics-with-overrides")
+    for given in ("under-replicated", "unavailable", "under-min-isr", "at-min-isr"):
+        both.same(topics, "--describe", f"--{given}-partitions")
+
+
+def test_topics_are_changed(both: Both) -> None:
+    create = ("--create", "--topic", "OWN.t", "--partitions", "1", "--replication-factor", "2")
+    assert both.same("kafka-topics", *create).startswith("WARNING: Due to limitations")
+    both.same("kafka-topics", *create, "--if-not-exists")
+    both.same("kafka-topics", "--alter", "--topic", "OWN.t", "--partitions", "2")
+    change = ("kafka-configs", "--alter", "--entity-type", "topics", "--entity-name", "OWN.t")
+    both.same(*change, "--add-config", "segment.bytes=100000,cleanup.policy=[compact,delete]")
+    both.same("kafka-configs", "--describe", "--topic", "OWN.t")
+    both.same(*change, "--delete-config", "segment.bytes")
+    both.same("kafka-topics", "--delete", "--topic", "OWN.t")
+    both.same("kafka-topics", "--delete", "--topic", "OWN.t", "--if-exists")
+
+
+def test_offsets(both: Both) -> None:
+    offsets = "kafka-get-offsets"
+    assert both.same(offsets, "--topic", "orders") == "orders:0:4\norders:1:4\norders:2:0\n"
+    both.same(offsets)
+    both.same(offsets, "--exclude-internal-topics", "--time", "-2")
+    both.same(offsets, "--topic-partitions", "orders:0,a.b:1-,d.*:-2", "--time", "earliest")
+    both.same(offsets, "--topic", "orders", "--time", "max-timestamp")
+    assert both.same(offsets, "--topic", "orders", "--time", "4102444800000") == ""
+    both.same(offsets, "--topic", "orders", "--partitions", "0,2")
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        "",
+        "print.key=true",
+        "print.key=true print.value=false",
+        "print.timestamp=true print.partition=true print.offset=true print.headers=true print.key=true",
+        "print.headers=true print.key=TRUE key.separator=| headers.separator=; null.literal=NIL line.separator=$",
+        "key.deserializer=org.apache.kafka.common.serialization.StringDeserializer print.key=true",
+    ],
+)
+def test_records(both: Both, properties: str) -> None:
+    words = [word for one in properties.split() for word in ("--property", one)]
+    read = ("--topic", "orders", "--partition", "0", "--offset", "earliest", "--max-messages", "4")
+    both.same("kafka-console-consumer", *read, *words)
+
+
+def test_groups(both: Both) -> None:
+    groups = "kafka-consumer-groups"
+    assert sorted(both.same(groups, "--list").split()) == ["a-group-with-a-long-name", "g1"]
+    for extra in (("--state",), ("--type",), ("--state", "Empty", "--type", "classic"), ("--state", "Stable")):
+        both.same(groups, "--list", *extra)
+    assert "has no active members" in both.ran(groups, "--describe", "--group", "g1")[1].err
+    for extra in ((), ("--members",), ("--members", "--verbose"), ("--state",), ("--offsets", "--verbose")):
+        runs_together = "--members" not in extra and "--state" not in extra
+        both.same(groups, "--describe", "--group", "g1", *extra, runs_together=runs_together)
+        both.same(groups, "--describe", "--all-groups", *extra, runs_together=runs_together)
+
+
+def test_groups_are_reset_and_deleted(both: Both) -> None:
+    groups = "kafka-consumer-groups"
+    reset = (groups, "--reset-offsets", "--group", "g1")
+    assert both.ran(*reset, "--all-topics", "--to-latest")[1].err.startswith("WARN: No action will be performed")
+    both.same(*reset, "--all-topics", "--to-latest", runs_together=True)
+    both.same(*reset, "--all-topics", "--to-latest", "--dry-run", runs_together=True)
+    both.same(*reset, "--topic", "orders:0,1", "--to-offset", "3", "--dry-run", runs_together=True)
+    both.same(
+        *reset, "--topic", "orders:0,1", "--to-datetime", "2020-01-01T00:00:00.000", "--dry-run", runs_together=True
+    )
+    both.same(*reset, "--all-topics", "--to-current", "--export", "--dry-run")
+    both.same(groups, "--reset-offsets", "--all-groups", "--all-topics", "--to-current", "--export", "--dry-run")
+    theirs, ours = both.ran(
+        groups, "--reset-offsets", "--group", "OWN-g", "--topic", "orders", "--to-latest", "--execute"
+    )
+    assert (ours.code, ours.out.replace("\n", "")) == (0, theirs.out.replace("\n", ""))
+    assert all(line.startswith("warning: ") for line in ours.err.splitlines())
+    both.same(groups, "--delete-offsets", "--group", "OWN-g", "--topic", "orders:0", runs_together=True)
+    both.same(groups, "--delete", "--group", "OWN-g")
+
+
+def test_configs(both: Both) -> None:
+    configs = "kafka-configs"
+    for words in (
+        "--entity-type topics --entity-name orders",
+        "--topic orders",
+        "--topic orders --all",
+        "--entity-type brokers --entity-name 0",
+        "--entity-type brokers",
+        "--broker-defaults",
+        "--broker-logger 0",
+    ):
+        both.same(configs, "--describe", *words.split())
+    # Topics of one bucket of Java's HashMap come as the broker listed them.
+    both.same(configs, "--describe", "--entity-type", "topics", any_order=True)
+    for words in (
+        "--broker-defaults --add-config log.cleaner.threads=2",
+        "--entity-type brokers --entity-name 0 --add-config log.cleaner.threads=1",
+        "--entity-type users --entity-name alice --add-config producer_byte_rate=1048576000,request_percentage=12.5",
+        "--entity-type users --entity-default --add-config consumer_byte_rate=1024",
+        "--user alice --client app --add-config producer_byte_rate=512",
+        "--client-defaults --add-config controller_mutation_rate=5",
+        "--ip 10.0.0.1 --add-config connection_creation_rate=9",
+        "--user bob --add-config SCRAM-SHA-256=[iterations=8192,password=secret],SCRAM-SHA-512=[password=secret]",
+    ):
+        both.same(configs, "--alter", *words.split())
+    for words in (
+        "--broker 0",
+        "--entity-type users",
+        "--entity-type clients",
+        "--entity-type ips",
+        "--entity-type users --entity-type clients",
+        "--user alice",
+        "--user-defaults",
+        "--user bob",
+    ):
+        both.same(configs, "--describe", *words.split(), any_order=True)
+
+
+def test_log_dirs_versions_and_cluster(both: Both) -> None:
+    both.same("kafka-log-dirs", "--describe", "--topic-list", "orders,a.b", "--broker-list", "0,2")
+    # Partitions of one bucket of Java's HashMap come as the broker listed them.
+    theirs, ours = both.ran("kafka-log-dirs", "--describe")
+    assert [sorted(ours.out), ours.out.splitlines()[:2]] == [sorted(theirs.out), theirs.out.splitlines()[:2]]
+    both.same("kafka-cluster")
+    theirs, ours = both.ran("kafka-broker-api-versions")
+    assert _blocks(ours.out, "\n)\n") == _blocks(theirs.out, "\n)\n")
+    assert (ours.code, ours.err, theirs.code) == (0, theirs.err, 0)
+
+
+def _blocks(text: str, end: str) -> list[str]:
+    return sorted(text.split(end))
+
+
+def test_reassignment(both: Both) -> None:
+    reassign = "kafka-reassign-partitions"
+    assert both.same(reassign, "--list") == "No partition reassignments found.\n"
+    both.same("kafka-topics", "--create", "--topic", "OWN-m", "--replica-assignment", "0:1,1:2")
+    moves = both.file("moves.json", {})
+    for side in both.sides:
+        entries = [
+            {"topic": f"{side.own}-m", "partition": index, "replicas": replicas, "log_dirs": ["any", "any"]}
+            for index, replicas in enumerate(([2, 1], [1, 0]))
+        ]
+        both.file(f"{side.own}-moves.json", {"version": 1, "partitions": entries})
+    own = moves.replace("moves.json", "OWN-moves.json")
+    theirs, ours = both.ran(reassign, "--execute", "--reassignment-json-file", own, "--throttle", "50000000")
+    assert (theirs.code, ours.code, ours.out) == (0, 0, theirs.out), ours.err
+    assert ours.err.startswith("the rollback is in ") and ours.err.count("\n") == 1
+    _verified(both, own)
+    both.same(reassign, "--verify", "--reassignment-json-file", own, "--preserve-throttles")
+    both.same(reassign, "--cancel", "--reassignment-json-file", own)
+
+
+def _verified(both: Both, own: str) -> None:
+    import time
+
+    deadline = time.monotonic() + 60
+    while True:
+        theirs, ours = both.ran("kafka-reassign-partitions", "--verify", "--reassignment-json-file", own)
+        if "in progress" not in theirs.out + ours.out:
+            break
+        assert time.monotonic() < deadline, (theirs, ours)
+    assert (ours.code, ours.out, ours.err) == (0, theirs.out, theirs.err)
+    assert "Clearing broker-level throttles on brokers 0,1,2\n" in ours.out
+
+
+def test_elections(both: Both) -> None:
+    elect = ("kafka-leader-election", "--election-type")
+    both.same(*elect, "preferred", "--topic", "orders", "--partition", "0")
+    both.same(*elect, "PREFERRED", "--all-topic-partitions")
+    both.same(*elect, "unclean", "--topic", "orders", "--partition", "1")
+    assert both.same(*elect, "unclean", "--all-topic-partitions") == ""
+
+
+def _entries(text: str) -> list[list[str]]:
+    """Return rules by resource in a fixed order: theirs is by the identities of Java's objects."""
+    return [sorted(line.strip() for line in one.splitlines()) for one in _blocks(text, " \n\n")]
+
+
+def test_access_rules(both: Both) -> None:
+    def same(*words: str) -> None:
+        theirs, ours = both.ran("kafka-acls", *words)
+        assert _entries(ours.out) == _entries(theirs.out)
+        assert (theirs.code, ours.code, ours.err) == (0, 0, theirs.err)
+
+    add = ("--add", "--allow-principal", "User:OWN")
+    both.same("kafka-acls", *add, "--operation", "Read", "--operation", "Describe", "--topic", "orders")
+    same(*add, "--producer", "--topic", "ord", "--resource-pattern-type", "prefixed")
+    same(*add, "--consumer", "--topic", "orders", "--group", "readers")
+    same("--add", "--deny-principal", "User:OWN", "--deny-host", "10.0.0.1", "--operation", "All", "--cluster")
+    same(*add, "--operation", "Write", "--transactional-id", "app")
+    same("--list")
+    same("--list", "--topic", "orders")
+    same("--list", "--topic", "orders", "--resource-pattern-type", "match")
+    same("--list", "--principal", "User:OWN")
+    same("--list", "--topic", "absent")
+    same("--remove", "--force", "--topic", "orders")
+
+
+def test_records_are_deleted(both: Both) -> None:
+    wanted = {"version": 1, "partitions": [{"topic": "defaults", "partition": 0, "offset": 2},
+                                           {"topic": "a.b", "partition": 1, "offset": -1}]}  # fmt: skip
+    both.same("kafka-delete-records", "--offset-json-file", both.file("delete.json", wanted))
