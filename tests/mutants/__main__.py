@@ -204,6 +204,7 @@ TESTED_BY = {
         "broker/replication/test_gaps.py",
     ],
     "engine/broker/log/cleaner/cleaning.py": [
+        "broker/log/test_cleaned_segments.py",
         "broker/log/test_cleaning_rounds.py",
         "broker/log/test_compaction.py",
         "broker/log/test_compaction_transactions.py",
@@ -240,11 +241,6 @@ TESTED_BY = {
         "broker/coordinator/groups/test_recorded_walks.py",
     ],
     "engine/broker/coordinator/groups/rebalance.py": [
-        "broker/coordinator/groups/test_machine.py",
-        "broker/coordinator/groups/test_group_timers.py",
-        "broker/coordinator/groups/test_recorded_walks.py",
-    ],
-    "engine/broker/coordinator/groups/joining.py": [
         "broker/coordinator/groups/test_machine.py",
         "broker/coordinator/groups/test_group_timers.py",
         "broker/coordinator/groups/test_recorded_walks.py",
@@ -312,7 +308,6 @@ TESTED_BY = {
         "broker/log/test_cleaned_transactions.py",
         "broker/log/test_compaction_transactions.py",
     ],
-    "engine/broker/log/cleaner/cleaned_segments.py": ["broker/log/test_cleaned_segments.py"],
     "engine/broker/replication/leader_endpoint.py": ["broker/replication/test_leader_endpoint.py"],
     "engine/broker/replication/fetch_state.py": ["broker/replication/test_fetch_table.py"],
     "engine/broker/replication/fetch_table.py": [

@@ -6,13 +6,12 @@ Checks and their texts are those of ZkAdminManager and AdminZkClient of Kafka 3.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from engine.broker.controller.internal_topics import internal_topic
-from engine.broker.controller.metadata_waiter import MetadataWaiter
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.common.assignment import (
     Assignment,
@@ -25,7 +24,13 @@ from engine.common.assignment import (
 from engine.common.errors import ConfigError, CoordinationError, ErrorCode, KafkaError
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.topic_id import random_topic_id
-from engine.common.topic_names import check_topic_name, colliding, has_collision_chars
+from engine.common.topic_names import (
+    GROUP_METADATA_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    check_topic_name,
+    colliding,
+    has_collision_chars,
+)
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.metadata_version import is_topic_id_supported
 from engine.kafka.config.topic_configs import validate_topic_config
@@ -33,6 +38,81 @@ from engine.kafka.zk.errors import BadVersion, ControllerMoved, NodeExists, TooL
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.operations import ANY_VERSION
 from engine.kafka.zk.topics import TopicIdReplicaAssignment, TopicZNode
+
+
+class MetadataWaiter:
+    """Checks conditions after each UpdateMetadata request; costs nothing while no caller waits."""
+
+    def __init__(self, metadata_cache: MetadataCache) -> None:
+        self._metadata_cache = metadata_cache
+        self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
+
+    def __len__(self) -> int:
+        """Return how many callers wait."""
+        return len(self._waiting)
+
+    async def wait(self, is_seen: Callable[[], bool], timeout_ms: int) -> bool:
+        """Wait until ``is_seen``; False if that took longer than ``timeout_ms``."""
+        if is_seen():
+            return True
+        if timeout_ms <= 0:
+            return False
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if not self._waiting:
+            self._metadata_cache.update_listeners.append(self._updated)
+        self._waiting[future] = is_seen
+        try:
+            async with asyncio.timeout(timeout_ms / 1000):
+                await future
+        except TimeoutError:
+            return is_seen()
+        finally:
+            del self._waiting[future]
+            if not self._waiting:
+                self._metadata_cache.update_listeners.remove(self._updated)
+        return True
+
+    def _updated(self) -> None:
+        for future, is_seen in self._waiting.items():
+            if not future.done() and is_seen():
+                future.set_result(None)
+
+
+@dataclass(frozen=True, slots=True)
+class InternalTopic:
+    """The settings of an internal topic, whichever client asks for it first."""
+
+    num_partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+def internal_topic(name: str, config: BrokerConfig) -> InternalTopic | None:
+    """Return the settings to create the topic with; None if it is not internal."""
+    if name == GROUP_METADATA_TOPIC:
+        return InternalTopic(
+            config.offsets_topic_num_partitions,
+            config.offsets_topic_replication_factor,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(config.offsets_topic_segment_bytes),
+            },
+        )
+    if name == TRANSACTION_STATE_TOPIC:
+        return InternalTopic(
+            config.transaction_state_log_num_partitions,
+            config.transaction_state_log_replication_factor,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "uncompressed",
+                "min.insync.replicas": str(config.transaction_state_log_min_isr),
+                "segment.bytes": str(config.transaction_state_log_segment_bytes),
+                "unclean.leader.election.enable": "false",
+            },
+        )
+    return None
+
 
 logger = logging.getLogger("kafka.server.ZkAdminManager")
 

@@ -37,7 +37,7 @@ class PartitionKey(NamedTuple):
 
 
 class NothingNew(Protocol):
-    """Why a partition need not be read. The only implementation is in ``engine.broker.fetch.steady_reads``."""
+    """Why a partition need not be read. The only implementation is in ``engine.broker.fetch.reads``."""
 
     @property
     def end(self) -> Any: ...

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from engine.broker.log.file_range import read_fully
+from engine.broker.log.indexes import NO_TIMESTAMP
 from engine.broker.log.leader_epoch_cache import LeaderEpochCache
 from engine.broker.log.partition_folder import PartitionFolder
 from engine.broker.log.results import OffsetAtTime
 from engine.broker.log.segment import LogSegment
-from engine.broker.log.time_index import NO_TIMESTAMP
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 from engine.kafka.protocol.records.header import BatchHeader
 from engine.kafka.protocol.records.iterate import iter_batch_records

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 from engine.broker.log.batch_scan import check_batches
 from engine.broker.log.environment import LoadingStopped, LogEnvironment
+from engine.broker.log.indexes import NO_TIMESTAMP
 from engine.broker.log.leader_epoch_cache import LeaderEpochCache
 from engine.broker.log.producer_state import ProducerStateManager
 from engine.broker.log.segment import LogSegment
 from engine.broker.log.segment_split import SegmentOverflow, is_overflow
-from engine.broker.log.time_index import NO_TIMESTAMP
 from engine.kafka.protocol.records.header import BatchHeader
 
 logger = logging.getLogger(__name__)

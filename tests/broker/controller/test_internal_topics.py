@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.broker.controller.internal_topics import InternalTopic, internal_topic
+from engine.broker.controller.topic_admin import InternalTopic, internal_topic
 from engine.kafka.config.broker import BrokerConfig
 
 NEEDED = {"zookeeper.connect": "z:1"}

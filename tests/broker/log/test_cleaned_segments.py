@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.broker.log.cleaner import cleaned_segments
-from engine.broker.log.cleaner.cleaned_segments import CleanedSegments
+from engine.broker.log.cleaner import cleaning
+from engine.broker.log.cleaner.cleaning import CleanedSegments
 from engine.broker.log.cleaner.messages import CleaningLimits
 from engine.broker.log.cleaner.throttle import Pace
+from engine.broker.log.indexes import TransactionIndex
 from engine.broker.log.segment import LogSegment
 from engine.broker.log.segment_paths import SegmentPaths
-from engine.broker.log.transaction_index import TransactionIndex
 from engine.common.errors import StorageError
 from engine.kafka.formats.index_entries import RELATIVE_OFFSET_MAX, AbortedTransaction
 from engine.kafka.formats.segment_files import (
@@ -158,7 +158,7 @@ def test_a_full_buffer_is_written_and_paid_for(tmp_path: Path) -> None:
 
 def test_every_file_is_on_the_disk_before_it_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: dict[Path, bytes] = {}
-    monkeypatch.setattr(cleaned_segments, "sync_path", lambda path: synced.update({path: path.read_bytes()}))
+    monkeypatch.setattr(cleaning, "sync_path", lambda path: synced.update({path: path.read_bytes()}))
     (segment,), _ = written(tmp_path, [batch_at(10)])
     assert synced == {path: path.read_bytes() for path in segment.file_paths() if path.exists()}
     assert len(synced) == 3

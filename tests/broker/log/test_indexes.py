@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from engine.broker.log import index_file
-from engine.broker.log.offset_index import OffsetIndex
+from engine.broker.log import indexes
+from engine.broker.log.indexes import OffsetIndex, TimeIndex, TransactionIndex
 from engine.broker.log.segment_paths import SegmentPaths
-from engine.broker.log.time_index import TimeIndex
-from engine.broker.log.transaction_index import TransactionIndex
 from engine.common.errors import StorageError
 from engine.kafka.formats.index_entries import AbortedTransaction, iter_offset_index, iter_time_index
 
@@ -21,8 +19,8 @@ BASE = 1_000_000_000_000
 
 @pytest.mark.parametrize("seed", range(6))
 def test_an_offset_index_is_a_sorted_list(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_file, "BLOCK_ENTRIES", 8)
-    monkeypatch.setattr(index_file, "WRITE_BEHIND_BYTES", 40)
+    monkeypatch.setattr(indexes, "BLOCK_ENTRIES", 8)
+    monkeypatch.setattr(indexes, "WRITE_BEHIND_BYTES", 40)
     chance = random.Random(seed)
     paths = SegmentPaths(tmp_path, BASE)
     index, entries = OffsetIndex(paths, 100_000), []
@@ -55,8 +53,8 @@ def test_an_offset_index_is_a_sorted_list(tmp_path: Path, seed: int, monkeypatch
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_time_index_is_a_sorted_list(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(index_file, "BLOCK_ENTRIES", 8)
-    monkeypatch.setattr(index_file, "WRITE_BEHIND_BYTES", 40)
+    monkeypatch.setattr(indexes, "BLOCK_ENTRIES", 8)
+    monkeypatch.setattr(indexes, "WRITE_BEHIND_BYTES", 40)
     chance = random.Random(seed)
     paths = SegmentPaths(tmp_path, BASE)
     index, entries = TimeIndex(paths, 100_000), []

@@ -21,7 +21,7 @@ from engine.broker.log.cleaner.choice import LogToClean
 from engine.broker.log.log import Log
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.log.log_moves import create_future_log, replace_current_with_future
-from engine.broker.server import cleaner_process, log_cleaning
+from engine.broker.server import log_cleaning
 from engine.broker.server.log_cleaning import LogCleaner
 from engine.common.clock import SystemClock
 from engine.common.model import TopicPartition
@@ -260,7 +260,7 @@ def test_a_full_disk_is_waited_out(
 
     async def scene(world: World) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(cleaner_process, "_COMMAND", told(failed("no space", errno.ENOSPC)))
+            patch.setattr(log_cleaning, "_COMMAND", told(failed("no space", errno.ENOSPC)))
             await until(lambda: caplog.text.count("no room for the cleaned segment") > 1)
         await until(lambda: world.is_clean)
 
@@ -270,7 +270,7 @@ def test_a_full_disk_is_waited_out(
 
 def test_a_broken_disk_takes_its_dir_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path)
-    monkeypatch.setattr(cleaner_process, "_COMMAND", told(failed("disk", errno.EIO)))
+    monkeypatch.setattr(log_cleaning, "_COMMAND", told(failed("disk", errno.EIO)))
 
     async def scene(world: World) -> None:
         await until(lambda: world.failed)
@@ -283,7 +283,7 @@ def test_a_log_that_cannot_be_cleaned_is_left_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = World(tmp_path)
-    monkeypatch.setattr(cleaner_process, "_COMMAND", told(failed("fault", 0)))
+    monkeypatch.setattr(log_cleaning, "_COMMAND", told(failed("fault", 0)))
 
     async def scene(world: World) -> None:
         await until(lambda: world.log.cleaning.is_uncleanable)
@@ -299,7 +299,7 @@ def test_a_log_that_kills_processes_is_left_alone(
 ) -> None:
     world = World(tmp_path)
     suicide = f"import os, sys\nsys.stdin.readline()\nos.kill(os.getpid(), {int(signal.SIGKILL)})"
-    monkeypatch.setattr(cleaner_process, "_COMMAND", (sys.executable, "-c", suicide))
+    monkeypatch.setattr(log_cleaning, "_COMMAND", (sys.executable, "-c", suicide))
 
     async def scene(world: World) -> None:
         await until(lambda: world.log.cleaning.is_uncleanable)
@@ -312,7 +312,7 @@ def test_a_process_that_cannot_be_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = World(tmp_path)
-    monkeypatch.setattr(cleaner_process, "_COMMAND", (str(tmp_path / "nothing"),))
+    monkeypatch.setattr(log_cleaning, "_COMMAND", (str(tmp_path / "nothing"),))
 
     async def scene(world: World) -> None:
         await until(lambda: "cannot start it" in caplog.text)
@@ -324,7 +324,7 @@ def test_rubbish_from_a_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = World(tmp_path)
-    monkeypatch.setattr(cleaner_process, "_COMMAND", (sys.executable, "-c", "print('hello', flush=True); input()"))
+    monkeypatch.setattr(log_cleaning, "_COMMAND", (sys.executable, "-c", "print('hello', flush=True); input()"))
 
     async def scene(world: World) -> None:
         await until(lambda: "cannot talk to it" in caplog.text)

@@ -7,14 +7,16 @@ the log itself. Source: Cleaner.doClean of Kafka 3.9.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from engine.broker.log.batch_scan import parse_batch
 from engine.broker.log.cleaner.batch_cleaner import UNPACKED_BYTES_MAX, BatchCleaner, known_key
-from engine.broker.log.cleaner.cleaned_segments import CleanedSegments
 from engine.broker.log.cleaner.key_map import KeyMap
 from engine.broker.log.cleaner.messages import (
+    CleaningLimits,
     CleaningPlan,
     Finished,
     GroupCleaned,
@@ -24,16 +26,179 @@ from engine.broker.log.cleaner.messages import (
     SegmentToClean,
 )
 from engine.broker.log.cleaner.record_scan import index_records
-from engine.broker.log.cleaner.segment_reader import read_segment
 from engine.broker.log.cleaner.stats import CleaningStats
 from engine.broker.log.cleaner.throttle import Pace
 from engine.broker.log.cleaner.transactions import CleanedTransactions
+from engine.broker.log.file_range import write_fully
+from engine.broker.log.segment import LogSegment
 from engine.broker.log.segment_paths import SegmentPaths
-from engine.kafka.formats.segment_files import CLEANED_SUFFIX, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from engine.broker.log.segment_split import first_offset_of
+from engine.broker.log.segment_swap import NewSegment
+from engine.broker.log.small_files import sync_path
+from engine.common.errors import CorruptFileError, StorageError
+from engine.kafka.formats.index_entries import AbortedTransaction
+from engine.kafka.formats.segment_files import (
+    CLEANED_SUFFIX,
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+)
+from engine.kafka.protocol.records.checksum import verify_crc
 from engine.kafka.protocol.records.decode import record_section
-from engine.kafka.protocol.records.header import BatchHeader
+from engine.kafka.protocol.records.header import BatchHeader, read_batch_header
 from engine.kafka.protocol.records.iterate import iter_batch_records
 from engine.kafka.protocol.records.layout import BATCH_OVERHEAD
+
+
+def read_segment(path: Path, buffer_bytes: int, pace: Pace) -> Iterator[tuple[bytes, int, BatchHeader]]:
+    """Yield a buffer, the position in it where a whole batch begins, and the batch's header.
+
+    The buffer has ``buffer_bytes``, or more for a batch that is larger.
+
+    Raises:
+        CorruptFileError: bytes that are not a batch, or a wrong checksum, with file and position.
+        OSError: the disk fails.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size_bytes = os.fstat(fd).st_size
+        position = start = 0
+        buffer = b""
+        while position < size_bytes:
+            index = position - start
+            if index + BATCH_OVERHEAD > len(buffer):
+                buffer, start, index = _read(fd, buffer_bytes, position, pace), position, 0
+            header = parse_batch(buffer, index)
+            if header is None or position + header.size_bytes > size_bytes:
+                raise _damaged(path, position, "the bytes there are no batch")
+            if index + header.size_bytes > len(buffer):
+                wanted = max(buffer_bytes, header.size_bytes)
+                buffer, start, index = _read(fd, wanted, position, pace), position, 0
+            if not verify_crc(buffer, index, header.size_bytes):
+                raise _damaged(path, position, f"the batch at offset {header.base_offset} has a wrong checksum")
+            yield buffer, index, header
+            position += header.size_bytes
+    finally:
+        os.close(fd)
+
+
+def _read(fd: int, size_bytes: int, position: int, pace: Pace) -> bytes:
+    data = os.pread(fd, size_bytes, position)
+    pace.spend(len(data))
+    # A message of the old formats may be shorter than the expected header.
+    return data if len(data) >= BATCH_OVERHEAD else data + bytes(BATCH_OVERHEAD - len(data))
+
+
+def _damaged(path: Path, position: int, what: str) -> CorruptFileError:
+    return CorruptFileError(f"Log segment {path} is damaged at position {position}: {what}", path=str(path))
+
+
+class CleanedSegments:
+    """Takes batches in order, and writes them to as many segments as needed, usually one."""
+
+    def __init__(self, folder: Path, bounds: tuple[int, int], limits: CleaningLimits, pace: Pace) -> None:
+        """``bounds`` are the first offset and the one after the last that a batch may have."""
+        self._folder = folder
+        self._limits = limits
+        self._pace = pace
+        base_offset, self._end_offset = bounds
+        self._current = _CleanedSegment(folder, base_offset, limits, pace)
+        self._segments = [self._current]
+
+    def add(self, batch: bytes) -> None:
+        """Append a batch.
+
+        Raises:
+            StorageError: its offset cannot be right.
+            OSError: the disk fails.
+        """
+        header = read_batch_header(batch)
+        if not self._current.takes(header.last_offset):
+            if not self._current.base_offset <= header.last_offset < self._end_offset:
+                raise StorageError(
+                    f"Offset {header.last_offset} is too far from the base offset {self._current.base_offset} of its "
+                    "segment",
+                    path=str(self._current.path),
+                )
+            self._current = _CleanedSegment(self._folder, first_offset_of(batch, header), self._limits, self._pace)
+            self._segments.append(self._current)
+        self._current.add(batch, header)
+
+    def add_aborted(self, transaction: AbortedTransaction) -> None:
+        """Note an aborted transaction whose marker is the batch that was added last."""
+        self._current.add_aborted(transaction)
+
+    def finish(self, modified_ns: int) -> tuple[NewSegment, ...]:
+        """Flush everything to the disk, and give the files the time at which their newest source was written."""
+        return tuple(segment.finish(modified_ns) for segment in self._segments)
+
+
+class _CleanedSegment:
+    """One cleaned segment, with its indexes."""
+
+    def __init__(self, folder: Path, base_offset: int, limits: CleaningLimits, pace: Pace) -> None:
+        """Create the files, and replace those that an earlier cleaning left."""
+        paths = SegmentPaths(folder, base_offset, CLEANED_SUFFIX)
+        for kind in (LOG_SUFFIX, *INDEX_SUFFIXES):
+            paths.path(kind).unlink(missing_ok=True)
+        self._segment = LogSegment(
+            paths,
+            0,
+            index_capacity_bytes=limits.segment_index_bytes,
+            index_interval_bytes=limits.index_interval_bytes,
+            roll_jitter_ms=0,
+            created_ms=0,
+            has_transaction_index=False,
+        )
+        self._segment.create_files()
+        self._pace = pace
+        self._buffer = bytearray()
+        self._buffer_bytes_max = limits.io_buffer_bytes
+        self._size_bytes = 0
+        self._has_transaction_index = False
+        self.base_offset = base_offset
+        self.path = self._segment.path
+        self.takes = self._segment.takes
+
+    def add(self, batch: bytes, header: BatchHeader) -> None:
+        """Append a batch whose offset fits this segment."""
+        segment = self._segment
+        last_offset, max_timestamp = header.last_offset, header.max_timestamp
+        if max_timestamp > segment.max_timestamp_ms:
+            segment.max_timestamp_ms, segment.max_timestamp_offset = max_timestamp, last_offset
+        if segment.bytes_since_index_entry > segment.index_interval_bytes and not segment.is_index_full:
+            segment.add_index_entries(last_offset, self._size_bytes)
+            segment.bytes_since_index_entry = 0
+        segment.bytes_since_index_entry += len(batch)
+        self._buffer += batch
+        self._size_bytes += len(batch)
+        if len(self._buffer) >= self._buffer_bytes_max:
+            self._write()
+
+    def add_aborted(self, transaction: AbortedTransaction) -> None:
+        """Note an aborted transaction whose marker is in this segment."""
+        self._segment.add_aborted(transaction)
+        self._has_transaction_index = True
+
+    def finish(self, modified_ns: int) -> NewSegment:
+        """Flush the segment and its indexes to the disk."""
+        self._write()
+        self._segment.become_inactive()
+        for path in self._segment.file_paths():
+            if path.exists():
+                sync_path(path)
+                os.utime(path, ns=(modified_ns, modified_ns))
+        self._segment.close_file()
+        return NewSegment(self.base_offset, self._size_bytes, self._has_transaction_index)
+
+    def _write(self) -> None:
+        if self._buffer:
+            write_fully(self._segment.file().fd, self._buffer, self._segment.size_bytes)
+            self._pace.spend(len(self._buffer))
+            self._segment.size_bytes = self._size_bytes
+            self._buffer = bytearray()
+
 
 GROUP_SEGMENTS_MAX = 32
 """How many segments are replaced at once: more renames would block the broker's event loop for too long."""

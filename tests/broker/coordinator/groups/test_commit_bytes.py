@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.broker.coordinator.groups.commit_batch import commit_batch
-from engine.broker.coordinator.groups.commit_scan import CommitScan
-from engine.broker.coordinator.groups.loading import GroupLoader
+from engine.broker.coordinator.groups.commit_gathering import commit_batch
+from engine.broker.coordinator.groups.loading import CommitScan, GroupLoader
 from engine.broker.coordinator.groups.records import (
     OFFSETS_BASE_SEQUENCE,
     committed_offset,

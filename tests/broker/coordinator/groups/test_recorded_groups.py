@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.broker.coordinator.groups.commit_batch import commit_batch
+from engine.broker.coordinator.groups.commit_gathering import commit_batch
 from engine.broker.coordinator.groups.loading import GroupLoader
 from engine.broker.coordinator.groups.records import (
     batch_of,
