@@ -34,6 +34,15 @@ class MBean(NamedTuple):
         return f"{self.domain}:{','.join(f'{k}={quoted(v)}' for k, v in [('type', self.type), *name, *self.tags])}"
 
 
+MBeans = Iterator[MBean]
+
+
+def gauges(domain: str, type_: str, values: Mapping[str, object], tags: Tags = ()) -> MBeans:
+    """Yield an MBean with the attribute ``Value`` for each name."""
+    for name, value in values.items():
+        yield MBean(domain, type_, name, tags, {"Value": value})
+
+
 def quoted(value: str) -> str:
     """Return a property's value as JMX writes it."""
     if _PLAIN.fullmatch(value):
