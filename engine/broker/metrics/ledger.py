@@ -10,12 +10,16 @@ from engine.broker.metrics.measures import Attributes, Meter, Rate
 class Ledger:
     """Meters and rates by name. Add one to ``ticks`` and call ``tick`` every ``TICK_S``."""
 
-    def __init__(self, since_s: float) -> None:
-        """``since_s`` is the present monotonic time."""
-        self.since_s = since_s
+    def __init__(self) -> None:
+        self.since_s = self.now_s
         self.ticks = 0
         self._meters: dict[str, Meter] = {}
         self._rates: dict[str, Rate] = {}
+
+    @property
+    def now_s(self) -> float:
+        """The monotonic time of all figures."""
+        return time.monotonic()
 
     def tick(self) -> None:
         """Bring the meters up to date."""
@@ -28,7 +32,7 @@ class Ledger:
         if meter is None:
             meter = self._meters[name] = Meter(event_type, self.since_s, self.ticks, rate_unit=unit)
         meter.count = count
-        return meter.attributes(time.monotonic(), self.ticks)
+        return meter.attributes(self.now_s, self.ticks)
 
     def rate(self, name: str, now_s: float, total: float) -> float:
         """Note what a total is now; return its growth per second over the last minute."""

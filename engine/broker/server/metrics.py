@@ -6,10 +6,8 @@ thing has no meaning in this broker the value is the nearest true one; ``docs/re
 
 from __future__ import annotations
 
-import time
-
 from engine.broker.metrics.ledger import Ledger
-from engine.broker.metrics.mbeans import MBean, MBeans, PrometheusPage, gauges
+from engine.broker.metrics.mbeans import MBean, MBeans, PrometheusPage, SeriesPlans, gauges
 from engine.broker.metrics.measures import TICK_S
 from engine.broker.replication.state_changes import Breather
 from engine.broker.server.figures.cluster import ClusterFigures
@@ -19,6 +17,9 @@ from engine.broker.server.figures.process import ProcessFigures
 from engine.broker.server.figures.replicas import ReplicaFigures
 from engine.broker.server.figures.requests import SAMPLE_S, RequestFigures
 
+PLANS_MAX = 20_000
+"""From this many on, the names of series are found anew: clients and followers come and go."""
+
 
 class BrokerMetrics:
     """The figures of one broker. It belongs to the broker's event loop."""
@@ -26,7 +27,8 @@ class BrokerMetrics:
     def __init__(self, server: MeasuredBroker) -> None:
         self._server = server
         self._seconds = 0
-        self._ledger = ledger = Ledger(time.monotonic())
+        self._plans: SeriesPlans = {}
+        self._ledger = ledger = Ledger()
         self._process = ProcessFigures(server, ledger)
         self._requests = RequestFigures(server, ledger)
         self._network = NetworkFigures(server, ledger, self._process)
@@ -45,7 +47,7 @@ class BrokerMetrics:
 
     async def _sample(self) -> None:
         """Take in the newest requests; every few seconds bring all rates up to date."""
-        now_s = time.monotonic()
+        now_s = self._ledger.now_s
         breather = Breather()
         self._cluster.take_latencies(now_s)
         await self._requests.sample(now_s, breather)
@@ -72,11 +74,17 @@ class BrokerMetrics:
 
     async def page(self) -> str:
         """Return all figures as Prometheus reads them."""
-        page = PrometheusPage()
+        page = PrometheusPage(self._plans)
         breather = Breather()
-        for mbean in self.mbeans():
+        for mbean in self._few():
             page.add(mbean)
             await breather.give_way()
+        for _ in self._replicas.add_topics(page):
+            await breather.give_way()
+        for _ in self._replicas.add_partitions(page):
+            await breather.give_way()
+        if len(self._plans) > PLANS_MAX:
+            self._plans.clear()
         pieces = []
         for piece in page.pieces():
             pieces.append(piece)
@@ -94,8 +102,14 @@ class BrokerMetrics:
 
     def mbeans(self) -> MBeans:
         """Yield every MBean. The caller gives way to the event loop in between."""
-        self._count(time.monotonic())
-        named = windowed = 0
+        yield from self._few()
+        yield from self._replicas.topics()
+        yield from self._replicas.partitions()
+
+    def _few(self) -> MBeans:
+        """Yield all but those of single topics and partitions."""
+        self._count(self._ledger.now_s)
+        named, windowed = self._replicas.of_singles, 0
         for mbean in self._parts():
             if mbean.domain != "klamm":
                 named += mbean.name is not None
@@ -115,6 +129,5 @@ class BrokerMetrics:
         yield from self._cluster.controller()
         yield from self._cluster.coordinators()
         yield from self._replicas.logs()
-        yield from self._replicas.topics()
+        yield from self._replicas.all_topics()
         yield from self._process.own()
-        yield from self._replicas.partitions()

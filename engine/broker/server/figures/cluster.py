@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections import Counter
 from typing import Final
 
@@ -83,7 +82,7 @@ class ClusterFigures:
 
     def zookeeper(self) -> MBeans:
         """Yield the session."""
-        now_s = time.monotonic()
+        now_s = self._ledger.now_s
         state = "CONNECTED" if not self._server.is_zookeeper_away else "CONNECTING"
         yield from gauges("kafka.server", "SessionExpireListener", {"SessionState": state})
         for name, meter in self._sessions.items():
@@ -102,7 +101,7 @@ class ClusterFigures:
 
     def controller(self) -> MBeans:
         """Yield the controller, if this broker is the one or not."""
-        now_s = time.monotonic()
+        now_s = self._ledger.now_s
         controller = self._server.controller
         context = controller.core.context
         is_active = controller.is_active
@@ -178,7 +177,7 @@ class ClusterFigures:
             yield MBean("kafka.server", type_, None, (), found)
 
     def _group_totals(self) -> dict[str, object]:
-        now_s = time.monotonic()
+        now_s = self._ledger.now_s
         found: dict[str, object] = {}
         for name, total in self._server.group_coordinator.totals().items():
             found[f"{name}-count"] = float(total)

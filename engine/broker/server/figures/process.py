@@ -55,12 +55,17 @@ class ProcessFigures:
         return self._idle_ns.count
 
     @property
+    def cpu_ns(self) -> float:
+        """For how long it has used CPU."""
+        return 1e9 * time.process_time()
+
+    @property
     def idle_share(self) -> float:
         """The share of the last minute in which the process used no CPU."""
         return min(1.0, float(self._idle()["OneMinuteRate"]))  # type: ignore[arg-type]
 
     def _on_gc(self, phase: str, info: Mapping[str, int]) -> None:
-        now_s = time.monotonic()
+        now_s = self._ledger.now_s
         if phase == "start":
             self._gc_begun_s = now_s
         else:
@@ -93,7 +98,7 @@ class ProcessFigures:
 
     def _idle(self) -> Attributes:
         """Return the share of time in which the process did not use its CPU, as Kafka's handlers show theirs."""
-        attributes = dict(self._idle_ns.attributes(time.monotonic(), self._ledger.ticks))
+        attributes = dict(self._idle_ns.attributes(self._ledger.now_s, self._ledger.ticks))
         for name in ("FifteenMinuteRate", "FiveMinuteRate", "MeanRate", "OneMinuteRate"):
             share = float(attributes[name]) / 1e9  # type: ignore[arg-type]
             attributes[name] = min(1.0, share) if self._ledger.ticks else 1.0
@@ -107,7 +112,7 @@ class ProcessFigures:
             "MaxLagMs": server.loop_lag.lag_ms_max,
         })  # fmt: skip
         for generation, timer in self._gc_times.items():
-            attributes = timer.attributes(time.monotonic(), self._ledger.ticks)
+            attributes = timer.attributes(self._ledger.now_s, self._ledger.ticks)
             yield MBean("klamm", "GarbageCollection", "Pauses", (("generation", str(generation)),), attributes)
         used, limit = _descriptors()
         yield from gauges("klamm", "Process", {
@@ -115,7 +120,7 @@ class ProcessFigures:
             "MaxOpenFiles": limit,
             "OpenFiles": used,
             "ResidentBytes": _resident_bytes(),
-            "UptimeSeconds": time.monotonic() - self._ledger.since_s,
+            "UptimeSeconds": self._ledger.now_s - self._ledger.since_s,
         })  # fmt: skip
         yield MBean("klamm", "info", None, (("version", VERSION),), {"info": 1})
         yield from gauges("klamm", "OffloadedWork", {"Waiting": server.offloader.waiting})

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from engine.broker.log.cleaner.stats import CleaningStats
+from engine.broker.log.log import Log
 from engine.broker.metrics.ledger import Ledger
-from engine.broker.metrics.mbeans import MBean, MBeans, Tags, gauges
+from engine.broker.metrics.mbeans import MBean, MBeans, PrometheusPage, Tags, family_name, gauges, labels_text
+from engine.broker.metrics.topics import TOPIC_METERS
 from engine.broker.replication.partition import Partition
 from engine.broker.server.figures.measured import MeasuredBroker
 from engine.runtime.purgatory import Purgatory
@@ -99,7 +101,7 @@ class ReplicaFigures:
             values = {"DeadThreadCount": 0, "FailedPartitionsCount": failed, "MaxLag": lag, "MinFetchRate": 0.0}
             if count:
                 values["MinFetchRate"] = min(
-                    self._ledger.rate(f"fetches {id(each)}", time.monotonic(), each.requests_total)
+                    self._ledger.rate(f"fetches {id(each)}", self._ledger.now_s, each.requests_total)
                     for each in fetchers.fetchers
                 )
             yield from gauges("kafka.server", type_, values, tags)
@@ -129,12 +131,17 @@ class ReplicaFigures:
             rate = manager.follower_quota.rate_bytes()
             yield MBean("kafka.server", "FollowerReplication", None, (), {"byte-rate": rate})
 
-    def topics(self) -> MBeans:
-        """Yield what topics count."""
+    def all_topics(self) -> MBeans:
+        """Yield what all topics count together."""
         topics = self._server.replica_manager.environment.topics
-        for name, topic, attributes in topics.mbeans(time.monotonic(), self._ledger.ticks):
-            tags: Tags = () if topic is None else (("topic", topic),)
-            yield MBean("kafka.server", "BrokerTopicMetrics", name, tags, attributes)
+        for name, attributes in topics.of_broker(self._ledger.now_s, self._ledger.ticks):
+            yield MBean("kafka.server", "BrokerTopicMetrics", name, (), attributes)
+
+    def topics(self) -> MBeans:
+        """Yield what each topic counts."""
+        topics = self._server.replica_manager.environment.topics
+        for name, topic, attributes in topics.of_topics(self._ledger.now_s, self._ledger.ticks):
+            yield MBean("kafka.server", "BrokerTopicMetrics", name, (("topic", topic),), attributes)
 
     def logs(self) -> MBeans:
         """Yield log dirs, flushes and cleanings."""
@@ -157,7 +164,7 @@ class ReplicaFigures:
             "LogFlushStats",
             "LogFlushRateAndTimeMs",
             (),
-            flushes.attributes(time.monotonic(), self._ledger.ticks),
+            flushes.attributes(self._ledger.now_s, self._ledger.ticks),
         )
         cleaner = self._server.log_cleaner
         stats = list(cleaner.last_stats.values())
@@ -175,10 +182,58 @@ class ReplicaFigures:
         io = self._ledger.meter("cleaner-io", "bytes", cleaner.bytes_total)
         yield MBean("kafka.utils", "Throttler", "cleaner-io", (), io)
 
+    @property
+    def of_singles(self) -> int:
+        """How many MBeans are of single topics and partitions."""
+        partitions = self._server.replica_manager.partitions.values()
+        logs = sum(partition.log is not None for partition in partitions)
+        topics = sum(len(counts) for _, counts in self._server.replica_manager.environment.topics.counted())
+        return len(partitions) * len(_OF_PARTITION) + logs * len(_OF_LOG) + topics
+
     def partitions(self) -> MBeans:
         """Yield each replica."""
         for partition in list(self._server.replica_manager.partitions.values()):
-            yield from _partition(partition)
+            topic, index = partition.topic_partition
+            tags: Tags = (("topic", topic), ("partition", str(index)))
+            values = dict(zip(_OF_PARTITION, _role(partition), strict=True))
+            yield from gauges("kafka.cluster", "Partition", values, tags)
+            if partition.log is not None:
+                values = dict(zip(_OF_LOG, _of_log(partition.log), strict=True))
+                yield from gauges("kafka.log", "Log", values, tags)
+
+    def add_partitions(self, page: PrometheusPage) -> Iterator[None]:
+        """Add the same to a page, without an MBean for each of a hundred thousand numbers; yields now and then."""
+        of_partition = [_family(page, "kafka.cluster", "Partition", name) for name in _OF_PARTITION]
+        of_log = [_family(page, "kafka.log", "Log", name) for name in _OF_LOG]
+        labels_of: dict[str, str] = {}
+        for partition in list(self._server.replica_manager.partitions.values()):
+            topic, index = partition.topic_partition
+            labels = labels_of.get(topic)
+            if labels is None:
+                labels = labels_of[topic] = labels_text((("topic", topic),))[:-1]
+            labels = f'{labels},partition="{index}"}}'
+            for (family, lines), value in zip(of_partition, _role(partition), strict=True):
+                lines.append(f"{family}{labels} {value}.0\n")
+            if partition.log is not None:
+                for (family, lines), value in zip(of_log, _of_log(partition.log), strict=True):
+                    lines.append(f"{family}{labels} {value}.0\n")
+            yield
+
+    def add_topics(self, page: PrometheusPage) -> Iterator[None]:
+        """Add the counters of topics to a page in the same manner."""
+        topics = self._server.replica_manager.environment.topics
+        families = {
+            name: _family(
+                page, "kafka.server", "BrokerTopicMetrics", name.removesuffix("PerSec") + "_total", is_counter=True
+            )
+            for name, _ in TOPIC_METERS.values()
+        }
+        for topic, counts in topics.counted():
+            labels = labels_text((("topic", topic),))
+            for name, count in counts:
+                family, lines = families[name]
+                lines.append(f"{family}{labels} {count}.0\n")
+            yield
 
 
 _PURGATORIES: Final = (
@@ -186,26 +241,45 @@ _PURGATORIES: Final = (
 )  # fmt: skip
 
 
-def _partition(partition: Partition) -> MBeans:
-    """Yield a replica's figures: of its leadership only what its leader knows, as in Kafka."""
-    topic, index = partition.topic_partition
-    tags: Tags = (("topic", topic), ("partition", str(index)))
+_OF_PARTITION: Final = (
+    "AtMinIsr",
+    "InSyncReplicasCount",
+    "LastStableOffsetLag",
+    "ReplicasCount",
+    "UnderMinIsr",
+    "UnderReplicated",
+)
+_OF_LOG: Final = ("LogEndOffset", "LogStartOffset", "NumLogSegments", "Size")
+
+
+def _family(
+    page: PrometheusPage, domain: str, type_: str, name: str, *, is_counter: bool = False
+) -> tuple[str, list[str]]:
+    """Return a family's name, and its lines to add to."""
+    family = family_name(f"{domain}_{type_}_{name}")
+    return family, page.lines_of(family, is_counter=is_counter)
+
+
+def _role(partition: Partition) -> tuple[int, int, int, int, int, int]:
+    """Return the values of ``_OF_PARTITION``: of its leadership only what its leader knows, as in Kafka."""
     led, log = partition.leader_log, partition.log
-    yield from gauges("kafka.cluster", "Partition", {
-        "AtMinIsr": int(_is_at_min_isr(partition)),
-        "InSyncReplicasCount": len(partition.isr) if led is not None else 0,
-        "LastStableOffsetLag": 0 if log is None else log.high_watermark - log.last_stable_offset,
-        "ReplicasCount": len(partition.assignment.replicas) if led is not None else 0,
-        "UnderMinIsr": int(partition.is_under_min_isr),
-        "UnderReplicated": int(_is_under_replicated(partition)),
-    }, tags)  # fmt: skip
-    if log is not None:
-        yield from gauges("kafka.log", "Log", {
-            "LogEndOffset": log.log_end_offset,
-            "LogStartOffset": log.log_start_offset,
-            "NumLogSegments": log.segment_count,
-            "Size": log.size_bytes,
-        }, tags)  # fmt: skip
+    lag = 0 if log is None else log.high_watermark - log.last_stable_offset
+    if led is None:
+        return 0, 0, lag, 0, 0, 0
+    replicas, isr = partition.assignment, len(partition.isr)
+    return (
+        int(_is_at_min_isr(partition)),
+        isr,
+        lag,
+        len(replicas.replicas),
+        int(partition.is_under_min_isr),
+        int(len(replicas.replicas) - len(replicas.adding_replicas) > isr),
+    )
+
+
+def _of_log(log: Log) -> tuple[int, int, int, int]:
+    """Return the values of ``_OF_LOG``."""
+    return log.log_end_offset, log.log_start_offset, log.segment_count, log.size_bytes
 
 
 def _is_under_replicated(partition: Partition) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterator
 from typing import Final
@@ -110,7 +109,7 @@ class RequestFigures:
 
     def mbeans(self) -> MBeans:
         """Yield the figures of each API."""
-        now_s = time.monotonic()
+        now_s = self._ledger.now_s
         self._take_throttles(now_s)
         for name, times in self._all_times():
             self._api(name).take(times, now_s)

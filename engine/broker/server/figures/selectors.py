@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import Final
 
 from engine.broker.metrics.ledger import Ledger
@@ -38,7 +37,7 @@ def listener_totals(totals: NetworkTotals) -> tuple[tuple[str, int], ...]:
 
 def connections(ledger: Ledger, type_: str, tags: Tags, totals: ChannelTotals) -> MBean:
     """Return what is known of a channel to other brokers."""
-    now_s = time.monotonic()
+    now_s = ledger.now_s
     found = selector(
         connections=totals.created - totals.closed,
         created=totals.created,
