@@ -34,6 +34,15 @@ class MBean(NamedTuple):
         return f"{self.domain}:{','.join(f'{k}={quoted(v)}' for k, v in [('type', self.type), *name, *self.tags])}"
 
 
+MBeans = Iterator[MBean]
+
+
+def gauges(domain: str, type_: str, values: Mapping[str, object], tags: Tags = ()) -> MBeans:
+    """Yield an MBean with the attribute ``Value`` for each name."""
+    for name, value in values.items():
+        yield MBean(domain, type_, name, tags, {"Value": value})
+
+
 def quoted(value: str) -> str:
     """Return a property's value as JMX writes it."""
     if _PLAIN.fullmatch(value):
@@ -57,33 +66,36 @@ def series_of(mbean: MBean) -> Iterator[Series]:
     What those rules leave out, the windowed figures of Kafka's own metrics, gets names in the same manner. klamm's own
     MBeans do as well.
     """
+    for attribute, family, is_counter, labels in _series_names(mbean):
+        yield Series(family, is_counter, labels, float(mbean.attributes[attribute]))  # type: ignore[arg-type]
+
+
+def _series_names(mbean: MBean) -> Iterator[tuple[str, str, bool, str]]:
+    """Yield attribute, family, whether it is a counter, and labels of each series."""
     stem = (
-        _name(f"{mbean.domain}_{mbean.type}")
+        family_name(f"{mbean.domain}_{mbean.type}")
         if mbean.name is None
-        else _name(f"{mbean.domain}_{mbean.type}_{mbean.name}")
+        else family_name(f"{mbean.domain}_{mbean.type}_{mbean.name}")
     )
-    labels = _labels(mbean.tags)
-    for attribute, raw in mbean.attributes.items():
-        if isinstance(raw, bool):
-            raw = int(raw)
-        if not isinstance(raw, int | float):
+    labels = labels_text(mbean.tags)
+    for attribute, value in mbean.attributes.items():
+        if not isinstance(value, int | float):
             continue
-        value = float(raw)
         if mbean.name is None:
-            yield Series(f"{stem}_{_name(attribute)}", False, labels, value)
+            yield attribute, f"{stem}_{family_name(attribute)}", False, labels
         elif attribute == "Value":
-            yield Series(stem, False, labels, value)
+            yield attribute, stem, False, labels
         elif attribute == "Count":
             per_second = _PER_SECOND.fullmatch(mbean.name)
             if per_second:
-                family = _name(f"{mbean.domain}_{mbean.type}_{per_second[1]}_total")
-                yield Series(family, True, _labels(_as_two(mbean.tags)), value)
+                family = family_name(f"{mbean.domain}_{mbean.type}_{per_second[1]}_total")
+                yield attribute, family, True, labels_text(_as_two(mbean.tags))
             else:
-                yield Series(f"{stem}_count_total", True, labels, value)
+                yield attribute, f"{stem}_count_total", True, labels
         elif percentile := _PERCENTILE.fullmatch(attribute):
-            yield Series(stem, False, _labels((*mbean.tags, ("quantile", f"0.{percentile[1]}"))), value)
+            yield attribute, stem, False, labels_text((*mbean.tags, ("quantile", f"0.{percentile[1]}")))
         elif attribute == "MeanRate" and not mbean.tags and (percent := _PERCENT.fullmatch(mbean.name)):
-            yield Series(_name(f"{mbean.domain}_{mbean.type}_{percent[1]}_percent"), False, "", value)
+            yield attribute, family_name(f"{mbean.domain}_{mbean.type}_{percent[1]}_percent"), False, ""
 
 
 def _as_two(tags: Tags) -> Tags:
@@ -94,28 +106,56 @@ def _as_two(tags: Tags) -> Tags:
     return ((", ".join([*(f"{k}={v}" for k, v in first), key]), value), last)
 
 
-def _name(text: str) -> str:
+def family_name(text: str) -> str:
+    """Return what a text is in the name of a series."""
     return _NOT_IN_NAMES.sub("_", text).lower()
 
 
-def _labels(tags: Iterable[tuple[str, str]]) -> str:
+def labels_text(tags: Iterable[tuple[str, str]]) -> str:
+    """Return tags as Prometheus' labels."""
     inner = ",".join(f'{_NOT_IN_NAMES.sub("_", key)}="{label_text(quoted(value))}"' for key, value in tags)
     return f"{{{inner}}}" if inner else ""
+
+
+class SeriesPlan(NamedTuple):
+    """What of an MBean a page shows: attribute, family, whether it is a counter, and how its line begins."""
+
+    attributes: int
+    series: tuple[tuple[str, str, bool, str], ...]
+
+
+SeriesPlans = dict[tuple[object, ...], SeriesPlan]
+"""By all of an MBean but its attributes. To find the names again for every page would cost most of its time."""
 
 
 class PrometheusPage:
     """A page for a scraper: all series of one name together, as the format demands."""
 
-    def __init__(self) -> None:
+    def __init__(self, plans: SeriesPlans | None = None) -> None:
+        """``plans`` are those of the page before; this one adds to them."""
+        self._plans = {} if plans is None else plans
         self._families: dict[str, tuple[bool, list[str]]] = {}
 
     def add(self, mbean: MBean) -> None:
         """Add an MBean's series."""
-        for family, is_counter, labels, value in series_of(mbean):
-            known = self._families.get(family)
-            if known is None:
-                known = self._families[family] = (is_counter, [])
-            known[1].append(f"{family}{labels} {number_text(value)}\n")
+        attributes = mbean.attributes
+        plan = self._plans.get(mbean[:4])
+        if plan is None or plan.attributes != len(attributes):
+            series = tuple((name, family, is_counter, f"{family}{labels} ")
+                           for name, family, is_counter, labels in _series_names(mbean))  # fmt: skip
+            plan = self._plans[mbean[:4]] = SeriesPlan(len(attributes), series)
+        for attribute, family, is_counter, begin in plan.series:
+            value = float(attributes[attribute])  # type: ignore[arg-type]
+            # The difference is not a number only if the value is none, or infinite.
+            text = repr(value) if value - value == 0 else number_text(value)
+            self.lines_of(family, is_counter=is_counter).append(f"{begin}{text}\n")
+
+    def lines_of(self, family: str, *, is_counter: bool) -> list[str]:
+        """Return the lines of a family, to add to."""
+        known = self._families.get(family)
+        if known is None:
+            known = self._families[family] = (is_counter, [])
+        return known[1]
 
     def pieces(self) -> Iterator[str]:
         """Yield the page, a family at a time."""

@@ -129,12 +129,20 @@ class BrokerTopics:
         for name in BROKER_METERS:
             self._all[name].count = getattr(self, name)
 
-    def mbeans(self, now_s: float, ticks: int) -> Iterator[tuple[str, str | None, dict[str, object]]]:
-        """Yield name, topic (None for all) and attributes of each meter."""
+    def of_broker(self, now_s: float, ticks: int) -> Iterator[tuple[str, dict[str, object]]]:
+        """Yield name and attributes of each meter of all topics together."""
         self._count_all(now_s, ticks)
         names = {**TOPIC_METERS, **BROKER_METERS}
         for name, meter in self._all.items():
-            yield names[name][0], None, meter.attributes(now_s, ticks)
+            yield names[name][0], meter.attributes(now_s, ticks)
+
+    def of_topics(self, now_s: float, ticks: int) -> Iterator[tuple[str, str, dict[str, object]]]:
+        """Yield name, topic and attributes of each meter of a topic."""
         for topic, counts in list(self._topics.items()):
             for name, meter in self._meters_of(topic, counts, now_s, ticks).items():
-                yield names[name][0], topic, meter.attributes(now_s, ticks)
+                yield TOPIC_METERS[name][0], topic, meter.attributes(now_s, ticks)
+
+    def counted(self) -> Iterator[tuple[str, list[tuple[str, int]]]]:
+        """Yield each topic with the names and counts of its meters: less work than the meters themselves."""
+        for topic, counts in list(self._topics.items()):
+            yield topic, [(name, count) for key, (name, _) in TOPIC_METERS.items() if (count := getattr(counts, key))]

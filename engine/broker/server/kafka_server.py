@@ -60,6 +60,7 @@ from engine.broker.server.log_cleaning import LogCleaner
 from engine.broker.server.log_upkeep import LogUpkeep
 from engine.broker.server.metrics import BrokerMetrics
 from engine.broker.server.metrics_pages import MetricsPages
+from engine.broker.server.reporters import MetricsReport, reporters
 from engine.broker.server.settings import (
     advertised,
     allows_without_rules,
@@ -202,6 +203,7 @@ class KafkaServer:
         logger.info("starting")
         check_served(self.config)
         metrics_address(self.config)
+        self._reporters = reporters(self.config)
         self.tls_listeners = tls_listeners(self.config)
         self.logins = listener_logins(self.config, os.environ)
         self.inter_broker_security = inter_broker_security(self.config, self.logins)
@@ -633,6 +635,9 @@ class KafkaServer:
         if (address := metrics_address(self.config)) is not None:
             pages = MetricsPages(self.metrics, address)
             self._ends_with("metrics pages", pages.stop)
+        for reporter in self._reporters:
+            report = MetricsReport(self.metrics, reporter, self.config.kafka_metrics_polling_interval_secs)
+            self._ends_with(f"metrics to {reporter.name}", report.stop)
         self._ends_with("metrics", self.metrics.stop)
 
     # -- what happens to a broker

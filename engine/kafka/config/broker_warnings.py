@@ -29,10 +29,17 @@ _OF_LISTENERS: Final = ("ssl.", "sasl.", "connections.max.reauth.ms", "max.conne
 """Beginnings of the settings that klamm takes for single listeners."""
 
 
+CSV_REPORTER: Final = "kafka.metrics.KafkaCSVMetricsReporter"
+_OF_CSV_REPORTER: Final = ("kafka.csv.metrics.dir", "kafka.csv.metrics.reporter.enabled")
+
 OWN_KEYS: Final[Mapping[str, str]] = {
     "klamm.metrics.listener": "HOST:PORT where the broker serves its metrics over HTTP: to Prometheus and by Jolokia's "
     "protocol. Without it there is no such server.",
     "klamm.metrics.allow.remote": "`true` allows an address there that other machines reach. Everybody may read.",
+    "klamm.metrics.reporters": "Where metrics go every `kafka.metrics.polling.interval.secs`: any of `graphite`, "
+    "`console`, `log`.",
+    "klamm.metrics.graphite.address": "HOST:PORT of Graphite, which takes its plain protocol there.",
+    "klamm.metrics.graphite.prefix": "What Graphite's names begin with. Without it `kafka.` and the broker's id.",
 }
 """Settings that Kafka does not have, and what each means."""
 
@@ -56,6 +63,7 @@ def _is_known(name: str) -> bool:
         name in OWN_KEYS
         or name in DYNAMIC_CONFIG_DEF
         or name in _OF_AUTHORIZER
+        or name in _OF_CSV_REPORTER
         or _key(name[prefix.end() :] if prefix else name, has_prefix=prefix is not None) is not None
     )
 
@@ -81,6 +89,9 @@ def _warning(name: str, originals: Mapping[str, str]) -> str | None:
     if name in _OF_AUTHORIZER:
         has_authorizer = bool(originals.get("authorizer.class.name"))
         return None if has_authorizer else f"Setting {name} has no effect without an authorizer."
+    if name in _OF_CSV_REPORTER:
+        has_reporter = CSV_REPORTER in originals.get("kafka.metrics.reporters", "")
+        return None if has_reporter else f"Setting {name} has no effect without kafka.metrics.reporters={CSV_REPORTER}."
     if name in FORMER_KEYS:
         return f"Setting {name} is unknown since an earlier Kafka version and has no effect. {FORMER_KEYS[name]}"
     if name in DYNAMIC_CONFIG_DEF:

@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 from metric_work import COUNTED, counted_work
 from wire_client import WireClient, create_topic, produce, wait_until_led
 
+from engine.broker.metrics.measures import TICK_S
 from engine.broker.metrics.reference import PAGE, ROWS, page
 from engine.broker.server.settings import metrics_address
 from engine.common.errors import ConfigError, ErrorCode
@@ -210,6 +211,21 @@ class TestFiguresMove:
         for rate in ("request-rate", "response-rate", "network-io-rate", "iotime-total", "io-wait-ratio"):
             assert after[rate] > 0
         assert after["request-size-max"] >= after["request-size-avg"] > 0
+
+    def test_a_scrape_makes_nobody_idle(self, pages: str) -> None:
+        name = "kafka.server:type=KafkaRequestHandlerPool,name=RequestHandlerAvgIdlePercent"
+        begun_s, before = time.monotonic(), self.told(pages, name)["Count"]
+        for _ in range(8):
+            get(f"{pages}/metrics")
+        idle_s = (self.told(pages, name)["Count"] - before) / 1e9
+        assert idle_s <= time.monotonic() - begun_s + TICK_S
+
+    def test_the_numbers_of_metrics(self, pages: str) -> None:
+        found = {name: values for name, values in self.told(pages, "*:*").items() if not name.startswith("klamm")}
+        named = sum(",name=" in name for name in found)
+        windowed = sum(len(values) for name, values in found.items() if ",name=" not in name)
+        assert found["kafka.server:type=KafkaServer,name=yammer-metrics-count"]["Value"] == named
+        assert found["kafka.server:type=kafka-metrics-count"]["count"] == windowed
 
     def test_members_of_groups(self, pages: str) -> None:
         name = "kafka.server:type=DelayedOperationPurgatory,name=NumDelayedOperations,delayedOperation="

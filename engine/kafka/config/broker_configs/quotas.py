@@ -39,9 +39,13 @@ class QuotaKeys:
     metrics_num_samples = INT(2, LOW, at_least(1)).without_effect("Samples that a metric is averaged over.")
     metrics_sample_window_ms = LONG(30000, LOW, at_least(1)).without_effect("Milliseconds of one sample of a metric.")
     metrics_recording_level = STRING("INFO", LOW).without_effect("How much is measured: INFO, DEBUG or TRACE.")
-    kafka_metrics_reporters = LIST((), LOW).without_effect("Java classes that Kafka's older metrics are handed to.")
-    kafka_metrics_polling_interval_secs = INT(10, LOW, at_least(1)).without_effect(
-        "Seconds between two readings of those metrics."
+    kafka_metrics_reporters = LIST((), LOW).with_effect(
+        "Reporters of metrics. klamm has `kafka.metrics.KafkaCSVMetricsReporter`, which writes a file for each metric "
+        "into the folder `kafka.csv.metrics.dir` (`kafka_metrics`) if `kafka.csv.metrics.reporter.enabled` is `true`; "
+        "other Java classes are left out. `klamm.metrics.reporters` has more."
+    )
+    kafka_metrics_polling_interval_secs = INT(10, LOW, at_least(1)).with_effect(
+        "Seconds between two reports of metrics."
     )
     telemetry_max_bytes = INT(1_048_576, LOW, at_least(1)).without_effect(
         "Largest packet of metrics, in bytes, that a client may push (KIP-714)."

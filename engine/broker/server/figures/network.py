@@ -1,0 +1,144 @@
+"""Listeners, connections and queues of the network."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict, deque
+from typing import Final
+
+from engine.broker.metrics.ledger import Ledger
+from engine.broker.metrics.mbeans import MBean, MBeans, Tags, gauges
+from engine.broker.metrics.measures import TICK_S
+from engine.broker.metrics.requests import NetworkTotals
+from engine.broker.server.figures.measured import MeasuredBroker
+from engine.broker.server.figures.process import ProcessFigures
+from engine.broker.server.figures.selectors import connections, listener_totals, selector
+from engine.kafka.client.broker_client import ChannelTotals
+from engine.runtime.turns import Turns
+
+RATES_OF_S: Final = 60
+"""Kafka's windowed figures are those of about the last minute."""
+
+
+class NetworkFigures:
+    """Figures of the network."""
+
+    def __init__(self, server: MeasuredBroker, ledger: Ledger, process: ProcessFigures) -> None:
+        self._server = server
+        self._ledger = ledger
+        self._process = process
+        self._largest_answers: defaultdict[str, deque[int]] = defaultdict(lambda: deque((0,), RATES_OF_S // TICK_S))
+        """Bytes of each listener's largest answer, tick by tick."""
+
+    def count(self, now_s: float) -> None:
+        """Take in what the listeners have counted."""
+        for listener, totals in self._server.network.totals.items():
+            for name, total in listener_totals(totals):
+                self._ledger.rate(f"{name} {listener}", now_s, total)
+
+    def tick(self) -> None:
+        """Begin to look for the largest answers anew."""
+        for listener, totals in self._server.network.totals.items():
+            self._largest_answers[listener].append(totals.largest_answer)
+            totals.largest_answer = 0
+
+    def network(self) -> MBeans:
+        """Yield listeners and queues."""
+        now_s = self._ledger.now_s
+        network = self._server.network
+        idle = self._process.idle_share
+        idle_closed = float(sum(totals.idle_closed for totals in network.totals.values()))
+        yield from gauges("kafka.network", "SocketServer", {
+            "ControlPlaneExpiredConnectionsKilledCount": 0.0,
+            "ControlPlaneNetworkProcessorAvgIdlePercent": math.nan,
+            "ExpiredConnectionsKilledCount": idle_closed,
+            "MemoryPoolAvailable": 2**63 - 1,
+            "MemoryPoolUsed": 0,
+            "NetworkProcessorAvgIdlePercent": idle,
+        })  # fmt: skip
+        yield MBean("kafka.network", "Processor", "IdlePercent", (("networkProcessor", "0"),), {"Value": idle})
+        unread = sum(connection.is_unread for connection in network.connections)
+        queues = {"RequestQueueSize": len(Turns.of_loop()), "ResponseQueueSize": unread}
+        yield from gauges("kafka.network", "RequestChannel", queues)
+        yield MBean("kafka.network", "RequestChannel", "ResponseQueueSize", (("processor", "0"),), {"Value": unread})
+        yield MBean("kafka.server", "socket-server-metrics", None, (), {
+            "MemoryPoolAvgDepletedPercent": 0.0,
+            "MemoryPoolDepletedTimeTotal": 0.0,
+            "broker-connection-accept-rate": sum(
+                self._ledger.rate_of(f"connection-creation {name}", now_s) for name in network.totals
+            ),
+        })  # fmt: skip
+        for listener, totals in network.totals.items():
+            tags: Tags = (("listener", listener),)
+            throttle_ms, address_throttle_ms = network.rates.throttle_times_ms(listener)
+            blocked = self._ledger.meter(f"blocked {listener}", "blocked time", 0, unit="NANOSECONDS")
+            yield MBean("kafka.network", "Acceptor", "AcceptorBlockedPercent", tags, blocked)
+            yield MBean("kafka.server", "socket-server-metrics", None, tags, {
+                "connection-accept-rate": self._ledger.rate_of(f"connection-creation {listener}", now_s),
+                "connection-accept-throttle-time": throttle_ms,
+                "ip-connection-accept-throttle-time": address_throttle_ms,
+            })  # fmt: skip
+            selector = self._selector(now_s, listener, totals)
+            yield MBean("kafka.server", "socket-server-metrics", None, (*tags, ("networkProcessor", "0")), selector)
+        for address, rate in network.rates.of_addresses():
+            yield MBean(
+                "kafka.server", "socket-server-metrics", None, (("ip", address),), {"connection-accept-rate": rate}
+            )
+        software = Counter(
+            (c.session.client_software_name, c.session.client_software_version, c.session.listener_name)
+            for c in network.connections
+        )
+        for (name, version, listener), count in software.items():
+            tags = (("clientSoftwareName", name), ("clientSoftwareVersion", version), ("listener", listener))
+            tags = (*tags, ("networkProcessor", "0"))
+            yield MBean("kafka.server", "socket-server-metrics", None, tags, {"connections": count})
+
+    def _selector(self, now_s: float, listener: str, totals: NetworkTotals) -> dict[str, object]:
+        """Return the figures of Kafka's selector. One loop serves all listeners: its times are those of all.
+
+        As in Kafka, "requests" are what the selector sends, so they are answers, and "responses" what it receives.
+        """
+        found = selector(
+            connections=sum(c.session.listener_name == listener for c in self._server.network.connections),
+            created=totals.accepted,
+            closed=totals.closed,
+            bytes_in=totals.bytes_in,
+            bytes_out=totals.bytes_out,
+            requests=totals.answers,
+            responses=totals.requests,
+            request_size=totals.bytes_out / totals.answers if totals.answers else math.nan,
+        )
+        for name, total in listener_totals(totals):
+            found[f"{name}-total"] = float(total)
+            found[f"{name}-rate"] = self._ledger.rate_of(f"{name} {listener}", now_s)
+        found["successful-authentication-no-reauth-total"] = float(totals.logins_without_renewal)
+        since_ms = self._server.clock.monotonic_ms() - RATES_OF_S * 1000
+        renewals = [took_ms for at_ms, took_ms in totals.renewal_times_ms if at_ms > since_ms]
+        if renewals:
+            found["reauthentication-latency-avg"] = sum(renewals) / len(renewals)
+            found["reauthentication-latency-max"] = float(max(renewals))
+        found["request-size-max"] = float(max(totals.largest_answer, *self._largest_answers[listener])) or math.nan
+        idle = self._process.idle_share
+        found["io-wait-ratio"], found["io-ratio"] = idle, 1.0 - idle
+        found["io-waittime-total"] = found["io-wait-time-ns-total"] = float(self._process.idle_ns)
+        found["iotime-total"] = found["io-time-ns-total"] = self._process.cpu_ns
+        found["expired-connections-killed-count"] = float(totals.idle_closed)
+        return found
+
+    def channels(self) -> MBeans:
+        """Yield the connections to other brokers."""
+        server = self._server
+        own: Tags = (("BrokerId", str(server.broker_id)),)
+        yield connections(self._ledger, "alter-partition-metrics", own, server.controller_channel.totals)
+        yield connections(self._ledger, "forwarding-metrics", own, ChannelTotals())
+        verifications = server.transaction_verifier.connections.totals
+        yield connections(self._ledger, "AddPartitionsManager-channel-metrics", (), verifications)
+        yield connections(self._ledger, "txn-marker-channel-metrics", (), server.transaction_coordinator.marker_totals)
+        for fetcher in server.replica_manager.fetchers.fetchers:
+            tags = (("broker-id", str(fetcher.leader.node.id)), ("fetcher-id", str(fetcher.fetcher_id)))
+            yield connections(self._ledger, "replica-fetcher-metrics", tags, fetcher.leader.totals)
+        verifier = server.transaction_verifier
+        failures = self._ledger.meter("verification failures", "failures", verifier.failures_total)
+        yield MBean("kafka.server", "AddPartitionsToTxnManager", "VerificationFailureRate", (), failures)
+        times = verifier.times_ms.attributes()
+        yield MBean("kafka.server", "AddPartitionsToTxnManager", "VerificationTimeMs", (), times)

@@ -1,0 +1,174 @@
+"""Requests: how many, how long, how large, and what was wrong."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from engine.broker.metrics.ledger import Ledger
+from engine.broker.metrics.mbeans import MBean, MBeans
+from engine.broker.metrics.measures import Meter
+from engine.broker.metrics.requests import FROM_CONSUMER, FROM_FOLLOWER, ApiMetrics, RequestTimes
+from engine.broker.network.routes import Route
+from engine.broker.replication.state_changes import Breather
+from engine.broker.server.figures.measured import MeasuredBroker
+from engine.common.errors import ErrorCode
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.declaration import request_class
+
+SAMPLE_S: Final = 1
+"""Seconds between two looks at the newest requests."""
+
+
+class RequestFigures:
+    """Figures of requests."""
+
+    def __init__(self, server: MeasuredBroker, ledger: Ledger) -> None:
+        self._server = server
+        self._ledger = ledger
+        self._seen: dict[RequestTimes, int] = {}
+        """Their requests when the newest were last taken in."""
+        self._apis: dict[str, ApiMetrics] = {}
+        self._versions: dict[tuple[str, int], Meter] = {}
+
+    async def sample(self, now_s: float, breather: Breather) -> None:
+        """Take in the newest requests."""
+        for route in self._server.routes():
+            for times in {route.times, route.follower_times}:
+                requests = times.requests
+                times.choose_skips((requests - self._seen.get(times, requests)) / SAMPLE_S)
+                self._seen[times] = requests
+        for name, times in self._all_times():
+            if times.recent_s or times.waits:
+                self._api(name).take(times, now_s)
+                await breather.give_way()
+        self._take_throttles(now_s)
+
+    def count(self, now_s: float) -> None:
+        """Bring the meters to what connections have counted."""
+        requests: Counter[tuple[str, int]] = Counter()
+        for name, version, times in self._all_versions():
+            requests[name, version] += times.requests
+        for (name, version), count in requests.items():
+            meter = self._versions.get((name, version))
+            if meter is None:
+                meter = self._versions[name, version] = Meter("requests", now_s, max(0, self._ledger.ticks - 1))
+            meter.count = count
+        self._count_errors(now_s)
+
+    def tick(self) -> None:
+        """Bring the rates up to date."""
+        for meter in self._versions.values():
+            meter.tick(self._ledger.ticks)
+        for api in self._apis.values():
+            for meter in api.errors.values():
+                meter.tick(self._ledger.ticks)
+
+    def _count_errors(self, now_s: float) -> None:
+        topics = self._server.replica_manager.environment.topics
+        errors: dict[str, Counter[int]] = {"Produce": Counter(topics.produce_errors)}
+        errors["Produce"][ErrorCode.NONE] = topics.produced
+        for route in self._server.routes():
+            # ``+=`` of a Counter would walk it twice.
+            errors.setdefault(_api_name(route), Counter()).update(route.errors)
+        for name, counts in errors.items():
+            meters = self._api(name).errors
+            for code, count in counts.items():
+                if not count:
+                    continue
+                error = error_name(code)
+                if error not in meters:
+                    meters[error] = Meter("requests", now_s, max(0, self._ledger.ticks - 1))
+                meters[error].count = count
+
+    def _all_versions(self) -> Iterator[tuple[str, int, RequestTimes]]:
+        for route in self._server.routes():
+            name = _api_name(route)
+            if route.api_key != ApiKey.FETCH:
+                yield name, route.api_version, route.times
+                continue
+            yield FROM_CONSUMER, route.api_version, route.times
+            yield FROM_FOLLOWER, route.api_version, route.follower_times
+
+    def _all_times(self) -> Iterator[tuple[str, RequestTimes]]:
+        return ((name, times) for name, _, times in self._all_versions())
+
+    def _api(self, name: str) -> ApiMetrics:
+        api = self._apis.get(name)
+        if api is None:
+            api = self._apis[name] = ApiMetrics(name)
+        return api
+
+    def _take_throttles(self, now_s: float) -> None:
+        for api_key, throttles in self._server.quotas.throttles.items():
+            name = FROM_CONSUMER if api_key == ApiKey.FETCH else _name_of(api_key)
+            requests = sum(times.requests for each, times in self._all_times() if each == name)
+            self._api(name).take_throttles(throttles.recent_ms, throttles.count, throttles.total_ms, requests, now_s)
+            throttles.recent_ms.clear()
+
+    def mbeans(self) -> MBeans:
+        """Yield the figures of each API."""
+        now_s = self._ledger.now_s
+        self._take_throttles(now_s)
+        for name, times in self._all_times():
+            self._api(name).take(times, now_s)
+        sums: dict[str, list[float]] = {}
+        for name, _, times in self._all_versions():
+            for each in (name, "Fetch") if name in (FROM_CONSUMER, FROM_FOLLOWER) else (name,):
+                total = sums.setdefault(each, [0, 0, 0.0, 0.0, 0.0])
+                for index, value in enumerate((times.requests, times.bytes, times.spent_s, times.waited_s)):
+                    total[index] += value
+                total[4] = max(total[4], times.slowest_s)
+        for name in _API_NAMES:
+            requests, size_bytes, spent_s, waited_s, slowest_s = sums.get(name, (0, 0, 0.0, 0.0, 0.0))
+            api = self._api(name)
+            if name == "Fetch":
+                api.merge(self._api(FROM_CONSUMER), self._api(FROM_FOLLOWER))
+            api.count(int(requests), int(size_bytes), spent_s, waited_s, slowest_s)
+            for histogram, attributes in api.mbeans():
+                yield MBean("kafka.network", "RequestMetrics", histogram, (("request", name),), attributes)
+            for error, meter in api.errors.items():
+                tags = (("request", name), ("error", error))
+                yield MBean(
+                    "kafka.network", "RequestMetrics", "ErrorsPerSec", tags, meter.attributes(now_s, self._ledger.ticks)
+                )
+        for (name, version), meter in self._versions.items():
+            if meter.count:
+                attributes = meter.attributes(now_s, self._ledger.ticks)
+                for each in (name, "Fetch") if name == FROM_CONSUMER else (name,):
+                    tags = (("request", each), ("version", str(version)))
+                    yield MBean("kafka.network", "RequestMetrics", "RequestsPerSec", tags, attributes)
+
+
+_API_NAMES: Final = (
+    "AddOffsetsToTxn", "AddPartitionsToTxn", "AddPartitionsToTxnVerification", "AllocateProducerIds",
+    "AlterClientQuotas", "AlterConfigs", "AlterPartition", "AlterPartitionReassignments", "AlterReplicaLogDirs",
+    "AlterUserScramCredentials", "ApiVersions", "ConsumerGroupDescribe", "ConsumerGroupHeartbeat",
+    "ControlledShutdown", "CreateAcls", "CreateDelegationToken", "CreatePartitions", "CreateTopics", "DeleteAcls",
+    "DeleteGroups", "DeleteRecords", "DeleteTopics", "DescribeAcls", "DescribeClientQuotas", "DescribeCluster",
+    "DescribeConfigs", "DescribeDelegationToken", "DescribeGroups", "DescribeLogDirs", "DescribeProducers",
+    "DescribeTransactions", "DescribeUserScramCredentials", "ElectLeaders", "EndTxn", "Envelope",
+    "ExpireDelegationToken", "FetchConsumer", "FetchFollower", "Fetch", "FindCoordinator", "Heartbeat",
+    "IncrementalAlterConfigs", "InitProducerId", "JoinGroup", "LeaderAndIsr", "LeaveGroup", "ListGroups",
+    "ListOffsets", "ListPartitionReassignments", "ListTransactions", "Metadata", "OffsetCommit", "OffsetDelete",
+    "OffsetFetch", "OffsetForLeaderEpoch", "Produce", "RenewDelegationToken", "SaslAuthenticate", "SaslHandshake",
+    "StopReplica", "SyncGroup", "TxnOffsetCommit", "UpdateFeatures", "UpdateMetadata", "WriteTxnMarkers",
+)  # fmt: skip
+"""The APIs of which a broker of Kafka 3.9 in ZooKeeper mode has histograms from the start. Fetch is both kinds."""
+
+
+def error_name(code: int) -> str:
+    """Return an error code's name; Kafka's UNKNOWN_SERVER_ERROR for one that has none."""
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR.name
+
+
+def _api_name(route: Route) -> str:
+    return _name_of(route.api_key)
+
+
+def _name_of(api_key: int) -> str:
+    return request_class(ApiKey(api_key)).__name__.removesuffix("Request")
