@@ -380,7 +380,8 @@ def test_very_many_ids_take_little_memory_and_hold_nobody_when_they_expire() -> 
         )
         await one.lead()
         (owned,) = one.coordinator.transactions.partitions()
-        old_ms = one.clock.now_ms() - 5_000
+        now_ms = one.clock.now_ms()
+        old_ms = now_ms - 5_000
         tracemalloc.start()
         for number in range(MANY):
             name = f"application-{number}"
@@ -390,7 +391,14 @@ def test_very_many_ids_take_little_memory_and_hold_nobody_when_they_expire() -> 
         assert size / MANY < 1_000, f"{size / MANY} bytes for each"
         open_ = TopicPartition("a", 0)
         owned.states["open"] = Transaction(
-            "open", 1, producer_epoch=0, timeout_ms=60_000, state=S.ONGOING, partitions=[open_], last_update_ms=old_ms
+            "open",
+            1,
+            producer_epoch=0,
+            timeout_ms=60_000,
+            state=S.ONGOING,
+            partitions=[open_],
+            start_ms=now_ms,
+            last_update_ms=old_ms,
         )
         for work in (one.coordinator.abort_timed_out, one.coordinator.remove_expired):
             assert await longest_hold(work) < HOLD_S_MAX
