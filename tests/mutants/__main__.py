@@ -36,6 +36,7 @@ TESTED_BY = {
         "broker/log/test_producer_rules.py",
         "broker/log/test_producers.py",
         "broker/log/test_log_model.py",
+        "broker/log/test_transaction_lives.py",
     ],
     "engine/broker/log/leader_epoch_cache.py": ["broker/log/test_leader_epochs.py"],
     "engine/broker/log/log.py": [
@@ -263,6 +264,14 @@ TESTED_BY = {
     "engine/broker/coordinator/transactions/markers.py": [
         "broker/coordinator/transactions/test_transaction_coordinator.py"
     ],
+    "engine/broker/coordinator/transactions/marker_writer.py": [
+        "broker/coordinator/transactions/test_bad_input.py",
+        "broker/coordinator/transactions/test_transaction_coordinator.py",
+    ],
+    "engine/broker/coordinator/transactions/records.py": [
+        "broker/coordinator/transactions/test_transaction_coordinator.py"
+    ],
+    "engine/broker/coordinator/transactions/loading.py": ["broker/coordinator/transactions/test_bad_input.py"],
     "engine/broker/coordinator/transactions/verifier.py": ["broker/coordinator/transactions/test_verifier.py"],
     "engine/broker/coordinator/ownership.py": ["broker/coordinator/test_ownership.py"],
     "engine/broker/coordinator/groups/offset_requests.py": [

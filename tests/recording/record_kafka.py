@@ -31,6 +31,7 @@ from record_groups import record_groups  # noqa: E402
 from record_kafka_tools import record_kafka_tools  # noqa: E402
 from record_metrics import record_metrics  # noqa: E402
 from record_records import record_disk, record_records  # noqa: E402
+from record_transactions import record_transactions  # noqa: E402
 from recorded_kafka import RecordedCluster  # noqa: E402
 from small_scenes import IBP_2_6, SECURE, play_ibp_2_6, play_legacy_bad, play_secure  # noqa: E402
 
@@ -49,6 +50,7 @@ RECORDERS: dict[str, Callable[[Path, Path], None]] = {
     "kafka-tools": record_kafka_tools,
     "metrics": record_metrics,
     "records": record_records,
+    "transactions": record_transactions,
 }
 
 

@@ -7,13 +7,16 @@ import struct
 import time
 import tracemalloc
 from collections.abc import Awaitable, Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
-from transaction_world import STATE_PARTITION, THERE, TransactionWorld
-from virtual_time import run_virtual
+from transaction_world import STATE_PARTITION, THERE, Partition, TransactionWorld
+from virtual_time import LoopClock, run_virtual
 
 from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
+from engine.broker.coordinator.transactions.loading import TransactionLoader
+from engine.broker.coordinator.transactions.marker_writer import Marker, MarkerWriter
 from engine.broker.coordinator.transactions.transaction import Transaction
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -21,6 +24,7 @@ from engine.kafka.formats.control_records import ControlRecordType
 from engine.kafka.formats.transaction_state import TransactionLogValue, TransactionState, encode_key, encode_value
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
+from engine.runtime.purgatory import Purgatory
 
 E, S = ErrorCode, TransactionState
 
@@ -152,6 +156,21 @@ BAD = {
 }
 
 
+def test_what_a_loader_reads_is_counted_and_later_versions_are_no_damage(caplog: pytest.LogCaptureFixture) -> None:
+    loader = TransactionLoader(STATE_PARTITION)
+    assert (loader.skipped, loader.record_count, loader.next_offset) == (0, 0, 0)
+    records = [state_record("a"), state_record("b", 6), Record(timestamp_ms=1, key=encode_key("a"))]
+    records += [Record(timestamp_ms=1, key=encode_key("nobody"))]
+    records += [Record(timestamp_ms=1, key=key, value=value) for key, value in BAD.values()]
+    list(loader.read(encode_batch(records)))
+    assert {name: one.producer_id for name, one in loader.loaded.items()} == {"b": 6}
+    assert (loader.record_count, loader.next_offset) == (len(records), len(records))
+    later = [one for one in caplog.records if "left over from an aborted upgrade" in one.getMessage()]
+    damage = [one for one in caplog.records if "is skipped" in one.getMessage()]
+    assert (len(later), len(damage), loader.skipped) == (2, len(BAD) - 2, len(BAD) - 2)
+    assert [one.levelname for one in (later[0], damage[0])] == ["WARNING", "ERROR"]
+
+
 @pytest.mark.parametrize("kind", BAD)
 def test_a_record_that_nobody_understands_takes_no_other_along(kind: str, caplog: pytest.LogCaptureFixture) -> None:
     async def test(one: TransactionWorld) -> None:
@@ -210,6 +229,58 @@ def test_a_batch_that_is_damaged_leaves_what_stands_before_it(at: str, caplog: p
         assert (await one.init("bad")).error is E.NONE, "the partition has a coordinator all the same"
 
     world(test)
+
+
+# -- markers that cannot be written
+
+
+class Hosted:
+    """Partitions of a broker, as its replica manager hosts them."""
+
+    def __init__(self) -> None:
+        self.there = {TopicPartition(topic, 0): Partition(TopicPartition(topic, 0)) for topic in ("a", "old", "gone")}
+        self.there[TopicPartition("old", 0)].log.config.record_magic = 1  # type: ignore[attr-defined]
+        self.there[TopicPartition("gone", 0)].log = None  # type: ignore[assignment]
+        self.delayed_produce = Purgatory("produce")
+        self.ended: list[tuple[int, int, bool]] = []
+        self.writer = MarkerWriter(
+            cast("Any", SimpleNamespace(hosted_partition=self.there.get, delayed_produce=self.delayed_produce)),
+            LoopClock(),
+            timeout_ms=1_000,
+            offsets_ended=lambda *ended: self.ended.append(ended),
+        )
+
+    def mark(self, *names: TopicPartition) -> list[tuple[str, E]]:
+        answers: list[tuple[str, E]] = []
+        marker = Marker(7, 0, 3, is_commit=True)
+        self.writer.write(marker, names, lambda name, error: answers.append((name.topic, error)))
+        return answers
+
+
+def test_each_partition_is_told_why_it_gets_no_marker() -> None:
+    async def test() -> None:
+        hosted = Hosted()
+        follower = hosted.there[TopicPartition("followed", 0)] = Partition(TopicPartition("followed", 0))
+        follower.is_leader = False
+        offsets = hosted.there[TopicPartition("__consumer_offsets", 4)] = Partition(
+            TopicPartition("__consumer_offsets", 4)
+        )
+        names = [TopicPartition(topic, 0) for topic in ("a", "nobody", "gone", "old", "followed")]
+        assert hosted.mark(*names, offsets.topic_partition) == [
+            ("a", E.NONE),
+            ("nobody", E.UNKNOWN_TOPIC_OR_PARTITION),
+            ("gone", E.UNKNOWN_TOPIC_OR_PARTITION),
+            ("old", E.UNSUPPORTED_FOR_MESSAGE_FORMAT),
+            ("followed", E.NOT_LEADER_OR_FOLLOWER),
+            ("__consumer_offsets", E.NONE),
+        ]
+        assert hosted.ended == [(4, 7, True)], "only there are offsets"
+        offsets.refusal = E.NOT_ENOUGH_REPLICAS
+        assert hosted.mark(offsets.topic_partition) == [("__consumer_offsets", E.NOT_ENOUGH_REPLICAS)]
+        assert len(hosted.ended) == 1
+        hosted.delayed_produce.close()
+
+    run_virtual(test)
 
 
 # -- a full disk
@@ -309,7 +380,8 @@ def test_very_many_ids_take_little_memory_and_hold_nobody_when_they_expire() -> 
         )
         await one.lead()
         (owned,) = one.coordinator.transactions.partitions()
-        old_ms = one.clock.now_ms() - 5_000
+        now_ms = one.clock.now_ms()
+        old_ms = now_ms - 5_000
         tracemalloc.start()
         for number in range(MANY):
             name = f"application-{number}"
@@ -319,7 +391,14 @@ def test_very_many_ids_take_little_memory_and_hold_nobody_when_they_expire() -> 
         assert size / MANY < 1_000, f"{size / MANY} bytes for each"
         open_ = TopicPartition("a", 0)
         owned.states["open"] = Transaction(
-            "open", 1, producer_epoch=0, timeout_ms=60_000, state=S.ONGOING, partitions=[open_], last_update_ms=old_ms
+            "open",
+            1,
+            producer_epoch=0,
+            timeout_ms=60_000,
+            state=S.ONGOING,
+            partitions=[open_],
+            start_ms=now_ms,
+            last_update_ms=old_ms,
         )
         for work in (one.coordinator.abort_timed_out, one.coordinator.remove_expired):
             assert await longest_hold(work) < HOLD_S_MAX
