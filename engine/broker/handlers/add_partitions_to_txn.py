@@ -18,8 +18,8 @@ from collections.abc import Callable, Generator, Sequence
 
 from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import pieces, steps_in_turns
-from engine.broker.handlers.registry import handles, handles_large
+from engine.broker.handlers.in_turns import in_steps, pieces
+from engine.broker.handlers.registry import handles
 from engine.broker.handlers.transactional_ids import are_transactions_refused, by_topic, understood
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
@@ -43,24 +43,11 @@ Errors = Sequence[tuple[TopicPartition, ErrorCode]]
 
 
 @handles(ApiKey.ADD_PARTITIONS_TO_TXN, requires=["Write TransactionalId", "Write Topic", "ClusterAction Cluster"])
+@in_steps
 def add_partitions_to_txn(
     context: RequestContext, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse | Deferred:
-    """Add partitions to transactions, or say whether they belong to them."""
-    return at_once(_answered(context, request))
-
-
-@handles_large(ApiKey.ADD_PARTITIONS_TO_TXN)
-async def add_very_many_partitions_to_txn(
-    context: RequestContext, request: AddPartitionsToTxnRequest
-) -> AddPartitionsToTxnResponse | Deferred:
-    """Do the same in turns with other requests."""
-    return await steps_in_turns(_answered(context, request))
-
-
-def _answered(
-    context: RequestContext, request: AddPartitionsToTxnRequest
 ) -> Generator[None, None, AddPartitionsToTxnResponse | Deferred]:
+    """Add partitions to transactions, or say whether they belong to them."""
     transactions = request.transactions if context.api_version >= FROM_BROKERS else [_of_client(request)]
     results: list[Errors | None] = [None] * len(transactions)
     left = len(transactions)

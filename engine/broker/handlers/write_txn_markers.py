@@ -17,8 +17,8 @@ from functools import partial
 
 from engine.broker.coordinator.transactions.marker_writer import Marker, MarkerErrors
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import pieces, steps_in_turns
-from engine.broker.handlers.registry import handles, handles_large
+from engine.broker.handlers.in_turns import in_steps, pieces
+from engine.broker.handlers.registry import handles
 from engine.broker.handlers.transactional_ids import are_transactions_refused, by_topic
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
@@ -36,22 +36,11 @@ from engine.kafka.protocol.apis.write_txn_markers import (
 
 
 @handles(ApiKey.WRITE_TXN_MARKERS, requires=["Alter Cluster", "ClusterAction Cluster"])
-def write_txn_markers(context: RequestContext, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | Deferred:
-    """Write markers."""
-    return at_once(_answered(context, request))
-
-
-@handles_large(ApiKey.WRITE_TXN_MARKERS)
-async def write_very_many_txn_markers(
-    context: RequestContext, request: WriteTxnMarkersRequest
-) -> WriteTxnMarkersResponse | Deferred:
-    """Do the same in turns with other requests."""
-    return await steps_in_turns(_answered(context, request))
-
-
-def _answered(
+@in_steps
+def write_txn_markers(
     context: RequestContext, request: WriteTxnMarkersRequest
 ) -> Generator[None, None, WriteTxnMarkersResponse | Deferred]:
+    """Write markers."""
     errors: dict[int, MarkerErrors] = {}
     if are_transactions_refused(context):
         for marker in request.markers:

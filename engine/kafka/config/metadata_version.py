@@ -8,6 +8,7 @@ Source: MetadataVersion and ControllerChannelManager of Kafka 3.9.
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import lru_cache
 from typing import Final
 
 
@@ -101,6 +102,7 @@ _BY_NAME: Final = {version.text: version for version in MetadataVersion} | {
 }
 
 
+@lru_cache(maxsize=64)
 def parse_metadata_version(text: str) -> MetadataVersion:
     """Read a version as operators write it: ``3.9``, ``3.9-IV0``, ``0.10.2``, ``2.6.1`` (the last part is dropped).
 

@@ -16,6 +16,7 @@ from event_loop import in_event_loop
 
 from engine.broker.controller.events import NO_ERROR, ListPartitionReassignments
 from engine.broker.handlers.acls import create_acls, delete_acls
+from engine.broker.handlers.add_partitions_to_txn import add_partitions_to_txn
 from engine.broker.handlers.alter_configs import alter_configs
 from engine.broker.handlers.alter_partition_reassignments import alter_partition_reassignments
 from engine.broker.handlers.alter_replica_log_dirs import alter_replica_log_dirs
@@ -33,6 +34,7 @@ from engine.broker.handlers.list_partition_reassignments import list_partition_r
 from engine.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from engine.broker.handlers.registry import all_handlers
 from engine.broker.handlers.user_scram_credentials import alter_user_scram_credentials
+from engine.broker.handlers.write_txn_markers import write_txn_markers
 from engine.broker.quotas.client_quotas import UNLIMITED
 from engine.broker.replication import state_changes
 from engine.common.errors import ErrorCode, KafkaError
@@ -415,15 +417,16 @@ def test_refused_topics_leave_nothing_for_the_collector() -> None:
 
 
 @in_event_loop
-async def test_very_many_partitions_of_transactions_are_answered_in_turns() -> None:
+async def test_very_many_partitions_of_transactions_are_answered_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """One list of all results was looked through for each transaction: 4.5 s for a million of them."""
+    monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
     where = context()
     where.broker.config = SimpleNamespace(inter_broker_protocol_version=MetadataVersion.IBP_3_9_IV0)
     where.broker.metadata_cache.contains = lambda _: False
     named = [AddPartitionsToTxnTopic(name="t", partitions=[0])]
     transactions = [AddPartitionsToTxnTransaction(transactional_id=name, topics=named) for name in NAMES]
-    handler: Any = all_handlers()[ApiKey.ADD_PARTITIONS_TO_TXN].large_handler
-    answer, turns = await turns_of(handler(where, AddPartitionsToTxnRequest(transactions=transactions)))
+    large, turns = await turns_of(add_partitions_to_txn(where, AddPartitionsToTxnRequest(transactions=transactions)))
+    answer = large.response
     assert [one.transactional_id for one in answer.results_by_transaction] == NAMES
     assert {
         p.partition_error_code
@@ -434,8 +437,9 @@ async def test_very_many_partitions_of_transactions_are_answered_in_turns() -> N
 
 
 @in_event_loop
-async def test_very_many_markers_are_written_in_turns() -> None:
+async def test_very_many_markers_are_written_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of one transaction in pieces too; the answer comes when the last of them is written."""
+    monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
     where = context()
     where.broker.config = SimpleNamespace(inter_broker_protocol_version=MetadataVersion.IBP_3_9_IV0)
     waiting: list[Callable[[], object]] = []
@@ -446,8 +450,7 @@ async def test_very_many_markers_are_written_in_turns() -> None:
     where.broker.transaction_coordinator = SimpleNamespace(marker_writer=SimpleNamespace(write=write))
     topics = [WritableTxnMarkerTopic(name="t", partition_indexes=list(range(MANY)))]
     markers = [WritableTxnMarker(producer_id=number, topics=topics) for number in (1, 2)]
-    handler: Any = all_handlers()[ApiKey.WRITE_TXN_MARKERS].large_handler
-    deferred, turns = await turns_of(handler(where, WriteTxnMarkersRequest(markers=markers)))
+    deferred, turns = await turns_of(write_txn_markers(where, WriteTxnMarkersRequest(markers=markers)))
     assert turns > len(waiting) == 2 * -(-MANY // AT_ONCE_MAX)
     for write_one in waiting:
         assert not deferred.is_complete

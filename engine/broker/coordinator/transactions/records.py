@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from engine.broker.coordinator.transactions.transaction import Transaction, Transition
 from engine.common.model import TopicPartition
@@ -16,10 +17,13 @@ from engine.kafka.formats.transaction_state import (
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
 
+_key = lru_cache(maxsize=1_000)(encode_key)
+"""Each transaction writes the same key three times."""
+
 
 def transition_batch(transactional_id: str, transition: Transition, now_ms: int) -> memoryview:
     """Return the batch of one transition, into which a log may stamp its offset. It is never compressed."""
-    record = Record(timestamp_ms=now_ms, key=encode_key(transactional_id), value=encode_value(_value(transition)))
+    record = Record(timestamp_ms=now_ms, key=_key(transactional_id), value=encode_value(_value(transition)))
     return memoryview(bytearray(encode_batch([record])))
 
 
