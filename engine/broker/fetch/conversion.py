@@ -31,32 +31,40 @@ def needs_conversion(api_version: int, reads: FetchReads) -> bool:
     return api_version < BATCHES_VERSION and any(read.records is not None for read in reads.reads)
 
 
-def converted(api_version: int, fetch_offsets: Sequence[int], reads: Sequence[PartitionRead]) -> Converted:
-    """Convert what was read, within the limits of one answer. Safe in any thread: the files stay open meanwhile."""
+def converted(
+    api_version: int, fetch_offsets: Sequence[int], reads: Sequence[PartitionRead], counts: list[int] | None = None
+) -> Converted:
+    """Convert what was read, within the limits of one answer. Safe in any thread: the files stay open meanwhile.
+
+    ``counts`` gets the number of records that were converted, for each partition.
+    """
     magic = 0 if api_version < 2 else 1
     budget = DOWN_CONVERTED_BYTES_MAX
     results: Converted = []
     for fetch_offset, read in zip(fetch_offsets, reads, strict=True):
         records: bytes | None = None
+        count = 0
         try:
-            records, used_bytes = _records(read, magic, fetch_offset, budget)
+            records, used_bytes, count = _records(read, magic, fetch_offset, budget)
             budget -= used_bytes
         except KafkaError as error:
             read = read_error(error.code)
         except OSError:
             read = read_error(ErrorCode.KAFKA_STORAGE_ERROR)
         results.append((read, records))
+        if counts is not None:
+            counts.append(count)
     return results
 
 
-def _records(read: PartitionRead, magic: int, fetch_offset: int, budget: int) -> tuple[bytes | None, int]:
-    """Return records in the old format and their size in the log; None if there are none for now.
+def _records(read: PartitionRead, magic: int, fetch_offset: int, budget: int) -> tuple[bytes | None, int, int]:
+    """Return records in the old format, their size in the log and their number; None if there are none for now.
 
     A portion with nothing for such a reader (control batches) must not end the answer, or the reader would ask forever.
     """
     used_bytes = 0
     if read.records is None:
-        return None, used_bytes
+        return None, used_bytes, 0
     position, end = read.records.position, read.records.position + read.records.size_bytes
     while position < end and used_bytes < budget:
         portion = _whole_batches(read.records.file, position, end, budget - used_bytes)
@@ -66,8 +74,10 @@ def _records(read: PartitionRead, magic: int, fetch_offset: int, budget: int) ->
         used_bytes += len(portion)
         records = down_convert(portion, magic, fetch_offset)
         if records:
-            return records, used_bytes
-    return None, used_bytes
+            headers = [header for _, header in iter_batches(portion)]
+            count = sum(h.record_count for h in headers if h.magic > magic and not h.is_control)
+            return records, used_bytes, count
+    return None, used_bytes, 0
 
 
 def _whole_batches(file: OpenFile, position: int, end: int, size_wanted: int) -> bytes:

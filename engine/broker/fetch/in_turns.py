@@ -149,5 +149,9 @@ def resolve_topic_ids(broker: FetchBroker, api_version: int, partitions: Iterabl
 async def converted_response(broker: FetchBroker, opened: FetchContext, reads: FetchReads) -> FetchResponse:
     """Answer an old reader; a thread converts its records."""
     offsets = [wanted.fetch_offset for wanted in reads.partitions]
-    found = await broker.offloader.run(converted, reads.parameters.api_version, offsets, reads.reads)
+    counts: list[int] = []
+    found = await broker.offloader.run(converted, reads.parameters.api_version, offsets, reads.reads, counts)
+    for wanted, count in zip(reads.partitions, counts, strict=True):
+        if wanted.topic is not None and count:
+            broker.replica_manager.environment.topics.of(wanted.topic).fetch_conversions += count
     return build_response(broker, opened, reads, found)

@@ -263,6 +263,7 @@ async def _append_prepared(context: RequestContext, acks: int, unprepared: _Unpr
         outcome.has_refused = True
         _refuse(answer, error, partition)
     else:
+        partition.counts.produce_conversions += preparation.converted
         _accept(answer, result, partition, acks, outcome)
 
 

@@ -136,6 +136,7 @@ class AppendChecks:
             stored = in_old_format(prepared.records, rules.magic)
         if prepared.is_rebuilt or stored is not prepared.records:
             self._check_batch_size(len(stored))
+            self._environment.note_converted(self._topic_partition.topic, prepared.record_count)
         return PlacedBatches(
             memoryview(stored),
             list(iter_batches(stored)),

@@ -21,12 +21,14 @@ class Preparation:
     ``run`` touches nothing else and may run in any thread.
     """
 
-    __slots__ = ("_now_ms", "records", "rules")
+    __slots__ = ("_now_ms", "converted", "records", "rules")
 
     def __init__(self, records: memoryview, rules: AppendRules, now_ms: int) -> None:
         self.records = memoryview(bytearray(records))
         """What the client sent; after ``run``, the one batch of version 2 that can be appended as it is."""
         self.rules = rules
+        self.converted = 0
+        """How many records ``run`` gave another form."""
         self._now_ms = now_ms
 
     def run(self) -> None:
@@ -36,6 +38,7 @@ class Preparation:
             KafkaError: the log refuses them, see ``prepare_append``.
         """
         prepared = prepare_append(self.records, self.rules, first_offset=0, leader_epoch=0, now_ms=self._now_ms)
+        self.converted = prepared.record_count if prepared.is_rebuilt else 0
         found = prepared.records
         is_writable = isinstance(found, memoryview) and not found.readonly
         self.records = memoryview(found if is_writable else bytearray(found))

@@ -182,7 +182,8 @@ ROWS: Final = (
         ("MessageConversionsTimeMs", "TemporaryMemoryBytes"),
         ("request",),
         "histogram",
-        "there for Kafka's boards; klamm does not measure conversions apart",
+        "there for Kafka's boards: klamm counts converted records (`…MessageConversionsPerSec`), and does not measure "
+        "how long that takes",
     ),
     Row("kafka.network", "RequestMetrics", ("RequestsPerSec",), ("request", "version"), "meter", "requests"),
     Row(

@@ -78,6 +78,10 @@ class BrokerTopics:
             counts = self._topics[topic] = TopicCounts()
         return counts
 
+    def count_produce_conversions(self, topic: str, records: int) -> None:
+        """Count records that a leader stored in another form than it received them."""
+        self.of(topic).produce_conversions += records
+
     def count_refused(self, counted: Mapping[RefusedAs, int]) -> None:
         """Count refused batches and records."""
         for kind, number in counted.items():

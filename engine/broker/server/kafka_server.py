@@ -421,6 +421,7 @@ class KafkaServer:
             selector=replica_selector(config.replica_selector_class),
             run_slow=self.offloader.run,
         )
+        self.log_manager.on_converted = self.replica_manager.environment.topics.count_produce_conversions
         self._ends_with("replica manager", self.replica_manager.stop)
 
     def _make_isr_updater(self) -> IsrUpdater:

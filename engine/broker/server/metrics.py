@@ -72,16 +72,16 @@ class BrokerMetrics:
         self._requests.count(now_s)
         self._network.count(now_s)
 
-    async def page(self) -> str:
-        """Return all figures as Prometheus reads them."""
+    async def page(self) -> list[str]:
+        """Return all figures as Prometheus reads them, in pieces: together they may be ten megabytes."""
         page = PrometheusPage(self._plans)
         breather = Breather()
+        for _ in self._replicas.add_partitions(page):
+            await breather.give_way()
         for mbean in self._few():
             page.add(mbean)
             await breather.give_way()
         for _ in self._replicas.add_topics(page):
-            await breather.give_way()
-        for _ in self._replicas.add_partitions(page):
             await breather.give_way()
         if len(self._plans) > PLANS_MAX:
             self._plans.clear()
@@ -89,19 +89,20 @@ class BrokerMetrics:
         for piece in page.pieces():
             pieces.append(piece)
             await breather.give_way()
-        return "".join(pieces)
+        return pieces
 
     async def collect(self) -> list[MBean]:
         """Return every MBean."""
         found = []
         breather = Breather()
-        for mbean in self.mbeans():
+        for _ in self._replicas.look():
+            await breather.give_way()
+        for mbean in self._all():
             found.append(mbean)
             await breather.give_way()
         return found
 
-    def mbeans(self) -> MBeans:
-        """Yield every MBean. The caller gives way to the event loop in between."""
+    def _all(self) -> MBeans:
         yield from self._few()
         yield from self._replicas.topics()
         yield from self._replicas.partitions()

@@ -55,7 +55,7 @@ class MetricsPages:
         page, _, _ = path.partition("?")
         try:
             if page == "/metrics" and body is None:
-                return Answer(200, PROMETHEUS_TYPE, self._ask(self._metrics.page()).encode())
+                return Answer(200, PROMETHEUS_TYPE, "".join(self._ask(self._metrics.page())).encode())
             if page == "/jolokia" or page.startswith("/jolokia/"):
                 request = requests_of(page.removeprefix("/jolokia"), body)
                 found: list[MBean] = self._ask(self._metrics.collect())

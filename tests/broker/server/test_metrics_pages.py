@@ -15,8 +15,9 @@ import pytest
 from broker_program import BrokerProgram, settings
 from confluent_kafka import Producer
 from metric_work import COUNTED, counted_work
-from wire_client import WireClient, create_topic, produce, wait_until_led
+from wire_client import WireClient, create_topic, fetch, produce, wait_until_led
 
+from engine.broker.log.preparation import PREPARED_RECORDS
 from engine.broker.metrics.measures import TICK_S
 from engine.broker.metrics.reference import PAGE, ROWS, page
 from engine.broker.server.settings import metrics_address
@@ -35,6 +36,7 @@ from engine.kafka.protocol.apis.metadata import MetadataRequest
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from engine.kafka.protocol.records.batch import Record
 from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.legacy import encode_message_set
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 
@@ -198,6 +200,26 @@ class TestFiguresMove:
             )
             assert produce(client, "compacted", without_sequence).error_code == ErrorCode.INVALID_RECORD
         assert [count(name) for name in names] == [before[0] + 2, before[1] + 1]
+
+    def test_conversions_for_old_clients(self, pages: str) -> None:
+        host = pages.removeprefix("http://").partition(":")[0]
+        create_topic(f"{host}:{PORT}", "converted")
+        create_topic(f"{host}:{PORT}", "squeezed", configs={"compression.type": "gzip"})
+        now_ms = int(time.time() * 1000)
+        records = [Record(n, now_ms, b"k", b"v", []) for n in range(4)]
+        many = [Record(n, now_ms, b"k", bytes(100), []) for n in range(PREPARED_RECORDS)]
+        with self.client(pages) as client:
+            answer = produce(client, "converted", encode_message_set(records, 1), version=2)
+            assert answer.error_code == ErrorCode.NONE
+            assert produce(client, "squeezed", encode_batch(many)).error_code == ErrorCode.NONE
+            assert fetch(client, "converted", 0, version=3).records
+        for topic, name, count in (
+            ("converted", "ProduceMessageConversionsPerSec", 4),
+            ("converted", "FetchMessageConversionsPerSec", 4),
+            ("squeezed", "ProduceMessageConversionsPerSec", PREPARED_RECORDS),
+        ):
+            told = self.told(pages, f"kafka.server:type=BrokerTopicMetrics,name={name},topic={topic}")
+            assert (topic, name, told.get("Count")) == (topic, name, count)
 
     def test_a_listeners_selector(self, pages: str) -> None:
         name = "kafka.server:type=socket-server-metrics,listener=PLAINTEXT,networkProcessor=0"

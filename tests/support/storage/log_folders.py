@@ -36,10 +36,14 @@ class StandIn:
         self.is_stopping = False
         self.producer_id_expiration_ms = 86_400_000
         self.verifies_transactions = False
+        self.converted = 0
         self.failures: list[tuple[Path, str]] = []
         self.deletions: list[tuple[Path, list[Path], int]] = []
         self.flushes: list[tuple[Flushable, int]] = []
         self.checkpoints: list[Path] = []
+
+    def note_converted(self, topic: str, records: int) -> None:
+        self.converted += records
 
     def fail_dir(self, log_dir: Path, message: str, error: OSError) -> None:
         self.failures.append((log_dir, f"{message}: {error}"))

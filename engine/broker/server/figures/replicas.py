@@ -16,29 +16,60 @@ from engine.broker.server.figures.measured import MeasuredBroker
 from engine.runtime.purgatory import Purgatory
 
 
+class _Census:
+    """What all replicas have together, counted in one pass."""
+
+    def __init__(self, now_ms: int, transaction_max_timeout_ms: int) -> None:
+        self._now_ms = now_ms
+        self._longest_ms = transaction_max_timeout_ms
+        self.partitions = self.logs = self.producers = self.copy_lag = 0
+        self.led = self.at_min_isr = self.under_min_isr = self.under_replicated = self.reassigning = self.late = 0
+        self.uncleanable: dict[Path, tuple[int, int]] = {}
+        """Number and bytes of logs that cannot be cleaned, by log dir."""
+
+    def count(self, partition: Partition, role: tuple[int, ...]) -> None:
+        """Take in a replica and what ``_role`` says of it."""
+        log = partition.log
+        self.partitions += 1
+        if log is not None:
+            self.logs += 1
+            self.producers += log.producer_count
+            if log.cleaning.is_uncleanable:
+                number, size_bytes = self.uncleanable.get(log.log_dir, (0, 0))
+                self.uncleanable[log.log_dir] = number + 1, size_bytes + log.size_bytes
+            if partition.future_log is not None:
+                self.copy_lag = max(self.copy_lag, _copy_lag(partition))
+        if partition.leader_log is not None:
+            self.led += 1
+            self.at_min_isr += role[0]
+            self.under_min_isr += role[4]
+            self.under_replicated += role[5]
+            self.reassigning += partition.assignment.is_being_reassigned
+            self.late += partition.leader_log.has_late_transaction(self._now_ms, self._longest_ms)
+
+
 class ReplicaFigures:
     """Figures of replicas."""
 
     def __init__(self, server: MeasuredBroker, ledger: Ledger) -> None:
         self._server = server
         self._ledger = ledger
+        self._census = _Census(0, 0)
 
     def replicas(self) -> MBeans:
         """Yield what all replicas have together."""
         manager = self._server.replica_manager
-        led = list(manager.led_partitions())
-        isr = manager.environment.statistics
-        log_manager = self._server.log_manager
+        isr, census = manager.environment.statistics, self._census
         yield from gauges("kafka.server", "ReplicaManager", {
-            "AtMinIsrPartitionCount": sum(_is_at_min_isr(p) for p in led),
-            "LeaderCount": len(led),
+            "AtMinIsrPartitionCount": census.at_min_isr,
+            "LeaderCount": census.led,
             "OfflineReplicaCount": manager.offline_count,
             "PartitionCount": len(manager.partitions),
-            "PartitionsWithLateTransactionsCount": self._late_transactions(),
-            "ProducerIdCount": sum(log.producer_count for log in log_manager.logs.values()),
-            "ReassigningPartitions": sum(p.assignment.is_being_reassigned for p in led),
-            "UnderMinIsrPartitionCount": sum(p.is_under_min_isr for p in led),
-            "UnderReplicatedPartitions": sum(_is_under_replicated(p) for p in led),
+            "PartitionsWithLateTransactionsCount": census.late,
+            "ProducerIdCount": census.producers,
+            "ReassigningPartitions": census.reassigning,
+            "UnderMinIsrPartitionCount": census.under_min_isr,
+            "UnderReplicatedPartitions": census.under_replicated,
         })  # fmt: skip
         for name, event, count in (
             ("FailedIsrUpdatesPerSec", "failedUpdates", isr.failed_updates_total),
@@ -68,12 +99,6 @@ class ReplicaFigures:
         evictions = self._ledger.meter("evictions", "evictions", sessions.evictions_total)
         yield MBean("kafka.server", "FetchSessionCache", "IncrementalFetchSessionEvictionsPerSec", (), evictions)
 
-    def _late_transactions(self) -> int:
-        """Return how many partitions led here have a transaction that should have ended long ago."""
-        now_ms, longest_ms = self._server.clock.now_ms(), self._server.config.transaction_max_timeout_ms
-        logs = (partition.leader_log for partition in self._server.replica_manager.led_partitions())
-        return sum(log is not None and log.has_late_transaction(now_ms, longest_ms) for log in logs)
-
     def _expirations(self, fetches: Purgatory[object], produces: Purgatory[object]) -> MBeans:
         followers = self._server.fetch_sessions.follower_expirations_total
         for kind, count in (("consumer", fetches.expired_total - followers), ("follower", followers)):
@@ -93,7 +118,7 @@ class ReplicaFigures:
                 "ReplicaAlterLogDirsManager",
                 "ReplicaAlterLogDirs",
                 0,
-                max(map(_copy_lag, manager.partitions.values()), default=0),
+                self._census.copy_lag,
                 0,
             ),
         ):
@@ -147,13 +172,9 @@ class ReplicaFigures:
         """Yield log dirs, flushes and cleanings."""
         manager = self._server.log_manager
         yield from gauges("kafka.log", "LogManager", {"OfflineLogDirectoryCount": len(manager.offline_dirs)})
-        uncleanable: dict[Path, list[int]] = {path: [0, 0] for path in [*manager.live_dirs, *manager.offline_dirs]}
-        for log in manager.logs.values():
-            if log.cleaning.is_uncleanable and log.log_dir in uncleanable:
-                uncleanable[log.log_dir][0] += 1
-                uncleanable[log.log_dir][1] += log.size_bytes
         offline = set(manager.offline_dirs)
-        for path, (partitions, size_bytes) in uncleanable.items():
+        for path in [*manager.live_dirs, *manager.offline_dirs]:
+            partitions, size_bytes = self._census.uncleanable.get(path, (0, 0))
             tags: Tags = (("logDirectory", str(path)),)
             yield MBean("kafka.log", "LogManager", "LogDirectoryOffline", tags, {"Value": int(path in offline)})
             values = {"uncleanable-bytes": size_bytes, "uncleanable-partitions-count": partitions}
@@ -185,10 +206,17 @@ class ReplicaFigures:
     @property
     def of_singles(self) -> int:
         """How many MBeans are of single topics and partitions."""
-        partitions = self._server.replica_manager.partitions.values()
-        logs = sum(partition.log is not None for partition in partitions)
+        census = self._census
         topics = sum(len(counts) for _, counts in self._server.replica_manager.environment.topics.counted())
-        return len(partitions) * len(_OF_PARTITION) + logs * len(_OF_LOG) + topics
+        return census.partitions * len(_OF_PARTITION) + census.logs * len(_OF_LOG) + topics
+
+    def look(self) -> Iterator[None]:
+        """Take the census anew, for those MBeans that are about all replicas; yields after each."""
+        census = _Census(self._server.clock.now_ms(), self._server.config.transaction_max_timeout_ms)
+        for partition in list(self._server.replica_manager.partitions.values()):
+            census.count(partition, _role(partition))
+            yield
+        self._census = census
 
     def partitions(self) -> MBeans:
         """Yield each replica."""
@@ -202,7 +230,10 @@ class ReplicaFigures:
                 yield from gauges("kafka.log", "Log", values, tags)
 
     def add_partitions(self, page: PrometheusPage) -> Iterator[None]:
-        """Add the same to a page, without an MBean for each of a hundred thousand numbers; yields now and then."""
+        """Add the same to a page, without an MBean for each of a hundred thousand numbers, and take the census anew;
+        yields after each replica.
+        """
+        census = _Census(self._server.clock.now_ms(), self._server.config.transaction_max_timeout_ms)
         of_partition = [_family(page, "kafka.cluster", "Partition", name) for name in _OF_PARTITION]
         of_log = [_family(page, "kafka.log", "Log", name) for name in _OF_LOG]
         labels_of: dict[str, str] = {}
@@ -212,12 +243,15 @@ class ReplicaFigures:
             if labels is None:
                 labels = labels_of[topic] = labels_text((("topic", topic),))[:-1]
             labels = f'{labels},partition="{index}"}}'
-            for (family, lines), value in zip(of_partition, _role(partition), strict=True):
+            role = _role(partition)
+            census.count(partition, role)
+            for (family, lines), value in zip(of_partition, role, strict=True):
                 lines.append(f"{family}{labels} {value}.0\n")
             if partition.log is not None:
                 for (family, lines), value in zip(of_log, _of_log(partition.log), strict=True):
                     lines.append(f"{family}{labels} {value}.0\n")
             yield
+        self._census = census
 
     def add_topics(self, page: PrometheusPage) -> Iterator[None]:
         """Add the counters of topics to a page in the same manner."""
@@ -266,33 +300,17 @@ def _role(partition: Partition) -> tuple[int, int, int, int, int, int]:
     lag = 0 if log is None else log.high_watermark - log.last_stable_offset
     if led is None:
         return 0, 0, lag, 0, 0, 0
-    replicas, isr = partition.assignment, len(partition.isr)
-    return (
-        int(_is_at_min_isr(partition)),
-        isr,
-        lag,
-        len(replicas.replicas),
-        int(partition.is_under_min_isr),
-        int(len(replicas.replicas) - len(replicas.adding_replicas) > isr),
-    )
+    assignment, isr = partition.assignment, len(partition.isr)
+    replicas = len(assignment.replicas)
+    min_isr = min(led.config.min_insync_replicas, len(partition.followers) + 1)
+    # Those that a reassignment adds may be out of sync.
+    is_short = replicas - len(assignment.adding_replicas) > isr
+    return int(isr == min_isr), isr, lag, replicas, int(isr < min_isr), int(is_short)
 
 
 def _of_log(log: Log) -> tuple[int, int, int, int]:
     """Return the values of ``_OF_LOG``."""
     return log.log_end_offset, log.log_start_offset, log.segment_count, log.size_bytes
-
-
-def _is_under_replicated(partition: Partition) -> bool:
-    """Whether this broker leads it and a replica, other than those that a reassignment adds, is not in sync."""
-    if not partition.is_leader:
-        return False
-    assignment = partition.assignment
-    return len(assignment.replicas) - len(assignment.adding_replicas) > len(partition.isr)
-
-
-def _is_at_min_isr(partition: Partition) -> bool:
-    log = partition.leader_log
-    return log is not None and len(partition.isr) == min(log.config.min_insync_replicas, len(partition.followers) + 1)
 
 
 def _copy_lag(partition: Partition) -> int:
