@@ -116,7 +116,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("rows.left", ("left",), "Columns left", "Show the columns further left again.", Group.ROWS),
     Action("rows.tag", ("t",), "Tag", "Tag the row: an operation applies to all tagged rows.", Group.ROWS),
     Action("rows.tag_all", ("T",), "Tag all", "Tag all visible rows, or remove all tags.", Group.ROWS),
-    Action("rows.trouble", ("z",), "Only trouble", "Show only rows with a problem, or all again.", Group.ROWS),
+    Action("rows.trouble", ("z",), "Only trouble", "Show only rows with a problem; events by gravity.", Group.ROWS),
     Action(
         "partition.log", ("w",), "What happened", "Show what the brokers' state-change logs say about the partition.",
         Group.ROWS, _on("partitions"), in_footer=True,

@@ -27,6 +27,8 @@ class Only(StrEnum):
     DIR_FAILED = "log dir failed"
     STUCK = "stuck"
     BEING_DELETED = "being deleted"
+    WARNINGS = "warnings and failures"
+    FAILURES = "failures"
 
 
 class QueryKey(NamedTuple):

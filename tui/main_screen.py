@@ -26,7 +26,7 @@ from tui.location import History, Location
 from tui.main_view import Program
 from tui.offers import ASK_CLUSTER, OPERATIONS, offer_for
 from tui.pace import change_rate, seek, step
-from tui.pages import logs, overview, replicas
+from tui.pages import logs, overview, replicas, timeline
 from tui.pages.all_pages import pages_of
 from tui.pages.asides import aside_of
 from tui.pages.page import View, rows_at
@@ -496,6 +496,9 @@ class MainScreen(Screen[None]):
         self.draw(is_new_data=False)
 
     def _trouble(self) -> None:
+        if self.location.page == "timeline":
+            self.go_to(replace(self.location, only=timeline.next_severity(self.location.only)), is_visit=False)
+            return
         self._only_trouble ^= {self.location.page}
         self.draw(is_new_data=False)
 

@@ -156,7 +156,7 @@ def _elect(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.elections import Elect
 
     if view.location.page == "overview":
-        return Elect(ElectionType.PREFERRED, ElectionScope())
+        return Elect(ElectionType.PREFERRED, ElectionScope(), view.board.total.leaders)
     return _election(ElectionType.PREFERRED, view, items)
 
 
@@ -173,7 +173,8 @@ def _election(election: ElectionType, view: View, items: Sequence[Any]) -> Offer
     if not items:
         return NotNow("nothing is chosen whose leaders could be elected")
     wanted = _wanted(view, items)
-    return Elect(election, ElectionScope(wanted)) if wanted else NotNow("no partition prefers to be led by it")
+    leaders = view.board.total.leaders
+    return Elect(election, ElectionScope(wanted), leaders) if wanted else NotNow("no partition prefers to be led by it")
 
 
 def _wanted(view: View, items: Sequence[Any]) -> tuple[tuple[str, int | None], ...]:

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.admin.analysis.causes import missing_brokers
+from engine.admin.analysis.incidents import Run
 from engine.admin.analysis.moves import CopyState, moves_board
 from engine.admin.health.report import Check, HealthReason, Severity
 from engine.admin.lag.results import GroupLag
 from engine.admin.lag.rules import Reason
-from engine.admin.watch.events import Event, EventKind
+from engine.admin.watch.events import EventKind
 from tui.actions import Registry
 from tui.board import Board, Since
 from tui.cells import Tone
@@ -18,7 +19,7 @@ from tui.lines import Line, line
 from tui.location import Location, Only
 from tui.pages.groups import growth_of, status_cell, time_lag_cell, why_of
 from tui.pages.reassignments import why_of as why_of_copy
-from tui.pages.timeline import gravity, run_line, runs_of
+from tui.pages.timeline import gravity, run_line
 from tui.remedies import spelled
 from tui.units import NOTHING, at_least, count, counted, plain, short_count, span
 
@@ -82,6 +83,16 @@ _OF_READERS: Mapping[Reason | None, str] = {
     Reason.STANDS_STILL: "its members commit nothing: look at what they log; see which partitions stand still",
     Reason.LAG_NEVER_FELL: "it reads less than comes in: give it more consumers; see which partitions are behind",
 }
+_FOLLOWS: Mapping[Check, EventKind] = {
+    Check.OFFLINE_PARTITIONS: EventKind.PARTITION_OFFLINE,
+    Check.UNDER_MIN_ISR: EventKind.ISR_SHRANK,
+    Check.UNDER_REPLICATED_DEAD_BROKER: EventKind.ISR_SHRANK,
+    Check.UNDER_REPLICATED_LAGGING: EventKind.ISR_SHRANK,
+    Check.OFFLINE_LOG_DIRS: EventKind.LOG_DIR_FAILED,
+    Check.PREFERRED_LEADER_IMBALANCE: EventKind.LEADER_CHANGED,
+    Check.NO_CONTROLLER: EventKind.CONTROLLER_MOVED,
+}
+"""What a finding begins with: the incident with such an event is its cause."""
 _STUCK = {
     CopyState.STALLED: ("{} copy stands still", "{} copies stand still"),
     CopyState.FALLING_BEHIND: ("{} copy falls behind", "{} copies fall behind"),
@@ -101,7 +112,7 @@ class Problem:
         is_of_cluster: else it is of a client, and the cluster is well.
         examples: whole sentences about cases.
         advice: what to do next.
-        incident: the number of the incident that it began, if anybody saw that.
+        incident: the number of the incident that it began or began in, if anybody saw that.
         mends: the actions that may mend it; they act on the rows concerned.
     """
 
@@ -143,8 +154,8 @@ def why_lines(problem: Problem, board: Board, registry: Registry | None = None) 
     """Return all that is known of a problem: cases, what happened to cause it, what to do, and the keys for that."""
     lines = [line((f"{problem.sign} {problem.subject}", problem.tone), f"  {problem.effect}")]
     lines += [line(f"  {plain(example)}") for example in problem.examples if example != problem.effect]
-    if runs := sorted(runs_of(_around(problem, board), 100), key=_cause_first):
-        width = max(len(run[-1].kind) for run in runs[:_NAMED_MAX]) + 2
+    if runs := sorted(_around(problem, board), key=_cause_first):
+        width = max(len(run.event.kind) for run in runs[:_NAMED_MAX]) + 2
         lines.append(line(("what happened then", Tone.QUIET)))
         lines += [line("  ", *run_line(run, width)) for run in runs[:_NAMED_MAX]]
     if problem.advice:
@@ -160,15 +171,15 @@ def why_lines(problem: Problem, board: Board, registry: Registry | None = None) 
     return lines
 
 
-def _cause_first(run: Sequence[Event]) -> tuple[bool, int, int]:
-    return run[-1].kind not in _CAUSES, gravity(run[-1]), run[-1].at_ms
+def _cause_first(run: Run) -> tuple[bool, int, int]:
+    return run.event.kind not in _CAUSES, gravity(run.event), run.event.at_ms
 
 
-def _around(problem: Problem, board: Board) -> list[Event]:
+def _around(problem: Problem, board: Board) -> list[Run]:
     """Return what happened in the moment in which a problem began; nothing if nobody saw it begin."""
     if problem.since is None or problem.since.is_least:
         return []
-    return [event for event in board.events if abs(event.at_ms - problem.since.at_ms) <= _MOMENT_MS]
+    return [run for run in board.history.runs if abs(run.event.at_ms - problem.since.at_ms) <= _MOMENT_MS]
 
 
 def _of_cluster(board: Board) -> Iterator[Problem]:
@@ -208,8 +219,18 @@ def _problem(board: Board, reason: HealthReason) -> Problem:
         _PLACES.get(reason.check, Location("brokers")),
         examples=reason.examples,
         advice=spelled(reason.check.advice),
+        incident=_incident_of(board, reason.check),
         mends=_MENDS.get(reason.check, ()),
     )
+
+
+def _incident_of(board: Board, check: Check) -> int | None:
+    """Return the number of the incident in which a finding began, if anybody saw that."""
+    since, kind = board.since.get(check), _FOLLOWS.get(check)
+    if since is None or since.is_least or kind is None:
+        return None
+    incident = board.history.incidents.behind(kind, since.at_ms)
+    return None if incident is None else incident.number
 
 
 def _of_moves(board: Board) -> Iterator[Problem]:

@@ -10,12 +10,14 @@ from dashboards import Driven, dashboard, drive
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed
 
-from engine.admin.elections.values import ElectionPreview, ElectionScope, ElectionType
+from engine.admin.elections.values import ElectionScope, ElectionType
 from engine.common.model import NO_LEADER, TopicPartition
+from tui.cells import Cell
 from tui.location import Location
 from tui.offers import NotNow, Offer, offer_for
 from tui.operations.elections import Elect, sum_of
 from tui.operations.groups import DeleteGroups
+from tui.operations.operation import Outcome
 from tui.operations.records import DeleteRecords
 from tui.operations.replicas import VerifyReplicas
 from tui.plan_offers import plan_offer
@@ -155,10 +157,14 @@ def test_only_the_overview_elects_among_all() -> None:
 
 
 def test_an_election_leads_with_the_sum_of_what_it_does() -> None:
-    def moved(number: int, before: int, after: int) -> ElectionPreview:
-        return ElectionPreview(TopicPartition("orders", number), before, after, after)
+    able = [(0, 2)] * 10 + [(1, 2)] * 10 + [(3, 2)] * 12 + [(2, 3)]
+    assert sum_of(able, {0: 20, 1: 20, 2: 1, 3: 20}) == "33 leaders: broker 2 from 1 to 32; 0, 1, 3 lose 10, 10, 11"
+    assert sum_of([(1, 2)], {1: 3}) == "1 leader: broker 2 from 0 to 1; 1 loses 1"
+    assert sum_of([(1, 2), (2, 1)], {1: 1, 2: 1}) == "2 leaders: each broker has as many as before"
+    assert sum_of([(NO_LEADER, 2)], {}) == "1 leader: broker 2 gets 1", "nobody knows how many it leads"
 
-    able = [moved(0, 1, 2), moved(1, 3, 2), moved(2, 1, 2), moved(3, 2, 3)]
-    assert sum_of(able) == "4 leaders: broker 2 gets 2, broker 1 gives 2"
-    assert sum_of([moved(0, 1, 2), moved(1, 2, 1)]) == "2 leaders: each broker has as many as before"
-    assert sum_of([moved(0, NO_LEADER, 2)]) == "1 leader: broker 2 gets 1"
+
+def test_a_result_leads_with_how_many_rows_have_which_result() -> None:
+    rows = [(Cell(f"orders-{number}"), Cell("failed" if number == 3 else "elected")) for number in range(5)]
+    assert Outcome("Elect", ("partition", "result"), tuple(rows)).counts == "4 elected, 1 failed"
+    assert not Outcome("Elect", ("partition", "result"), tuple(rows[:1])).counts, "one row says it itself"

@@ -10,6 +10,7 @@ from dashboards import Driven, dashboard, drive
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed, fake_feed
 
+from engine.admin.analysis.incidents import RUNS_MAX, Runs
 from engine.admin.watch.events import Event, EventKind
 from tui.board import Board
 from tui.cells import Tone
@@ -192,6 +193,65 @@ def test_a_failure_is_one_row_of_the_timeline_and_its_events_are_behind_it() -> 
         assert driven.lines_with("over after ")
 
     shown("live", look, size=(200, 40))
+
+
+def test_what_follows_from_a_failure_leads_to_its_incident() -> None:
+    feed = fake_feed("live", plays=False)
+    board = board_of(feed, 3)
+    feed.cluster.kill(2)
+    board_of(feed, 2, board)
+    incidents = {one.subject: one.incident for one in problems_of(board) if one.is_of_cluster}
+    assert incidents == {"broker 2 down": 1, "34 under-replicated": 1}
+    feed.cluster.start(2)
+    board_of(feed, 3, board)
+    incidents = {one.subject: one.incident for one in problems_of(board) if one.is_of_cluster}
+    assert incidents == {"1 broker leads too few": 1}, "its leaders moved then"
+    board = board_of(feed, 1)
+    assert {one.incident for one in problems_of(board)} == {None}, "nobody saw that begin"
+
+
+def test_z_narrows_the_timeline_to_warnings_then_to_failures() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(2)
+        cluster = driven.feed.cluster
+        cluster.create_topic("new", 1, replication_factor=1)
+        await driven.tick()
+        cluster.delete_topic("new")
+        await driven.tick()
+        cluster.kill(2)
+        await driven.tick(2)
+        await driven.press("8")
+
+        def kinds() -> set[EventKind]:
+            return {event.kind for _, event in driven.main.model.shown}
+
+        everything = kinds()
+        assert {EventKind.TOPIC_CREATED, EventKind.TOPIC_DELETED, EventKind.BROKER_DOWN} <= everything
+        await driven.press("z")
+        assert "Timeline › warnings and failures" in driven.text.splitlines()[0]
+        assert kinds() == {EventKind.TOPIC_DELETED, EventKind.BROKER_DOWN}
+        await driven.press("z")
+        assert kinds() == {EventKind.BROKER_DOWN}
+        await driven.press("z")
+        assert kinds() == everything
+        await driven.press("escape")
+        assert driven.main.location == Location("overview"), "to narrow it is no visit"
+
+    shown("live", look)
+
+
+def test_a_run_is_kept_up_with_each_event_and_says_what_all_of_them_say() -> None:
+    def event(at_ms: int, number: int, reason: str, kind: EventKind = EventKind.ISR_SHRANK) -> Event:
+        return Event(at_ms, kind, f"orders-{number}", reason=reason)
+
+    runs = Runs()
+    for number in range(8):
+        runs.take([event(1, number, "2 left"), event(1, number, f"{number} left", EventKind.LEADER_CHANGED)])
+    shrank, changed = runs
+    assert (shrank.count, shrank.reason, shrank.subjects) == (8, "2 left", [f"orders-{one}" for one in range(5)])
+    assert (changed.count, changed.reason) == (8, "")
+    runs.take(event(at_ms, 0, "") for at_ms in range(2, RUNS_MAX + 5))
+    assert len(list(runs)) == RUNS_MAX and next(iter(runs)).event.at_ms == 5, "the oldest are forgotten"
 
 
 def test_the_events_of_a_forgotten_incident_are_rows_again(monkeypatch: pytest.MonkeyPatch) -> None:

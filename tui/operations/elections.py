@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.elections.running import check_election, preview_election, run_election
@@ -19,6 +19,7 @@ from engine.common.model import NO_LEADER
 from engine.common.quantities import counted
 from tui.cells import Cell
 from tui.operations.operation import Outcome, Prepared, command_text, result_cell, shortened
+from tui.units import count
 
 _COLUMNS = ("partition", "before", "after", "preferred", "result", "why")
 
@@ -29,6 +30,8 @@ class Elect:
 
     election: ElectionType
     scope: ElectionScope
+    leaders: Mapping[int, int] = field(default_factory=dict, compare=False)
+    """How many partitions each broker leads now, as far as that is known."""
     asks: bool = True
 
     @property
@@ -47,7 +50,7 @@ class Elect:
             return Prepared(why, shortened([str(one) for one in needed]), command=command)
 
         async def run(cluster: Cluster) -> Outcome:
-            return _outcome(self.title, await run_election(cluster, self.election, needed))
+            return _outcome(self.title, await run_election(cluster, self.election, needed), self.leaders)
 
         stuck = len(needed) - len(able)
         warnings = ["records that only dead replicas have are lost for good"] if is_unclean else []
@@ -55,7 +58,7 @@ class Elect:
         return Prepared(
             f"Elect {self.election.value} leaders of {counted(len(able), 'partition')} in {cluster.target.name}?",
             (
-                sum_of(able),
+                sum_of([(one.before, one.after) for one in able], self.leaders),
                 *shortened([str(one) for one in [*able, *(one for one in needed if one.obstacle is not None)]]),
             ),
             tuple(warnings),
@@ -73,28 +76,44 @@ class Elect:
         return options
 
 
-def sum_of(able: Sequence[ElectionPreview]) -> str:
-    """Return what all elections together do: who gets how many leaders, and who gives them."""
-    gained = Counter(one.after for one in able)
-    lost = Counter(one.before for one in able if one.before != NO_LEADER)
+def sum_of(moved: Sequence[tuple[int, int]], leaders: Mapping[int, int]) -> str:
+    """Return what all elections together do, given each leader before and after: who gets leaders, and who loses them.
+
+    ``31 leaders: broker 2 from 1 to 32; 0, 1, 3 lose 10, 10, 11``
+    """
+    gained = Counter(after for _, after in moved)
+    lost = Counter(before for before, _ in moved if before != NO_LEADER)
     gained, lost = gained - lost, lost - gained
-    told = [f"broker {broker} gets {count}" for broker, count in sorted(gained.items())]
-    told += [f"broker {broker} gives {count}" for broker, count in sorted(lost.items())]
-    return f"{counted(len(able), 'leader')}: {', '.join(told) or 'each broker has as many as before'}"
+    told = [_gain(broker, number, leaders) for broker, number in sorted(gained.items())]
+    if lost:
+        brokers, numbers = zip(*sorted(lost.items()), strict=True)
+        told.append(f"{_listed(brokers)} lose{'s' * (len(lost) == 1)} {_listed(numbers)}")
+    return f"{counted(len(moved), 'leader')}: {'; '.join(told) or 'each broker has as many as before'}"
+
+
+def _gain(broker: int, number: int, leaders: Mapping[int, int]) -> str:
+    if leaders:
+        before = leaders.get(broker, 0)
+        return f"broker {broker} from {count(before)} to {count(before + number)}"
+    return f"broker {broker} gets {count(number)}"
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(count, numbers))
 
 
 def _word(able: list[ElectionPreview]) -> str:
     return str(able[0].name) if len(able) == 1 else f"{len(able)} partitions"
 
 
-def _not_needed(count: int, *, is_unclean: bool) -> str:
-    which = "the partition" if count == 1 else f"each of the {counted(count, 'partition')}"
+def _not_needed(number: int, *, is_unclean: bool) -> str:
+    which = "the partition" if number == 1 else f"each of the {counted(number, 'partition')}"
     if is_unclean:
         return f"{which} has a leader: no unclean election is needed"
     return f"{which} is led by its preferred replica already"
 
 
-def _outcome(title: str, results: list[PartitionElection]) -> Outcome:
+def _outcome(title: str, results: list[PartitionElection], leaders: Mapping[int, int]) -> Outcome:
     good = (ElectionResult.ELECTED, ElectionResult.NOT_NEEDED)
     rows = tuple(
         (
@@ -107,7 +126,8 @@ def _outcome(title: str, results: list[PartitionElection]) -> Outcome:
         )
         for one in results
     )
-    return Outcome(title, _COLUMNS, rows)
+    elected = [(one.before, one.after) for one in results if one.result is ElectionResult.ELECTED]
+    return Outcome(title, _COLUMNS, rows, sums=(sum_of(elected, leaders),) if elected else ())
 
 
 def _leader(broker: int) -> str:

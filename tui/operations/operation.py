@@ -7,6 +7,7 @@ Both get an open cluster; a read-only one refuses there, whatever the dashboard 
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -32,7 +33,8 @@ LINES_MAX = 200
 class Outcome:
     """What became of an operation: a row per partition, group or setting, and what failed as a whole.
 
-    ``verdict`` is the word for all of it, where "done" would say nothing.
+    ``verdict`` is the word for all of it, where "done" would say nothing. ``sums`` say what all rows together are;
+    ``counts`` says how many of them became what.
     """
 
     title: str
@@ -41,10 +43,21 @@ class Outcome:
     errors: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     verdict: str = ""
+    sums: tuple[str, ...] = ()
 
     @property
     def is_good(self) -> bool:
         return not self.errors and not any(cell.tone is Tone.BAD for row in self.rows for cell in row)
+
+    @property
+    def counts(self) -> str:
+        """How many rows have which result: ``31 elected, 2 not needed``; empty for a single row."""
+        if len(self.rows) < 2 or "result" not in self.columns:
+            return ""
+        at = self.columns.index("result")
+        return ", ".join(
+            f"{number} {word}" for word, number in Counter(row[at].text for row in self.rows).most_common()
+        )
 
 
 Run = Callable[[Cluster], Awaitable[Outcome]]

@@ -21,7 +21,7 @@ from tui.location import Location
 from tui.pages import brokers, reassignments
 from tui.pages.groups import status_cell, time_lag_cell, trend_of, unknown_told
 from tui.pages.page import Page, View
-from tui.pages.timeline import gravity, run_line, runs_of
+from tui.pages.timeline import gravity, run_line
 from tui.problems import Problem, age_told, problems_of, why_lines
 from tui.sparkline import ceiling_of, line_chart, spark_lines
 from tui.table_model import Rows, TableModel
@@ -37,8 +37,8 @@ _CHARTS_WIDTH = 42
 _UPPER_MIN = 14
 """Two charts with a scale each need this many lines."""
 _EVENTS_MAX = 16
-_RUNS_MAX = 100
-"""Among so many changes the gravest are looked for."""
+_LATE_MS = 600_000
+"""What is older is no longer shown for its gravity, but only where there is room."""
 _SUBJECT_MAX = 30
 _BAR = 10
 
@@ -211,7 +211,12 @@ _CHARTS: tuple[tuple[str, Callable[[Any], float | None], Tone], ...] = (
 def _charts(board: Board, width: int, height: int) -> list[Line]:
     """Return the course of the main figures: of what is zero only if there is room."""
     samples = list(board.samples)
-    shown = [one for one in _CHARTS if one[2] is not Tone.BAD or any(one[1](sample) for sample in samples)]
+    # A curve of zeros needs no eye if zero is well, and a chart without a figure is a hole.
+    shown = [
+        one
+        for one in _CHARTS
+        if any(one[1](sample) if one[2] is Tone.BAD else one[1](sample) is not None for sample in samples)
+    ] or list(_CHARTS[:1])
     shown = shown[: max(1, min(len(shown), height // 5))]
     lines: list[Line] = []
     for index, (title, value, tone) in enumerate(shown):
@@ -240,7 +245,7 @@ def _brokers(board: Board, width: int, height: int) -> list[Line]:
     shown = items if len(items) <= room else items[: room - 1]
     most = max((max(item.leaders, item.preferred) for item in items), default=0)
     names = [column for column in (*_STRIP, *_WIDER) if width >= _WIDE or column not in _WIDER]
-    rows = _rows([*names[:2], _lead_column(most), *names[2:]], shown)
+    rows = _rows([*names[:2], *_lead_columns(most), *names[2:]], shown)
     if width >= _WIDE and rows[1:]:
         _add_courses(board, rows, [item.id for item in shown], width - 4 - width_of(rows[0]))
     rest = items[len(shown) :]
@@ -261,17 +266,24 @@ def _restart(item: brokers.BrokerItem) -> Cell:
     return Cell(advice.verdict.value, tone)
 
 
-def _lead_column(most: int) -> Column:
-    """Leaders against those that it should lead, as a bar: all brokers have one scale."""
+def _lead_columns(most: int) -> tuple[Column, Column]:
+    """Leaders against those that it should lead, as figures and as a bar: all brokers have one scale."""
 
-    def cell(item: brokers.BrokerItem) -> Cell:
+    def tone(item: brokers.BrokerItem, well: Tone) -> Tone:
+        return Tone.WARN if item.leaders < item.preferred else well
+
+    def bar(item: brokers.BrokerItem) -> Cell:
         full = round(item.leaders / most * _BAR) if most else 0
         wanted = max(full, round(item.preferred / most * _BAR) if most else 0)
-        bar = "█" * full + "░" * (wanted - full) + " " * (_BAR - wanted)
-        tone = Tone.WARN if item.leaders < item.preferred else Tone.PLAIN
-        return Cell(f"{item.leaders}/{item.preferred}".rjust(len(str(most)) * 2 + 1) + f" {bar}", tone)
+        return Cell("█" * full + "░" * (wanted - full), tone(item, Tone.QUIET))
 
-    return Column("leaders", "LEADS/PREFERRED", cell, lambda item: item.leaders)
+    def figures(item: brokers.BrokerItem) -> Cell:
+        return Cell(f"{item.leaders}/{item.preferred}", tone(item, Tone.PLAIN))
+
+    return (
+        Column("leaders", "LEADS", figures, lambda item: item.leaders, is_figure=True),
+        Column("preferred", "OF PREFERRED", bar, lambda item: item.preferred),
+    )
 
 
 _STRIP = (
@@ -304,8 +316,10 @@ def _bottom(board: Board, width: int, height: int) -> list[Line]:
     if width < _WIDE:
         return panel("Last changes", _events(board, width - 2, height - 2), width, height)
     moving = bool(board.frame is not None and board.total.moving)
-    left = (width - 1) * (2 if moving else 3) // 5
-    makers = [("Groups", _groups)] + ([("Moves", _moves)] if moving else [])
+    left = (width - 1) * 3 // 5
+    has_groups = board.frame is not None and bool(board.frame.groups)
+    makers = [("Groups" if has_groups else "Busiest topics", _groups)] if has_groups or not moving else []
+    makers += [("Moves", _moves)] if moving else []
     each = (left + 1) // len(makers) - 1
     lines: list[Line] = []
     for title, make in makers:
@@ -335,8 +349,8 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
         late = behind.text if lag.lag else ""
         lines.append(fitted(line("  ", (f"{status.text:<7}", status.tone), " ", *name, f" {figure:>6} ",
                      ("▇" * length + " " * (bar - length), Tone.QUIET), f" {late:>8}  ", more), width))  # fmt: skip
-    if len(lines) < lines_max - 2 and (busiest := board.busiest_topics(lines_max - len(lines) - 2)):
-        lines += [(), line(("  busiest topics, records in/s", Tone.QUIET))]
+    if len(lines) < lines_max - 2 and (busiest := board.busiest_topics(lines_max - (len(lines) and len(lines) + 2))):
+        lines += [(), line(("  busiest topics, records in/s", Tone.QUIET))] if lines else []
         lines += [
             line("  ", *fitted(line(plain(topic.name)), min(30, width - 12)), f"{short_count(rate):>8}")
             for topic, rate in busiest
@@ -383,14 +397,15 @@ def _rows(columns: Sequence[Column], items: Sequence[Any]) -> list[Line]:
 
 
 def _events(board: Board, width: int, lines_max: int) -> list[Line]:
-    """Return the last changes: the newest moments first, in each the gravest first."""
-    runs = runs_of(board.events, _RUNS_MAX)
+    """Return the gravest of the last changes: the newest moments first, in each the gravest first."""
+    assert board.frame is not None or not board.events
+    late_ms = 0 if board.frame is None else board.frame.at_ms - _LATE_MS
     # What is grave is not pushed out by what came after it.
-    runs.sort(key=lambda run: (gravity(run[-1]) > 0, -run[-1].at_ms))
-    kept = sorted(runs[: max(0, lines_max)], key=lambda run: (-run[-1].at_ms, gravity(run[-1])))
+    runs = sorted(board.history.runs, key=lambda run: (run.event.at_ms < late_ms, gravity(run.event), -run.event.at_ms))
+    kept = sorted(runs[: max(0, lines_max)], key=lambda run: (-run.event.at_ms, gravity(run.event)))
     if not kept:
         return [line(("  none since the dashboard started", Tone.QUIET))]
-    kind = max(len(run[-1].kind) for run in kept) + 2
+    kind = max(len(run.event.kind) for run in kept) + 2
     return [fitted(line(" ", *run_line(run, kind)), width) for run in kept]
 
 

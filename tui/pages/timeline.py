@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from heapq import nsmallest
 from typing import Any
 
-from engine.admin.analysis.incidents import Incident
+from engine.admin.analysis.incidents import Incident, Run
 from engine.admin.watch.events import Event, EventKind
 from tui.board import Board
 from tui.cells import Cell, Column, Tone
 from tui.lines import Line, line
-from tui.location import Location
+from tui.location import Location, Only
 from tui.pages.page import Page, View
 from tui.table_model import Rows
 from tui.units import clock_time, count, counted, ids, plain, span
@@ -38,6 +38,15 @@ _TONES = {
 }
 
 
+SEVERITIES = {Only.WARNINGS: 1, Only.FAILURES: 0}
+"""What the timeline may be narrowed to, each with the least gravity that it shows."""
+
+
+def next_severity(only: Only | None) -> Only | None:
+    """Return what the timeline shows after this: all, warnings and failures, failures alone."""
+    return {None: Only.WARNINGS, Only.WARNINGS: Only.FAILURES}.get(only)
+
+
 def gravity(event: Event) -> int:
     """Return how grave it is: 0 for the gravest."""
     tones = (Tone.BAD, Tone.WARN, Tone.GOOD)
@@ -57,36 +66,17 @@ def change_text(event: Event) -> str:
     return event.after or event.before
 
 
-def runs_of(events: Sequence[Event], runs_max: int) -> list[list[Event]]:
-    """Return the newest events. Those of one kind in one frame share a line: one lost broker causes hundreds."""
-    runs: list[list[Event]] = []
-    by_kind: dict[tuple[int, str], list[Event]] = {}
-    for event in reversed(events):
-        key = event.at_ms, event.kind.value
-        if key in by_kind:
-            by_kind[key].append(event)
-        elif len(runs) == runs_max:
-            # More events of the shown runs may have come in the same frame.
-            if event.at_ms != runs[-1][0].at_ms:
-                break
-        else:
-            by_kind[key] = [event]
-            runs.append(by_kind[key])
-    return runs
-
-
-def run_line(run: list[Event], kind_width: int) -> Line:
-    event = run[-1]
-    kind = kind_cell(event)
+def run_line(run: Run, kind_width: int) -> Line:
+    """Return the events of one kind in one moment as a line."""
+    event, kind = run.event, kind_cell(run.event)
     head = ((f"{clock_time(event.at_ms)}  ", Tone.QUIET), (f"{kind.text:<{kind_width}}", kind.tone))
-    if len(run) == 1:
+    if run.count == 1:
         subject = (f"{plain(event.subject)}  ", Tone.STRONG)
         return line(*head, subject, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET))
-    reasons = {one.reason for one in run}
-    why = plain(event.reason) if len(reasons) == 1 else ""
-    names = ", ".join(plain(one.subject) for one in run[::-1][:_NAMES]) + (", …" if len(run) > _NAMES else "")
+    names = ", ".join(map(plain, run.subjects[:_NAMES])) + (", …" if run.count > _NAMES else "")
     # The reason comes before the names: there are many names, and they are cut first.
-    return line(*head, (f"{count(len(run))} times  ", Tone.STRONG), f"{why}  " if why else "", (names, Tone.QUIET))
+    why = f"{plain(run.reason)}  " if run.reason else ""
+    return line(*head, (f"{count(run.count)} times  ", Tone.STRONG), why, (names, Tone.QUIET))
 
 
 def _cut(text: str) -> str:
@@ -145,7 +135,7 @@ _EFFECTS = {
 
 
 def _rows(view: View) -> Rows:
-    board, incident = view.board, view.location.incident
+    board, incident, only = view.board, view.location.incident, view.location.only
     # A filter looks for rows that an incident would hide.
     events = board.numbered_events() if view.is_filtered and incident is None else board.folded_events(incident)
     return Rows(
@@ -153,7 +143,10 @@ def _rows(view: View) -> Rows:
         events,
         lambda numbered: numbered[0],
         lambda numbered: f"{numbered[1].kind.replace('_', ' ')} {numbered[1].subject} {numbered[1].reason}",
-        "nothing has happened since the dashboard started",
+        "nothing has happened since the dashboard started"
+        if only is None
+        else f"no {only} since the dashboard started",
+        None if only is None else lambda numbered: gravity(numbered[1]) <= SEVERITIES[only],
     )
 
 
@@ -202,6 +195,5 @@ PAGE = Page(
     _rows,
     _summary,
     _opens,
-    lambda view, numbered: kind_cell(numbered[1]).tone in (Tone.BAD, Tone.WARN),
-    _command,
+    command=_command,
 )

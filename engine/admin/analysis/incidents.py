@@ -7,7 +7,7 @@ It is kept up with each event, and is as fine as the events are: what came and w
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from engine.admin.analysis.absences import ISR_KINDS, brokers_in
@@ -17,6 +17,8 @@ from engine.common.model import TopicPartition
 _FAILS = frozenset({EventKind.BROKER_DOWN, EventKind.BROKER_SILENT, EventKind.LOG_DIR_FAILED})
 _RETURNS = frozenset({EventKind.BROKER_UP, EventKind.BROKER_ANSWERS, EventKind.LOG_DIR_BACK})
 _LED = frozenset({EventKind.LEADER_CHANGED, EventKind.PARTITION_OFFLINE, EventKind.CONTROLLER_MOVED})
+RUNS_MAX = 200
+_NAMED_MAX = 5
 INCIDENTS_MAX = 50
 """The oldest are forgotten first; their events are rows of their own then."""
 
@@ -104,6 +106,52 @@ class Incident:
             self.ended_ms = at_ms
 
 
+@dataclass(slots=True)
+class Run:
+    """Events of one kind that came at the same moment: one lost broker causes hundreds.
+
+    Attributes:
+        event: the first of them.
+        count: how many there are.
+        subjects: of the first few.
+        reason: the one that they share; empty if they do not.
+    """
+
+    event: Event
+    count: int
+    subjects: list[str]
+    reason: str
+
+    def take(self, event: Event) -> None:
+        self.count += 1
+        if len(self.subjects) < _NAMED_MAX:
+            self.subjects.append(event.subject)
+        if event.reason != self.reason:
+            self.reason = ""
+
+
+class Runs:
+    """The newest runs, the oldest first. Kept up with each event, so that a picture costs no more after an hour."""
+
+    def __init__(self, events: Iterable[Event] = ()) -> None:
+        self._by_moment: dict[tuple[int, EventKind], Run] = {}
+        self.take(events)
+
+    def __iter__(self) -> Iterator[Run]:
+        return iter(self._by_moment.values())
+
+    def take(self, events: Iterable[Event]) -> None:
+        """Take what happened, oldest first."""
+        for event in events:
+            key = event.at_ms, event.kind
+            if (run := self._by_moment.get(key)) is not None:
+                run.take(event)
+                continue
+            self._by_moment[key] = Run(event, 1, [event.subject], event.reason)
+            if len(self._by_moment) > RUNS_MAX:
+                del self._by_moment[next(iter(self._by_moment))]
+
+
 class Incidents:
     """The incidents that events tell of, the oldest first. Owned by the history.
 
@@ -150,3 +198,11 @@ class Incidents:
     def around(self, broker: int) -> Incident | None:
         """Return the incident of a broker that goes on."""
         return self._open.get(broker)
+
+    def behind(self, kind: EventKind, since_ms: int) -> Incident | None:
+        """Return the newest incident with such an effect, or cause, during which something began."""
+        for incident in reversed(self._all.values()):
+            is_then = incident.cause.at_ms <= since_ms <= (incident.ended_ms or since_ms)
+            if is_then and (kind in incident.effects or incident.cause.kind is kind):
+                return incident
+        return None

@@ -353,8 +353,13 @@ def test_throttles_that_no_move_needs_are_told_with_the_key_that_removes_them() 
 
     assert told() == []
     cluster.set_broker_config(2, "leader.replication.throttled.rate", "1000000")
-    assert told() == ["1 throttle setting serves no move   X removes those that klamm has set"]
+    of_broker = "  broker 2: leader.replication.throttled.rate=1000000"
+    assert told() == ["1 throttle setting serves no move   X removes those that klamm has set", of_broker]
     cluster.set_topic_config("orders", "leader.replication.throttled.replicas", "0:1")
-    assert told() == ["2 throttle settings serve no move   X removes those that klamm has set"]
+    assert told() == [
+        "2 throttle settings serve no move   X removes those that klamm has set",
+        "  topic orders: leader.replication.throttled.replicas=0:1",
+        of_broker,
+    ]
     cluster.reassign(TopicPartition("orders", 0), (2, 3))
     assert not [line for line in told() if "no move" in line], "they may serve this one"
