@@ -116,7 +116,11 @@ async def read_words(cluster: Cluster, snapshot: ClusterSnapshot, silent: Iterab
     return {
         # Each KRaft broker names some live broker: differences mean nothing.
         broker: BrokerWords(
-            None if one.is_kraft else one.controller_id, one.offline_log_dirs, one.trouble or "", one.caps_min_isr
+            None if one.is_kraft else one.controller_id,
+            one.offline_log_dirs,
+            one.trouble or "",
+            one.caps_min_isr,
+            one.release,
         )
         for broker, one in probes.items()
     }

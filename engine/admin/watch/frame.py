@@ -156,6 +156,8 @@ class BrokerWords:
     trouble: str = ""
     caps_min_isr: bool = False
     """It wants no more replicas in sync than a partition has, whatever min.insync.replicas says (Kafka 3.7)."""
+    release: str = ""
+    """The release of Kafka whose APIs it offers; empty: unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,6 +234,8 @@ class LiveFeed:
 
     def set_interval(self, interval_s: float) -> None:
         self._interval_s = interval_within_bounds(interval_s)
+        # The wait for the next tick was as long as the interval before.
+        self._urgent.set()
         self._trigger(Stage.METADATA)
 
     async def close(self) -> None:
