@@ -13,7 +13,7 @@ from engine.admin.watch.feed import INTERVAL_MAX_S, Feed, FeedStatus, Playback, 
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.clock import SystemClock
 from tui.board import Board
-from tui.status import Standing, causes_of, standing_of
+from tui.status import STALE_FACTOR, Standing, causes_of, standing_of
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +21,8 @@ HASTE_S = 1.0
 """How often a cluster is asked until it is known."""
 _NEWS_GAP_S = 0.25
 """The shortest time between two pictures of all clusters, however much happens in them."""
+_STALE_MS = 1_000 * STALE_FACTOR * INTERVAL_MAX_S
+"""The last frame of a cluster says no longer than this how it is."""
 _THREADS_EACH = 4
 _LOST = (None, Standing.DISCONNECTED, Standing.DENIED)
 
@@ -49,8 +51,15 @@ class Member:
         return self.profile.name
 
     def standing(self, now_ms: int | None = None) -> Standing | None:
-        """Return the connection to it; None if there can be none."""
-        return None if self.target is None else standing_of(self.board.frame, now_ms)
+        """Return the connection to it; None if there can be none.
+
+        A frame is judged by its own time: data of a cluster that is asked seldom may be old between two frames.
+        """
+        if self.target is None:
+            return None
+        frame, standing = self.board.frame, standing_of(self.board.frame)
+        is_old = frame is not None and now_ms is not None and now_ms - frame.at_ms > _STALE_MS
+        return Standing.STALE if standing.is_seen and is_old else standing
 
     @property
     def is_settled(self) -> bool:

@@ -404,7 +404,9 @@ class LiveFeed:
         has_changed = self._knowledge.take_metadata(answer)
         is_electing = asyncio.get_running_loop().time() < self._elections_until_s
         if not self._knowledge.members_by_znode:
-            self._board.read(Stage.MEMBERS, StageSource.POLL, cost_ms=0.0, requests=0)
+            # They are as old as the metadata may be.
+            interval_ms = max(round(self._interval_s * 1000), self._schedules[Stage.METADATA].interval_ms)
+            self._board.read(Stage.MEMBERS, StageSource.POLL, cost_ms=0.0, requests=0, interval_ms=interval_ms)
         if is_first or before is not self._knowledge.brokers or (has_changed and is_electing):
             self._urgent.set()
         return 1, ()
