@@ -39,6 +39,8 @@ def title_line(screen: MainView) -> Line:
         return _fleet_title(screen)
     app, width = screen.dashboard, screen.size.width
     crumbs: list[Any] = [(" klamm ", Tone.ACCENT), *_cluster(app)]
+    if app.newest is not None and app.newest.principal:
+        crumbs.append((f" as {plain(app.newest.principal)}", Tone.QUIET))
     for crumb in screen.location.breadcrumbs:
         crumbs += [(" › ", Tone.QUIET), (plain(crumb), Tone.STRONG)]
     word = health_word(app.board, is_seen=standing_of(app.newest, app.now_ms).is_seen)

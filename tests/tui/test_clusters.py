@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -183,14 +183,6 @@ def test_the_versions_of_a_cluster_that_is_upgraded() -> None:
     frame = FakeCluster().frame()
     one.board.take(replace(frame, words={1: BrokerWords(release="3.10"), 2: BrokerWords(release="3.9")}))
     assert version_of(one) == "3.9, 3.10"
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    """A cluster whose users log in with a password, and may do only what ACLs allow."""
-    folder = tmp_path_factory.mktemp("secured")
-    with LocalCluster(1, directory=folder, secure=True, sasl="PLAIN", acls=True) as cluster:
-        yield cluster
 
 
 def test_an_open_a_secured_and_an_unreachable_cluster_and_one_with_a_wrong_password(

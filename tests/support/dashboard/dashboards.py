@@ -114,7 +114,7 @@ class Driven:
 
 @asynccontextmanager
 async def dashboard(
-    scene: str | FakeFeed | Fleet = "live", *, size: tuple[int, int] = WIDE, page: str = "overview", **options: Any
+    scene: str | Feed = "live", *, size: tuple[int, int] = WIDE, page: str = "overview", **options: Any
 ) -> AsyncIterator[Driven]:
     """Yield a dashboard on a scene of ``fake_feed``, which stands still until it gets a tick."""
     feed = fake_feed(scene, plays=False) if isinstance(scene, str) else scene
