@@ -225,7 +225,7 @@ command_config = "absent.properties"
         await driven.type("secured")
         await driven.press("enter", "enter")
         await driven.sees("secured › Overview")
-        await driven.sees("1 of 1 brokers up")
+        await driven.until(lambda: len(driven.app.board.live) == 1)
         await driven.press("escape")
         await driven.sees("all clusters › Clusters")
 
