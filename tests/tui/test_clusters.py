@@ -224,7 +224,7 @@ command_config = "absent.properties"
         await driven.press("slash")
         await driven.type("secured")
         await driven.press("enter", "enter")
-        await driven.sees("secured › Overview")
+        await driven.sees("secured as User:admin › Overview")
         await driven.until(lambda: len(driven.app.board.live) == 1)
         await driven.press("escape")
         await driven.sees("all clusters › Clusters")
