@@ -140,7 +140,7 @@ class Dashboard(App[int], inherit_bindings=False):
                 self.take(frame)
                 if self._loading is None:
                     self.call_after_refresh(self._load_modules)
-                if not is_settled and self.board.has_metadata:
+                if not is_settled and self._has_read_all:
                     is_settled = True
                     self.call_after_refresh(self._settle)
             except Exception:
@@ -176,6 +176,8 @@ class Dashboard(App[int], inherit_bindings=False):
 
     def _log_standing(self, frame: Frame) -> None:
         """Log when the dashboard loses sight of the cluster, and when it sees it again."""
+        if self.session.shows_fleet:
+            return
         standing = standing_of(frame)
         if standing is not self._standing:
             causes = "; ".join(causes_of(frame))
@@ -216,7 +218,7 @@ class Dashboard(App[int], inherit_bindings=False):
     def toggle_pause(self) -> None:
         """Freeze the view, or show what came meanwhile; a recording pauses and resumes."""
         feed = self.session.feed
-        if feed.playback is not None:
+        if feed.playback is not None or self.session.shows_fleet:
             if feed.status.is_paused:
                 feed.resume()
             else:
@@ -239,23 +241,46 @@ class Dashboard(App[int], inherit_bindings=False):
         used = command[0] if command is not None and not why_not else ""
         self.notify(told(used, why_not, len(text.encode())), markup=False)
 
-    async def switch_cluster(self, target: ClusterTarget) -> None:
-        """Look at another cluster from now on."""
-        assert self.session.open_feed is not None
-        feed = self.session.open_feed(target)
-        await self.close_feed()
-        self.session.feed, self.session.target = feed, target
+    @property
+    def has_answer(self) -> bool:
+        """Whether the cluster was read; of many clusters, any of them."""
+        fleet = self.session.fleet
+        return fleet.has_answer if fleet is not None and self.session.shows_fleet else self.board.has_metadata
+
+    @property
+    def _has_read_all(self) -> bool:
+        """Whether the cluster was read; of many clusters, each that can be."""
+        fleet = self.session.fleet
+        return fleet.is_settled if fleet is not None and self.session.shows_fleet else self.board.has_metadata
+
+    async def switch_cluster(self, target: ClusterTarget | None) -> None:
+        """Look at another cluster from now on; None: at all of them."""
+        session = self.session
+        opened = session.fleet if target is None or session.open_feed is None else session.open_feed(target)
+        assert opened is not None
+        await self._end_reading()
+        if session.fleet is not None and session.shows_fleet:
+            session.fleet.pause()
+        else:
+            await session.feed.close()
+        feed = session.feed = opened
+        session.target = target
         self.board = Board()
         self.is_paused, self._held, self.received_at = False, None, None
         self._read(feed)
 
-    async def close_feed(self) -> None:
-        """End the feed and the task that reads it."""
+    async def _end_reading(self) -> None:
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
+
+    async def close_feed(self) -> None:
+        """End the feed and the task that reads it."""
+        await self._end_reading()
         await self.session.feed.close()
+        if self.session.fleet is not None:
+            await self.session.fleet.close()
 
     async def on_unmount(self) -> None:
         """Leave nothing running; print what goes on in the cluster once the screen is gone."""

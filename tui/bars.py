@@ -35,8 +35,12 @@ OF_A_RUN = ("plan.cancel", "plan.throttle", "plan.stop")
 
 def title_line(screen: MainView) -> Line:
     """Return the cluster's name, the location in it, the state of the view, and how the cluster is."""
+    if screen.dashboard.session.shows_fleet:
+        return _fleet_title(screen)
     app, width = screen.dashboard, screen.size.width
     crumbs: list[Any] = [(" klamm ", Tone.ACCENT), *_cluster(app)]
+    if app.newest is not None and app.newest.principal:
+        crumbs.append((f" as {plain(app.newest.principal)}", Tone.QUIET))
     for crumb in screen.location.breadcrumbs:
         crumbs += [(" › ", Tone.QUIET), (plain(crumb), Tone.STRONG)]
     word = health_word(app.board, is_seen=standing_of(app.newest, app.now_ms).is_seen)
@@ -57,6 +61,12 @@ def title_line(screen: MainView) -> Line:
     return line(*left, " " * max(2, gap), *right)
 
 
+def _fleet_title(screen: MainView) -> Line:
+    crumbs = [part for crumb in screen.location.breadcrumbs for part in ((" › ", Tone.QUIET), (crumb, Tone.STRONG))]
+    left = line((" klamm ", Tone.ACCENT), ("all clusters", Tone.STRONG), *crumbs, *_marks(screen))
+    return fitted(left, screen.size.width)
+
+
 def _cluster(app: Program) -> Line:
     target = app.session.target
     if target is None:
@@ -67,7 +77,7 @@ def _cluster(app: Program) -> Line:
 def _marks(screen: MainView) -> list[tuple[str, Tone]]:
     app, feed = screen.dashboard, screen.dashboard.session.feed
     marks = []
-    if app.session.why_no_changes:
+    if app.session.why_no_changes and not app.session.shows_fleet:
         marks.append(("  read-only", Tone.WARN))
     if app.is_paused or feed.status.is_paused:
         frame = app.board.frame
@@ -88,7 +98,9 @@ def _marks(screen: MainView) -> list[tuple[str, Tone]]:
 
 
 def tab_items(screen: MainView) -> list[KeyItem]:
-    """Return the screens with their keys."""
+    """Return the screens with their keys; while no cluster is opened there is only one."""
+    if screen.dashboard.session.shows_fleet:
+        return []
     registry = screen.dashboard.session.registry
     return [
         KeyItem(

@@ -15,11 +15,13 @@ from engine.admin.analysis.history import History
 from engine.admin.analysis.incidents import Incident
 from engine.admin.analysis.sanity import Finding, SanityCheck
 from engine.admin.analysis.tallies import Tallies, Tally
+from engine.admin.cluster.rights import Right
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.log_ends import LogEnds
 from engine.admin.watch.replica_logs import ReplicaLogs
+from engine.common.acl import AclOperation, ResourceType
 from engine.common.model import BrokerInfo, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from tui.table_model import Picked
@@ -211,6 +213,15 @@ class Board:
         if frame is None or not self.has_metadata:
             return False
         return all(status.read_at_ms is not None or status.error for status in frame.stages.values())
+
+    def lacks(self, operation: AclOperation, kind: ResourceType, name: str = "") -> bool:
+        """Whether a right is missing, so that what it is needed for is hidden."""
+        return self.frame is not None and Right(operation, kind, name) in self.frame.denied
+
+    @property
+    def hides_log_dirs(self) -> bool:
+        """Whether sizes are hidden."""
+        return self.lacks(AclOperation.DESCRIBE, ResourceType.CLUSTER)
 
     @property
     def topics(self) -> tuple[TopicSnapshot, ...]:

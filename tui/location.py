@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from tui.actions import PAGES
 
-_TITLES = {name: title for name, _, title in PAGES} | {"group": "Group", "query": "Query"}
+_TITLES = {name: title for name, _, title in PAGES} | {"group": "Group", "query": "Query", "clusters": "Clusters"}
 VISITS_MAX = 200
 """How many screens back one can go."""
 _PARENTS = {"group": "groups", "query": "spark", "partition": "partitions"}

@@ -15,7 +15,7 @@ from engine.common.model import TopicPartition
 from tui.actions import Action, Group
 from tui.bars import footer_items, tab_items, title_line
 from tui.cells import Tone
-from tui.clusters import ask_for_cluster
+from tui.clusters import ask_for_cluster, leave_for_fleet, open_member
 from tui.command_line import Do, GoTo, NotUnderstood, parse_command, suggestions
 from tui.dialogs.dialog import TextDialog
 from tui.dialogs.menu import CommandDialog
@@ -26,7 +26,7 @@ from tui.location import History, Location
 from tui.main_view import Program
 from tui.offers import ASK_CLUSTER, OPERATIONS, offer_for
 from tui.pace import change_rate, seek, step
-from tui.pages import logs, overview, replicas, timeline
+from tui.pages import clusters, logs, overview, replicas, timeline
 from tui.pages.all_pages import pages_of
 from tui.pages.asides import aside_of
 from tui.pages.page import View, rows_at
@@ -138,14 +138,22 @@ class MainScreen(Screen[None]):
     def on_mount(self) -> None:
         """Begin at the requested location."""
         self.query_one("#overview", RowsView).set_maker(self._overview_lines)
-        self.go_to(Location(self.dashboard.session.page), is_visit=False)
+        self.go_to(self._first, is_visit=False)
         self.set_interval(1.0, self.draw_head, name="head")
 
     # Where one is
 
+    @property
+    def _first(self) -> Location:
+        session = self.dashboard.session
+        return Location("clusters" if session.shows_fleet else session.page)
+
     def go_to(self, location: Location, *, is_visit: bool = True) -> None:
         """Show a location, unless the dashboard is ending: a file that was being read may be there only now."""
         if len(self.query("#filter, #table, #room, #overview")) < 4:
+            return
+        if self.dashboard.session.shows_fleet and location.page not in ("clusters", "logs"):
+            self.tell(self.dashboard.session.why_no_changes, is_error=True)
             return
         if location.page in ("partitions", "partition", "logs") and location != self.location:
             # Another topic has other rows: tags and cursor belong to the topic before.
@@ -186,12 +194,13 @@ class MainScreen(Screen[None]):
             self.work.read_znodes(self.location.path or "/")
         self.draw(is_new_data=False)
 
-    def begin_anew(self) -> None:
-        """Forget the other cluster, and begin on the first screen."""
+    def begin_anew(self, row: str | None = None) -> None:
+        """Forget the other cluster, and begin on the first screen, with the cursor on a row."""
         self._models.clear()
         self.opened_desk = self.partition_logs.shown = None
         self.znodes = ZnodeLevel("/")
-        self.go_to(Location("overview"))
+        self.history = History(self._first)
+        self.go_to(replace(self._first, row=row), is_visit=False)
 
     # Drawing
 
@@ -216,7 +225,11 @@ class MainScreen(Screen[None]):
             return
         app = self.dashboard
         self.query_one("#title", LinesView).set_lines([title_line(self)])
-        told = status_lines(app.newest, self.size.width - 2, now_ms=app.now_ms)
+        fleet = app.session.fleet
+        if fleet is not None and app.session.shows_fleet:
+            told = [clusters.tally_line(fleet, app.now_ms)]
+        else:
+            told = status_lines(app.newest, self.size.width - 2, now_ms=app.now_ms)
         self.query_one("#status", LinesView).set_lines([line(" ", *one) for one in told])
 
     def _overview_lines(self, width: int, height: int) -> list[Line]:
@@ -241,8 +254,8 @@ class MainScreen(Screen[None]):
             rows = replace(rows, is_kept=lambda item: is_kept(item) and is_trouble(view, item), empty="no trouble here")
         was_first = self.model.cursor == 0
         self.model.show(rows)
-        if was_first and self.location.page == "overview":
-            # Until somebody chooses another, the gravest problem is the chosen one.
+        if was_first and self.location.page in ("overview", "clusters"):
+            # Until somebody chooses another, the gravest is the chosen one.
             self.model.cursor = 0
         table = self.query_one(LineTable)
         if table.model is self.model:
@@ -357,7 +370,7 @@ class MainScreen(Screen[None]):
             return session.why_no_changes
         if action.group is Group.RECORDING and session.feed.playback is None:
             return "this is not a recording"
-        if action.id == "clusters" and (session.profiles is None or session.open_feed is None):
+        if action.id == "clusters" and session.fleet is None and None in (session.profiles, session.open_feed):
             return "no profiles"
         return ""
 
@@ -408,7 +421,9 @@ class MainScreen(Screen[None]):
         if self.location.page == "logs" and item is not None:
             self.app.push_screen(TextDialog("One line of the log", logs.whole(item), is_wide=True))
             return
-        if item is not None and (location := self._pages[self.location.page].opens(self.view, item)) is not None:
+        if self.location.page == "clusters" and item is not None:
+            open_member(self, item)
+        elif item is not None and (location := self._pages[self.location.page].opens(self.view, item)) is not None:
             self.go_to(location)
 
     def _why(self) -> None:
@@ -447,6 +462,8 @@ class MainScreen(Screen[None]):
     def _back(self) -> None:
         if self.history.back():
             self._arrive()
+        else:
+            leave_for_fleet(self)
 
     def _forward(self) -> None:
         if self.history.forward():
@@ -516,7 +533,8 @@ class MainScreen(Screen[None]):
         self.tell("asking now")
 
     def _source(self) -> None:
-        lines = source_lines(self.dashboard.board.frame)
+        member = self.model.cursor_item if self.location.page == "clusters" else None
+        lines = source_lines((self.dashboard if member is None else member).board.frame)
         self.app.push_screen(TextDialog("Where the data comes from", lines, is_wide=True, folds=True))
 
     def _theme(self) -> None:

@@ -7,12 +7,12 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.profiles import Profiles, load_profiles, profiles_path
-from engine.admin.cluster.target import ClusterTarget
+from engine.admin.cluster.target import ClusterTarget, Naming, resolve_target
 from engine.admin.watch.feed import Feed
 from engine.admin.watch.live_feed import LiveFeed
 from engine.admin.watch.recording import Recorded, record
@@ -20,8 +20,10 @@ from tui.actions import Registry
 from tui.app import Dashboard, has_utf8
 from tui.key_file import key_file_path, load_keys
 from tui.log_ring import log_file_path, logs_kept
+from tui.operations.operation import EXPECTED, failure_text
 from tui.recorded_feed import RecordedFeed
 from tui.session import Session
+from tui.state.fleet import Fleet, Member
 from tui.terminal import INTERRUPTED, TERMINATED
 from tui.themes import PALETTES, custom_themes
 
@@ -90,11 +92,14 @@ async def _record(feed: Feed, path: Path) -> tuple[Recorded | None, int]:
     return recorded, codes[0] if codes else 0
 
 
-def run_dashboard(target: ClusterTarget | None, wishes: Wishes, feed: Feed | None = None) -> int:
+def run_dashboard(
+    target: ClusterTarget | None, wishes: Wishes, feed: Feed | None = None, *, jaas_config: str | None = None
+) -> int:
     """Show the dashboard until the user quits; return the exit code.
 
     Args:
-        target: the cluster; None for a recording, whose feed is given.
+        target: the cluster; None for a recording, whose feed is given, and for all clusters of the profiles.
+        jaas_config: the JAAS file for those.
     """
     environment = os.environ
     registry, key_problems = load_keys(key_file_path(environment), Registry())
@@ -107,7 +112,10 @@ def run_dashboard(target: ClusterTarget | None, wishes: Wishes, feed: Feed | Non
         return LiveFeed(target, interval_s=wishes.refresh_s)
 
     with logs_kept(None if wishes.screenshot is not None else log_file_path(environment)) as log:
-        if feed is None:
+        fleet = None
+        if feed is None and target is None:
+            feed = fleet = Fleet(members_of(profiles, wishes, jaas_config, environment), open_feed)
+        elif feed is None:
             assert target is not None
             feed = open_feed(target)
             if wishes.record is not None:
@@ -115,7 +123,8 @@ def run_dashboard(target: ClusterTarget | None, wishes: Wishes, feed: Feed | Non
         session = Session(
             feed,
             target,
-            open_feed=None if target is None else open_feed,
+            open_feed=None if target is None and fleet is None else open_feed,
+            fleet=fleet,
             is_read_only=wishes.is_read_only,
             page=wishes.page,
             registry=registry,
@@ -129,6 +138,23 @@ def run_dashboard(target: ClusterTarget | None, wishes: Wishes, feed: Feed | Non
             environment=environment,
         )
         return _run(session, is_colourless=is_colourless)
+
+
+def members_of(
+    profiles: Profiles | None, wishes: Wishes, jaas_config: str | None, environment: Mapping[str, str]
+) -> list[Member]:
+    """Return the clusters of the profiles; one whose profile cannot be used says why."""
+    members = []
+    for profile in () if profiles is None else profiles.profiles:
+        naming = Naming(cluster=profile.name, jaas_config=jaas_config, may_jaas_idle=True)
+        try:
+            target = resolve_target(naming, environment, Path.cwd())
+        except EXPECTED as error:
+            members.append(Member(profile, None, failure_text(error)))
+        else:
+            is_read_only = target.is_read_only or wishes.is_read_only
+            members.append(Member(profile, replace(target, is_read_only=is_read_only)))
+    return members
 
 
 def _run(session: Session, *, is_colourless: bool) -> int:
@@ -153,7 +179,7 @@ async def _draw_once(session: Session) -> int:
     running = asyncio.create_task(app.run_async(headless=True, size=size), name="dashboard-picture")
     done, _ = await asyncio.wait({running}, timeout=session.timeout_s)
     if not done:
-        app.finish_screenshot(code=0 if app.board.has_metadata else 3)
+        app.finish_screenshot(code=0 if app.has_answer else 3)
     return await running or 0
 
 

@@ -118,5 +118,7 @@ class Saving:
         app = self._screen.dashboard
         playback = app.session.feed.playback
         is_last = playback is not None and app.board.frame is not None and playback.position + 1 >= playback.count
-        if app.session.screenshot is not None and (app.board.was_read_whole or is_last):
-            self._screen.call_after_refresh(app.finish_screenshot, 0 if app.board.has_metadata else 3)
+        fleet = app.session.fleet
+        is_whole = app.board.was_read_whole if fleet is None else fleet.is_settled
+        if app.session.screenshot is not None and (is_whole or is_last):
+            self._screen.call_after_refresh(app.finish_screenshot, 0 if app.has_answer else 3)

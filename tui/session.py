@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.profiles import Profiles
@@ -14,6 +15,9 @@ from engine.admin.watch.feed import Feed
 from tui.actions import Registry
 from tui.log_ring import LogRing
 from tui.themes import PALETTES, Palette
+
+if TYPE_CHECKING:
+    from tui.state.fleet import Fleet
 
 OpenFeed = Callable[[ClusterTarget], Feed]
 
@@ -27,6 +31,8 @@ class Session:
         target: the cluster to change and whose znodes to read; None for a recording.
         open_feed: makes the feed of another cluster.
         profiles: the clusters that can be chosen.
+        fleet: all of them, watched at the same time, where the dashboard began; ``feed`` is one of its clusters' then,
+            or the fleet itself.
         problems: what a person should know at the start.
         clock: monotonic seconds.
         screenshot: draw one frame into this file and end.
@@ -41,6 +47,7 @@ class Session:
     palettes: Mapping[str, Palette] = field(default_factory=lambda: dict(PALETTES))
     theme: str = "dark"
     profiles: Profiles | None = None
+    fleet: Fleet | None = None
     problems: tuple[str, ...] = ()
     log: LogRing = field(default_factory=LogRing)
     clock: Callable[[], float] = time.monotonic
@@ -53,8 +60,15 @@ class Session:
     )
 
     @property
+    def shows_fleet(self) -> bool:
+        """Whether all clusters are looked at, and none is opened."""
+        return self.fleet is not None and self.feed is self.fleet
+
+    @property
     def why_no_changes(self) -> str:
         """Why changes are not allowed; empty if they are."""
+        if self.shows_fleet:
+            return "no cluster is opened: enter opens the one under the cursor"
         if self.target is None:
             return "this is not a live cluster: nothing can be changed"
         if self.is_read_only:

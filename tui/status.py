@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import Side
-from engine.admin.watch.frame import Frame, Link, LinkState, Stage, StageStatus
+from engine.admin.watch.frame import Frame, Link, LinkState, Stage, StageSource, StageStatus
 from tui.cells import Tone
 from tui.lines import Line, Span, folded, line, wrapped
+from tui.remedies import spelled
 from tui.units import NOTHING, plain, span
 
 
@@ -47,10 +49,26 @@ def standing_of(frame: Frame | None, now_ms: int | None = None) -> Standing:
     if all(state is not LinkState.CONNECTED for state in states):
         return Standing.DENIED if LinkState.DENIED in states else Standing.DISCONNECTED
     if any(state is not LinkState.CONNECTED for state in states) or any(
-        status.error or status.missing for _, status in _stages_of_cluster(frame) if status.source is not None
+        (status.error and not _is_hidden(frame, status)) or status.missing
+        for _, status in _stages_of_cluster(frame)
+        if status.source is not None
     ):
         return Standing.DEGRADED
     return Standing.STALE if oldest_late_stage(frame, now_ms) is not None else Standing.LIVE
+
+
+def _is_hidden(frame: Frame, status: StageStatus) -> bool:
+    """Whether a stage is not read for want of rights of the brokers' rules, which are told by themselves."""
+    return status.is_denied and bool(frame.denied) and status.source is not StageSource.WATCH
+
+
+def rights_told(frame: Frame) -> str:
+    """Return who lacks which rights, rights alike as one; empty if nobody lacks any."""
+    alike: dict[tuple[object, object], list[Right]] = {}
+    for right in frame.denied:
+        alike.setdefault((right.operation, right.resource_type), []).append(right)
+    told = [f"{first}{f' and {len(more)} more' if more else ''}" for first, *more in alike.values()]
+    return f"{frame.principal or 'this login'} lacks {'; '.join(told)}" if told else ""
 
 
 def _stages_of_cluster(frame: Frame) -> list[tuple[Stage, StageStatus]]:
@@ -99,7 +117,7 @@ def _causes(frame: Frame, now_ms: int) -> list[Span]:
     # The stages of a lost side need no words of their own; ``i`` shows each stage.
     said = [link.cause for link in frame.links.values() if link.cause]
     for stage, status in _stages_of_cluster(frame):
-        if spans and any(cause in status.error for cause in said):
+        if (spans and any(cause in status.error for cause in said)) or _is_hidden(frame, status):
             continue
         if status.error and status.source is not None:
             sign = "⊘ " if status.is_denied else ""
@@ -110,6 +128,8 @@ def _causes(frame: Frame, now_ms: int) -> list[Span]:
     if late is not None and not spans:
         stage, age_ms = late
         spans.append((f"{stage.value.replace('_', ' ')} {span(age_ms / 1000)} old, asked and not answered", Tone.WARN))
+    if rights := rights_told(frame):
+        spans.append((f"⊘ {plain(rights)}", Tone.QUIET))
     return spans
 
 
@@ -154,6 +174,12 @@ def source_lines(frame: Frame | None) -> list[Line]:
         if link.state is not LinkState.UNUSED:
             told = f"{_SIDE_NAMES[side]:<14}{link.state.value:<14}{plain(link.address)}  "
             lines.append(line(told, (plain(link.cause), Tone.WARN)))
+    if frame.denied:
+        lines += [line(), line((f"⊘ Hidden from {plain(frame.principal or 'this login')}", Tone.STRONG))]
+        for right in frame.denied:
+            lines.append(
+                line(f"  it lacks {plain(str(right))}: ", (spelled(right.remedy(frame.principal)), Tone.QUIET))
+            )
     lines.append(line())
     lines.append(line(("A change that is reverted between two reads is not seen. Rates are over 10 s.", Tone.QUIET)))
     return lines

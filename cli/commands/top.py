@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -32,6 +33,7 @@ SCREENS = (
     needs=Needs(cluster=True, asks=Asks.CLUSTER, bounded=False),
     examples=(
         "klamm top",
+        "klamm top --all",
         "klamm top --cluster prod --read-only --screen reassignments",
         "klamm top --refresh 2 --zookeeper 127.0.0.1:2181 --bootstrap-server 127.0.0.1:9092",
         "klamm top --screen brokers --screenshot brokers.svg",
@@ -43,6 +45,9 @@ SCREENS = (
 )
 def command(
     invocation: Invocation,
+    all_clusters: Annotated[
+        bool, typer.Option("--all", help="Begin with a table of all clusters of your profiles.")
+    ] = False,
     read_only: Annotated[bool, typer.Option("--read-only", help="Change nothing, whatever key you press.")] = False,
     screen: Annotated[
         str,
@@ -76,6 +81,8 @@ def command(
     the dashboard changes the cluster, it shows what it would do and the command that does the same, and asks. If it
     cannot reach the cluster, it says who does not answer and keeps trying.
 
+    --all shows how each cluster of your profiles is, and why; enter goes into one, esc comes back.
+
     Spark's queries come from checkpoints and event logs, a partition's history from the brokers' state-change logs.
     Name them here or in the cluster's profile; options here replace those of the profile.
     """
@@ -84,9 +91,12 @@ def command(
     _check(screen, refresh, screenshot)
     if replay is not None and record is not None:
         raise UsageError("--record and --replay contradict each other")
+    if all_clusters:
+        others = {"--record": record, "--replay": replay, "--checkpoint": checkpoint, "--event-log": event_log}
+        _refuse_beside_all(invocation, others | {"--logs": logs})
     is_headless = record is not None and screenshot is None and not _has_terminal()
     target = None
-    if replay is None:
+    if replay is None and not all_clusters:
         target = _with_places(_target(invocation, is_read_only=read_only), checkpoint, event_log, logs)
     if screenshot is None and not is_headless:
         _refuse_without_terminal()
@@ -105,13 +115,14 @@ def command(
     )
     if replay is not None:
         return run_replay(replay, wishes)
-    assert target is not None
     if not is_headless:
-        code = run_dashboard(target, wishes)
+        code = run_dashboard(target, wishes, jaas_config=invocation.target_options.jaas_config)
         if screenshot is not None and code == ExitCode.UNREACHABLE:
-            told, hint = "the cluster told nothing in time", f"{screenshot} shows who did not answer"
-            raise Stop(Failure(ExitCode.UNREACHABLE, "unreachable", told, target.name, hint))
+            told = "the cluster told nothing in time" if target is not None else "no cluster told anything in time"
+            where, hint = None if target is None else target.name, f"{screenshot} shows who did not answer"
+            raise Stop(Failure(ExitCode.UNREACHABLE, "unreachable", told, where, hint))
         return code
+    assert target is not None
     return _record_headless(invocation, target, wishes)
 
 
@@ -123,6 +134,27 @@ def _record_headless(invocation: Invocation, target: ClusterTarget, wishes: Wish
     if recorded is not None:
         invocation.talk.say(f"{recorded.frames} frames, {recorded.size_bytes} bytes, {recorded.seconds:.0f} s")
     return code
+
+
+def _refuse_beside_all(invocation: Invocation, others: Mapping[str, object]) -> None:
+    """Refuse what is about one cluster beside ``--all``; and that itself where no profile is."""
+    import os
+
+    from engine.admin.cluster.profiles import load_profiles, profiles_path
+
+    options = invocation.target_options
+    named = {
+        "--cluster": options.cluster, "--bootstrap-server": options.bootstrap_server, "--zookeeper": options.zookeeper,
+        "--snapshot": options.snapshot, "--command-config": options.command_config, "--via": options.via,
+        "--zk-tls-config-file": options.zk_tls_config_file,
+    }  # fmt: skip
+    for option, value in (named | dict(others)).items():
+        if value:
+            raise UsageError(f"--all and {option} contradict each other: it is about one cluster")
+    profiles = load_profiles(profiles_path(os.environ))
+    if not profiles.profiles:
+        hint = "add one with: klamm profiles add NAME --bootstrap-server HOST:PORT"
+        raise Stop(Failure(ExitCode.USAGE, "usage", "there are no profiles", str(profiles.path), hint))
 
 
 def _check(screen: str, refresh: float, screenshot: Path | None) -> None:

@@ -55,6 +55,7 @@ PICTURES = (
     Picture(GUIDE, "reassignments", "reassigning", "reassignments", (120, 16), ticks=14),
     Picture(GUIDE, "plan", "five", "brokers", (120, 36), ticks=4, keys=(*["down"] * 3, "R", "ctrl+g"), shows="Plans"),
     Picture(GUIDE, "disconnected", "disconnected", size=(120, 22), ticks=3),
+    Picture(GUIDE, "clusters", "fleet", size=(120, 22), ticks=0),
     Picture(GUIDE, "help", "live", "topics", (120, 40), keys=("question_mark",)),
     Picture(GOLDEN, "overview-80x24-critical", "live", size=(80, 24), then=_kill_2),
     Picture(GOLDEN, "overview-200x60-light", "live", size=(200, 60), theme="light"),
@@ -66,6 +67,12 @@ PICTURES = (
     Picture(GOLDEN, "overview-80x24-denied", "denied", size=(80, 24), ticks=2),
 )
 
+FLEET = {
+    "prod_eu": "live", "prod_us": "broker-down", "staging": "denied", "lab": "unreachable", "dev": "five",
+    "old": "/etc/klamm/old.properties: no such file",
+}  # fmt: skip
+"""Clusters by name, with what they are."""
+
 
 async def drawn(picture: Picture) -> str:
     """Return the picture as the dashboard draws it now."""
@@ -73,6 +80,8 @@ async def drawn(picture: Picture) -> str:
 
     from engine.admin.cluster.target import ClusterTarget, Origin
 
+    if picture.scene == "fleet":
+        return await _fleet_drawn(picture)
     target = ClusterTarget(f"made-up cluster ({picture.scene})", Origin.OPTIONS, bootstrap=(("made-up", 1),))
     async with dashboard(picture.scene, size=picture.size, page=picture.page, theme=picture.theme) as driven:
         if picture.then is not None:
@@ -89,6 +98,20 @@ async def drawn(picture: Picture) -> str:
             await driven.press(*picture.keys)
         driven.main.draw(is_new_data=False)
         await driven.pilot.pause()
+        return plain_svg(driven.app.export_screenshot(title="klamm top"))
+
+
+async def _fleet_drawn(picture: Picture) -> str:
+    from dashboards import dashboard, fleet_of
+
+    from engine.admin.cluster.profiles import Colour
+
+    fleet = fleet_of(
+        FLEET, prod_eu={"label": "EU", "colour": Colour.RED}, prod_us={"label": "US", "colour": Colour.RED}
+    )
+    async with dashboard(fleet, fleet=fleet, size=picture.size) as driven:
+        await driven.until(lambda: fleet.is_settled and len(driven.main.model.shown) == len(FLEET))
+        await driven.sees("1 critical")
         return plain_svg(driven.app.export_screenshot(title="klamm top"))
 
 

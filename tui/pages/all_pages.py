@@ -10,6 +10,7 @@ from tui.location import Location
 from tui.main_view import MainView
 from tui.pages import (
     brokers,
+    clusters,
     groups,
     logs,
     overview,
@@ -43,9 +44,9 @@ _OF_THE_BOARD = (
 
 def pages_of(screen: MainView, partition_logs: PartitionLogs) -> dict[str, Page]:
     """Return the screens. ``screen`` has the plan and the znodes that two of them show, ``partition_logs`` the logs."""
-    return {
-        page.name: page for page in (*_OF_THE_BOARD, _plans(screen), _znodes(screen), _logs(screen, partition_logs))
-    }
+    read_separately = (_plans(screen), _znodes(screen), _logs(screen, partition_logs))
+    fleet = clusters.page_of(screen.dashboard.session.fleet)
+    return {page.name: page for page in (*_OF_THE_BOARD, *read_separately, fleet)}
 
 
 def _plans(screen: MainView) -> Page:

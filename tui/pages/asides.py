@@ -20,7 +20,7 @@ from engine.common.snapshot import TopicSnapshot
 from tui.board import Board, PartitionItem
 from tui.cells import Tone
 from tui.lines import Line, fitted, folded, line
-from tui.pages import logs, zookeeper
+from tui.pages import clusters, logs, zookeeper
 from tui.pages.brokers import BrokerItem
 from tui.pages.groups import member_lines, why_of
 from tui.pages.page import View
@@ -242,6 +242,7 @@ def _log(view: View, item: Any, width: int) -> list[Line]:
 
 
 _ASIDES: Mapping[str, Aside] = {
+    "clusters": clusters.aside,
     "brokers": _broker,
     "topics": _topic,
     "partitions": _partition,

@@ -12,7 +12,7 @@ from engine.admin.analysis.leadership import leadership
 from engine.admin.analysis.restarts import RestartAdvice, Verdict, restart_board
 from engine.common.model import BrokerInfo
 from tui.board import Board
-from tui.cells import NO_DATA, Cell, Column, Tone, tinted
+from tui.cells import DENIED, NO_DATA, Cell, Column, Tone, tinted
 from tui.lines import Line, fitted, folded, line, wrapped
 from tui.location import Location, Only
 from tui.pages.page import Page, View, why_empty
@@ -42,6 +42,7 @@ class BrokerItem:
     registered_s: float | None
     in_per_s: float | None
     trouble: str
+    hides_sizes: bool = False
 
     @property
     def state(self) -> str:
@@ -87,6 +88,7 @@ def items_of(board: Board) -> list[BrokerItem]:
                 advice[broker].registered_s if broker in advice else None,
                 rates.get(broker),
                 words.trouble if words is not None else "",
+                board.hides_log_dirs,
             )
         )
     return found
@@ -125,7 +127,17 @@ def _leaders(item: BrokerItem) -> Cell:
 
 def disk_cell(item: BrokerItem) -> Cell:
     """Return how full the fullest volume is."""
-    return NO_DATA if item.disk is None else tinted(item.disk, percent(item.disk), bad_from=0.85)
+    if item.disk is None:
+        return _unknown_size(item)
+    return tinted(item.disk, percent(item.disk), bad_from=0.85)
+
+
+def _unknown_size(item: BrokerItem) -> Cell:
+    return DENIED if item.hides_sizes else NO_DATA
+
+
+def _bytes(item: BrokerItem) -> Cell:
+    return _unknown_size(item) if item.bytes is None else Cell(size(item.bytes))
 
 
 _VERDICTS = {Verdict.SAFE: Tone.GOOD, Verdict.LAST: Tone.GOOD, Verdict.UNKNOWN: Tone.QUIET, Verdict.WAIT: Tone.WARN}
@@ -142,7 +154,7 @@ def _imbalance(item: BrokerItem) -> Cell:
 
 def _full_in_cell(item: BrokerItem) -> Cell:
     if item.full_in_s is None:
-        return NO_DATA
+        return _unknown_size(item)
     return Cell(span(item.full_in_s), Tone.BAD if item.full_in_s < 86_400 else Tone.PLAIN)
 
 
@@ -167,8 +179,7 @@ COLUMNS = (
     Column("imbalance_percent", "IMBALANCE", _imbalance, lambda i: i.imbalance, rank=5, is_figure=True),
     Column("in_per_s", "IN/S", lambda i: NO_DATA if i.in_per_s is None else Cell(short_count(i.in_per_s)),
            lambda i: i.in_per_s, rank=5, is_figure=True, width=6),
-    Column("bytes", "ON DISK", lambda i: NO_DATA if i.bytes is None else Cell(size(i.bytes)), lambda i: i.bytes,
-           rank=4, is_figure=True, width=9),
+    Column("bytes", "ON DISK", _bytes, lambda i: i.bytes, rank=4, is_figure=True, width=9),
     Column("disk", "FULL", disk_cell, lambda i: i.disk, rank=4, is_figure=True, width=5),
     Column("full_in_s", "FULL IN", _full_in_cell, lambda i: i.full_in_s, rank=6, is_figure=True, width=7),
     Column("registered_s", "SESSION", lambda i: NO_DATA if i.registered_s is None else Cell(span(i.registered_s)),

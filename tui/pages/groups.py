@@ -15,7 +15,7 @@ from engine.admin.watch.frame import LinkState, Stage, WatchedGroup
 from tui.cells import DENIED, LOADING, NO_DATA, Cell, Column, Tone
 from tui.lines import Line, line, wrapped
 from tui.location import Location
-from tui.pages.page import Page, View
+from tui.pages.page import Page, View, who_sees
 from tui.pages.timeline import change_text
 from tui.sparkline import spark_lines
 from tui.table_model import Rows
@@ -74,7 +74,14 @@ def number_cell(value: float | None, text: str) -> Cell:
 
 
 def _lag(group: WatchedGroup) -> Cell:
+    if group.lag.lag is None and is_hidden(group.lag):
+        return DENIED
     return lag_cell(group.lag) if group.has_lag else LOADING
+
+
+def is_hidden(lag: GroupLag) -> bool:
+    """Whether a group is not known more closely because a right is missing."""
+    return lag.error is not None and "AUTHORIZATION_FAILED" in lag.error
 
 
 def _state(group: WatchedGroup) -> Cell:
@@ -157,7 +164,7 @@ def _why_empty(view: View) -> str:
         return f"groups could not be read: {status.error}"
     if status is None or status.read_at_ms is None:
         return "groups have not been read yet"
-    return "no consumer group"
+    return f"no consumer group{who_sees(view)}"
 
 
 def groups_told(number: int, lag: int | None, *, is_least: bool = False) -> str:

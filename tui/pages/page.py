@@ -68,4 +68,14 @@ def rows_at(page: Page, view: View) -> list[Any]:
 
 def why_empty(view: View, what: str) -> str:
     """Return what to say if there are no rows: nothing was read yet, or there is nothing."""
-    return f"no {what}" if view.board.has_metadata else f"{what} are not known yet: nobody has reported them"
+    if not view.board.has_metadata:
+        return f"{what} are not known yet: nobody has reported them"
+    return f"no {what}{who_sees(view)}"
+
+
+def who_sees(view: View) -> str:
+    """Return by whose rights there is nothing: on a secured cluster others may see more."""
+    frame = view.board.frame
+    if frame is None or not (frame.principal or frame.denied):
+        return ""
+    return f" that {frame.principal or 'this login'} may see"

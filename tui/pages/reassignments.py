@@ -9,13 +9,14 @@ from typing import Any
 from engine.admin.analysis.moves import CopyProgress, CopyState, MovesBoard, moves_board
 from engine.admin.analysis.throttles import ThrottleAdvice, ThrottleVerdict, throttle_advice
 from engine.admin.health.report import Check
-from engine.admin.watch.frame import Frame
+from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import ReplicaAssignment, TopicPartition
 from tui.board import Board
-from tui.cells import NO_DATA, Cell, Column, Tone
+from tui.cells import DENIED, NO_DATA, Cell, Column, Tone
 from tui.lines import Line, line
 from tui.location import Location, Only
 from tui.pages.page import Page, View, why_empty
+from tui.status import rights_told
 from tui.table_model import Rows
 from tui.units import NOTHING, byte_rate, count, counted, ids, percent, plain, size, span, span_left
 
@@ -162,14 +163,22 @@ def _rows(view: View) -> Rows:
         items_of(view.board),
         lambda move: (move.name, move.broker),
         lambda move: f"{move.name} {move.state} {move.broker}",
-        "no copy is stuck any more" if is_stuck
-        else "nothing is being moved" if view.board.has_metadata else why_empty(view, "reassignments"),
+        "no copy is stuck any more" if is_stuck else _why_empty(view),
         (lambda move: _is_trouble(view, move)) if is_stuck else None,
-    )  # fmt: skip
+    )
 
 
 def _is_trouble(view: View, move: MoveItem) -> bool:
     return _tone(move.copy) in (Tone.BAD, Tone.WARN)
+
+
+def _why_empty(view: View) -> str:
+    frame = view.board.frame
+    if frame is None or not view.board.has_metadata:
+        return why_empty(view, "reassignments")
+    if frame.stage(Stage.REASSIGNMENTS).is_denied:
+        return f"{DENIED.text} reassignments are hidden: {rights_told(frame)}"
+    return "nothing is being moved"
 
 
 def _summary(view: View, width: int) -> list[Line]:

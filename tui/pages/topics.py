@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.admin.analysis.tallies import Tally
+from engine.common.acl import AclOperation, ResourceType
 from engine.common.snapshot import TopicSnapshot
 from tui.board import Board
-from tui.cells import NO_DATA, Cell, Column, Tone, tinted
+from tui.cells import DENIED, NO_DATA, Cell, Column, Tone, tinted
 from tui.lines import Line, line, wrapped
 from tui.location import Location
 from tui.pages.page import Page, View, why_empty
@@ -40,8 +41,20 @@ def columns_of(board: Board) -> tuple[Column, ...]:
     def min_isr(topic: TopicSnapshot) -> int | None:
         return None if board.frame is None else board.frame.min_isr.get(topic.name)
 
-    def known(value: float | None, text: str) -> Cell:
-        return NO_DATA if value is None else Cell(text)
+    def known(value: float | None, text: str, *, is_hidden: bool = False) -> Cell:
+        return Cell(text) if value is not None else DENIED if is_hidden else NO_DATA
+
+    def hides(topic: TopicSnapshot) -> bool:
+        return board.lacks(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name)
+
+    def min_isr_cell(topic: TopicSnapshot) -> Cell:
+        return known(min_isr(topic), str(min_isr(topic)), is_hidden=hides(topic))
+
+    def bytes_cell(topic: TopicSnapshot) -> Cell:
+        return known(board.topic_bytes(topic), size(board.topic_bytes(topic)), is_hidden=board.hides_log_dirs)
+
+    def policy(topic: TopicSnapshot) -> Cell:
+        return DENIED if topic.configs is None and hides(topic) else Cell(_policy(topic), Tone.QUIET)
 
     return (
         Column("topic", "TOPIC", _name, lambda t: t.name, is_wide=True, width=16),
@@ -49,7 +62,7 @@ def columns_of(board: Board) -> tuple[Column, ...]:
                is_figure=True),
         Column("replication_factor", "RF", lambda t: Cell(str(t.replication_factor)), lambda t: t.replication_factor,
                rank=1, is_figure=True),
-        Column("min_isr", "MIN ISR", lambda t: known(min_isr(t), str(min_isr(t))), min_isr, rank=4, is_figure=True),
+        Column("min_isr", "MIN ISR", min_isr_cell, min_isr, rank=4, is_figure=True),
         figure("under_replicated", "UNDER-REPL", 0, lambda tally: tally.under_replicated),
         figure("offline", "OFFLINE", 1, lambda tally: tally.leaderless),
         figure("under_min_isr", "UNDER MIN", 2, lambda tally: tally.below_min),
@@ -57,9 +70,8 @@ def columns_of(board: Board) -> tuple[Column, ...]:
         figure("moving", "MOVING", 4, lambda tally: tally.moving, Tone.ACCENT),
         Column("in_per_s", "IN/S", lambda t: known(board.topic_in(t), short_count(board.topic_in(t))), board.topic_in,
                rank=2, is_figure=True, width=6),
-        Column("bytes", "ON DISK", lambda t: known(board.topic_bytes(t), size(board.topic_bytes(t))),
-               board.topic_bytes, rank=3, is_figure=True, width=9),
-        Column("cleanup_policy", "CLEANUP", lambda t: Cell(_policy(t), Tone.QUIET), _policy, rank=6, width=7),
+        Column("bytes", "ON DISK", bytes_cell, board.topic_bytes, rank=3, is_figure=True, width=9),
+        Column("cleanup_policy", "CLEANUP", policy, _policy, rank=6, width=7),
     )  # fmt: skip
 
 

@@ -166,6 +166,10 @@ class Cluster:
         """Note rights that were missing where a broker was asked over a connection of its own."""
         self._denied.update(dict.fromkeys(rights))
 
+    def forget_denied(self) -> None:
+        """Forget them, so that one that was given meanwhile no longer counts."""
+        self._denied.clear()
+
     @property
     def denied(self) -> list[Right]:
         """The rights that were missing so far."""

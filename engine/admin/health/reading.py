@@ -51,6 +51,8 @@ class BrokerProbe:
     is_kraft: bool = False
     denied: tuple[Right, ...] = ()
     """The rights for want of which it did not say all."""
+    release: str = ""
+    """The release of Kafka whose APIs it offers; empty: unknown."""
 
 
 async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> HealthFacts:
@@ -233,6 +235,7 @@ async def _probe(broker: BrokerInfo, properties: ClientProperties, limit_s: floa
 
 
 async def _ask(client: BrokerClient) -> BrokerProbe:
+    from engine.admin.brokers.own_words import release_of
     from engine.kafka.client.errors import NoCommonVersion
     from engine.kafka.protocol.api_keys import ApiKey
     from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -255,6 +258,7 @@ async def _ask(client: BrokerClient) -> BrokerProbe:
         # Only a controller that is a broker tells the others who the controller is.
         is_kraft=ApiKey.LEADER_AND_ISR not in offered,
         denied=denied,
+        release=release_of(offered) or "",
     )
 
 

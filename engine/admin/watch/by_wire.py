@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from engine.admin.cluster.asking import FAILURES, answer_limit, batches_of
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import Unreachable
+from engine.admin.cluster.errors import Refused, Unreachable
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.configs.by_wire import WireConfigReader, read_effective, read_overrides
 from engine.admin.configs.values import EntityType, settings_of
@@ -24,10 +24,10 @@ from engine.admin.health.reading import probe_brokers
 from engine.admin.lag.measuring import LagMeter
 from engine.admin.lag.results import GroupLag
 from engine.admin.offsets.listing import FoundOffset, ask_offsets
+from engine.admin.watch.board import failure_of
 from engine.admin.watch.frame import BrokerWords, WatchedGroup
 from engine.admin.watch.unmeasured import of_other_protocol, unmeasured
 from engine.common.model import LATEST_TIMESTAMP, NO_LEADER, TopicPartition
-from engine.common.quantities import counted
 from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
 from engine.kafka.protocol.apis.metadata import MetadataResponse
 
@@ -90,19 +90,24 @@ async def read_ends(
 async def read_wire_settings(
     wire: WireCluster, topics: Sequence[TopicSnapshot]
 ) -> tuple[dict[str, Mapping[str, str]], dict[int | None, Mapping[str, str]], dict[str, int], tuple[str, ...]]:
-    """Return overrides of topics, dynamic settings of brokers, the effective min ISR, and what is missing."""
+    """Return overrides of topics, dynamic settings of brokers, the effective min ISR, and what is missing.
+
+    What this principal may not see is left out: the cluster notes which rights were missing.
+    """
     names = [topic.name for topic in topics]
     missing: list[str] = []
     overrides = await read_overrides(wire, names, missing.append)
-    if not missing and len(overrides) < len(names):
-        missing.append(f"klamm may not see the settings of {counted(len(names) - len(overrides), 'topic')}")
     told: dict[str, Mapping[str, str]] = {name: one for name, one in overrides.items() if one is not None}
     effective = await read_effective(wire, list(told), "min.insync.replicas", missing.append)
     brokers: dict[int | None, Mapping[str, str]] = {}
-    for one in await WireConfigReader(wire).describe_all(EntityType.BROKER, include_all=False):
-        settings = settings_of(one)
-        if settings:
-            brokers[None if one.entity_name is None else int(one.entity_name)] = settings
+    try:
+        for one in await WireConfigReader(wire).describe_all(EntityType.BROKER, include_all=False):
+            settings = settings_of(one)
+            if settings:
+                brokers[None if one.entity_name is None else int(one.entity_name)] = settings
+    except Refused as error:
+        if not failure_of(error).is_denied:
+            raise
     min_isr = {name: int(value) for name, value in effective.items() if value is not None and value.isdecimal()}
     return told, brokers, min_isr, tuple(missing)
 
@@ -116,7 +121,11 @@ async def read_words(cluster: Cluster, snapshot: ClusterSnapshot, silent: Iterab
     return {
         # Each KRaft broker names some live broker: differences mean nothing.
         broker: BrokerWords(
-            None if one.is_kraft else one.controller_id, one.offline_log_dirs, one.trouble or "", one.caps_min_isr
+            None if one.is_kraft else one.controller_id,
+            one.offline_log_dirs,
+            one.trouble or "",
+            one.caps_min_isr,
+            one.release,
         )
         for broker, one in probes.items()
     }
@@ -160,7 +169,11 @@ class GroupReader:
         found = FoundGroups(tuple(chosen), (), {}, {name: listed[name].coordinator for name in chosen})
         answer, _ = await self._meter.measure(found=found)
         measured = {one.group: one for one in answer.groups}
-        missing += [f"{error}: {error.where}" if error.where else str(error) for error in answer.failures]
+        missing += [
+            f"{error}: {error.where}" if error.where else str(error)
+            for error in answer.failures
+            if not failure_of(error).is_denied
+        ]
         groups = {name: self._watched(one, measured.get(name), now_ms) for name, one in listed.items()}
         self._known = kept | groups | others
         self._meter.forget_all_but(self._known)

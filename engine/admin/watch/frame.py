@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import Side
 from engine.admin.groups.values import GroupMember
 from engine.admin.health.report import HealthReport, HoldingTransaction
@@ -156,6 +157,8 @@ class BrokerWords:
     trouble: str = ""
     caps_min_isr: bool = False
     """It wants no more replicas in sync than a partition has, whatever min.insync.replicas says (Kafka 3.7)."""
+    release: str = ""
+    """The release of Kafka whose APIs it offers; empty: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,6 +223,9 @@ class Frame:
         plan: who carries out which plan; empty: nobody. It is looked up while something is throttled; None: not yet.
         unreadable: what is wrong with unreadable znodes.
         holding: transactions that hold readers of committed records up, by partition.
+        principal: who asks the brokers; None: nobody in particular, or only they know.
+        denied: the rights that this principal lacked in the last minutes: what is missing for want of one of them is
+        hidden, neither absent nor broken.
         health: what ``klamm cluster health`` says about this frame; None until there is something to judge.
         events: what happened since the frame before, oldest first, including dropped frames.
     """
@@ -244,6 +250,8 @@ class Frame:
     plan: str | None = None
     unreadable: tuple[str, ...] = ()
     holding: tuple[HoldingTransaction, ...] = ()
+    principal: str | None = None
+    denied: tuple[Right, ...] = ()
     health: HealthReport | None = None
     events: tuple[Event, ...] = ()
 

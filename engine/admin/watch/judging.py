@@ -87,4 +87,5 @@ def facts_of(frame: Frame) -> HealthFacts:
         zookeeper_trouble=_zookeeper_trouble(frame),
         unreadable_topics=frame.unreadable,
         holding=frame.holding,
+        hidden_settings=frozenset(right.name for right in frame.denied if right.is_of_settings and right.name),
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import replace
 
+from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import Side
 from engine.admin.health.report import HoldingTransaction
 from engine.admin.log_dirs.describing import LogDir
@@ -92,6 +93,8 @@ class Knowledge:
         self.plan: str | None = None
         self.unreadable: tuple[str, ...] = ()
         self.holding: tuple[HoldingTransaction, ...] = ()
+        self.principal: str | None = None
+        self.denied: tuple[Right, ...] = ()
         self._source = source
         self._protocol = protocol
         self._knows_members = False
@@ -307,6 +310,8 @@ class Knowledge:
             self.plan,
             self.unreadable,
             self.holding,
+            self.principal,
+            self.denied,
         )
         yield from self._health.turns(fresh)
         fresh = replace(fresh, health=self._health.judge(fresh))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from engine.admin.cluster.asking import FAILURES
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AnswerLost, BadRequest, Unreachable
+from engine.admin.cluster.errors import AnswerLost, BadRequest, Refused, Unreachable
 from engine.admin.cluster.remedies import START_IT, Parameter, Phrase
 from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import ClusterTarget, Side
@@ -27,7 +27,7 @@ from engine.admin.health.checks import has_throttles
 from engine.admin.health.reading import holding_of, read_holding
 from engine.admin.lag.measuring import LagMeter, LagOptions
 from engine.admin.lag.traces import QueryTraces
-from engine.admin.log_dirs.describing import read_log_dirs
+from engine.admin.log_dirs.describing import NOT_ALLOWED, read_log_dirs
 from engine.admin.reassignment.lock import plan_in_the_way
 from engine.admin.topics.by_wire import read_reassignments
 from engine.admin.watch import by_wire
@@ -40,6 +40,7 @@ from engine.admin.watch.schedule import StageSchedule
 from engine.admin.watch.shared_cluster import BROKERS_NOT_ASKED, SharedCluster
 from engine.admin.watch.silence import LOOK_MS, Listener
 from engine.common.clock import Clock, SystemClock
+from engine.common.errors import ErrorCode
 from engine.common.model import BrokerInfo, address_text
 from engine.common.snapshot import ClusterSnapshot, SnapshotSource
 from engine.kafka.protocol.apis.metadata import MetadataResponse
@@ -95,6 +96,8 @@ _SPARK_STAGE = _PolledStage(Stage.SPARK, 10_000, 0.1)
 _TRANSACTIONS_EVERY_S = 30.0
 _MOVING_LOG_DIRS_MS = 2_000
 """How often sizes are read while partitions move."""
+_DENIED_MS = 60_000
+"""All stages are read within this time, unless they take very long."""
 _ALSO_WATCHED = (Stage.REASSIGNMENTS, Stage.SETTINGS)
 """Stages that brokers are asked for only while ZooKeeper cannot tell."""
 
@@ -142,6 +145,9 @@ class LiveFeed:
         self._board = Board(self._clock, _addresses(target))
         self._wire = _wire_of(target)
         shared = self._wire.target if self._uses_wire else target
+        self._knowledge.principal = self._wire.principal if self._uses_wire else None
+        self._denied_before: tuple[Right, ...] = ()
+        self._denied_until_ms = self._clock.monotonic_ms() + _DENIED_MS
         self._slow = SharedCluster(shared, self._zk_client, timeout_s=OPERATION_S)
         """Separate connections for slow requests: brokers answer in the order of the questions."""
         self._groups: by_wire.GroupReader | None = None
@@ -166,8 +172,18 @@ class LiveFeed:
 
     @property
     def denied(self) -> list[Right]:
-        """The rights that have been missing since the feed began."""
-        return list(dict.fromkeys((*self._wire.denied, *self._slow.denied)))
+        """The rights that have been missing in the last minutes."""
+        return list(dict.fromkeys((*self._denied_before, *self._wire.denied, *self._slow.denied)))
+
+    def _note_denied(self) -> None:
+        """Tell the frames; a right that was given is missing no longer once everything has been read again, twice."""
+        self._knowledge.denied = tuple(self.denied)
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._denied_until_ms:
+            self._denied_until_ms = now_ms + _DENIED_MS
+            self._denied_before = tuple(dict.fromkeys((*self._wire.denied, *self._slow.denied)))
+            self._wire.forget_denied()
+            self._slow.forget_denied()
 
     @property
     def latest(self) -> Frame | None:
@@ -234,6 +250,8 @@ class LiveFeed:
 
     def set_interval(self, interval_s: float) -> None:
         self._interval_s = interval_within_bounds(interval_s)
+        # The wait for the next tick was as long as the interval before.
+        self._urgent.set()
         self._trigger(Stage.METADATA)
 
     async def close(self) -> None:
@@ -259,6 +277,7 @@ class LiveFeed:
             self._urgent.clear()
             await self._go.wait()
             next_s = loop.time() + self._interval_s
+            self._note_denied()
             now_ms, links, stages = self._clock.now_ms(), dict(self._board.links), self._board.told()
             self._box.put(await made_in_turns(self._knowledge.frame_in_turns(now_ms, links, stages)))
             if is_urgent:
@@ -402,7 +421,9 @@ class LiveFeed:
         has_changed = self._knowledge.take_metadata(answer)
         is_electing = asyncio.get_running_loop().time() < self._elections_until_s
         if not self._knowledge.members_by_znode:
-            self._board.read(Stage.MEMBERS, StageSource.POLL, cost_ms=0.0, requests=0)
+            # They are as old as the metadata may be.
+            interval_ms = max(round(self._interval_s * 1000), self._schedules[Stage.METADATA].interval_ms)
+            self._board.read(Stage.MEMBERS, StageSource.POLL, cost_ms=0.0, requests=0, interval_ms=interval_ms)
         if is_first or before is not self._knowledge.brokers or (has_changed and is_electing):
             self._urgent.set()
         return 1, ()
@@ -438,6 +459,8 @@ class LiveFeed:
         dirs = await read_log_dirs(self._slow)
         self._knowledge.take_log_dirs(dirs)
         silent = tuple(f"broker {one.broker}: {one.error}" for one in dirs if one.log_dir is None)
+        if dirs and all(one.error == NOT_ALLOWED for one in dirs):
+            raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, where="log dirs")
         if silent and len(silent) == len(dirs):
             raise Unreachable("; ".join(silent))
         return len({one.broker for one in dirs}), silent

@@ -60,7 +60,8 @@ class StageSchedule:
         else:
             work_ms = self._whole_cost_ms = cost_ms
             pause_ms = 0
-        self.interval_ms = max(self._wanted_ms or tick_ms, round(work_ms / self._share), pause_ms)
+        # More often than frames are made, nobody would see it.
+        self.interval_ms = max(self._wanted_ms or 0, tick_ms, round(work_ms / self._share), pause_ms)
         self.next_ms = now_ms if self._must_repeat else max(now_ms, now_ms - cost_ms + self.interval_ms)
         return cost_ms
 
@@ -76,7 +77,7 @@ class StageSchedule:
         cost_ms = self._end(now_ms)
         back_off_ms = min(BACK_OFF_MAX_MS, BACK_OFF_MS * 2**self._failures)
         self._failures = min(self._failures + 1, 10)
-        self.interval_ms = max(self._wanted_ms or tick_ms, back_off_ms)
+        self.interval_ms = max(self._wanted_ms or 0, tick_ms, back_off_ms)
         self.next_ms = now_ms if self._must_repeat else now_ms + max(0, back_off_ms - cost_ms, back_off_ms // 2)
 
     def _end(self, now_ms: int) -> int:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fake_feed import FakeFeed, fake_feed
+from fake_feed import SCENES, FakeFeed, fake_feed
 from textual import events
 from textual.keys import _character_to_key, key_to_character
 from textual.pilot import Pilot
 
+from engine.admin.cluster.profiles import Profile
+from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.watch.feed import Feed
 from tui.app import Dashboard
 from tui.main_screen import MainScreen
 from tui.session import Session
+from tui.state.fleet import Fleet, Member
 from tui.widgets.lines_view import LinesScroll, LinesView
 
 WIDE = (120, 40)
@@ -110,7 +114,7 @@ class Driven:
 
 @asynccontextmanager
 async def dashboard(
-    scene: str | FakeFeed = "live", *, size: tuple[int, int] = WIDE, page: str = "overview", **options: Any
+    scene: str | Feed = "live", *, size: tuple[int, int] = WIDE, page: str = "overview", **options: Any
 ) -> AsyncIterator[Driven]:
     """Yield a dashboard on a scene of ``fake_feed``, which stands still until it gets a tick."""
     feed = fake_feed(scene, plays=False) if isinstance(scene, str) else scene
@@ -119,6 +123,31 @@ async def dashboard(
         driven = Driven(app, pilot, feed)
         await driven.until(lambda: app.main is not None and app.board.frame is not None)
         yield driven
+
+
+def fleet_of(
+    scenes: Mapping[str, str], *, open_feed: Callable[[ClusterTarget], Feed] | None = None, **profiles: Any
+) -> Fleet:
+    """Return clusters by name, each as a scene of ``fake_feed`` has it; ``profiles`` says more about some.
+
+    A scene that is no scene is why the profile cannot be used.
+    """
+
+    def feed_of(target: ClusterTarget) -> Feed:
+        return FakeFeed(SCENES[scenes[target.name]](), plays=False, name=target.name)
+
+    def member(name: str, scene: str) -> Member:
+        profile = Profile(name, bootstrap_servers=f"{name}-kafka1:9092", **profiles.get(name, {}))
+        target = ClusterTarget(name, Origin.PROFILE, bootstrap=((f"{name}-kafka1", 9092),))
+        return Member(profile, target) if scene in SCENES else Member(profile, None, scene)
+
+    members = [member(name, scene) for name, scene in scenes.items()]
+
+    def now_ms() -> int:
+        """The time of the newest frame: made-up clusters have a time of their own."""
+        return max((one.board.frame.at_ms for one in members if one.board.frame is not None), default=0)
+
+    return Fleet(members, open_feed or feed_of, now_ms)
 
 
 def drive(test: Callable[[], Coroutine[Any, Any, None]]) -> None:

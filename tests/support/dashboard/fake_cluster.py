@@ -395,7 +395,7 @@ class FakeCluster:
             )
             data["words"] = {
                 b: BrokerWords(None, (), self._silent[b]) if b in self._silent
-                else BrokerWords(self._controller_id, (_DIR,) if b in self._failed_dirs else ())
+                else BrokerWords(self._controller_id, (_DIR,) if b in self._failed_dirs else (), release="3.9")
                 for b in self._brokers
             }  # fmt: skip
         return data

@@ -1,0 +1,146 @@
+"""What a principal may not see is hidden: neither absent nor broken, and the screen says for want of which right."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from dashboards import Driven, dashboard, drive
+from fake_cluster import FakeCluster
+from klamm_program import in_process
+
+from engine.admin.cluster.client_properties import load_client_properties
+from engine.admin.cluster.rights import Right
+from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
+from engine.admin.watch.frame import Frame, Stage, StageSource, StageStatus
+from engine.admin.watch.live_feed import LiveFeed
+from engine.common.acl import AclOperation, ResourceType
+from engine.local.cluster import LocalCluster
+from tui.board import Board
+from tui.location import Location
+from tui.pages import brokers, reassignments, topics
+from tui.pages.page import View
+from tui.status import Standing, rights_told, standing_of, status_lines
+
+SEE_CLUSTER = Right(AclOperation.DESCRIBE, ResourceType.CLUSTER)
+
+
+def see_settings(topic: str) -> Right:
+    return Right(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic)
+
+
+def denied(*rights: Right, **stages: StageStatus) -> Frame:
+    frame = FakeCluster().frame()
+    told = {**frame.stages, **{Stage(name): status for name, status in stages.items()}}
+    return replace(frame, principal="User:alice", denied=rights, stages=told)
+
+
+def test_rights_alike_are_told_as_one() -> None:
+    frame = denied(see_settings("orders"), SEE_CLUSTER, see_settings("clicks"), see_settings("audit"))
+    assert rights_told(frame) == "User:alice lacks describe-configs on topic orders and 2 more; describe on the cluster"
+    assert rights_told(replace(frame, principal=None)).startswith("this login lacks")
+    assert rights_told(replace(frame, denied=())) == ""
+
+
+def test_what_is_hidden_is_no_fault_of_the_cluster() -> None:
+    read_ms = FakeCluster().frame().at_ms
+    refused = StageStatus(StageSource.POLL, read_at_ms=read_ms, error="Cluster authorization failed.", is_denied=True)
+    frame = denied(SEE_CLUSTER, log_dirs=refused)
+    assert standing_of(frame) is Standing.LIVE
+    told = "\n".join("".join(text for text, _ in one) for one in status_lines(frame, 120))
+    assert "live" in told and "⊘ User:alice lacks describe on the cluster" in told
+    assert "authorization failed" not in told, "once is enough"
+    assert standing_of(replace(frame, denied=())) is Standing.DEGRADED, "nobody knows of a right"
+
+
+def test_cells_and_empty_tables_say_hidden() -> None:
+    board = Board()
+    frame = denied(SEE_CLUSTER, see_settings("orders"))
+    board.take(replace(frame, min_isr={"clicks": 2}, log_dirs=(), logs={}))
+    cells = {column.name: column.cell for column in topics.columns_of(board)}
+    named = {topic.name: topic for topic in board.topics}
+    assert cells["min_isr"](named["orders"]).text == "⊘" and cells["min_isr"](named["clicks"]).text == "2"
+    assert cells["min_isr"](named["audit"]).text == "—", "nobody said that it is hidden"
+    assert cells["bytes"](named["clicks"]).text == "⊘"
+    of_broker = {column.name: column.cell for column in brokers.COLUMNS}
+    item = brokers.items_of(board)[0]
+    assert {of_broker[name](item).text for name in ("bytes", "disk", "full_in_s")} == {"⊘"}
+    refused = StageStatus(error="Cluster authorization failed.", is_denied=True)
+    board.take(replace(frame, stages={**frame.stages, Stage.REASSIGNMENTS: refused}))
+    empty = reassignments.PAGE.rows(View(board, Location("reassignments"))).empty
+    assert empty == "⊘ reassignments are hidden: " + rights_told(frame)
+    assert frame.cluster is not None
+    board.take(replace(frame, cluster=replace(frame.cluster, topics=())))
+    assert topics.PAGE.rows(View(board, Location("topics"))).empty == "no topics that User:alice may see"
+
+
+def target_of(cluster: LocalCluster, user: str) -> ClusterTarget:
+    properties = load_client_properties(cluster.directory / f"{user}.properties")
+    addresses = parse_addresses(cluster.bootstrap_servers)
+    return ClusterTarget("secured", Origin.OPTIONS, bootstrap=addresses, client_properties=properties)
+
+
+Klamm = Callable[..., None]
+
+
+@pytest.fixture
+def admin(secured: LocalCluster, capsys: pytest.CaptureFixture[str]) -> Klamm:
+    """Run a command as the administrator of the secured cluster."""
+    config = secured.directory / "client.properties"
+    where = ("--bootstrap-server", secured.bootstrap_servers, "--command-config", config)
+
+    def run(*words: str | Path) -> None:
+        ran = in_process(*words, *where, capture=capsys)
+        assert ran.code == 0, ran.err
+
+    return run
+
+
+def shown(target: ClusterTarget, look: Callable[[Driven], Awaitable[None]]) -> None:
+    async def run() -> None:
+        feed = LiveFeed(target, interval_s=0.5)
+        async with dashboard(feed, target=target, page="topics", size=(160, 40)) as driven:
+            await driven.until(lambda: driven.app.board.was_read_whole)
+            await look(driven)
+
+    drive(run)
+
+
+def test_a_user_sees_what_he_may_and_for_want_of_which_right_no_more(secured: LocalCluster, admin: Klamm) -> None:
+    admin("topics", "create", "orders", "--partitions", "2")
+    admin("topics", "create", "secret", "--partitions", "2")
+
+    async def nothing(driven: Driven) -> None:
+        assert "secured as User:alice › Topics" in driven.text.splitlines()[0]
+        await driven.sees("no topics that User:alice may see")
+        await driven.sees("⊘ User:alice lacks describe on the cluster")
+        assert driven.lines_with("● live") and not driven.lines_with("✖"), "no fault"
+        await driven.press("6")
+        await driven.sees("⊘ reassignments are hidden: User:alice lacks")
+        await driven.press("5")
+        assert "no consumer group that User:alice may see" in driven.text
+        await driven.press("2")
+        assert any("⊘" in one for one in driven.lines_with("controller")), "sizes"
+        await driven.press("i")
+        assert "⊘ Hidden from User:alice" in driven.text
+        assert "klamm acls add --allow-principal User:alice --operation describe --cluster-resource" in driven.text
+
+    shown(target_of(secured, "alice"), nothing)
+    admin("acls", "add", "--allow-principal", "User:alice", "--operation", "describe", "--topic", "orders", "--yes")
+
+    async def one_topic(driven: Driven) -> None:
+        await driven.sees("describe-configs on topic orders")
+        assert "⊘" in driven.lines_with("▌ orders")[0] and "secret" not in driven.text
+        health = driven.app.board.frame.health if driven.app.board.frame is not None else None
+        assert health is not None and not health.reasons, "hidden settings are no fault"
+
+    shown(target_of(secured, "alice"), one_topic)
+
+    async def all_of_it(driven: Driven) -> None:
+        assert "secured as User:admin › Topics" in driven.text.splitlines()[0]
+        await driven.sees("secret")
+        assert "⊘" not in driven.text
+
+    shown(target_of(secured, "client"), all_of_it)

@@ -1,0 +1,226 @@
+"""All clusters of the profiles, a row each: how it is, and if it is not well or not seen, why. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from engine.admin.cluster.target import Side
+from engine.admin.health.report import HealthStatus
+from engine.admin.watch.frame import Frame, LinkState
+from engine.common.model import NO_CONTROLLER
+from tui.board import Board
+from tui.cells import NO_DATA, Cell, Column, Tone, tinted
+from tui.cluster_mark import cluster_mark, cluster_tone
+from tui.lines import Line, folded, line, wrapped
+from tui.pages.overview import WORDS, health_word
+from tui.pages.page import Page, View
+from tui.problems import problems_of
+from tui.state.fleet import Fleet, Member
+from tui.status import Standing, causes_of
+from tui.table_model import Rows
+from tui.units import NOTHING, at_least, count, counted, plain, short_count
+
+_NAMED_MAX = 3
+_UNSEEN = {
+    Standing.CONNECTING: ("○ connecting", Tone.ACCENT),
+    Standing.DISCONNECTED: ("✖ unreachable", Tone.BAD),
+    Standing.DENIED: ("⊘ refused", Tone.BAD),
+}
+_GRAVEST_FIRST = (HealthStatus.CRITICAL, None, HealthStatus.WARNING, HealthStatus.OK)
+"""A cluster that nobody sees may be critical."""
+
+
+def health_of(member: Member, now_ms: int | None = None) -> tuple[str, Tone]:
+    """Return how a cluster is, in the words of its own header; or why nobody knows."""
+    standing = member.standing(now_ms)
+    if standing is None:
+        return "✖ bad profile", Tone.BAD
+    if not member.board.has_metadata and standing in _UNSEEN:
+        return _UNSEEN[standing]
+    return health_word(member.board, is_seen=standing.is_seen)
+
+
+def _status_seen(member: Member, now_ms: int | None) -> HealthStatus | None:
+    """Return the verdict on a cluster that is in sight."""
+    frame, standing = member.board.frame, member.standing(now_ms)
+    if frame is None or frame.health is None or standing is None or not standing.is_seen:
+        return None
+    return frame.health.status
+
+
+def reasons_of(member: Member, now_ms: int | None = None) -> list[str]:
+    """Return why a cluster is not well, or not seen as it should; the gravest first."""
+    frame, standing = member.board.frame, member.standing(now_ms)
+    if standing is None or frame is None:
+        return [member.error] if member.error else []
+    problems = [one for one in problems_of(member.board) if one.is_of_cluster]
+    found = [one.subject for one in problems[:_NAMED_MAX]]
+    if len(problems) > _NAMED_MAX:
+        found.append(f"{len(problems) - _NAMED_MAX} more")
+    return [*found, *causes_of(frame)] if standing.is_seen else [*_lost(frame), *found]
+
+
+def _lost(frame: Frame) -> list[str]:
+    """Return why neither brokers nor ZooKeeper are seen, each cause once; the row names the cluster already."""
+    causes = (frame.link(side).cause for side in (Side.WIRE, Side.ZOOKEEPER))
+    return list(dict.fromkeys(cause for cause in causes if cause))
+
+
+def _brokers(board: Board) -> tuple[int, int] | None:
+    """Return how many brokers answer, and how many there are; None while nobody has said."""
+    return (len(board.live - board.silent), len(board.broker_ids)) if board.has_metadata else None
+
+
+def _brokers_cell(member: Member) -> Cell:
+    known = _brokers(member.board)
+    if known is None:
+        return NO_DATA
+    return Cell(f"{known[0]}/{known[1]}", Tone.BAD if known[0] < known[1] else Tone.PLAIN)
+
+
+def _controller(member: Member) -> int | None:
+    frame = member.board.frame
+    return None if frame is None or frame.cluster is None else frame.cluster.controller_id
+
+
+def _controller_cell(member: Member) -> Cell:
+    controller = _controller(member)
+    if controller is None or not member.board.has_metadata:
+        return NO_DATA
+    return Cell("none", Tone.BAD) if controller == NO_CONTROLLER else Cell(str(controller))
+
+
+def _under_replicated(member: Member) -> int | None:
+    return member.board.total.under_replicated if member.board.has_metadata else None
+
+
+def _lag_cell(member: Member) -> Cell:
+    lag = member.board.lag
+    return NO_DATA if lag is None else Cell(at_least(short_count(lag), is_least=member.board.has_unknown_lag))
+
+
+def version_of(member: Member) -> str | None:
+    """Return the releases of its brokers, the oldest first: more than one while it is upgraded."""
+    frame = member.board.frame
+    found = {one.release for one in (frame.words.values() if frame is not None else ()) if one.release}
+    return ", ".join(sorted(found, key=lambda release: [int(part) for part in release.split(".")])) or None
+
+
+def _version_cell(member: Member) -> Cell:
+    version = version_of(member)
+    return NO_DATA if version is None else Cell(version, Tone.WARN if "," in version else Tone.PLAIN)
+
+
+def _name_cell(member: Member) -> Cell:
+    profile = member.profile
+    tone = cluster_tone(profile.name, profile.label or "", profile.colour)
+    return Cell("".join(text for text, _ in cluster_mark(profile.name, profile.label or "")), tone)
+
+
+def _columns(now_ms: int | None) -> tuple[Column, ...]:
+    def health_cell(member: Member) -> Cell:
+        return Cell(*health_of(member, now_ms))
+
+    def why(member: Member) -> str:
+        return " · ".join(reasons_of(member, now_ms))
+
+    return (
+        Column("cluster", "CLUSTER", _name_cell, lambda m: m.name, width=12),
+        Column("health", "HEALTH", health_cell, lambda m: health_of(m, now_ms)[0], width=13),
+        Column("controller", "CTRL", _controller_cell, _controller, rank=3, is_figure=True),
+        Column("brokers", "BROKERS", _brokers_cell, lambda m: (_brokers(m.board) or (None,))[0], is_figure=True),
+        Column("under_replicated", "UNDER-REPL", lambda m: tinted(_under_replicated(m), count(_under_replicated(m))),
+               _under_replicated, rank=1, is_figure=True),
+        Column("lag", "LAG", _lag_cell, lambda m: m.board.lag, rank=2, is_figure=True, width=6),
+        Column("version", "VERSION", _version_cell, version_of, rank=4),
+        Column("why", "WHY", lambda m: Cell(plain(why(m))), lambda m: why(m) or None, is_wide=True),
+    )  # fmt: skip
+
+
+def _is_trouble(member: Member, now_ms: int | None) -> bool:
+    return _status_seen(member, now_ms) is not HealthStatus.OK
+
+
+def _command(items: Sequence[Member]) -> list[str]:
+    return ["cluster", "health", "--cluster", items[0].name] if items else ["profiles", "list"]
+
+
+def page_of(fleet: Fleet | None) -> Page:
+    """Return the screen of many clusters."""
+    members = () if fleet is None else fleet.members
+
+    def rows(view: View) -> Rows:
+        now_ms = _now(view)
+        gravest = sorted(members, key=lambda m: (_GRAVEST_FIRST.index(_status_seen(m, now_ms)), m.name))
+        return Rows(
+            _columns(now_ms),
+            gravest,
+            lambda member: member.name,
+            lambda member: f"{member.name} {member.profile.label or ''} {health_of(member, now_ms)[0]}",
+            "there are no profiles",
+        )
+
+    return Page(
+        "clusters",
+        rows,
+        lambda view, width: [],
+        is_trouble=lambda view, member: _is_trouble(member, _now(view)),
+        command=lambda view, items: _command(items),
+    )
+
+
+def _now(view: View) -> int | None:
+    return None if view.newest is None else view.newest.at_ms
+
+
+def tally_line(fleet: Fleet, now_ms: int | None) -> Line:
+    """Return how many clusters there are, and how they are."""
+    words = Counter(_word(member, now_ms) for member in fleet.members)
+    pieces = [line((f"{counted(len(fleet.members), 'cluster')}", Tone.STRONG))]
+    for word, tone in (
+        (WORDS[HealthStatus.CRITICAL], Tone.BAD),
+        ("not seen", Tone.BAD),
+        (WORDS[HealthStatus.WARNING], Tone.WARN),
+        ("not known yet", Tone.QUIET),
+        (WORDS[HealthStatus.OK], Tone.GOOD),
+    ):
+        if words[word]:
+            pieces.append(line((f"{words[word]} {word}", tone)))
+    return wrapped(pieces, 10_000)[0]
+
+
+def _word(member: Member, now_ms: int | None) -> str:
+    status, standing = _status_seen(member, now_ms), member.standing(now_ms)
+    if status is not None:
+        return WORDS[status]
+    return (
+        "not known yet"
+        if standing is not None and (standing.is_seen or standing is Standing.CONNECTING)
+        else "not seen"
+    )
+
+
+def aside(view: View, member: Member, width: int) -> list[Line]:
+    """Return all that is known of a cluster that its row has no room for."""
+    lines = [line((plain(member.name), Tone.STRONG)), *_addresses(member)]
+    frame = member.board.frame
+    if member.error:
+        return [*lines, (), *folded(line((plain(member.error), Tone.BAD)), width)]
+    for problem in problems_of(member.board):
+        lines += folded(line((f"{problem.sign} {problem.subject}", problem.tone), f"  {problem.effect}"), width)
+    if frame is not None:
+        for side in Side:
+            link = frame.link(side)
+            if link.state in (LinkState.LOST, LinkState.DENIED):
+                told = f"{plain(link.address)}: {plain(link.cause)}"
+                lines += folded(line((told, Tone.BAD)), width)
+        if not any(link.cause for link in frame.links.values()):
+            lines += [part for cause in causes_of(frame) for part in folded(line((plain(cause), Tone.WARN)), width)]
+    return lines
+
+
+def _addresses(member: Member) -> list[Line]:
+    profile = member.profile
+    named = (("brokers", profile.bootstrap_servers), ("ZooKeeper", profile.zookeeper))
+    return [line((f"{what:<11}", Tone.QUIET), plain(address or NOTHING)) for what, address in named if address]
