@@ -13,7 +13,7 @@ import pytest
 
 from engine.admin.brokers.metrics import Beans, Rate, Teller, bean_of, beans_of_page, figures_of, has_rates, patterns
 from engine.admin.brokers.metrics_sources import Source, check_pattern, read_http, source_of
-from engine.admin.brokers.reading_metrics import one_by_http
+from engine.admin.brokers.reading_metrics import told_by_http
 from engine.admin.cluster.errors import BadRequest, Unreachable
 
 USUAL = """\
@@ -235,5 +235,5 @@ async def test_a_broker_that_hangs_has_a_reason_in_its_time() -> None:
 
     async with serving(drips) as port:
         async with asyncio.timeout(10):
-            found = await one_by_http(5, source(port), [], 0.3, requests=False, topics=False)
-    assert (found.broker, found.told_by, found.trouble) == (5, None, "no answer within 0.3 s")
+            found = await told_by_http(5, source(port), [], 0.3, measures=True)
+    assert (found.broker, found.beans, found.trouble) == (5, None, "no answer within 0.3 s")
