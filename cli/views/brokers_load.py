@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cli.output.report import Column, Drawing, Kind, Report, Section, Table, Tone
 from cli.output.values import human_bytes
@@ -21,6 +21,9 @@ _LOAD = (
     Column("leader_count", Kind.NUMBER, title="Leads", drawing=Drawing.BAR),
     Column("preferred_count", Kind.NUMBER, title="Preferred"),
     Column("size_bytes", Kind.BYTES, title="Size", drawing=Drawing.BAR),
+    Column("messages_in_rate", Kind.NUMBER, title="Messages/s"),
+    Column("bytes_in_rate", Kind.BYTES, title="In/s"),
+    Column("bytes_out_rate", Kind.BYTES, title="Out/s"),
 )
 _PLANNED = (
     Column("broker", Kind.NUMBER),
@@ -33,13 +36,31 @@ _PLANNED = (
 )
 
 
-def load_report(loads: Sequence[BrokerLoad]) -> Report:
-    """One row per broker; for a person with bars, and without unknown figures."""
+def load_report(loads: Sequence[BrokerLoad], troubles: Mapping[int, str] | None = None) -> Report:
+    """One row per broker; for a person with bars, and without unknown figures.
+
+    ``troubles`` are the reasons of brokers that do not tell their rates.
+    """
     rows = [
-        (b.broker, b.rack, b.alive, b.replica_count, b.leader_count, b.preferred_count, b.size_bytes) for b in loads
+        (
+            b.broker,
+            b.rack,
+            b.alive,
+            b.replica_count,
+            b.leader_count,
+            b.preferred_count,
+            b.size_bytes,
+            *(_whole(rate) for rate in (b.messages_in_rate, b.bytes_in_rate, b.bytes_out_rate)),
+        )
+        for b in loads
     ]
     shown = without_empty(Table(_LOAD, rows), keeps=("broker", "alive"))
-    return Report(loads, Table(_LOAD, rows), (Section(body=shown),), _spread_notes(loads))
+    notes = [f"rates are not known of broker {broker}: {why}" for broker, why in (troubles or {}).items()]
+    return Report(loads, Table(_LOAD, rows), (Section(body=shown),), (*_spread_notes(loads), *notes))
+
+
+def _whole(rate: float | None) -> int | None:
+    return None if rate is None else round(rate)
 
 
 def heat_section(loads: Sequence[PlannedLoad], partition_count: int, copied_bytes: int) -> Section:

@@ -72,9 +72,7 @@ def _figures(told: Told, *, requests: bool, topics: bool) -> BrokerFigures:
     where = None if told.source is None else str(told.source)
     if told.source is None or told.beans is None:
         return BrokerFigures(told.broker, where=where, trouble=told.trouble)
-    figures = figures_of(
-        told.beans, told.broker, told.before, told.measured_s or 0.0, requests=requests, topics=topics
-    )
+    figures = figures_of(told.beans, told.broker, told.before, told.measured_s or 0.0, requests=requests, topics=topics)
     return replace(figures, told_by=told.source.teller, where=where)
 
 
@@ -119,9 +117,7 @@ async def _nothing() -> dict[int, Beans | str]:
 
 async def _all_by_jmx(read: Awaitable[Mapping[int, Beans | str]], sources: Mapping[int, Source]) -> list[Told]:
     return [
-        Told(broker, sources[broker], trouble=beans)
-        if isinstance(beans, str)
-        else Told(broker, sources[broker], beans)
+        Told(broker, sources[broker], trouble=beans) if isinstance(beans, str) else Told(broker, sources[broker], beans)
         for broker, beans in (await read).items()
     ]
 
