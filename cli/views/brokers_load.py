@@ -21,6 +21,8 @@ _LOAD = (
     Column("leader_count", Kind.NUMBER, title="Leads", drawing=Drawing.BAR),
     Column("preferred_count", Kind.NUMBER, title="Preferred"),
     Column("size_bytes", Kind.BYTES, title="Size", drawing=Drawing.BAR),
+)
+_RATES = (
     Column("messages_in_rate", Kind.NUMBER, title="Messages/s"),
     Column("bytes_in_rate", Kind.BYTES, title="In/s"),
     Column("bytes_out_rate", Kind.BYTES, title="Out/s"),
@@ -39,8 +41,9 @@ _PLANNED = (
 def load_report(loads: Sequence[BrokerLoad], troubles: Mapping[int, str] | None = None) -> Report:
     """One row per broker; for a person with bars, and without unknown figures.
 
-    ``troubles`` are the reasons of brokers that do not tell their rates.
+    ``troubles`` are the reasons of brokers that do not tell their rates; None: nobody asked for rates.
     """
+    columns = _LOAD if troubles is None else (*_LOAD, *_RATES)
     rows = [
         (
             b.broker,
@@ -51,12 +54,12 @@ def load_report(loads: Sequence[BrokerLoad], troubles: Mapping[int, str] | None 
             b.preferred_count,
             b.size_bytes,
             *(_whole(rate) for rate in (b.messages_in_rate, b.bytes_in_rate, b.bytes_out_rate)),
-        )
+        )[: len(columns)]
         for b in loads
     ]
-    shown = without_empty(Table(_LOAD, rows), keeps=("broker", "alive"))
+    shown = without_empty(Table(columns, rows), keeps=("broker", "alive"))
     notes = [f"rates are not known of broker {broker}: {why}" for broker, why in (troubles or {}).items()]
-    return Report(loads, Table(_LOAD, rows), (Section(body=shown),), (*_spread_notes(loads), *notes))
+    return Report(loads, Table(columns, rows), (Section(body=shown),), (*_spread_notes(loads), *notes))
 
 
 def _whole(rate: float | None) -> int | None:
