@@ -47,6 +47,7 @@ def test_every_side_tells_what_was_produced(measured: LocalCluster, capsys: Capt
     while not all(one["messages_in"]["one_minute"] for one in ran.json):
         assert time.monotonic() < deadline, ran.out
         ran = in_process("brokers", "metrics", *by_wire, "-o", "json", capture=capsys)
+        assert ran.code == 0, ran.err
 
 
 def test_a_person_sees_columns_and_the_largest_topics(measured: LocalCluster, capsys: Capture) -> None:
