@@ -67,8 +67,8 @@ class Watched:
         self.zookeeper, self.bootstrap = zookeeper, bootstrap
 
     def read(self, capture: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
-        ran = self.run(capture, *words, "-o", "json")
-        assert ran.code == 0, ran.err
+        ran = self.run(capture, *words, "--timeout", "90", "-o", "json")
+        assert ran.code == 0, ran.out
         check_json("brokers metrics", ran)
         found: list[dict[str, Any]] = ran.json
         return found

@@ -16,7 +16,7 @@ from typing import Final
 from engine.admin.brokers.access import broker_reader
 from engine.admin.brokers.metrics import Beans, BrokerFigures, Teller, figures_of, has_rates, patterns
 from engine.admin.brokers.metrics_sources import Reading, ReadJmx, Source, check_pattern, read_http, source_of
-from engine.admin.cluster.asking import ANSWER_LIMIT_S, FAILURES, answer_limit
+from engine.admin.cluster.asking import FAILURES, answer_limit
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, NotFound, Unreachable
 from engine.admin.cluster.members import read_members
@@ -27,7 +27,8 @@ MEASURE_S: Final = 2.0
 """Seconds between two readings of a broker that tells counts only."""
 
 _LIMIT_SHARE, _ALL_SHARE = 0.4, 0.8
-"""The shares of the operation's time that one reading of one broker may take, and all by JMX with the start of Java."""
+"""The shares of the operation's time that one reading of one broker may take, and all by JMX with the start of Java. A
+JMX exporter needs many seconds for its page where a broker has thousands of partitions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ async def read_beans(
         named, live = ", ".join(map(str, unknown)), ", ".join(map(str, sorted(brokers))) or "none"
         raise NotFound(f"no live broker has the id {named}", hint=f"live brokers: {live}")
     sources = await _sources(cluster, [brokers[one] for one in sorted(set(ids) or brokers)], pattern)
-    limit_s = min(ANSWER_LIMIT_S, cluster.timeout_s * _LIMIT_SHARE)
+    limit_s = cluster.timeout_s * _LIMIT_SHARE
     by_jmx = {broker: one for broker, one in sources.items() if isinstance(one, Source) and one.teller is Teller.JMX}
     read = read_jmx(by_jmx, wanted, limit_s, cluster.timeout_s * _ALL_SHARE) if by_jmx else _nothing()
     by_http = [
