@@ -10,6 +10,7 @@ from cli.commands.brokers_group import group
 from cli.framework.completing import complete_brokers
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
+from cli.framework.places import MetricsUrl
 from cli.framework.watching import Interval, Watch
 from cli.output.format import OutputFormat
 from cli.output.report import Report
@@ -34,15 +35,7 @@ async def metrics(
     ] = None,
     requests: Annotated[bool, typer.Option("--requests", help="Also show the slowest requests of each API.")] = False,
     topics: Annotated[bool, typer.Option("--topics", help="Also show the traffic of each topic.")] = False,
-    metrics_url: Annotated[
-        str | None,
-        typer.Option(
-            "--metrics-url",
-            metavar="URL",
-            help="Where each broker serves them: http://{host}:7071/metrics, http://{host}:8778/jolokia or "
-            "jmx://{host}:9999; {id} is its id.  [default: what the profile or the broker says]",
-        ),
-    ] = None,
+    metrics_url: MetricsUrl = None,
     watch: Watch = False,
     interval: Interval = "5s",
 ) -> Report:

@@ -30,9 +30,9 @@ _COLUMNS = (
     Column("checkpoints", Kind.LIST, is_dispensable=True),
     Column("event_logs", Kind.LIST, is_dispensable=True),
     Column("logs", Kind.LIST, is_dispensable=True),
-    Column("metrics", is_dispensable=True),
     Column("label", is_dispensable=True),
     Column("colour", is_dispensable=True),
+    Column("metrics", is_dispensable=True),
 )
 _RARELY_USED_FROM = 6
 """A person sees the columns from here on if a profile has something in them."""
@@ -41,6 +41,8 @@ _RARELY_USED_FROM = 6
 @group.command("list", examples=("klamm profiles list",))
 def list_profiles(invocation: Invocation) -> Report:
     """List the profiles and where their file is."""
+    from engine.admin.brokers.metrics_sources import without_login
+
     profiles = _load()
     rows = [
         (
@@ -53,9 +55,9 @@ def list_profiles(invocation: Invocation) -> Report:
             p.checkpoints,
             p.event_logs,
             p.logs,
-            p.metrics,
             p.label,
             p.colour,
+            None if p.metrics is None else without_login(p.metrics),
         )
         for p in profiles.profiles
     ]

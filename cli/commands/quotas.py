@@ -20,8 +20,11 @@ from cli.commands.configs_entities import (
     chosen_entity,
 )
 from cli.framework.command import CommandGroup
+from cli.framework.completing import complete_brokers
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
+from cli.framework.places import MetricsUrl
+from cli.framework.watching import Interval, Watch, watch_reports
 from cli.output.report import Report
 
 if TYPE_CHECKING:
@@ -109,6 +112,46 @@ async def describe(
     )
     async with open_cluster(invocation) as cluster:
         return in_force_report(entity, in_force(entity, await all_quotas(cluster)))
+
+
+@group.command(
+    "usage",
+    needs=Needs(cluster=True, asks=Asks.CLUSTER),
+    examples=(
+        "klamm quotas usage",
+        "klamm quotas usage --watch",
+        "klamm quotas usage -o json | jq '.usages[] | select(.throttle_ms) | [.user, .client_id, .throttle_ms]'",
+    ),
+)
+async def usage(
+    invocation: Invocation,
+    broker: Annotated[
+        list[int] | None,
+        typer.Option("--broker", metavar="ID", help="Only on this broker.", autocompletion=complete_brokers),
+    ] = None,
+    metrics_url: MetricsUrl = None,
+    watch: Watch = False,
+    interval: Interval = "5s",
+) -> Report:
+    """Show who is near a quota's limit, and who is held back for it and how long.
+
+    Every broker counts for itself. It tells of clients that were active in the last hour, and of nobody while no quota
+    is set. Throttled is the mean time for which it held their answers back lately. The brokers tell it as they do for
+    klamm brokers metrics. Exits with 1 if a broker does not tell.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.quotas import usage_report
+    from engine.admin.brokers.quota_usage import read_usage
+    from engine.local.jmx import read_jmx
+
+    async with open_cluster(invocation) as cluster:
+
+        async def read() -> Report:
+            return usage_report(await read_usage(cluster, read_jmx, broker or (), pattern=metrics_url))
+
+        if watch:
+            await watch_reports(invocation, interval, read)
+        return await read()
 
 
 @group.command(

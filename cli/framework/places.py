@@ -26,3 +26,12 @@ StateChangeLogs = Annotated[
         "--logs", metavar="FILE|FOLDER", help="State-change logs of brokers, or folders of them; may be repeated."
     ),
 ]
+MetricsUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics-url",
+        metavar="URL",
+        help="Where each broker serves them: http://{host}:7071/metrics, http://{host}:8778/jolokia or "
+        "jmx://{host}:9999; {id} is its id.  [default: what the profile or the broker says]",
+    ),
+]

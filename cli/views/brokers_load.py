@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cli.output.report import Column, Drawing, Kind, Report, Section, Table, Tone
 from cli.output.values import human_bytes
@@ -22,6 +22,11 @@ _LOAD = (
     Column("preferred_count", Kind.NUMBER, title="Preferred"),
     Column("size_bytes", Kind.BYTES, title="Size", drawing=Drawing.BAR),
 )
+_RATES = (
+    Column("messages_in_rate", Kind.NUMBER, title="Messages/s"),
+    Column("bytes_in_rate", Kind.BYTES, title="In/s"),
+    Column("bytes_out_rate", Kind.BYTES, title="Out/s"),
+)
 _PLANNED = (
     Column("broker", Kind.NUMBER),
     Column("replicas_before", Kind.NUMBER, title="Replicas", drawing=Drawing.HEAT, scale="replicas"),
@@ -33,13 +38,32 @@ _PLANNED = (
 )
 
 
-def load_report(loads: Sequence[BrokerLoad]) -> Report:
-    """One row per broker; for a person with bars, and without unknown figures."""
+def load_report(loads: Sequence[BrokerLoad], troubles: Mapping[int, str] | None = None) -> Report:
+    """One row per broker; for a person with bars, and without unknown figures.
+
+    ``troubles`` are the reasons of brokers that do not tell their rates; None: nobody asked for rates.
+    """
+    columns = _LOAD if troubles is None else (*_LOAD, *_RATES)
     rows = [
-        (b.broker, b.rack, b.alive, b.replica_count, b.leader_count, b.preferred_count, b.size_bytes) for b in loads
+        (
+            b.broker,
+            b.rack,
+            b.alive,
+            b.replica_count,
+            b.leader_count,
+            b.preferred_count,
+            b.size_bytes,
+            *(_whole(rate) for rate in (b.messages_in_rate, b.bytes_in_rate, b.bytes_out_rate)),
+        )[: len(columns)]
+        for b in loads
     ]
-    shown = without_empty(Table(_LOAD, rows), keeps=("broker", "alive"))
-    return Report(loads, Table(_LOAD, rows), (Section(body=shown),), _spread_notes(loads))
+    shown = without_empty(Table(columns, rows), keeps=("broker", "alive"))
+    notes = [f"rates are not known of broker {broker}: {why}" for broker, why in (troubles or {}).items()]
+    return Report(loads, Table(columns, rows), (Section(body=shown),), (*_spread_notes(loads), *notes))
+
+
+def _whole(rate: float | None) -> int | None:
+    return None if rate is None else round(rate)
 
 
 def heat_section(loads: Sequence[PlannedLoad], partition_count: int, copied_bytes: int) -> Section:

@@ -11,6 +11,10 @@ from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from cli.views.brokers_load import without_empty
 from engine.admin.brokers.metrics import BrokerFigures, Rate, TopicFigures
 
+SAY_WHERE = (
+    "say where brokers serve their metrics: --metrics-url 'http://{host}:7071/metrics', or the same as metrics in the "
+    "profile"
+)
 SHOWN_MAX = 20
 """Topics, and requests, in a table for a person."""
 
@@ -163,10 +167,7 @@ def _notes(figures: Sequence[BrokerFigures]) -> Iterator[str]:
         if one.told_by and missing:
             yield f"broker {one.broker} does not tell: {', '.join(missing)}"
     if any(one.trouble and one.where is None for one in figures):
-        yield (
-            "say where brokers serve their metrics: --metrics-url 'http://{host}:7071/metrics', or the same as "
-            "metrics in the profile"
-        )
+        yield SAY_WHERE
 
 
 _TITLES = {

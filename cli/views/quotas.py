@@ -4,11 +4,78 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cli.output.report import Column, Kind, Report, Section, Table
+from cli.exit_codes import ExitCode
+from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.output.values import human_bytes
+from cli.views.brokers_metrics import SAY_WHERE
+from engine.admin.brokers.quota_usage import QuotaUsage, UsageOfBrokers
 from engine.admin.configs.quota_reading import OwnedQuota
 from engine.admin.configs.values import Entity
 
 _COLUMNS = (Column("user"), Column("client_id"), Column("ip"), Column("quota"), Column("value", Kind.NUMBER))
+
+NEAR_PERCENT = 80
+
+
+def _near_tone(value: object) -> Tone | None:
+    return Tone.WARNING if isinstance(value, int | float) and value >= NEAR_PERCENT else None
+
+
+_USAGE = (
+    Column("broker", Kind.NUMBER),
+    Column("user"),
+    Column("client_id"),
+    Column("quota"),
+    Column("used", Kind.NUMBER),
+    Column("limit", Kind.NUMBER),
+    Column("used_percent", Kind.NUMBER, title="Used %", tone=_near_tone),
+    Column("throttle_ms", Kind.DURATION_MS, title="Throttled", tone=lambda value: Tone.BAD if value else None),
+)
+
+
+def usage_report(found: UsageOfBrokers) -> Report:
+    """A row per client, quota and broker, those that are held back first."""
+    rows = [(*_whose(one), _rounded(one.used), _rounded(one.limit), *_how_near(one)) for one in found.usages]
+    shown = [(*_whose(one), _amount(one, one.used), _amount(one, one.limit), *_how_near(one)) for one in found.usages]
+    throttled = {(one.user, one.client_id) for one in found.usages if one.throttle_ms}
+    near = {(one.user, one.client_id) for one in found.usages if (one.used_percent or 0) >= NEAR_PERCENT} - throttled
+    notes = [f"broker {broker} does not tell: {why}" for broker, why in found.troubles]
+    if found.troubles:
+        notes.append(SAY_WHERE)
+    if not found.has_quotas:
+        notes.append("no quota is set, so brokers measure nobody")
+    elif not found.usages and not found.troubles:
+        notes.append("nobody who has a quota was active in the last hour")
+    elif found.usages:
+        notes.append(f"throttled: {len(throttled)}; at {NEAR_PERCENT} % or more: {len(near)}")
+    sections = (Section(body=Table(_USAGE, shown)),) if shown else ()
+    code = ExitCode.BAD_ANSWER if found.troubles else ExitCode.DONE
+    data = {
+        "usages": found.usages,
+        "troubles": [{"broker": broker, "trouble": why} for broker, why in found.troubles],
+    }
+    return Report(data, Table(_USAGE, rows), sections, tuple(notes), code)
+
+
+def _whose(one: QuotaUsage) -> tuple[object, ...]:
+    return (one.broker, one.user, one.client_id, one.quota)
+
+
+def _how_near(one: QuotaUsage) -> tuple[object, ...]:
+    return (_rounded(one.used_percent), None if one.throttle_ms is None else round(one.throttle_ms))
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 1)
+
+
+def _amount(one: QuotaUsage, value: float | None) -> str | None:
+    """Return an amount with its unit, for a person."""
+    if value is None:
+        return None
+    if one.quota.endswith("byte_rate"):
+        return f"{human_bytes(round(value))}/s"
+    return f"{value:.1f} %" if one.quota == "request_percentage" else f"{value:.1f}/s"
 
 
 def quotas_report(found: Sequence[OwnedQuota]) -> Report:

@@ -47,6 +47,7 @@ def test_every_side_tells_what_was_produced(measured: LocalCluster, capsys: Capt
     while not all(one["messages_in"]["one_minute"] for one in ran.json):
         assert time.monotonic() < deadline, ran.out
         ran = in_process("brokers", "metrics", *by_wire, "-o", "json", capture=capsys)
+        assert ran.code == 0, ran.err
 
 
 def test_a_person_sees_columns_and_the_largest_topics(measured: LocalCluster, capsys: Capture) -> None:
@@ -89,3 +90,61 @@ def test_a_broker_without_a_listener_says_so(live_cluster: LocalCluster, capsys:
     ):
         ran = in_process("brokers", "metrics", *side, "-o", "json", capture=capsys)
         assert (ran.code, why in ran.json[0]["trouble"], "--metrics-url" in ran.err) == (1, True, True), ran.err
+
+
+def test_who_is_held_back_for_a_quota(measured: LocalCluster, capsys: Capture) -> None:
+    by_wire = ("-b", measured.bootstrap_servers)
+    nobody = in_process("quotas", "usage", *by_wire, "-o", "json", capture=capsys)
+    assert (nobody.code, nobody.json) == (0, {"usages": [], "troubles": []}), nobody.err
+    assert "no quota is set" in nobody.err
+    made = in_process("topics", "create", "limited", "--replica-assignment", "0:1", *by_wire, capture=capsys)
+    assert made.code == 0, made.err
+    limit = in_process("quotas", "set", "--client", "greedy", "--producer-byte-rate", "2k", *by_wire, capture=capsys)
+    assert limit.code == 0, limit.err
+    deadline = time.monotonic() + 60
+    while True:
+        producing = (
+            "perf", "producer", "--topic", "limited", "--num-records", "40", "--record-size", "1000",
+            "--throughput", "-1", "--producer-props", "client.id=greedy", "acks=1",
+        )  # fmt: skip
+        assert in_process(*producing, *by_wire, capture=capsys).code == 0
+        for side in (by_wire, ("--zookeeper", measured.zookeeper_connect)):
+            ran = in_process("quotas", "usage", *side, "-o", "json", capture=capsys)
+            assert ran.code == 0, ran.err
+            check_json("quotas usage", ran)
+        (mine,) = [one for one in ran.json["usages"] if one["client_id"] == "greedy"] or [None]
+        if mine is not None and mine["throttle_ms"]:
+            break
+        assert time.monotonic() < deadline, ran.out
+    assert (mine["broker"], mine["user"], mine["quota"], mine["limit"]) == (0, None, "producer_byte_rate", 2000.0)
+    assert mine["used"] > 0
+    shown = in_process("quotas", "usage", "--broker", "0", *by_wire, "-o", "table", capture=capsys)
+    assert "greedy" in shown.out and "throttled: 1" in shown.err
+    gone = in_process(
+        "quotas", "usage", *by_wire, "--metrics-url", "http://{host}:1/metrics", "-o", "json", capture=capsys
+    )
+    assert (gone.code, len(gone.json["troubles"]), "cannot connect" in gone.err) == (1, 2, True), gone.err
+
+
+def test_load_with_rates(measured: LocalCluster, capsys: Capture, topic_name: str) -> None:
+    by_wire = ("-b", measured.bootstrap_servers)
+    made = in_process("topics", "create", topic_name, "--replica-assignment", "1:0", *by_wire, capture=capsys)
+    assert made.code == 0, made.err
+    plain = in_process("cluster", "load", *by_wire, "-o", "json", capture=capsys)
+    assert {one["bytes_in_rate"] for one in plain.json} == {None}
+    load = ("cluster", "load", topic_name, "--rates", *by_wire)
+    deadline = time.monotonic() + 60
+    while True:
+        sent = in_process("produce", topic_name, *by_wire, capture=capsys, stdin="some text\n" * 50)
+        assert sent.code == 0, sent.err
+        ran = in_process(*load, "-o", "json", capture=capsys)
+        assert ran.code == 0, ran.err
+        check_json("cluster load", ran)
+        if ran.json[1]["messages_in_rate"] > 0:
+            break
+        assert time.monotonic() < deadline, ran.out
+    assert (ran.json[0]["messages_in_rate"], ran.json[1]["bytes_out_rate"]) == (0, 0)
+    assert "Messages/s" in in_process(*load, "-o", "table", capture=capsys).out
+    silent = in_process(*load, "--metrics-url", "http://{host}:1/metrics", "-o", "json", capture=capsys)
+    assert (silent.code, {one["bytes_in_rate"] for one in silent.json}) == (0, {None})
+    assert "rates are not known of broker 0: cannot connect" in silent.err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -66,8 +67,8 @@ class Watched:
         self.zookeeper, self.bootstrap = zookeeper, bootstrap
 
     def read(self, capture: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
-        ran = self.run(capture, *words, "-o", "json")
-        assert ran.code == 0, ran.err
+        ran = self.run(capture, *words, "--timeout", "90", "-o", "json")
+        assert ran.code == 0, ran.out
         check_json("brokers metrics", ran)
         found: list[dict[str, Any]] = ran.json
         return found
@@ -162,3 +163,25 @@ def test_a_port_where_nobody_speaks_jmx(watched: Watched, capsys: pytest.Capture
     )
     assert ran.code == 1
     assert all(one["trouble"] for one in ran.json), ran.out
+
+
+def test_who_is_held_back_for_a_quota(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
+    by_wire = ("-b", watched.bootstrap)
+    limit = in_process("quotas", "set", "--client", "greedy", "--producer-byte-rate", "2k", *by_wire, capture=capsys)
+    assert limit.code == 0, limit.err
+    deadline = time.monotonic() + 90
+    mine: list[dict[str, Any]] = []
+    while not mine or not mine[0]["throttle_ms"]:
+        assert time.monotonic() < deadline, mine
+        producing = (
+            "perf", "producer", "--topic", COUNTED, "--num-records", "40", "--record-size", "1000",
+            "--throughput", "-1", "--producer-props", "client.id=greedy", "acks=1",
+        )  # fmt: skip
+        assert in_process(*producing, *by_wire, capture=capsys).code == 0
+        ran = in_process("quotas", "usage", "--zookeeper", watched.zookeeper, "-o", "json", capture=capsys)
+        assert ran.code == 0, ran.err
+        check_json("quotas usage", ran)
+        mine = [one for one in ran.json["usages"] if one["client_id"] == "greedy" and one["broker"] == 0]
+    (found,) = [one for one in mine if one["quota"] == "producer_byte_rate"]
+    assert (found["user"], found["limit"]) == (None, 2000.0)
+    assert found["used"] > 0

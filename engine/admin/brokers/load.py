@@ -17,7 +17,10 @@ Replicas = Mapping[TopicPartition, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoad:
-    """What one broker carries. ``size_bytes`` is None if it did not tell."""
+    """What one broker carries. ``size_bytes`` is None if it did not tell; the rates if it did not, or was not asked.
+
+    Rates are by the second: over the last minute, or over two seconds of a broker that tells counts only.
+    """
 
     broker: int
     rack: str | None
@@ -26,6 +29,9 @@ class BrokerLoad:
     leader_count: int
     preferred_count: int
     size_bytes: int | None
+    messages_in_rate: float | None = None
+    bytes_in_rate: float | None = None
+    bytes_out_rate: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

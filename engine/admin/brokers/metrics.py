@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 Bean = tuple[str, str]
-"""The name of an MBean, and its topic or its request; "" if it has none."""
+"""The name of an MBean, and its topic or its request; "" if it has none. Of quotas the type, and user and client id."""
 
 Beans = dict[Bean, dict[str, float]]
 """Attributes of MBeans. What is no finite number is left out."""
@@ -24,6 +24,9 @@ _HANDLERS: Final = "RequestHandlerAvgIdlePercent"
 _MANAGER: Final = ("IsrShrinksPerSec", "IsrExpandsPerSec", "UnderReplicatedPartitions")
 _APIS: Final = ("Produce", "FetchConsumer")
 _P99: Final = "99thPercentile"
+
+QUOTA_TYPES: Final = ("Produce", "Fetch", "Request", "ControllerMutation")
+"""MBeans about the use of quotas, one for each user and client id of each kind."""
 
 _PROPERTY: Final = re.compile(r'(\w[\w-]*)=("(?:\\.|[^"\\])*"|[^,]*)')
 _SERIES: Final = re.compile(r"(kafka_(?:server|network)_\w+)(?:\{(.*)\})? (\S+)")
@@ -129,11 +132,26 @@ def patterns(*, requests: bool, topics: bool) -> list[str]:
     ]
 
 
+def quota_patterns() -> list[str]:
+    """Return the names of the MBeans about quotas, and of one that every broker has."""
+    return [
+        *(f"kafka.server:type={kind},*" for kind in QUOTA_TYPES),
+        f"kafka.server:type=ReplicaManager,name={_MANAGER[2]}",
+    ]
+
+
+def whose(user: str, client_id: str) -> str:
+    """Return the tag of a quota's MBean. Kafka encodes a user's name, so it has no slash."""
+    return f"{user}/{client_id}"
+
+
 def bean_of(object_name: str) -> Bean | None:
-    """Return an MBean by its name in JMX; None if it has no ``name``."""
+    """Return an MBean by its name in JMX; None if it has no ``name`` and is not about a quota."""
     properties = dict(_PROPERTY.findall(object_name.partition(":")[2]))
     if "name" not in properties:
-        return None
+        if properties.get("type") not in QUOTA_TYPES:
+            return None
+        return properties["type"], whose(_plain(properties.get("user", "")), _plain(properties.get("client-id", "")))
     return properties["name"], _plain(properties.get("topic") or properties.get("request") or "")
 
 
@@ -153,7 +171,7 @@ def beans_of_page(page: str) -> Beans:
         match = _SERIES.match(line)
         if match is None:
             continue
-        labels = dict(_LABEL.findall(match[2] or ""))
+        labels = {key: _unescaped(text) for key, text in _LABEL.findall(match[2] or "")}
         named = _named(match[1].lower(), labels)
         try:
             value = float(match[3])
@@ -161,7 +179,9 @@ def beans_of_page(page: str) -> Beans:
             continue
         if named is not None and math.isfinite(value):
             name, attribute = named
-            tag = _plain(_unescaped(labels.get("topic") or labels.get("request") or ""))
+            tag = _plain(labels.get("topic") or labels.get("request") or "")
+            if name in QUOTA_TYPES:
+                tag = whose(_plain(labels.get("user", "")), _plain(labels.get("clientId", "")))
             found.setdefault((name, tag), {})[attribute] = value
     return found
 
@@ -182,6 +202,7 @@ _FAMILIES: Final = {
     },
     **{f"kafka_network_requestmetrics_totaltimems_{end}": ("TotalTimeMs", "Count") for end in ("count", "count_total")},
 }
+_QUOTA: Final = "kafka_server_quota_"
 _TIMES: Final = {f"kafka_network_requestmetrics_{name.lower()}": name for name in ("TotalTimeMs", "ThrottleTimeMs")}
 _TYPES: Final = (
     "kafka_server_brokertopicmetrics_", "kafka_server_replicamanager_", "kafka_server_kafkarequesthandlerpool_",
@@ -194,6 +215,8 @@ _ATTRIBUTES: Final = {
 
 def _named(family: str, labels: Mapping[str, str]) -> tuple[str, str] | None:
     """Return the MBean's name and the attribute that a series shows."""
+    if family.startswith(_QUOTA) and labels.get("resource") in QUOTA_TYPES:
+        return labels["resource"], family.removeprefix(_QUOTA).replace("_", "-")
     if family in _TIMES:
         return (_TIMES[family], _P99) if labels.get("quantile") == "0.99" else None
     if family in _FAMILIES:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -48,6 +49,11 @@ ReadJmx = Callable[[Mapping[int, Source], Sequence[str], float, float], Awaitabl
 Gives the reason for a broker that does not tell. It never fails."""
 
 
+def without_login(url: str) -> str:
+    """Return a URL, or the pattern of one, without the name and password in it."""
+    return re.sub(r"//[^/]*@", "//[redacted]@", url)
+
+
 def check_pattern(pattern: str) -> None:
     """Refuse what cannot be the address of brokers' metrics.
 
@@ -56,7 +62,7 @@ def check_pattern(pattern: str) -> None:
     """
     if "{host}" not in pattern and "{id}" not in pattern:
         hint = "write {host} or {id} where brokers differ: http://{host}:7071/metrics, jmx://{host}:9999"
-        raise BadRequest(f"all brokers would have the same metrics: {pattern}", hint=hint)
+        raise BadRequest(f"all brokers would have the same metrics: {without_login(pattern)}", hint=hint)
     source_of(pattern, 0, "localhost")
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from engine.admin.brokers.access import broker_reader
 from engine.admin.brokers.load import BrokerLoad, LoadOfPlan, Replicas, bytes_to_copy, load_of_brokers, load_of_plan
+from engine.admin.brokers.metrics import BrokerFigures, Rate, TopicFigures
+from engine.admin.brokers.metrics_sources import ReadJmx
+from engine.admin.brokers.reading_metrics import read_figures
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.members import read_members
 from engine.admin.topics.access import topic_reader
@@ -26,6 +30,41 @@ async def read_broker_load(cluster: Cluster, selection: TopicSelection) -> list[
     topics = await read_selected(reader, selection, if_exists=False)
     sizes = await broker_reader(cluster).sizes_of_brokers(None if selection.is_all else topics)
     return load_of_brokers(members.brokers, topics, sizes)
+
+
+async def add_rates(
+    cluster: Cluster, loads: Sequence[BrokerLoad], selection: TopicSelection, read_jmx: ReadJmx, pattern: str | None
+) -> tuple[list[BrokerLoad], dict[int, str]]:
+    """Return the loads with the rates of the chosen topics, and why a live broker does not tell them."""
+    is_all = selection.is_all
+    figures = await read_figures(cluster, read_jmx, pattern=pattern, topics=not is_all)
+    by_broker = {one.broker: one for one in figures}
+    troubles = {one.broker: one.trouble for one in figures if one.trouble is not None}
+    with_rates = []
+    for load in loads:
+        told = by_broker.get(load.broker)
+        if told is None or told.trouble is not None:
+            with_rates.append(load)
+            continue
+        topics = told.topics or ()
+        chosen = set(selection.choose(one.topic for one in topics))
+        parts: Sequence[BrokerFigures | TopicFigures] = (
+            [told] if is_all else [one for one in topics if one.topic in chosen]
+        )
+        with_rates.append(
+            replace(
+                load,
+                messages_in_rate=_sum(one.messages_in for one in parts),
+                bytes_in_rate=_sum(one.bytes_in for one in parts),
+                bytes_out_rate=_sum(one.bytes_out for one in parts),
+            )
+        )
+    return with_rates, troubles
+
+
+def _sum(rates: Iterable[Rate]) -> float:
+    """Return the rates together. A topic that nobody has used yet has none."""
+    return sum(one.now or 0.0 for one in rates)
 
 
 async def read_load_of_plan(

@@ -10,14 +10,13 @@ import asyncio
 import socket
 import time
 from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from typing import Final
 
 from engine.admin.brokers.access import broker_reader
 from engine.admin.brokers.metrics import Beans, BrokerFigures, Teller, figures_of, has_rates, patterns
 from engine.admin.brokers.metrics_sources import Reading, ReadJmx, Source, check_pattern, read_http, source_of
-from engine.admin.cluster.asking import ANSWER_LIMIT_S, FAILURES, answer_limit
+from engine.admin.cluster.asking import FAILURES, answer_limit
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, NotFound, Unreachable
 from engine.admin.cluster.members import read_members
@@ -28,7 +27,23 @@ MEASURE_S: Final = 2.0
 """Seconds between two readings of a broker that tells counts only."""
 
 _LIMIT_SHARE, _ALL_SHARE = 0.4, 0.8
-"""The shares of the operation's time that one reading of one broker may take, and all by JMX with the start of Java."""
+"""The shares of the operation's time that one reading of one broker may take, and all by JMX with the start of Java. A
+JMX exporter needs many seconds for its page where a broker has thousands of partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one broker told. Without ``beans`` there is a ``trouble``.
+
+    ``before`` is what it had told ``measured_s`` seconds earlier, where it tells counts only.
+    """
+
+    broker: int
+    source: Source | None = None
+    beans: Beans | None = None
+    before: Beans | None = None
+    measured_s: float | None = None
+    trouble: str | None = None
 
 
 async def read_figures(
@@ -49,6 +64,33 @@ async def read_figures(
         BadRequest: the pattern is not the address of metrics.
         NotFound: no live broker has one of the ids.
     """
+    wanted = patterns(requests=requests, topics=topics)
+    told = await read_beans(cluster, read_jmx, wanted, ids, pattern=pattern, measures=True)
+    return [_figures(one, requests=requests, topics=topics) for one in told]
+
+
+def _figures(told: Told, *, requests: bool, topics: bool) -> BrokerFigures:
+    where = None if told.source is None else str(told.source)
+    if told.source is None or told.beans is None:
+        return BrokerFigures(told.broker, where=where, trouble=told.trouble)
+    figures = figures_of(told.beans, told.broker, told.before, told.measured_s or 0.0, requests=requests, topics=topics)
+    return replace(figures, told_by=told.source.teller, where=where)
+
+
+async def read_beans(
+    cluster: Cluster,
+    read_jmx: ReadJmx,
+    wanted: Sequence[str],
+    ids: Sequence[int] = (),
+    *,
+    pattern: str | None = None,
+    measures: bool = False,
+) -> list[Told]:
+    """Return the MBeans of live brokers that have one of the names, by id; see ``read_figures``.
+
+    Args:
+        measures: read a broker that tells counts only twice.
+    """
     pattern = pattern or cluster.target.metrics
     if pattern is not None:
         check_pattern(pattern)
@@ -56,21 +98,17 @@ async def read_figures(
     if unknown := sorted(set(ids) - set(brokers)):
         named, live = ", ".join(map(str, unknown)), ", ".join(map(str, sorted(brokers))) or "none"
         raise NotFound(f"no live broker has the id {named}", hint=f"live brokers: {live}")
-    chosen = [brokers[one] for one in sorted(set(ids) or brokers)]
-    sources = await _sources(cluster, chosen, pattern)
-    wanted = patterns(requests=requests, topics=topics)
-    limit_s = min(ANSWER_LIMIT_S, cluster.timeout_s * _LIMIT_SHARE)
+    sources = await _sources(cluster, [brokers[one] for one in sorted(set(ids) or brokers)], pattern)
+    limit_s = cluster.timeout_s * _LIMIT_SHARE
     by_jmx = {broker: one for broker, one in sources.items() if isinstance(one, Source) and one.teller is Teller.JMX}
     read = read_jmx(by_jmx, wanted, limit_s, cluster.timeout_s * _ALL_SHARE) if by_jmx else _nothing()
     by_http = [
-        one_by_http(broker, source, wanted, limit_s, requests=requests, topics=topics)
+        told_by_http(broker, source, wanted, limit_s, measures=measures)
         for broker, source in sources.items()
         if isinstance(source, Source) and source.teller is not Teller.JMX
     ]
-    told, others = await asyncio.gather(
-        _all_by_jmx(read, by_jmx, requests=requests, topics=topics), asyncio.gather(*by_http)
-    )
-    silent = [BrokerFigures(broker, trouble=why) for broker, why in sources.items() if isinstance(why, str)]
+    told, others = await asyncio.gather(_all_by_jmx(read, by_jmx), asyncio.gather(*by_http))
+    silent = [Told(broker, trouble=why) for broker, why in sources.items() if isinstance(why, str)]
     return sorted([*told, *others, *silent], key=lambda one: one.broker)
 
 
@@ -78,37 +116,25 @@ async def _nothing() -> dict[int, Beans | str]:
     return {}
 
 
-async def _all_by_jmx(
-    read: Awaitable[Mapping[int, Beans | str]], sources: Mapping[int, Source], *, requests: bool, topics: bool
-) -> list[BrokerFigures]:
-    found = []
-    for broker, beans in (await read).items():
-        figures = (
-            BrokerFigures(broker, trouble=beans)
-            if isinstance(beans, str)
-            else replace(figures_of(beans, broker, requests=requests, topics=topics), told_by=Teller.JMX)
-        )
-        found.append(replace(figures, where=str(sources[broker])))
-    return found
+async def _all_by_jmx(read: Awaitable[Mapping[int, Beans | str]], sources: Mapping[int, Source]) -> list[Told]:
+    return [
+        Told(broker, sources[broker], trouble=beans) if isinstance(beans, str) else Told(broker, sources[broker], beans)
+        for broker, beans in (await read).items()
+    ]
 
 
-async def one_by_http(
-    broker: int, source: Source, wanted: Sequence[str], limit_s: float, *, requests: bool, topics: bool
-) -> BrokerFigures:
+async def told_by_http(broker: int, source: Source, wanted: Sequence[str], limit_s: float, *, measures: bool) -> Told:
     """Read a broker; where it tells counts only, read it again after a while: rates are made of both."""
     try:
         first = await _in_time(source, wanted, limit_s)
+        if not measures or has_rates(first.beans):
+            return Told(broker, first.source, first.beans)
         began_s = time.monotonic()
-        make = partial(figures_of, broker=broker, requests=requests, topics=topics)
-        if has_rates(first.beans):
-            figures = make(first.beans)
-        else:
-            await asyncio.sleep(MEASURE_S)
-            second = await _in_time(first.source, wanted, limit_s)
-            figures = make(second.beans, before=first.beans, measured_s=time.monotonic() - began_s)
+        await asyncio.sleep(MEASURE_S)
+        second = await _in_time(first.source, wanted, limit_s)
+        return Told(broker, second.source, second.beans, first.beans, time.monotonic() - began_s)
     except Unreachable as error:
-        return BrokerFigures(broker, where=str(source), trouble=str(error))
-    return replace(figures, told_by=first.source.teller, where=str(first.source))
+        return Told(broker, source, trouble=str(error))
 
 
 async def _in_time(source: Source, wanted: Sequence[str], limit_s: float) -> Reading:

@@ -68,7 +68,8 @@ class Profile:
     checkpoints: tuple[str, ...] = ()
     event_logs: tuple[str, ...] = ()
     logs: tuple[str, ...] = ()
-    metrics: str | None = None
+    metrics: str | None = field(default=None, repr=False)
+    """It may hold a password."""
     label: str | None = None
     colour: Colour | None = None
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)

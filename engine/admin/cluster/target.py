@@ -111,7 +111,7 @@ class ClusterTarget:
     """Where Spark's queries leave their traces, as the profile says."""
     logs: tuple[str, ...] = ()
     """Where this machine can read the brokers' state-change logs."""
-    metrics: str | None = None
+    metrics: str | None = field(default=None, repr=False)
     """Where each broker serves its metrics, as the profile says: a URL with ``{host}`` or ``{id}``."""
     label: str = ""
     colour: Colour | None = None

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from engine.admin.brokers.metrics import Beans, Rate, Teller, bean_of, beans_of_page, figures_of, has_rates, patterns
-from engine.admin.brokers.metrics_sources import Source, check_pattern, read_http, source_of
-from engine.admin.brokers.reading_metrics import one_by_http
+from engine.admin.brokers.metrics_sources import Source, check_pattern, read_http, source_of, without_login
+from engine.admin.brokers.reading_metrics import told_by_http
 from engine.admin.cluster.errors import BadRequest, Unreachable
 
 USUAL = """\
@@ -128,6 +128,11 @@ def test_a_password_is_in_no_message() -> None:
     with pytest.raises(BadRequest) as refused:
         check_pattern("ftp://me:secret@{host}:1")
     assert "secret" not in f"{refused.value}{refused.value.where}{refused.value.hint}"
+    with pytest.raises(BadRequest) as refused:
+        check_pattern("http://me:secret@k1:7071/metrics")
+    assert "secret" not in f"{refused.value}{refused.value.where}{refused.value.hint}"
+    assert without_login("jmx://me:se@cret@{host}:1") == "jmx://[redacted]@{host}:1"
+    assert without_login("http://{host}:7071/a@b") == "http://{host}:7071/a@b"
 
 
 def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
@@ -235,5 +240,5 @@ async def test_a_broker_that_hangs_has_a_reason_in_its_time() -> None:
 
     async with serving(drips) as port:
         async with asyncio.timeout(10):
-            found = await one_by_http(5, source(port), [], 0.3, requests=False, topics=False)
-    assert (found.broker, found.told_by, found.trouble) == (5, None, "no answer within 0.3 s")
+            found = await told_by_http(5, source(port), [], 0.3, measures=True)
+    assert (found.broker, found.beans, found.trouble) == (5, None, "no answer within 0.3 s")

@@ -1,0 +1,117 @@
+"""Who uses how much of a quota on each broker, and who is held back for it, and how long.
+
+Source: the MBeans of ``ClientQuotaManager`` and its kin in Kafka 3.9. They exist while a client is active and an hour
+longer. Their tags name the level of the quota that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import unquote_plus
+
+from engine.admin.brokers.metrics import QUOTA_TYPES, quota_patterns
+from engine.admin.brokers.metrics_sources import ReadJmx
+from engine.admin.brokers.reading_metrics import Told, read_beans
+from engine.admin.cluster.connection import Cluster
+from engine.admin.configs.quota_reading import OwnedQuota, all_quotas, in_force
+from engine.admin.configs.quotas import user_and_client
+from engine.admin.configs.values import Entity, EntityType
+
+_KEYS: Final = dict(
+    zip(
+        QUOTA_TYPES,
+        (
+            ("producer_byte_rate", "byte-rate"),
+            ("consumer_byte_rate", "byte-rate"),
+            ("request_percentage", "request-time"),
+            ("controller_mutation_rate", "mutation-rate"),
+        ),
+        strict=True,
+    )
+)
+"""The quota that each type is about, and the attribute that says how much is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaUsage:
+    """What one client uses of one quota on one broker.
+
+    Attributes:
+        user, client_id: None if the quota that counts is not about it.
+        used: in the quota's unit: bytes a second, percent of a thread, or partitions a second; None if nobody tells.
+        limit: what counts; None if nothing limits it.
+        throttle_ms: the mean time for which its answers were held back lately; None if none was.
+    """
+
+    broker: int
+    user: str | None
+    client_id: str | None
+    quota: str
+    used: float | None
+    limit: float | None
+    throttle_ms: float | None
+
+    @property
+    def used_percent(self) -> float | None:
+        """How much of the limit is used."""
+        return None if self.used is None or not self.limit else 100 * self.used / self.limit
+
+
+@dataclass(frozen=True, slots=True)
+class UsageOfBrokers:
+    """All uses, the nearest to its limit first, and why a broker does not tell."""
+
+    usages: Sequence[QuotaUsage]
+    troubles: Sequence[tuple[int, str]]
+    has_quotas: bool
+
+
+async def read_usage(
+    cluster: Cluster, read_jmx: ReadJmx, ids: Sequence[int] = (), *, pattern: str | None = None
+) -> UsageOfBrokers:
+    """Return who uses what of quotas on live brokers (none named: all).
+
+    Raises:
+        BadRequest: the pattern is not the address of metrics.
+        NotFound: no live broker has one of the ids.
+    """
+    quotas = await all_quotas(cluster)
+    told = await read_beans(cluster, read_jmx, quota_patterns(), ids, pattern=pattern)
+    return UsageOfBrokers(
+        sorted((usage for one in told for usage in usages_of(one, quotas)), key=_rank),
+        [(one.broker, one.trouble) for one in told if one.trouble is not None],
+        bool(quotas),
+    )
+
+
+def usages_of(told: Told, quotas: Sequence[OwnedQuota]) -> Iterator[QuotaUsage]:
+    """Yield what one broker's MBeans say, beside the limits that are set."""
+    for (kind, tag), attributes in (told.beans or {}).items():
+        if kind not in _KEYS or tag == "/":
+            continue
+        encoded, _, client_id = tag.partition("/")
+        user = unquote_plus(encoded)
+        key, attribute = _KEYS[kind]
+        limits = {one.quota: one.value for one in in_force(_entity(user, client_id), quotas)}
+        limit = limits.get(key)
+        yield QuotaUsage(
+            told.broker,
+            user or None,
+            client_id or None,
+            key,
+            attributes.get(attribute),
+            limit if isinstance(limit, float) else None,
+            attributes.get("throttle-time") or None,
+        )
+
+
+def _entity(user: str, client_id: str) -> Entity:
+    if user and client_id:
+        return user_and_client(user, client_id)
+    return Entity(EntityType.USER, user) if user else Entity(EntityType.CLIENT, client_id)
+
+
+def _rank(one: QuotaUsage) -> tuple[float, ...]:
+    return (-(one.throttle_ms or 0), -(one.used_percent or 0), -(one.used or 0), one.broker)
