@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import itertools
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 from apache_kafka import ApacheKafkaBroker
 from broker_program import BrokerProgram
+from token_provider import KEYS, bad_tokens, good_tokens
 
 from engine.broker.handlers.registry import all_handlers
 from engine.common.acl import Requirement, ResourceType
@@ -75,6 +77,8 @@ from engine.kafka.protocol.apis import (
     offset_for_leader_epoch,
     produce,
     renew_delegation_token,
+    sasl_authenticate,
+    sasl_handshake,
     stop_replica,
     sync_group,
     txn_offset_commit,
@@ -82,6 +86,7 @@ from engine.kafka.protocol.apis import (
     write_txn_markers,
 )
 from engine.kafka.protocol.declaration import Request
+from engine.kafka.protocol.frames import decode_response, encode_request
 from engine.kafka.protocol.records.batch import Record, encode_batch
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.kafka_client import KafkaZkClient
@@ -91,6 +96,7 @@ from engine.local.zookeeper import EmbeddedZooKeeper
 
 PORTS = {"PLAINTEXT": 21400, "LOGIN": 21401}
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+OAUTH = "org.apache.kafka.common.security.oauthbearer"
 TOPIC, GROUP, TXN = "orders", "group", "txn"
 TOKEN = DelegationToken(
     "AAAAAAAAQACAAAAAAAAAAA", "User:other", "User:other", ("User:renewer",),
@@ -319,13 +325,20 @@ class Engine:
         return BrokerClient(self.host, PORTS["LOGIN"], client_id="t", security=security_of(properties))
 
 
-def broker_settings(host: str) -> dict[str, str]:
+def broker_settings(host: str, keys: Path) -> dict[str, str]:
     users = " ".join(f'user_{name}="{name}-pw"' for name in ("admin", *USERS))
     return {
         "listeners": ",".join(f"{name}://{host}:{port}" for name, port in PORTS.items()),
         "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,LOGIN:SASL_PLAINTEXT",
         "inter.broker.listener.name": "PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.enabled.mechanisms": "PLAIN,OAUTHBEARER",
+        "listener.name.login.oauthbearer.sasl.jaas.config": f"{OAUTH}.OAuthBearerLoginModule required;",
+        "listener.name.login.oauthbearer.sasl.server.callback.handler.class": (
+            f"{OAUTH}.OAuthBearerValidatorCallbackHandler"
+        ),
+        "listener.name.login.sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+        "listener.name.login.sasl.oauthbearer.expected.audience": "other,brokers",
+        "listener.name.login.sasl.oauthbearer.expected.issuer": "https://idp",
         "listener.name.login.plain.sasl.jaas.config": f"{MODULE} required {users};",
         "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
         "super.users": "User:admin;User:ANONYMOUS",
@@ -434,13 +447,16 @@ async def answers(engine: Engine) -> dict[tuple[int, int], list[tuple[Any, ...]]
 def both(tmp_path_factory: pytest.TempPathFactory) -> Iterable[list[Engine]]:
     folder = tmp_path_factory.mktemp("rights")
     hosts = own_loopback_address(), own_loopback_address()
+    keys = folder / "keys.json"
+    keys.write_text(KEYS)
     with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as zookeeper:
         asyncio.run(put_token(zookeeper.connect_string))
         with (
-        ApacheKafkaBroker(folder / "kafka", broker_id=0, host=hosts[0], port=PORTS["PLAINTEXT"], heap="300m",
-                          zookeeper_connect=f"{zookeeper.connect_string}/kafka", overrides=broker_settings(hosts[0])),
-        klamm_broker(folder / "klamm", hosts[1], f"{zookeeper.connect_string}/klamm"),
-      ):  # fmt: skip
+            ApacheKafkaBroker(folder / "kafka", broker_id=0, host=hosts[0], port=PORTS["PLAINTEXT"], heap="300m",
+                              zookeeper_connect=f"{zookeeper.connect_string}/kafka",
+                              overrides=broker_settings(hosts[0], keys)),
+            klamm_broker(folder / "klamm", hosts[1], f"{zookeeper.connect_string}/klamm", keys),
+        ):  # fmt: skip
             yield [Engine(host) for host in hosts]
 
 
@@ -453,9 +469,9 @@ async def put_token(connect: str) -> None:
         await client.close()
 
 
-def klamm_broker(folder: Path, host: str, zookeeper: str) -> BrokerProgram:
+def klamm_broker(folder: Path, host: str, zookeeper: str, keys: Path) -> BrokerProgram:
     own = {"broker.id": "0", "log.dirs": str(folder / "data"), "zookeeper.connect": zookeeper}
-    broker = BrokerProgram(folder, own | broker_settings(host))
+    broker = BrokerProgram(folder, own | broker_settings(host, keys))
     broker.wait_until_started()
     return broker
 
@@ -476,6 +492,39 @@ def test_both_engines_give_the_same_errors(both: list[Engine]) -> None:
         if kafka[number, position] != ours[number, position]
     ]
     assert not differing, f"{len(differing)} of {len(kafka)} cells\n" + "\n".join(differing)
+
+
+def test_both_engines_let_in_the_same_signed_tokens(both: list[Engine]) -> None:
+    async def verdict(engine: Engine, signed: str) -> str:
+        peer = await asyncio.open_connection(engine.host, PORTS["LOGIN"])
+        try:
+            await answered(peer, sasl_handshake.SaslHandshakeRequest(mechanism="OAUTHBEARER"), 1)
+            first = f"n,,\x01auth=Bearer {signed}\x01\x01".encode()
+            answer = await answered(peer, sasl_authenticate.SaslAuthenticateRequest(auth_bytes=first), 2)
+            if not answer.error_code and answer.auth_bytes:
+                acknowledged = sasl_authenticate.SaslAuthenticateRequest(auth_bytes=b"\x01")
+                answer = await answered(peer, acknowledged, 2)
+            return f"{answer.error_code} {answer.error_message}"
+        finally:
+            peer[1].close()
+
+    async def check() -> None:
+        now = int(time.time())
+        good, bad = good_tokens(now), bad_tokens(now)
+        tokens = good | bad
+        kafka, ours = [{what: await verdict(engine, tokens[what]) for what in tokens} for engine in both]
+        assert kafka == ours
+        assert {what for what, said in ours.items() if said.startswith("0 ")} == good.keys()
+
+    asyncio.run(check())
+
+
+async def answered(peer: tuple[asyncio.StreamReader, asyncio.StreamWriter], request: Request, version: int) -> Any:
+    reader, writer = peer
+    writer.write(bytes(encode_request(request, version, 1, "t")))
+    async with asyncio.timeout(30):
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        return decode_response(await reader.readexactly(size), request.api_key, version)[1]
 
 
 def shown(rights: Rights) -> str:

@@ -18,6 +18,7 @@ from engine.broker.security.mechanisms import (
     scram_server,
     unsecured_validator,
 )
+from engine.broker.security.signed_tokens import URL, VALIDATORS, SigningKeys, signed_validator
 from engine.common.errors import ConfigError
 from engine.common.model import SecurityProtocol
 from engine.kafka.client.jaas import LoginModule, jaas_section, parse_jaas_config
@@ -58,6 +59,11 @@ class ListenerLogins:
             mechanism: self._checked_module(mechanism) for mechanism in self._config.sasl_enabled_mechanisms
         }
 
+        try:
+            self._of_tokens = self._config.with_prefix("oauthbearer.")
+        except ConfigError as error:
+            raise self._error(str(error)) from None
+        self._keys = self._checked_keys()
         self._max_reauth_ms = {mechanism: self._checked_lifetime(mechanism) for mechanism in self.modules}
 
     def policy(
@@ -77,6 +83,23 @@ class ListenerLogins:
             routes,
         )
 
+    async def start(self) -> None:
+        """Read what logins are checked with and is not among the settings.
+
+        Raises:
+            ConfigError: it cannot be read.
+        """
+        if self._keys is not None:
+            try:
+                await self._keys.start()
+            except ConfigError as error:
+                raise self._error(str(error)) from None
+
+    async def stop(self) -> None:
+        """Read no more of it."""
+        if self._keys is not None:
+            await self._keys.stop()
+
     def client_module(self, mechanism: str) -> LoginModule | None:
         """Return by which login module this broker logs in at the others."""
         if mechanism not in self.modules:
@@ -90,7 +113,7 @@ class ListenerLogins:
         if mechanism not in _MODULES:
             raise self._error(f"sasl.enabled.mechanisms: {mechanism} is none of {', '.join(_MODULES)}")
         handler = self._text(f"{mechanism.lower()}.sasl.server.callback.handler.class")
-        if handler not in (None, _HANDLERS.get(mechanism)):
+        if handler not in (None, _HANDLERS.get(mechanism)) and not self._is_signed(mechanism):
             raise self._error(f"{mechanism.lower()}.sasl.server.callback.handler.class={handler} is a Java class, "
                               "which this broker cannot run")  # fmt: skip
         module = self._module(mechanism)
@@ -100,6 +123,27 @@ class ListenerLogins:
                 "JAAS file with a section KafkaServer"
             )
         return module
+
+    def _is_signed(self, mechanism: str) -> bool:
+        handler = self._text("oauthbearer.sasl.server.callback.handler.class")
+        return mechanism == "OAUTHBEARER" and handler in VALIDATORS
+
+    def _checked_keys(self) -> SigningKeys | None:
+        module = self.modules.get("OAUTHBEARER")
+        if module is None:
+            return None
+        if not self._is_signed("OAUTHBEARER"):
+            # Kafka would let in whoever writes a token: nobody who names keys means that.
+            if self._of_tokens.sasl_oauthbearer_jwks_endpoint_url:
+                raise self._error(
+                    f"{URL} is set, but nothing checks tokens by it: set listener.name."
+                    f"{self.name.lower()}.oauthbearer.sasl.server.callback.handler.class={VALIDATORS[0]}"
+                )
+            return None
+        try:
+            return SigningKeys(self._of_tokens, module.options)
+        except ConfigError as error:
+            raise self._error(str(error)) from None
 
     def _module(self, mechanism: str) -> LoginModule | None:
         wanted = _MODULES[mechanism]
@@ -138,6 +182,8 @@ class ListenerLogins:
             prefix = "user_"
             users = {key.removeprefix(prefix): value for key, value in options.items() if key.startswith(prefix)}
             return partial(plain_server, users)
+        if self._keys is not None and mechanism == "OAUTHBEARER":
+            return partial(oauthbearer_server, signed_validator(self._of_tokens, self._keys, now_ms))
         if mechanism == "OAUTHBEARER":
             return partial(oauthbearer_server, unsecured_validator(options, now_ms))
 

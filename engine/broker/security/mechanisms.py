@@ -188,7 +188,7 @@ def unsecured_validator(options: Mapping[str, str], now_ms: Callable[[], int]) -
         name = claims.get(name_claim)
         if not isinstance(name, str) or not name.strip():
             raise LoginRefused(f"the token has no {name_claim}")
-        expires_s, issued_s = _seconds(claims.get("exp")), _seconds(claims.get("iat", 0))
+        expires_s, issued_s = seconds(claims.get("exp")), seconds(claims.get("iat", 0))
         if int(issued_s * 1000) > now_ms() + skew_ms or expires_s * 1000 <= now_ms() - skew_ms:
             raise LoginRefused("the token has expired, or is not valid yet")
         scope = claims.get(scope_claim, [])
@@ -212,7 +212,8 @@ def _jwt(token: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return found
 
 
-def _seconds(value: object) -> float:
+def seconds(value: object) -> float:
+    """Return a time among a token's claims, in seconds since 1970. Raises LoginRefused: it is none."""
     if not isinstance(value, int | float) or isinstance(value, bool) or not abs(value) < 1e12:
         raise LoginRefused("the token's times are missing or malformed")
     return value

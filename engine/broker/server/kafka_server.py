@@ -207,6 +207,9 @@ class KafkaServer:
         self.tls_listeners = tls_listeners(self.config)
         self.logins = listener_logins(self.config, os.environ)
         self.inter_broker_security = inter_broker_security(self.config, self.logins)
+        for logins in self.logins.values():
+            self._ends_with("logins", logins.stop)
+            await logins.start()
         self.loop_lag.start()
         self._ends_with("supervised tasks", self.supervisor.stop)
         self.supervisor.every(LOOP_LAG_INTERVAL_MS, self._tell_loop_lag, "loop lag")

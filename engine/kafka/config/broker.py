@@ -213,6 +213,14 @@ class BrokerConfig(BrokerKeys):
         """Return the settings that count for one listener. Raises ConfigError: one of its own is not allowed."""
         return BrokerConfig(self.listener_texts(listener_name), generated_broker_id=self.generated_broker_id)
 
+    def with_prefix(self, prefix: str) -> BrokerConfig:
+        """Return the settings that count for a part that has its own below a prefix, as a mechanism has.
+
+        Raises ConfigError: one of its own is not allowed.
+        """
+        own = {name.removeprefix(prefix): text for name, text in self.originals.items() if name.startswith(prefix)}
+        return BrokerConfig({**self.originals, **own}, generated_broker_id=self.generated_broker_id)
+
     def _set_broker_id(self, broker_id: int) -> None:
         self._values = {**self._values, "broker.id": broker_id, "node.id": broker_id}
         vars(self).pop("broker_id", None)

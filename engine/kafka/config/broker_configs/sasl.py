@@ -90,22 +90,23 @@ class SaslKeys:
         "Maximum milliseconds between two retries of a login."
     )
     sasl_oauthbearer_token_endpoint_url = STRING(None, MEDIUM).with_effect("Address of the token server.")
-    sasl_oauthbearer_jwks_endpoint_url = STRING(None, MEDIUM).without_effect(
-        "Address of the keys that tokens are checked with."
+    sasl_oauthbearer_jwks_endpoint_url = STRING(None, MEDIUM).with_effect(
+        "Address of the keys that tokens are checked with: a server's (`https:`), or a file's (`file:`), which is read "
+        "at start alone."
     )
-    sasl_oauthbearer_jwks_endpoint_refresh_ms = LONG(3_600_000, LOW).without_effect(
+    sasl_oauthbearer_jwks_endpoint_refresh_ms = LONG(3_600_000, LOW).with_effect(
         "Milliseconds for which those keys are kept."
     )
-    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms = LONG(100, LOW).without_effect(
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_ms = LONG(100, LOW).with_effect(
         "Milliseconds before the first retry of fetching keys; it doubles each time."
     )
-    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms = LONG(10000, LOW).without_effect(
+    sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms = LONG(10000, LOW).with_effect(
         "Maximum milliseconds between two retries of fetching keys."
     )
-    sasl_oauthbearer_scope_claim_name = STRING("scope", LOW).without_effect("Claim of a token that holds its scope.")
-    sasl_oauthbearer_sub_claim_name = STRING("sub", LOW).without_effect("Claim of a token that holds its subject.")
-    sasl_oauthbearer_clock_skew_seconds = INT(30, LOW).without_effect(
+    sasl_oauthbearer_scope_claim_name = STRING("scope", LOW).with_effect("Claim of a token that holds its scope.")
+    sasl_oauthbearer_sub_claim_name = STRING("sub", LOW).with_effect("Claim of a token that holds its subject.")
+    sasl_oauthbearer_clock_skew_seconds = INT(30, LOW).with_effect(
         "Seconds by which the clocks of broker and token server may differ."
     )
-    sasl_oauthbearer_expected_audience = LIST(None, LOW).without_effect("Audiences that a token may be issued for.")
-    sasl_oauthbearer_expected_issuer = STRING(None, LOW).without_effect("Issuer that a token must come from.")
+    sasl_oauthbearer_expected_audience = LIST(None, LOW).with_effect("Audiences that a token may be issued for.")
+    sasl_oauthbearer_expected_issuer = STRING(None, LOW).with_effect("Issuer that a token must come from.")
