@@ -508,11 +508,17 @@ def test_both_engines_let_in_the_same_signed_tokens(both: list[Engine]) -> None:
         finally:
             peer[1].close()
 
+    def now() -> int:
+        return int(time.time())
+
+    good = good_tokens()
+    whats = [*good, *bad_tokens()]
+
     async def check() -> None:
-        now = int(time.time())
-        good, bad = good_tokens(now), bad_tokens(now)
-        tokens = good | bad
-        kafka, ours = [{what: await verdict(engine, tokens[what]) for what in tokens} for engine in both]
+        kafka, ours = [
+            {what: await verdict(engine, (good_tokens(now()) | bad_tokens(now()))[what]) for what in whats}
+            for engine in both
+        ]
         assert kafka == ours
         assert {what for what, said in ours.items() if said.startswith("0 ")} == good.keys()
 

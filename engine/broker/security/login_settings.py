@@ -8,6 +8,7 @@ from functools import partial
 
 from engine.broker.network.session import Routes
 from engine.broker.security.delegation_tokens import DelegationTokens
+from engine.broker.security.kerberos import Acceptor
 from engine.broker.security.logins import LoginPolicy, Mechanism
 from engine.broker.security.mechanisms import (
     Candidate,
@@ -33,6 +34,7 @@ _MODULES = {
     "PLAIN": f"{_SECURITY}.plain.PlainLoginModule",
     **dict.fromkeys(HASHES, f"{_SECURITY}.scram.ScramLoginModule"),
     "OAUTHBEARER": f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule",
+    "GSSAPI": "com.sun.security.auth.module.Krb5LoginModule",
 }
 _HANDLERS = {
     "PLAIN": f"{_SECURITY}.plain.internals.PlainServerCallbackHandler",
@@ -64,6 +66,7 @@ class ListenerLogins:
         except ConfigError as error:
             raise self._error(str(error)) from None
         self._keys = self._checked_keys()
+        self._acceptor = self._checked_acceptor()
         self._max_reauth_ms = {mechanism: self._checked_lifetime(mechanism) for mechanism in self.modules}
 
     def policy(
@@ -145,6 +148,16 @@ class ListenerLogins:
         except ConfigError as error:
             raise self._error(str(error)) from None
 
+    def _checked_acceptor(self) -> Acceptor | None:
+        module, config = self.modules.get("GSSAPI"), self._config
+        if module is None:
+            return None
+        try:
+            rules = config.sasl_kerberos_principal_to_local_rules
+            return Acceptor(module, config.sasl_kerberos_service_name, rules)
+        except ConfigError as error:
+            raise self._error(str(error)) from None
+
     def _module(self, mechanism: str) -> LoginModule | None:
         wanted = _MODULES[mechanism]
         said = self._text(f"{mechanism.lower()}.sasl.jaas.config")
@@ -184,6 +197,8 @@ class ListenerLogins:
             return partial(plain_server, users)
         if self._keys is not None and mechanism == "OAUTHBEARER":
             return partial(oauthbearer_server, signed_validator(self._of_tokens, self._keys, now_ms))
+        if self._acceptor is not None and mechanism == "GSSAPI":
+            return self._acceptor.begin
         if mechanism == "OAUTHBEARER":
             return partial(oauthbearer_server, unsecured_validator(options, now_ms))
 

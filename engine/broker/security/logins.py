@@ -158,7 +158,7 @@ class Login:
         except LoginRefused as refused:
             code = ErrorCode.SASL_AUTHENTICATION_FAILED
             return self._refused(SaslAuthenticateResponse(error_code=code, error_message=self._told(refused)))
-        return SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)
+        return SaslAuthenticateResponse(error_message="", auth_bytes=answer, session_lifetime_ms=lifetime_ms)
 
     def take_token(self, token: bytes) -> Any:
         """Take one bare token; a refusal has no answer."""

@@ -78,10 +78,12 @@ def test_a_login_lasts_as_long_as_its_token_and_claims_may_have_other_names(tmp_
     assert validate(tmp_path, token(exp=-5), sasl_oauthbearer_clock_skew_seconds="6").name == "alice"
 
 
-@pytest.mark.parametrize("what", [*bad_tokens(), "shared key", "nothing", "dots", "deep"])
+@pytest.mark.parametrize("what", [*bad_tokens(), "number", "shared key", "nothing", "dots", "deep"])
 def test_any_other_token_counts_for_nothing(tmp_path: Path, what: str) -> None:
     shared = token("secret-secret-secret-secret-secret-s", "HS256", "shared")
-    own = {"shared key": shared, "nothing": "", "dots": "..", "deep": "[" * 100_000}
+    # Kafka fails at a scope that is a number, and just closes the connection.
+    number = token(scope=["a", 1])
+    own = {"number": number, "shared key": shared, "nothing": "", "dots": "..", "deep": "[" * 100_000}
     with pytest.raises(LoginRefused) as caught:
         validate(tmp_path, (bad_tokens() | own)[what])
     assert caught.value.told is None

@@ -22,8 +22,8 @@ class SaslKeys:
     """SASL"""
 
     sasl_enabled_mechanisms = LIST(("GSSAPI",), MEDIUM, dynamic=PER_BROKER).with_effect(
-        "Mechanisms that clients may authenticate with: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. klamm has no "
-        "GSSAPI and refuses to start with it."
+        "Mechanisms that clients may authenticate with: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER, GSSAPI "
+        "(with the extra `kerberos`)."
     )
     sasl_mechanism_inter_broker_protocol = STRING("GSSAPI", MEDIUM, dynamic=PER_BROKER).with_effect(
         "Mechanism by which brokers authenticate to each other."
@@ -49,7 +49,7 @@ class SaslKeys:
     sasl_server_max_receive_size = INT(524_288, MEDIUM).with_effect(
         "Largest SASL packet, in bytes, that is read before a client is authenticated."
     )
-    sasl_kerberos_service_name = STRING(None, MEDIUM, dynamic=PER_BROKER).without_effect(
+    sasl_kerberos_service_name = STRING(None, MEDIUM, dynamic=PER_BROKER).with_effect(
         "Kerberos principal name that brokers run as."
     )
     sasl_kerberos_kinit_cmd = STRING("/usr/bin/kinit", MEDIUM, dynamic=PER_BROKER).without_effect(
@@ -64,7 +64,7 @@ class SaslKeys:
     sasl_kerberos_min_time_before_relogin = LONG(60000, MEDIUM, dynamic=PER_BROKER).without_effect(
         "Milliseconds to sleep between two attempts to renew."
     )
-    sasl_kerberos_principal_to_local_rules = LIST(("DEFAULT",), MEDIUM, dynamic=PER_BROKER).without_effect(
+    sasl_kerberos_principal_to_local_rules = LIST(("DEFAULT",), MEDIUM, dynamic=PER_BROKER).with_effect(
         "Rules that turn Kerberos principals into short names, tried in order."
     )
     sasl_login_refresh_window_factor = DOUBLE(0.8, MEDIUM, dynamic=PER_BROKER).without_effect(
