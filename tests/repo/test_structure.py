@@ -21,7 +21,7 @@ from engine.kafka.zk.kafka_client import KafkaZkClient
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("cli", "engine", "klamm", "plans", "tui")
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-IMPORTED_AS = {"pyyaml": "yaml", "aws-msk-iam-sasl-signer-python": "aws_msk_iam_sasl_signer"}
+IMPORTED_AS = {"pyjwt": "jwt", "pyyaml": "yaml", "aws-msk-iam-sasl-signer-python": "aws_msk_iam_sasl_signer"}
 NAMED_TUPLE = {"_replace", "_make", "_fields", "_asdict"}
 FOREIGN = {"engine/kafka/zk/session.py": "kazoo"}
 """Modules that use private parts of a library, and of which library."""
