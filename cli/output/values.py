@@ -10,12 +10,12 @@ from functools import cache
 from pathlib import PurePath
 
 from cli.output.report import Kind
+from engine.common.quantities import size_text
 
 RIGHT = (Kind.NUMBER, Kind.BYTES, Kind.DURATION_MS)
 """Columns whose values are aligned right, so that digits are below each other."""
 
 _JSON_AS_IT_IS = frozenset({type(None), bool, int, float, str})
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _ESCAPES = {ord("\t"): "\\t", ord("\n"): "\\n", ord("\r"): "\\r"} | {
     code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10, 13)
 }
@@ -113,12 +113,7 @@ def iso_time(value: datetime) -> str:
 
 def human_bytes(size_bytes: int) -> str:
     """Return a size in binary units: ``1.2 GiB``."""
-    size, power = float(abs(size_bytes)), 0
-    while size >= 1024 and power < len(_UNITS) - 1:
-        size, power = size / 1024, power + 1
-    sign = "-" if size_bytes < 0 else ""
-    digits = 0 if power == 0 or size >= 100 else 1
-    return f"{sign}{size:.{digits}f} {_UNITS[power]}"
+    return size_text(size_bytes)
 
 
 def human_duration(duration_ms: int) -> str:

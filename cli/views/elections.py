@@ -44,9 +44,12 @@ _COLUMNS = (
 def elections_report(
     results: Sequence[PartitionElection], election: ElectionType = ElectionType.PREFERRED, *, is_of_all: bool = False
 ) -> Report:
-    """All partitions for machines; for a person those that something happened to, and the number of others."""
-    rows = [_row(result) for result in results]
+    """All partitions for machines; for a person those that something happened to, and the number of others.
+
+    Rows of an election of all partitions are those alone, too: most partitions of a cluster need none.
+    """
     shown = [result for result in results if result.result is not ElectionResult.NOT_NEEDED]
+    rows = [_row(result) for result in (shown if is_of_all else results)]
     columns = _COLUMNS if any(result.error for result in shown) else _COLUMNS[:-1]
     body = Table(columns, [_row(result)[: len(columns)] for result in shown])
     return Report(

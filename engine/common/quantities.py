@@ -7,6 +7,7 @@ import re
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _SIZE = re.compile(rf"{_NUMBER}\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
 _DURATION = re.compile(rf"{_NUMBER}\s*(ms|s|m|min|h|d|w)?", re.IGNORECASE)
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _SECONDS = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
@@ -39,3 +40,18 @@ def parse_duration_s(text: str) -> float:
 def counted(count: int, noun: str) -> str:
     """Return a count with its noun: ``1 topic``, ``3 topics``."""
     return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def size_text(size_bytes: float) -> str:
+    """Return a size as klamm always shows it, in binary units: ``1.2 GiB``."""
+    size, power = float(abs(size_bytes)), 0
+    while size >= 1024 and power < len(_UNITS) - 1:
+        size, power = size / 1024, power + 1
+    sign = "-" if size_bytes < 0 else ""
+    digits = 0 if power == 0 or size >= 100 else 1
+    return f"{sign}{size:.{digits}f} {_UNITS[power]}"
+
+
+def rate_text(bytes_per_s: float) -> str:
+    """Return a rate in the units of sizes: ``47.7 MiB/s``."""
+    return f"{size_text(bytes_per_s)}/s"

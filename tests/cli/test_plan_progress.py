@@ -333,12 +333,12 @@ def test_a_plan_of_another_cluster_is_not_taken_for_carried_out(
 @pytest.mark.parametrize(
     ("verb", "last", "given", "told"),
     [
-        ("resume", 4_000_000, (), "at 4,000,000 B/s a broker"),
-        ("rollback", 4_000_000, (), "at 4,000,000 B/s a broker"),
-        ("rollback", 4_000_000, ("--throttle", "9M"), "at 9,000,000 B/s a broker"),
+        ("resume", 4_000_000, (), "at 3.8 MiB/s a broker"),
+        ("rollback", 4_000_000, (), "at 3.8 MiB/s a broker"),
+        ("rollback", 4_000_000, ("--throttle", "9M"), "at 8.6 MiB/s a broker"),
         ("resume", 4_000_000, ("--throttle", "0"), "without a throttle"),
         ("resume", 0, (), "without a throttle"),
-        ("apply", 4_000_000, (), "at 7,000,000 B/s a broker"),
+        ("apply", 4_000_000, (), "at 6.7 MiB/s a broker"),
     ],
 )
 def test_who_goes_on_keeps_the_throttle_of_the_last_run(

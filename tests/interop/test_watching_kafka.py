@@ -164,7 +164,7 @@ async def test_a_plan_is_made_applied_watched_throttled_and_cancelled_by_keys(
         await driven.press("enter")
         await driven.sees("Let brokers copy 19.5 KiB/s each")
         await driven.press("y")
-        await driven.until(lambda: bool(driven.lines_with("throttle 15,000 -> 20,000 B/s")))
+        await driven.until(lambda: bool(driven.lines_with("throttle 14.6 KiB/s -> 19.5 KiB/s")))
         await driven.press("C")
         await driven.sees("2 partitions under way?")
         await driven.press("y")

@@ -80,7 +80,7 @@ async def made_and_applied(driven: Driven, topic: str, file: Path) -> None:
     await driven.type("15000")
     await driven.press("ctrl+g")
     await driven.sees(
-        "Apply plan-move.json in tried: 2 partitions (2 replicas to copy) in 2 waves, at 15,000 B/s a broker?"
+        "Apply plan-move.json in tried: 2 partitions (2 replicas to copy) in 2 waves, at 14.6 KiB/s a broker?"
     )
     command = next(text for text in driven.text.splitlines() if text.startswith("klamm plan apply"))
     assert fault_of(command.split()[1:]) is None, command
@@ -111,7 +111,7 @@ async def watched_throttled_and_cancelled(driven: Driven, file: Path) -> None:
     await driven.press("enter")
     await driven.sees("Let brokers copy 19.5 KiB/s each for plan-move.json")
     await driven.press("y")
-    await driven.until(lambda: bool(driven.lines_with("throttle 15,000 -> 20,000 B/s")))
+    await driven.until(lambda: bool(driven.lines_with("throttle 14.6 KiB/s -> 19.5 KiB/s")))
     await driven.press("q")
     await driven.sees("--throttle 20000")
     await driven.press("n")
@@ -194,7 +194,7 @@ def test_a_run_that_was_killed_is_resumed(
         await driven.until(lambda: bool(driven.lines_with("1 under way")))
         await driven.press("R", "ctrl+g")
         await driven.sees("Resume plan.json in tried")
-        assert "at 15,000 B/s a broker" in driven.text, "the form has the throttle of the run that was killed"
+        assert "at 14.6 KiB/s a broker" in driven.text, "the form has the throttle of the run that was killed"
         await driven.press("y")
         await driven.until(lambda: driven.main.desk.run is not None and driven.main.desk.run.progress is not None)
         await driven.press("Z")

@@ -25,7 +25,7 @@ from engine.admin.reassignment.wave_standings import read_standings
 from engine.admin.reassignment.wave_values import STALL_S, WaveControl, WaveSettings, WavesResult, WaveWatcher
 from engine.admin.reassignment.waves import Standing, Wave, WaveCaps, WaveMove, turned_round, waves_of
 from engine.common.model import TopicPartition
-from engine.common.quantities import counted
+from engine.common.quantities import counted, rate_text
 
 
 class Verb(StrEnum):
@@ -152,7 +152,9 @@ class PlanRun:
         what = f"{counted(len(moves), 'partition')} ({counted(copies, 'replica')} to copy)"
         told = f"{self.verb} {self.path.name} in {cluster.target.title}: {what} in {counted(len(left), 'wave')}"
         if copies:
-            told += ", without a throttle" if self.throttle is None else f", at {self.throttle.start:,} B/s a broker"
+            told += (
+                ", without a throttle" if self.throttle is None else f", at {rate_text(self.throttle.start)} a broker"
+            )
         done = sum(map(len, waves)) - len(moves)
         return f"{told}, {done} of {done + len(moves)} done already" if done else told
 

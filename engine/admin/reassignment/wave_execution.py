@@ -51,6 +51,7 @@ from engine.admin.reassignment.wave_values import (
 from engine.admin.reassignment.waves import Standing, Wave, WaveMove
 from engine.common.errors import KlammError, said_by
 from engine.common.model import TopicPartition
+from engine.common.quantities import rate_text
 
 POLL_MIN_S = 0.2
 POLL_MAX_S = 2.0
@@ -383,8 +384,8 @@ class _Execution:
         wanted = self._asked_for()
         if wanted is not None:
             rate = self._throttle.rate
-            before = f"{rate:,}" if rate else "none"
-            self.watcher.says(f"throttle {before} -> {wanted.start:,} B/s: you asked for it")
+            before = rate_text(rate) if rate else "none"
+            self.watcher.says(f"throttle {before} -> {rate_text(wanted.start)}: you asked for it")
             self._throttle.follow(wanted)
             await self._throttle.put_on(self._waiting(wave))
 

@@ -30,6 +30,7 @@ from engine.admin.reassignment.waves import WaveMove
 from engine.admin.topics.access import topic_reader
 from engine.common.errors import KlammError
 from engine.common.model import TopicPartition
+from engine.common.quantities import rate_text
 
 _NAMED_MAX = 5
 
@@ -122,10 +123,10 @@ class WaveThrottle:
         rate = self._adaptive.next_rate(is_in_trouble=trouble is not None)
         if rate == self.rate:
             if trouble is not None and not self._told_at_floor:
-                self._say(f"the throttle is at its floor, {rate:,} B/s, and {trouble}")
+                self._say(f"the throttle is at its floor, {rate_text(rate)}, and {trouble}")
             self._told_at_floor = trouble is not None
             return
-        self._say(f"throttle {self.rate:,} -> {rate:,} B/s: {trouble or 'all is calm'}")
+        self._say(f"throttle {rate_text(self.rate or 0)} -> {rate_text(rate)}: {trouble or 'all is calm'}")
         await self._put_on(rate, moves)
         if self._probe is not None:
             self._probe.forget()
