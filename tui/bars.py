@@ -10,7 +10,7 @@ from tui.cluster_mark import cluster_mark
 from tui.lines import Line, fitted, line, width_of
 from tui.main_view import MainView, Program
 from tui.pages.overview import health_word
-from tui.status import standing_of
+from tui.status import login_of, standing_of
 from tui.units import clock_time, plain
 from tui.widgets.lines_view import KeyItem
 
@@ -39,8 +39,8 @@ def title_line(screen: MainView) -> Line:
         return _fleet_title(screen)
     app, width = screen.dashboard, screen.size.width
     crumbs: list[Any] = [(" klamm ", Tone.ACCENT), *_cluster(app)]
-    if app.newest is not None and app.newest.principal:
-        crumbs.append((f" as {plain(app.newest.principal)}", Tone.QUIET))
+    if login := login_of(app.newest):
+        crumbs.append((f" as {plain(login)}", Tone.QUIET))
     for crumb in screen.location.breadcrumbs:
         crumbs += [(" › ", Tone.QUIET), (plain(crumb), Tone.STRONG)]
     word = health_word(app.board, is_seen=standing_of(app.newest, app.now_ms).is_seen)

@@ -32,6 +32,7 @@ class Standing(StrEnum):
 _TONES = {Standing.LIVE: Tone.GOOD, Standing.STALE: Tone.WARN, Standing.DEGRADED: Tone.WARN}
 _SIGNS = {Standing.LIVE: "●", Standing.STALE: "◐", Standing.DEGRADED: "◐", Standing.CONNECTING: "○"}
 _SIDE_NAMES = {Side.ZOOKEEPER: "ZooKeeper", Side.WIRE: "brokers"}
+_ANONYMOUS = "User:ANONYMOUS"
 _BESIDE = frozenset({Stage.SPARK})
 """Stages that are not part of the cluster say nothing about the connection to it: their own screen does."""
 STALE_FACTOR = 3
@@ -60,6 +61,13 @@ def standing_of(frame: Frame | None, now_ms: int | None = None) -> Standing:
 def _is_hidden(frame: Frame, status: StageStatus) -> bool:
     """Whether a stage is not read for want of rights of the brokers' rules, which are told by themselves."""
     return status.is_denied and bool(frame.denied) and status.source is not StageSource.WATCH
+
+
+def login_of(frame: Frame | None) -> str | None:
+    """Return who is logged in; None where nobody logs in and nothing is hidden."""
+    if frame is None or (frame.principal == _ANONYMOUS and not frame.denied):
+        return None
+    return frame.principal
 
 
 def rights_told(frame: Frame) -> str:

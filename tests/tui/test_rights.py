@@ -22,7 +22,7 @@ from tui.board import Board
 from tui.location import Location
 from tui.pages import brokers, reassignments, topics
 from tui.pages.page import View
-from tui.status import Standing, rights_told, standing_of, status_lines
+from tui.status import Standing, login_of, rights_told, standing_of, status_lines
 
 SEE_CLUSTER = Right(AclOperation.DESCRIBE, ResourceType.CLUSTER)
 
@@ -42,6 +42,12 @@ def test_rights_alike_are_told_as_one() -> None:
     assert rights_told(frame) == "User:alice lacks describe-configs on topic orders and 2 more; describe on the cluster"
     assert rights_told(replace(frame, principal=None)).startswith("this login lacks")
     assert rights_told(replace(frame, denied=())) == ""
+
+
+def test_nobody_is_named_where_nobody_logs_in() -> None:
+    frame = replace(denied(), principal="User:ANONYMOUS")
+    assert login_of(frame) is None and login_of(denied()) == "User:alice"
+    assert login_of(replace(frame, denied=(SEE_CLUSTER,))) == "User:ANONYMOUS", "rules apply to it, too"
 
 
 def test_what_is_hidden_is_no_fault_of_the_cluster() -> None:
