@@ -232,9 +232,9 @@ async def verify(
         report = statuses_report(verified.statuses, throttle_notes(verified.cleared))
         if plan is None or invocation.output is not OutputFormat.KAFKA:
             return report
-        clears = not preserve_throttles and not verified.cleared.left
+        left = None if preserve_throttles else verified.cleared.left
         live = await _live_brokers(cluster)
-    return replace(report, as_kafka=partial(verified_text, verified.statuses, plan.moves, live, clears=clears))
+    return replace(report, as_kafka=partial(verified_text, verified.statuses, plan.moves, live, left=left))
 
 
 async def _live_brokers(cluster: Cluster) -> Collection[int]:
@@ -290,9 +290,9 @@ async def cancel(
         report = cancelled_report(cancelled.results, cancelled_notes(cancelled))
         if plan is None or invocation.output is not OutputFormat.KAFKA:
             return report
-        clears = not preserve_throttles and not cancelled.cleared.left
+        left = None if preserve_throttles else cancelled.cleared.left
         live = await _live_brokers(cluster)
-        return replace(report, as_kafka=partial(cancelled_text, cancelled.results, plan.moves, live, clears=clears))
+        return replace(report, as_kafka=partial(cancelled_text, cancelled.results, plan.moves, live, left=left))
 
 
 def _plan_or_all(path: Path | None, *, is_all: bool) -> ReadPlan | None:

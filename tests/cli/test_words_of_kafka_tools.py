@@ -128,11 +128,19 @@ def test_groups() -> None:
 def test_reassignments_and_elections() -> None:
     done = PartitionStatus("grow", 0, ReassignmentState.COMPLETE, (0, 1, 2), (0, 1, 2))
     move = PartitionMove(TopicPartition("grow", 0), (0, 1, 2))
-    verified = reassignment.verified_text([done], [move], (0, 1, 2), clears=True)
+    verified = reassignment.verified_text([done], [move], (0, 1, 2), left=())
     assert verified == said("kafka-reassign-partitions --verify .*")
     of_foo = PartitionMove(TopicPartition("foo", 0), (1, 0))
-    cancelled = reassignment.cancelled_text([], [of_foo], (0, 1, 2), clears=True)
+    cancelled = reassignment.cancelled_text([], [of_foo], (0, 1, 2), left=())
     assert cancelled == said("kafka-reassign-partitions --cancel .*")
+    # Kafka has no words for a throttle that stays, and stderr names it.
+    for text in (
+        reassignment.verified_text([done], [move], (0, 1, 2), left=["topic grow keeps"]),
+        reassignment.cancelled_text([], [of_foo], (0, 1, 2), left=["topic grow keeps"]),
+    ):
+        assert ("Clearing" in text.out, text.said) == (False, "topic grow keeps\n")
+    kept = reassignment.verified_text([done], [move], (0, 1, 2), left=None)
+    assert ("Clearing" in kept.out, kept.said) == (False, "")
     to_dir = PartitionMove(TopicPartition("foo", 2), (0, 2), ("/data/kafka-0a", "any"))
     started = reassignment.started_text([to_dir], {to_dir.name: (0, 2)}, None, 50000)
     assert started == said("kafka-reassign-partitions --execute .*")

@@ -64,9 +64,16 @@ def started_text(
 
 
 def verified_text(
-    statuses: Sequence[PartitionStatus], plan: Sequence[PartitionMove], brokers: Iterable[int], *, clears: bool
+    statuses: Sequence[PartitionStatus],
+    plan: Sequence[PartitionMove],
+    brokers: Iterable[int],
+    *,
+    left: Sequence[str] | None,
 ) -> KafkaText:
-    """``--verify``: how far each partition is; ``clears`` if throttles are removed once nothing moves."""
+    """``--verify``: how far each partition is.
+
+    Once nothing moves, throttles are removed, unless ``left`` is None; it names those that stay, for stderr.
+    """
     lines = ["Status of partition reassignment:", *(_status_line(one) for one in sorted(statuses, key=_name))]
     states = {one.name: one.state for one in statuses}
     dirs = sorted((broker, move.name) for move in plan for broker in move.wanted_dirs)
@@ -75,9 +82,9 @@ def verified_text(
         f"Reassignment of replica {name}-{broker} {moved[states.get(name) is ReassignmentState.COMPLETE]}."
         for broker, name in dirs
     ] or [""]
-    if clears and not any(state in _MOVING for state in states.values()):
+    if left is not None and not left and not any(state in _MOVING for state in states.values()):
         lines += _clearing(plan, brokers)
-    return KafkaText("".join(f"{line}\n" for line in lines))
+    return KafkaText("".join(f"{line}\n" for line in lines), _ended(left or ()))
 
 
 def _status_line(one: PartitionStatus) -> str:
@@ -92,18 +99,25 @@ def _status_line(one: PartitionStatus) -> str:
 
 
 def cancelled_text(
-    results: Sequence[CancelledPartition], plan: Sequence[PartitionMove], brokers: Iterable[int], *, clears: bool
+    results: Sequence[CancelledPartition],
+    plan: Sequence[PartitionMove],
+    brokers: Iterable[int],
+    *,
+    left: Sequence[str] | None,
 ) -> KafkaText:
-    """``--cancel``: what was stopped, and which throttles go with it."""
+    """``--cancel``: what was stopped, and which throttles go with it; ``left`` as for ``verified_text``."""
     stopped = (CancelResult.CANCELLED, CancelResult.UNDER_WAY)
     names = sorted(TopicPartition(one.topic, one.partition) for one in results if one.result in stopped)
     told = "None of the specified partition reassignments are active."
     if names:
         told = f"Successfully cancelled partition reassignment{_s(names)} for: {','.join(map(str, names))}"
     # The tool ends this line only if another follows.
-    return KafkaText(
-        f"{told}\n{_NO_REPLICA_MOVES}" + "".join(f"{x}\n" for x in (_clearing(plan, brokers) if clears else ()))
-    )
+    clearing = _clearing(plan, brokers) if left is not None and not left else ()
+    return KafkaText(f"{told}\n{_NO_REPLICA_MOVES}{_ended(clearing)}", _ended(left or ()))
+
+
+def _ended(lines: Iterable[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _clearing(plan: Sequence[PartitionMove], brokers: Iterable[int]) -> list[str]:
