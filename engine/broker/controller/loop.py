@@ -43,7 +43,6 @@ from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.session_keeper import SessionEvent
 from engine.kafka.zk.watches import WatchEvent, WatchEventKind
 from engine.runtime.supervisor import Supervisor
-from engine.runtime.turns import Turns
 
 HOLD_MS_MAX = 5
 """How long the controller works before it lets the rest of the broker run."""
@@ -397,7 +396,7 @@ class Controller:
         channels, self._channels = self._channels, None
         self._instructions = None
         for _ in self.core.context.retire():
-            await Turns.of_loop().wait()
+            await asyncio.sleep(0)
         # The collector has not seen what was made while so much was freed.
         leave_uncollected()
         self.core.resign()
@@ -482,7 +481,7 @@ class Controller:
             self._turns_given += 1
             if self._turns_given % TURNS_BETWEEN_FREEZES == 0:
                 leave_uncollected()
-            await Turns.of_loop().wait()
+            await asyncio.sleep(0)
             self._held_since_s = clock()
 
     def _schedule_rebalance(self, delay_ms: int) -> None:

@@ -7,6 +7,7 @@ no longer the leader.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections import deque
@@ -23,7 +24,6 @@ from engine.common.model import TopicPartition
 from engine.kafka.formats.consumer_offsets import partition_for
 from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor
-from engine.runtime.turns import Turns
 
 SLICE_MS: Final = 5
 """The longest time for which loading holds the event loop at once."""
@@ -284,7 +284,7 @@ class OwnedPartitions(Generic[S]):
         for _ in work:
             if time.monotonic() > until:
                 leave_uncollected()
-                await Turns.of_loop().wait()
+                await asyncio.sleep(0)
                 if not self._is_wanted(owned):
                     return
                 until = time.monotonic() + SLICE_MS / 1000

@@ -45,10 +45,8 @@ async def describe_log_dirs(context: RequestContext, request: DescribeLogDirsReq
     wanted: set[TopicPartition] | None = None
     if request.topics is not None:
         wanted, breather = set(), Breather()
-        logs, future_logs = broker.log_manager.logs, broker.log_manager.future_logs
         for topic in pieces(request.topics, "partitions"):
-            named = (TopicPartition(topic.topic, index) for index in topic.partitions)
-            wanted.update(p for p in named if p in logs or p in future_logs)
+            wanted.update(TopicPartition(topic.topic, index) for index in topic.partitions)
             await breather.give_way()
     live_dirs = broker.log_manager.live_dirs
     volumes = await asyncio.gather(*(asyncio.to_thread(_volume_bytes, path) for path in live_dirs))

@@ -17,6 +17,7 @@ Version notes
 from __future__ import annotations
 
 import logging
+from collections import Counter
 
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import handles
@@ -45,24 +46,20 @@ OFFSET_NOT_AVAILABLE_SINCE = 5
 @handles(ApiKey.LIST_OFFSETS, requires=["Describe Topic"])
 async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Look up the partitions one by one."""
-    seen: dict[str, set[int]] = {}
-    repeated: set[TopicPartition] = set()
+    counts: Counter[TopicPartition] = Counter()
     breather = Breather()
     for topic in request.topics if context.api_version else ():
-        indexes = seen.setdefault(topic.name, set())
         await breather.give_way()
         for wanted in topic.partitions:
             await breather.give_way()
-            if wanted.partition_index in indexes:
-                repeated.add(TopicPartition(topic.name, wanted.partition_index))
-            indexes.add(wanted.partition_index)
+            counts[TopicPartition(topic.name, wanted.partition_index)] += 1
     topics = []
     for topic in request.topics:
         await breather.give_way()
         partitions = []
         for wanted in topic.partitions:
             await breather.give_way()
-            if repeated and TopicPartition(topic.name, wanted.partition_index) in repeated:
+            if counts[TopicPartition(topic.name, wanted.partition_index)] > 1:
                 partitions.append(_refused(wanted.partition_index, ErrorCode.INVALID_REQUEST))
             else:
                 partitions.append(await _look_up(context, request, topic.name, wanted))

@@ -94,10 +94,8 @@ async def alter_user_scram_credentials(
         await breather.give_way()
         changes.setdefault(change.name, []).append(change)
     results = []
-    for name in list(changes):
+    for name, own in changes.items():
         await breather.give_way()
-        # Those of all users at the end, in one go, would hold the loop.
-        own = changes.pop(name)
         result = AlterUserScramCredentialsResult(user=name)
         try:
             if not context.broker.controller.is_active:

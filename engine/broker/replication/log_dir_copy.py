@@ -8,6 +8,7 @@ whether what it has read is still valid. Source: ReplicaAlterLogDirsThread, Loca
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -25,7 +26,6 @@ from engine.broker.replication.truncation import UNDEFINED_EPOCH, Truncation, tr
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.records.layout import LOG_OVERHEAD
-from engine.runtime.turns import Turns
 
 logger = logging.getLogger("kafka.server.ReplicaAlterLogDirsThread")
 
@@ -152,7 +152,7 @@ class LogDirCopy:
         copied_bytes = 0
         for piece in pieces(memoryview(data)):
             if copied_bytes:
-                await Turns.of_loop().wait()
+                await asyncio.sleep(0)
             if not self._stands(current):
                 return
             self._append(current, piece)

@@ -42,7 +42,6 @@ from engine.kafka.config.dynamic import DynamicConfigs
 from engine.runtime.offload import Offloader
 from engine.runtime.own_process import module_command
 from engine.runtime.supervisor import Supervisor
-from engine.runtime.turns import Turns
 
 T = TypeVar("T")
 
@@ -257,7 +256,7 @@ class _CleanerThread:
         candidates: list[LogToClean] = []
         for index, log in enumerate(list(self._logs.logs.values())):
             if index % LOGS_PER_TURN == LOGS_PER_TURN - 1:
-                await Turns.of_loop().wait()
+                await asyncio.sleep(0)
             measured = self._measure(log)
             if measured is not None:
                 candidates.append(measured)

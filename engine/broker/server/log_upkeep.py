@@ -11,7 +11,6 @@ from engine.broker.log.log_manager import LogManager
 from engine.kafka.config.broker import BrokerConfig
 from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor
-from engine.runtime.turns import Turns
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +77,7 @@ class LogUpkeep:
             deleted = 0
             for count in self._logs.retention_steps():
                 deleted += count
-                await Turns.of_loop().wait()
+                await asyncio.sleep(0)
             if deleted:
                 logger.info("Retention removed old segments count=%d", deleted)
             await asyncio.sleep(self._config.log_retention_check_interval_ms / 1000)

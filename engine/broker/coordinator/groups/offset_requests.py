@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Final, NamedTuple
@@ -29,7 +30,6 @@ from engine.broker.replication.state_changes import Breather
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.runtime.turns import Turns
 
 _GROUPS_AT_ONCE: Final = 100
 """How many groups are scanned before the event loop does something else."""
@@ -279,7 +279,7 @@ class OffsetRequests:
         now_ms = self._clock.now_ms()
         for count, group in enumerate(list(self._groups), start=1):
             if count % _GROUPS_AT_ONCE == 0:
-                await Turns.of_loop().wait()
+                await asyncio.sleep(0)
             await _in_turns(self._expiry(group, now_ms))
 
     def _expiry(self, group: Group, now_ms: int) -> Iterator[None]:
