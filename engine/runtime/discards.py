@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections import deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -29,7 +30,9 @@ TURNS_BETWEEN_FREEZES = 5
 class Discards:
     """Values that nobody needs any more, freed in the order in which they came."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, beside_lasting: bool = False) -> None:
+        """``beside_lasting``: very many values that last are made meanwhile, and no collection should scan them."""
+        self._look_at_the_young = leave_uncollected if beside_lasting else _collect_the_young
         self._loop = asyncio.get_running_loop()
         self._pieces: deque[object] = deque()
         self._is_freeing = False
@@ -68,10 +71,15 @@ class Discards:
                 break
         self._turns += 1
         if self._turns % TURNS_BETWEEN_FREEZES == 0:
-            leave_uncollected()
+            self._look_at_the_young()
         self._is_freeing = bool(self._pieces)
         if self._is_freeing:
             self._loop.call_soon(self._free)
+
+
+def _collect_the_young() -> None:
+    """Hide nothing: clients decide how often this runs, and a hidden cycle is never freed."""
+    gc.collect(0)
 
 
 _DISCARDS: WeakKeyDictionary[asyncio.AbstractEventLoop, Discards] = WeakKeyDictionary()

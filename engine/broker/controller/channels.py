@@ -242,7 +242,7 @@ class ControllerChannels:
         self._channels: dict[int, BrokerChannel] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._versions = RequestVersions.of(settings.ibp)
-        self._discards = Discards()
+        self._discards = Discards(beside_lasting=True)
         self._supervisor = Supervisor(f"controller-{settings.controller_id}-channels")
         self._log = channel_manager_log(settings.controller_id)
 
