@@ -21,6 +21,7 @@ READ_THE_MACHINES_CLOCK = {
     "engine/broker/server/log_cleaning.py": "metrics: how long ago a cleaner looked",
     "engine/broker/server/figures/process.py": "metrics: CPU, and pauses of the garbage collector",
     "engine/broker/server/reporters.py": "metrics: how long a reporter has run, and when it reports",
+    "engine/broker/handlers/in_turns.py": "how long a request held the event loop",
     "engine/broker/network/request.py": "how long a request held the event loop",
     "engine/broker/replication/state_changes.py": "how long the event loop was held",
     "engine/runtime/descriptors.py": "how long a thread waits for a descriptor",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from uuid import uuid4
@@ -14,7 +14,7 @@ from dashboards import Driven, dashboard, drive
 from ended_sessions import kill_for_good
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed
-from operated_cluster import Klamm, filled
+from operated_cluster import Klamm, filled, of_three_brokers
 
 from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
 from engine.admin.elections.values import ElectionScope, ElectionType
@@ -210,6 +210,13 @@ def test_a_key_that_mends_another_kind_of_problem_says_so() -> None:
     drive(run)
 
 
+@pytest.fixture(scope="module")
+def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A cluster without other tests' topics: rows count what is wrong in all of it, and its brokers are killed."""
+    with of_three_brokers(tmp_path_factory.mktemp("incidents")) as cluster:
+        yield cluster
+
+
 def test_leaders_come_back_by_keys_on_a_real_cluster(three_brokers: LocalCluster, by_wire: Klamm) -> None:
     name = f"i-{uuid4().hex[:8]}"
     assert by_wire("topics", "create", name, "--replica-assignment", "1:2", "--yes").code == 0
@@ -228,7 +235,6 @@ def test_leaders_come_back_by_keys_on_a_real_cluster(three_brokers: LocalCluster
         await driven.until(lambda: driven.app.board.live == {0})
         await asyncio.to_thread(three_brokers.start_broker, 2)
         await driven.until(lambda: driven.app.board.live == {0, 2})
-        # Topics of other tests may be offline too.
         row = next(one.subject for one in driven.main.model.shown if "offline" in one.subject)
         await choose(driven, f"✖ {row}")
         await driven.press("U")

@@ -16,18 +16,21 @@ from engine.local.cluster import LocalCluster
 Capture = pytest.CaptureFixture[str]
 
 
-@pytest.fixture(scope="session")
-def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+def of_three_brokers(folder: Path) -> LocalCluster:
+    """Return a cluster whose leaders stay where they are, and in which a throttled move takes time."""
     settings = {
         "auto.create.topics.enable": "false",
         "auto.leader.rebalance.enable": "false",
         "controlled.shutdown.retry.backoff.ms": "100",
-        # A throttled move takes time.
         "replica.fetch.max.bytes": "65536",
         "log.cleaner.backoff.ms": "200",
     }
-    folder: Path = tmp_path_factory.mktemp("three-brokers")
-    with LocalCluster(3, directory=folder, config=settings, racks=["a", "b", "c"]) as cluster:
+    return LocalCluster(3, directory=folder, config=settings, racks=["a", "b", "c"])
+
+
+@pytest.fixture(scope="session")
+def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with of_three_brokers(tmp_path_factory.mktemp("three-brokers")) as cluster:
         yield cluster
 
 
