@@ -41,7 +41,7 @@ _RARELY_USED_FROM = 6
 @group.command("list", examples=("klamm profiles list",))
 def list_profiles(invocation: Invocation) -> Report:
     """List the profiles and where their file is."""
-    from engine.admin.brokers.metrics_sources import without_login
+    from engine.admin.cluster.profiles import without_login
 
     profiles = _load()
     rows = [

@@ -55,7 +55,8 @@ _WORK = (
     Column("isr_expands", Kind.NUMBER, title="expands"),
     Column("under_replicated", Kind.NUMBER, title="Under-replicated", tone=_under_tone),
 )
-_WORK_SHOWN = tuple(_WORK[index] for index in (0, 1, 3, 2, 4, 5, 6, 7))
+_SHOWN_TOGETHER = ((0, 1, 3, 2, 4), (5, 6, 7))
+"""Columns of ``_WORK`` in a table for a person: how long requests take, then replicas. All at once are too wide."""
 _TELLS = (Column("told_by"), Column("where", is_dispensable=True))
 _TROUBLE = Column("trouble", tone=lambda value: Tone.BAD if value else None, falls_below=True)
 _REQUEST = (
@@ -70,10 +71,18 @@ def metrics_report(figures: Sequence[BrokerFigures], *, is_for_people: bool = Tr
     """A row per broker; machines get rows for its topics and requests below it."""
     rows = [row for one in figures for row in _machine_rows(one)]
     traffic = [(one.broker, *_rates(one), one.told_by, one.where, one.trouble) for one in figures]
-    work = [(one.broker, *_shown_work(one)) for one in figures if one.told_by]
+    work = [(one.broker, _work(one)) for one in figures if one.told_by]
     sections = [
         Section(body=without_empty(Table((_WHO, *_TRAFFIC, *_TELLS, _TROUBLE), traffic), keeps=_KEPT)),
-        *([Section(body=Table((_WHO, *_WORK_SHOWN), work))] if work else []),
+        *(
+            Section(
+                body=Table(
+                    (_WHO, *(_WORK[index] for index in shown)),
+                    [(broker, *(cells[index] for index in shown)) for broker, cells in work],
+                )
+            )
+            for shown in (_SHOWN_TOGETHER if work else ())
+        ),
     ]
     notes = list(_notes(figures))
     if is_for_people:
@@ -121,11 +130,6 @@ def _work(one: BrokerFigures) -> tuple[object, ...]:
         _whole(one.isr_expands.total),
         one.under_replicated,
     )
-
-
-def _shown_work(one: BrokerFigures) -> tuple[object, ...]:
-    cells = _work(one)
-    return tuple(cells[index] for index in (0, 1, 3, 2, 4, 5, 6, 7))
 
 
 def _whole(value: float | None) -> int | None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from engine.admin.brokers.metrics import Bean, Beans, Teller, bean_of, beans_of_page, is_of_klamm, numbers
 from engine.admin.cluster.errors import BadRequest, Unreachable
+from engine.admin.cluster.profiles import without_login
 from engine.common.model import address_text
 
 if TYPE_CHECKING:
@@ -47,11 +47,6 @@ class Source:
 ReadJmx = Callable[[Mapping[int, Source], Sequence[str], float, float], Awaitable[Mapping[int, Beans | str]]]
 """Reads MBeans of several brokers by JMX: where each is, which, the seconds that each has, and the seconds for all.
 Gives the reason for a broker that does not tell. It never fails."""
-
-
-def without_login(url: str) -> str:
-    """Return a URL, or the pattern of one, without the name and password in it."""
-    return re.sub(r"//[^/]*@", "//[redacted]@", url)
 
 
 def check_pattern(pattern: str) -> None:

@@ -284,3 +284,8 @@ def _replace(path: Path, text: str) -> None:
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     scratch.write_text(text, encoding="utf-8")
     scratch.replace(path)
+
+
+def without_login(url: str) -> str:
+    """Return a URL, or the pattern of one, without the name and password in it."""
+    return re.sub(r"//[^/]*@", "//[redacted]@", url)

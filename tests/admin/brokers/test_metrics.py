@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from engine.admin.brokers.metrics import Beans, Rate, Teller, bean_of, beans_of_page, figures_of, has_rates, patterns
-from engine.admin.brokers.metrics_sources import Source, check_pattern, read_http, source_of, without_login
+from engine.admin.brokers.metrics_sources import Source, check_pattern, read_http, source_of
 from engine.admin.brokers.reading_metrics import told_by_http
 from engine.admin.cluster.errors import BadRequest, Unreachable
+from engine.admin.cluster.profiles import without_login
 
 USUAL = """\
 # TYPE kafka_server_brokertopicmetrics_messagesin_total counter

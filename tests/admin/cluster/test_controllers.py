@@ -18,7 +18,7 @@ from engine.admin.cluster.errors import (
     Unreachable,
 )
 from engine.admin.cluster.wire import WireCluster
-from engine.admin.reassignment.access import WireReassignments
+from engine.admin.reassignment.by_wire import WireReassignments
 from engine.admin.topics.by_wire import WireTopicReader, create_topic, read_reassignments
 from engine.admin.topics.changes import NewTopic, TopicOutcome
 from engine.common.errors import ErrorCode
