@@ -1,4 +1,4 @@
-"""Who is the controller: election, resignation, epoch."""
+"""Who is the controller: election, resignation, epoch. And ``write_guarded``, for the writes of all subjects."""
 
 from __future__ import annotations
 
@@ -164,7 +164,10 @@ WriteOutcome = OperationResult | ZooKeeperError
 async def write_guarded(
     client: ZkClient, operations: Iterable[Operation], epoch_zk_version: int | None
 ) -> list[WriteOutcome]:
-    """Do each write only if the controller epoch's znode has the given version.
+    """Do each write only if the controller epoch's znode has the given version: a deposed controller writes nothing.
+
+    Each znode has its own multi, and all multis of a call are in flight at once: one stale version does not fail the
+    others. Source: KAFKA-6082 (Kafka 2.2).
 
     Args:
         epoch_zk_version: version of ``/controller_epoch`` from the controller's election; None does not check.
