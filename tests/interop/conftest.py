@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from apache_kafka import fetch_jars, jars_folder
+from apache_kafka import ApacheKafkaBroker, fetch_jars, jars_folder
 from required_tools import require
 
 
 @pytest.fixture(scope="session", autouse=True)
 def kafka_jars() -> None:
-    """Fetch the jars of Apache Kafka, once for this machine."""
+    """Fetch the jars of Apache Kafka, once for this machine, and let its brokers start fast."""
     if not jars_folder().is_dir():
         require("mvn")
     fetch_jars()
+    ApacheKafkaBroker.is_short_lived = True

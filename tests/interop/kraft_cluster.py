@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
-from apache_kafka import START_TIMEOUT_S, fetch_jars, run_tool
+from apache_kafka import SHORT_LIVED, START_TIMEOUT_S, ClassArchive, fetch_jars, run_tool
 
 from engine.common.topic_id import random_topic_id, topic_id_text
 from engine.local.broker_probe import known_broker_ids
@@ -52,6 +52,7 @@ class KRaftNode:
             **settings,
         }
         self._process: LocalProcess | None = None
+        self._archive = ClassArchive(KAFKA_4_VERSION)
 
     @property
     def process(self) -> LocalProcess:
@@ -74,8 +75,8 @@ class KRaftNode:
         command: list[str | Path] = [
             find_java().program,
             f"-Xmx{self._heap}",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
+            *SHORT_LIVED,
+            *self._archive.to_map_or_write(),
             f"-Dlog4j2.configurationFile={self.folder / 'log4j2.properties'}",
             "-cp",
             f"{fetch_jars(KAFKA_4_VERSION)}/*",
@@ -87,12 +88,13 @@ class KRaftNode:
     def kill(self) -> None:
         """Kill the node with KILL; ``start`` brings it back."""
         self.process.kill()
+        self._archive.close(is_whole=False)
         self._process = None
 
     def stop(self) -> None:
         """Stop the node with TERM."""
         if self._process is not None:
-            self._process.stop(30.0)
+            self._archive.close(is_whole=self._process.stop(30.0))
             self._process = None
 
 

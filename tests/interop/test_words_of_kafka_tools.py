@@ -334,7 +334,7 @@ def test_access_rules(both: Both) -> None:
         assert (theirs.code, ours.code, ours.err) == (0, 0, theirs.err)
 
     add = ("--add", "--allow-principal", "User:OWN")
-    both.same("kafka-acls", *add, "--operation", "Read", "--operation", "Describe", "--topic", "orders")
+    same(*add, "--operation", "Read", "--operation", "Describe", "--topic", "orders")
     same(*add, "--producer", "--topic", "ord", "--resource-pattern-type", "prefixed")
     same(*add, "--consumer", "--topic", "orders", "--group", "readers")
     same("--add", "--deny-principal", "User:OWN", "--deny-host", "10.0.0.1", "--operation", "All", "--cluster")
