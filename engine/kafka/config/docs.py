@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable
+from inspect import getdoc
 from pathlib import Path
 from typing import Final
 
@@ -54,7 +55,7 @@ def broker_page() -> str:
     """Return the page of broker settings."""
     parts = [BROKER_INTRO]
     for subject in SUBJECTS:
-        parts.append(f"## {subject.__doc__}\n\n{_table(_BROKER_COLUMNS, ConfigDef.of(subject))}")
+        parts.append(f"## {getdoc(subject)}\n\n{_table(_BROKER_COLUMNS, ConfigDef.of(subject))}")
     throttles = "Set at run time only, by `klamm configs alter`; in a file they do nothing."
     parts.append(f"## Throttles\n\n{throttles}\n\n{_table(_BROKER_COLUMNS[:4] + _BROKER_COLUMNS[5:], THROTTLE_KEYS)}")
     own = "".join(f"| `{name}` | {meaning} |\n" for name, meaning in OWN_KEYS.items())

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.kafka.config.broker_configs.cleaner import CleanerKeys
-from engine.kafka.config.broker_configs.groups import GroupKeys
-from engine.kafka.config.broker_configs.kraft import KRaftKeys
-from engine.kafka.config.broker_configs.log import LogKeys
-from engine.kafka.config.broker_configs.network import NetworkKeys
-from engine.kafka.config.broker_configs.quotas import QuotaKeys
-from engine.kafka.config.broker_configs.replication import ReplicationKeys
-from engine.kafka.config.broker_configs.sasl import SaslKeys
-from engine.kafka.config.broker_configs.security import SecurityKeys
-from engine.kafka.config.broker_configs.ssl import TlsKeys
-from engine.kafka.config.broker_configs.tiered_storage import TieredStorageKeys
-from engine.kafka.config.broker_configs.transactions import TransactionKeys
-from engine.kafka.config.broker_configs.zookeeper import ZooKeeperKeys
+from engine.kafka.config.broker_configs.cluster import KRaftKeys, ReplicationKeys, ZooKeeperKeys
+from engine.kafka.config.broker_configs.coordinators import GroupKeys, TransactionKeys
+from engine.kafka.config.broker_configs.log import CleanerKeys, LogKeys, TieredStorageKeys
+from engine.kafka.config.broker_configs.network import NetworkKeys, QuotaKeys, SaslKeys, SecurityKeys, TlsKeys
 from engine.kafka.config.definition import ConfigDef
 
 
@@ -39,6 +30,6 @@ class BrokerKeys(
 
 
 SUBJECTS: Final = BrokerKeys.__bases__
-"""In the order of the documentation, which uses the first line of their docstrings as headings."""
+"""In the order of the documentation: the first line of a docstring is a heading there, the rest its text."""
 
 BROKER_CONFIG_DEF: Final = ConfigDef.of(*SUBJECTS)
