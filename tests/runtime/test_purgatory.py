@@ -8,6 +8,7 @@ import random
 import weakref
 
 import pytest
+from event_loop import in_event_loop
 
 from engine.runtime.purgatory import DelayedOperation, Purgatory
 
@@ -32,91 +33,82 @@ class Wait(DelayedOperation):
         self.events.append("expired")
 
 
-def test_an_operation_that_is_ready_never_waits() -> None:
-    async def check() -> None:
-        purgatory: Purgatory[str] = Purgatory("test")
-        operation = Wait(1000)
-        operation.ready = True
-        assert purgatory.try_complete_else_watch(operation, ["a"])
-        assert operation.events == ["complete"]
-        assert not purgatory.is_watched("a")
-
-    asyncio.run(check())
+@in_event_loop
+async def test_an_operation_that_is_ready_never_waits() -> None:
+    purgatory: Purgatory[str] = Purgatory("test")
+    operation = Wait(1000)
+    operation.ready = True
+    assert purgatory.try_complete_else_watch(operation, ["a"])
+    assert operation.events == ["complete"]
+    assert not purgatory.is_watched("a")
 
 
-def test_a_change_of_one_key_completes_what_waits_under_several_once() -> None:
-    async def check() -> None:
-        purgatory: Purgatory[str] = Purgatory("test")
-        operation = Wait(10_000)
-        assert not purgatory.try_complete_else_watch(operation, ["a", "b"])
-        assert purgatory.check_and_complete("a") == 0
-        assert purgatory.is_watched("a")
-        operation.ready = True
-        assert purgatory.check_and_complete("b") == 1
-        assert purgatory.check_and_complete("a") == 0
-        assert operation.events == ["complete"]
-        assert len(purgatory) == 0
-        purgatory.close()
-
-    asyncio.run(check())
+@in_event_loop
+async def test_a_change_of_one_key_completes_what_waits_under_several_once() -> None:
+    purgatory: Purgatory[str] = Purgatory("test")
+    operation = Wait(10_000)
+    assert not purgatory.try_complete_else_watch(operation, ["a", "b"])
+    assert purgatory.check_and_complete("a") == 0
+    assert purgatory.is_watched("a")
+    operation.ready = True
+    assert purgatory.check_and_complete("b") == 1
+    assert purgatory.check_and_complete("a") == 0
+    assert operation.events == ["complete"]
+    assert len(purgatory) == 0
+    purgatory.close()
 
 
-def test_a_deadline_completes_and_expires_and_frees_the_keys() -> None:
-    async def check() -> None:
-        purgatory: Purgatory[str] = Purgatory("test")
-        operations = [Wait(delay) for delay in (30, 0, 20)]
-        for operation in operations:
-            purgatory.try_complete_else_watch(operation, ["a"])
-        async with asyncio.timeout(30):
-            while not all(o.is_completed for o in operations):
-                await asyncio.sleep(0.001)
-        assert [o.events for o in operations] == [["complete", "expired"]] * 3
-        assert not purgatory.is_watched("a")
-        assert purgatory.expired_total == 3
-
-    asyncio.run(check())
+@in_event_loop
+async def test_a_deadline_completes_and_expires_and_frees_the_keys() -> None:
+    purgatory: Purgatory[str] = Purgatory("test")
+    operations = [Wait(delay) for delay in (30, 0, 20)]
+    for operation in operations:
+        purgatory.try_complete_else_watch(operation, ["a"])
+    async with asyncio.timeout(30):
+        while not all(o.is_completed for o in operations):
+            await asyncio.sleep(0.001)
+    assert [o.events for o in operations] == [["complete", "expired"]] * 3
+    assert not purgatory.is_watched("a")
+    assert purgatory.expired_total == 3
 
 
-def test_a_cancelled_operation_never_completes() -> None:
-    async def check() -> None:
-        purgatory: Purgatory[str] = Purgatory("test")
-        operation, other = Wait(10), Wait(10)
-        for waiting in (operation, other):
-            purgatory.try_complete_else_watch(waiting, ["a"])
-        operation.cancel()
-        operation.ready = True
-        async with asyncio.timeout(30):
-            while not other.is_completed:
-                await asyncio.sleep(0.001)
-        assert operation.events == []
-
-    asyncio.run(check())
+@in_event_loop
+async def test_a_cancelled_operation_never_completes() -> None:
+    purgatory: Purgatory[str] = Purgatory("test")
+    operation, other = Wait(10), Wait(10)
+    for waiting in (operation, other):
+        purgatory.try_complete_else_watch(waiting, ["a"])
+    operation.cancel()
+    operation.ready = True
+    async with asyncio.timeout(30):
+        while not other.is_completed:
+            await asyncio.sleep(0.001)
+    assert operation.events == []
 
 
-def test_random_rounds_end_every_operation_exactly_once() -> None:
-    async def check() -> None:
-        rng = random.Random(7)
-        purgatory: Purgatory[int] = Purgatory("test")
-        operations = []
-        for _ in range(500):
-            operation = Wait(rng.randrange(60))
-            operations.append(operation)
-            purgatory.try_complete_else_watch(operation, rng.sample(range(20), rng.randrange(1, 4)))
-            lucky = rng.choice(operations)
-            lucky.ready = True
-            purgatory.check_and_complete(rng.randrange(20))
-            if rng.random() < 0.1:
-                await asyncio.sleep(0)
-        async with asyncio.timeout(30):
-            while len(purgatory):
-                await asyncio.sleep(0.005)
-        assert all(o.events in (["complete"], ["complete", "expired"]) for o in operations)
-        assert not any(purgatory.is_watched(key) and purgatory.check_and_complete(key) for key in range(20))
-
-    asyncio.run(check())
+@in_event_loop
+async def test_random_rounds_end_every_operation_exactly_once() -> None:
+    rng = random.Random(7)
+    purgatory: Purgatory[int] = Purgatory("test")
+    operations = []
+    for _ in range(500):
+        operation = Wait(rng.randrange(60))
+        operations.append(operation)
+        purgatory.try_complete_else_watch(operation, rng.sample(range(20), rng.randrange(1, 4)))
+        lucky = rng.choice(operations)
+        lucky.ready = True
+        purgatory.check_and_complete(rng.randrange(20))
+        if rng.random() < 0.1:
+            await asyncio.sleep(0)
+    async with asyncio.timeout(30):
+        while len(purgatory):
+            await asyncio.sleep(0.005)
+    assert all(o.events in (["complete"], ["complete", "expired"]) for o in operations)
+    assert not any(purgatory.is_watched(key) and purgatory.check_and_complete(key) for key in range(20))
 
 
-def test_an_operation_under_many_changed_keys_looks_once() -> None:
+@in_event_loop
+async def test_an_operation_under_many_changed_keys_looks_once() -> None:
     class Counting(Wait):
         __slots__ = ("looks",)
 
@@ -128,21 +120,18 @@ def test_an_operation_under_many_changed_keys_looks_once() -> None:
             self.looks += 1
             return super().try_complete()
 
-    async def check() -> None:
-        purgatory: Purgatory[int] = Purgatory("test")
-        waiting, other = Counting(), Counting()
-        purgatory.try_complete_else_watch(waiting, range(1000))
-        purgatory.try_complete_else_watch(other, [2000])
-        assert purgatory.check_and_complete_all(range(500)) == 0
-        assert (waiting.looks, other.looks) == (2, 1)
-        assert purgatory.is_watched(499)
-        waiting.ready = True
-        assert purgatory.check_and_complete_all([7, 8, 2000]) == 1
-        assert waiting.events == ["complete"]
-        assert not other.is_completed
-        purgatory.close()
-
-    asyncio.run(check())
+    purgatory: Purgatory[int] = Purgatory("test")
+    waiting, other = Counting(), Counting()
+    purgatory.try_complete_else_watch(waiting, range(1000))
+    purgatory.try_complete_else_watch(other, [2000])
+    assert purgatory.check_and_complete_all(range(500)) == 0
+    assert (waiting.looks, other.looks) == (2, 1)
+    assert purgatory.is_watched(499)
+    waiting.ready = True
+    assert purgatory.check_and_complete_all([7, 8, 2000]) == 1
+    assert waiting.events == ["complete"]
+    assert not other.is_completed
+    purgatory.close()
 
 
 class Weak(Wait):
@@ -150,31 +139,28 @@ class Weak(Wait):
 
 
 @pytest.mark.parametrize("how", ["complete", "cancel"])
-def test_what_is_done_is_gone_at_once_whatever_its_deadline(how: str) -> None:
+@in_event_loop
+async def test_what_is_done_is_gone_at_once_whatever_its_deadline(how: str) -> None:
     """A client chooses the deadline. With 12,000 requests a second that were answered at once, 360 MB used to stay."""
-
-    async def check() -> None:
-        purgatory: Purgatory[int] = Purgatory("test")
-        staying = Wait(2**31 - 1)
-        purgatory.try_complete_else_watch(staying, [0, 1])
-        for number in range(3000):
-            operation = Weak(1_000_000 + number * 10)
-            purgatory.try_complete_else_watch(operation, [0, number])
-            assert len(purgatory) == 2
-            if how == "complete":
-                operation.ready = True
-                assert purgatory.check_and_complete(number) == 1
-            else:
-                operation.cancel()
-            gone = weakref.ref(operation)
-            del operation
-            assert gone() is None
-            assert len(purgatory) == 1
-        assert (purgatory.is_watched(0), purgatory.is_watched(1), purgatory.is_watched(2999)) == (True, True, False)
-        assert len(purgatory._bucket_heap) < 1100
-        purgatory.close()
-
-    asyncio.run(check())
+    purgatory: Purgatory[int] = Purgatory("test")
+    staying = Wait(2**31 - 1)
+    purgatory.try_complete_else_watch(staying, [0, 1])
+    for number in range(3000):
+        operation = Weak(1_000_000 + number * 10)
+        purgatory.try_complete_else_watch(operation, [0, number])
+        assert len(purgatory) == 2
+        if how == "complete":
+            operation.ready = True
+            assert purgatory.check_and_complete(number) == 1
+        else:
+            operation.cancel()
+        gone = weakref.ref(operation)
+        del operation
+        assert gone() is None
+        assert len(purgatory) == 1
+    assert (purgatory.is_watched(0), purgatory.is_watched(1), purgatory.is_watched(2999)) == (True, True, False)
+    assert len(purgatory._bucket_heap) < 1100
+    purgatory.close()
 
 
 class Broken(Wait):

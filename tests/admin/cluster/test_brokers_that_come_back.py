@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from event_loop import in_event_loop
 from scripted_brokers import scripted_cluster
 from scripted_moves import OTHER_DIR, SIZE, ScriptedMoves
 
@@ -58,18 +59,16 @@ async def who_is_alive(cluster: Cluster, moves: ScriptedMoves) -> None:
         who_is_alive,
     ],
 )
-def test_a_broker_that_came_back_is_asked(scene: Scene) -> None:
-    async def playing() -> None:
-        async with asyncio.timeout(60), scripted_cluster(2) as brokers:
-            moves = ScriptedMoves(brokers, {T0: (0, BACK)})
-            target = ClusterTarget("scripted", Origin.OPTIONS, bootstrap=(brokers.bootstrap[0],))
-            async with Cluster(target, complain=pytest.fail, timeout_s=20) as cluster:
-                everybody, brokers.brokers = brokers.brokers, brokers.brokers[:1]
-                assert set(await (await cluster.wire()).nodes()) == {0}
-                brokers.brokers = everybody
-                await scene(cluster, moves)
-
-    asyncio.run(playing())
+@in_event_loop
+async def test_a_broker_that_came_back_is_asked(scene: Scene) -> None:
+    async with asyncio.timeout(60), scripted_cluster(2) as brokers:
+        moves = ScriptedMoves(brokers, {T0: (0, BACK)})
+        target = ClusterTarget("scripted", Origin.OPTIONS, bootstrap=(brokers.bootstrap[0],))
+        async with Cluster(target, complain=pytest.fail, timeout_s=20) as cluster:
+            everybody, brokers.brokers = brokers.brokers, brokers.brokers[:1]
+            assert set(await (await cluster.wire()).nodes()) == {0}
+            brokers.brokers = everybody
+            await scene(cluster, moves)
 
 
 def test_moves_between_log_dirs_that_could_not_be_stopped_are_told() -> None:

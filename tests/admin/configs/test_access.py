@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
+from event_loop import in_event_loop
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
@@ -32,25 +32,22 @@ NOBODY = (("127.0.0.1", 1),)
         (True, Side.WIRE, False, WireConfigReader),
     ],
 )
-def test_who_reads(zk_chroot: str, has_brokers: bool, via: Side | None, wants_brokers: bool, reader: type) -> None:
-    async def run() -> None:
-        async with await ZkClient.connect(zk_chroot, session_timeout_ms=6_000):
-            bootstrap = NOBODY if has_brokers else ()
-            target = ClusterTarget("t", Origin.OPTIONS, zookeeper=zk_chroot, bootstrap=bootstrap, via=via)
-            async with Cluster(target, timeout_s=10) as cluster:
-                assert type(await config_reader(cluster, wants_brokers=wants_brokers)) is reader
+@in_event_loop
+async def test_who_reads(
+    zk_chroot: str, has_brokers: bool, via: Side | None, wants_brokers: bool, reader: type
+) -> None:
+    async with await ZkClient.connect(zk_chroot, session_timeout_ms=6_000):
+        bootstrap = NOBODY if has_brokers else ()
+        target = ClusterTarget("t", Origin.OPTIONS, zookeeper=zk_chroot, bootstrap=bootstrap, via=via)
+        async with Cluster(target, timeout_s=10) as cluster:
+            assert type(await config_reader(cluster, wants_brokers=wants_brokers)) is reader
 
-    asyncio.run(run())
 
-
-def test_a_snapshot_is_read_from_its_file(tmp_path: Path) -> None:
+@in_event_loop
+async def test_a_snapshot_is_read_from_its_file(tmp_path: Path) -> None:
     save_snapshot(ClusterSnapshot((), (), SnapshotSource.WIRE, 0), tmp_path / "s.json")
-
-    async def run() -> None:
-        async with Cluster(ClusterTarget("s", Origin.SNAPSHOT, snapshot=tmp_path / "s.json")) as cluster:
-            assert type(await config_reader(cluster, wants_brokers=True)) is SnapshotConfigReader
-
-    asyncio.run(run())
+    async with Cluster(ClusterTarget("s", Origin.SNAPSHOT, snapshot=tmp_path / "s.json")) as cluster:
+        assert type(await config_reader(cluster, wants_brokers=True)) is SnapshotConfigReader
 
 
 @pytest.mark.parametrize(
@@ -59,10 +56,8 @@ def test_a_snapshot_is_read_from_its_file(tmp_path: Path) -> None:
         (Entity(EntityType.BROKER_LOGGER, "0"), "loggers are not in ZooKeeper"),
     ],
 )
-def test_what_zookeeper_alone_cannot_do_is_refused_before_it_is_asked(entity: Entity, message: str) -> None:
-    async def run() -> None:
-        async with Cluster(ClusterTarget("t", Origin.OPTIONS, zookeeper="127.0.0.1:1"), timeout_s=1) as cluster:
-            with pytest.raises(BadRequest, match=message):
-                await alter_entity(cluster, entity, {"k": "1"}, [])
-
-    asyncio.run(run())
+@in_event_loop
+async def test_what_zookeeper_alone_cannot_do_is_refused_before_it_is_asked(entity: Entity, message: str) -> None:
+    async with Cluster(ClusterTarget("t", Origin.OPTIONS, zookeeper="127.0.0.1:1"), timeout_s=1) as cluster:
+        with pytest.raises(BadRequest, match=message):
+            await alter_entity(cluster, entity, {"k": "1"}, [])

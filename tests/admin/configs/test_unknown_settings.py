@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from event_loop import in_event_loop
 from scripted_brokers import SILENCE, ScriptedCluster, scripted_cluster
 
 from engine.admin.cluster.client_properties import ClientProperties
@@ -381,22 +382,20 @@ async def find_zookeeper_away(
     return told.value
 
 
-def test_a_broker_that_stands_still_hides_no_settings_of_others() -> None:
-    async def playing() -> None:
-        async with asyncio.timeout(60), scripted_cluster(2) as cluster:
-            cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answering([ErrorCode.NONE])
-            cluster.brokers[1].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
-            wire = WireCluster(cluster.bootstrap, properties=ClientProperties(), request_timeout_s=1.0)
-            try:
-                told = await WireConfigReader(wire).describe_all(EntityType.BROKER, include_all=True)
-            finally:
-                await wire.close()
-            # The last are the defaults of all brokers, which any broker reports.
-            assert [(one.entity_name, len(one.configs), one.error) for one in told] == [
-                ("0", 1, None), ("1", 0, "no answer within 0.4 s"), (None, 1, None),
-            ]  # fmt: skip
-
-    asyncio.run(playing())
+@in_event_loop
+async def test_a_broker_that_stands_still_hides_no_settings_of_others() -> None:
+    async with asyncio.timeout(60), scripted_cluster(2) as cluster:
+        cluster.brokers[0].answers[ApiKey.DESCRIBE_CONFIGS] = answering([ErrorCode.NONE])
+        cluster.brokers[1].answers[ApiKey.DESCRIBE_CONFIGS] = lambda _: SILENCE
+        wire = WireCluster(cluster.bootstrap, properties=ClientProperties(), request_timeout_s=1.0)
+        try:
+            told = await WireConfigReader(wire).describe_all(EntityType.BROKER, include_all=True)
+        finally:
+            await wire.close()
+        # The last are the defaults of all brokers, which any broker reports.
+        assert [(one.entity_name, len(one.configs), one.error) for one in told] == [
+            ("0", 1, None), ("1", 0, "no answer within 0.4 s"), (None, 1, None),
+        ]  # fmt: skip
 
 
 def test_one_topic_with_damaged_settings_does_not_hide_the_others() -> None:

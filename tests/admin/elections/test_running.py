@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
+from event_loop import in_event_loop
 from scripted_brokers import ScriptedCluster, scripted_cluster
 from znode_trees import load_tree
 
@@ -166,25 +167,22 @@ def test_who_elects(
     assert type(asyncio.run(elector_of(cluster))) is elector
 
 
-def test_by_znode_there_are_preferred_elections_only(zk_chroot: str) -> None:
+@in_event_loop
+async def test_by_znode_there_are_preferred_elections_only(zk_chroot: str) -> None:
     said: list[str] = []
-
-    async def playing() -> None:
-        await load_tree(zk_chroot, "leaderless")
-        target = ClusterTarget("recorded", Origin.OPTIONS, zk_chroot)
-        async with Cluster(target, accepted=said.append, timeout_s=2) as cluster:
-            previews = await preview_election(cluster, UNCLEAN, ElectionScope((("lag", 1),)))
-            with pytest.raises(BadRequest, match="unclean elections are not possible through ZooKeeper"):
-                await check_election(cluster, UNCLEAN)
-            with pytest.raises(BadRequest, match="unclean elections are not possible through ZooKeeper"):
-                await run_election(cluster, UNCLEAN, previews)
-            assert said == []
-            wanted = await preview_election(cluster, PREFERRED, ElectionScope((("t1", 0),)))
-            # No replica can be elected.
-            assert results(await run_election(cluster, PREFERRED, wanted)) == [ElectionResult.UNDER_WAY]
-            assert len(said) == 1
-        async with await ZkClient.connect(zk_chroot, session_timeout_ms=10_000) as zk:
-            data, _ = await zk.get("/admin/preferred_replica_election")
-            assert data == b'{"version":1,"partitions":[{"topic":"t1","partition":0}]}'
-
-    asyncio.run(playing())
+    await load_tree(zk_chroot, "leaderless")
+    target = ClusterTarget("recorded", Origin.OPTIONS, zk_chroot)
+    async with Cluster(target, accepted=said.append, timeout_s=2) as cluster:
+        previews = await preview_election(cluster, UNCLEAN, ElectionScope((("lag", 1),)))
+        with pytest.raises(BadRequest, match="unclean elections are not possible through ZooKeeper"):
+            await check_election(cluster, UNCLEAN)
+        with pytest.raises(BadRequest, match="unclean elections are not possible through ZooKeeper"):
+            await run_election(cluster, UNCLEAN, previews)
+        assert said == []
+        wanted = await preview_election(cluster, PREFERRED, ElectionScope((("t1", 0),)))
+        # No replica can be elected.
+        assert results(await run_election(cluster, PREFERRED, wanted)) == [ElectionResult.UNDER_WAY]
+        assert len(said) == 1
+    async with await ZkClient.connect(zk_chroot, session_timeout_ms=10_000) as zk:
+        data, _ = await zk.get("/admin/preferred_replica_election")
+        assert data == b'{"version":1,"partitions":[{"topic":"t1","partition":0}]}'

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from event_loop import in_event_loop
 from scripted_brokers import SILENCE as NOTHING_SAID
 from scripted_brokers import scripted_cluster
 
@@ -87,89 +88,78 @@ def test_log_dirs_that_had_failed_when_a_snapshot_was_taken(
     assert heard == complaints
 
 
-def test_brokers_that_are_known_to_be_silent_are_not_asked_again() -> None:
-    async def run() -> None:
-        async with asyncio.timeout(60), scripted_cluster(2) as brokers:
-            brokers.leaders = {"t": [0]}
-            for broker in brokers.brokers:
-                broker.answers[ApiKey.DESCRIBE_CONFIGS] = _described
-                broker.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: DescribeLogDirsResponse(results=[])
-            target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
-            async with Cluster(target, timeout_s=20) as cluster:
-                (await cluster.wire()).silent[1] = SILENCE
-                facts = await read_health_facts(cluster)
-            assert facts.silent_brokers == {1: SILENCE}
-            assert facts.seen_controllers == {0: 0}
-            assert (facts.is_kraft, facts.caps_min_isr) == (True, False)
-            assert (facts.min_isr, facts.zookeeper_ms) == ({"t": 1}, None)
-            assert brokers.brokers[0].requests(DescribeLogDirsRequest)
-            assert not brokers.brokers[1].requests(DescribeLogDirsRequest)
-
-    asyncio.run(run())
+@in_event_loop
+async def test_brokers_that_are_known_to_be_silent_are_not_asked_again() -> None:
+    async with asyncio.timeout(60), scripted_cluster(2) as brokers:
+        brokers.leaders = {"t": [0]}
+        for broker in brokers.brokers:
+            broker.answers[ApiKey.DESCRIBE_CONFIGS] = _described
+            broker.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: DescribeLogDirsResponse(results=[])
+        target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+        async with Cluster(target, timeout_s=20) as cluster:
+            (await cluster.wire()).silent[1] = SILENCE
+            facts = await read_health_facts(cluster)
+        assert facts.silent_brokers == {1: SILENCE}
+        assert facts.seen_controllers == {0: 0}
+        assert (facts.is_kraft, facts.caps_min_isr) == (True, False)
+        assert (facts.min_isr, facts.zookeeper_ms) == ({"t": 1}, None)
+        assert brokers.brokers[0].requests(DescribeLogDirsRequest)
+        assert not brokers.brokers[1].requests(DescribeLogDirsRequest)
 
 
 @pytest.mark.parametrize(
     ("fetch_max", "offers_leader_and_isr", "expected"),
     [(15, True, (False, False)), (16, True, (False, True)), (17, False, (True, True))],
 )
-def test_what_kind_of_broker_it_is_is_seen_from_its_apis(
+@in_event_loop
+async def test_what_kind_of_broker_it_is_is_seen_from_its_apis(
     fetch_max: int, offers_leader_and_isr: bool, expected: tuple[bool, bool]
 ) -> None:
-    async def run() -> None:
-        versions = {ApiKey.FETCH: fetch_max}
-        async with asyncio.timeout(60), scripted_cluster(1, version_max=versions) as brokers:
-            broker = brokers.brokers[0]
-            broker.answers |= {
-                ApiKey.DESCRIBE_CONFIGS: _described,
-                ApiKey.DESCRIBE_LOG_DIRS: lambda _: DescribeLogDirsResponse(results=[]),
-                ApiKey.FETCH: pytest.fail,
-            }
-            if offers_leader_and_isr:
-                broker.answers[ApiKey.LEADER_AND_ISR] = pytest.fail
-            target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
-            async with Cluster(target, timeout_s=20) as cluster:
-                facts = await read_health_facts(cluster)
-            assert (facts.is_kraft, facts.caps_min_isr) == expected
-
-    asyncio.run(run())
+    versions = {ApiKey.FETCH: fetch_max}
+    async with asyncio.timeout(60), scripted_cluster(1, version_max=versions) as brokers:
+        broker = brokers.brokers[0]
+        broker.answers |= {
+            ApiKey.DESCRIBE_CONFIGS: _described,
+            ApiKey.DESCRIBE_LOG_DIRS: lambda _: DescribeLogDirsResponse(results=[]),
+            ApiKey.FETCH: pytest.fail,
+        }
+        if offers_leader_and_isr:
+            broker.answers[ApiKey.LEADER_AND_ISR] = pytest.fail
+        target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+        async with Cluster(target, timeout_s=20) as cluster:
+            facts = await read_health_facts(cluster)
+        assert (facts.is_kraft, facts.caps_min_isr) == expected
 
 
-def test_zookeeper_tells_of_deletions_reassignments_and_itself(zk_chroot: str) -> None:
-    async def run() -> None:
-        async with await ZkClient.connect(zk_chroot, session_timeout_ms=6_000) as zk:
-            await zk.ensure_path("/admin/delete_topics/t")
-            await zk.create(
-                "/admin/reassign_partitions", ReassignPartitionsZNode.encode({TopicPartition("u", 1): (2,)})
-            )
-            await zk.ensure_path("/brokers/topics/damaged")
-            stat = await zk.exists("/admin/delete_topics/t")
-            assert stat is not None
-        target = ClusterTarget("t", Origin.OPTIONS, zookeeper=zk_chroot)
-        async with asyncio.timeout(60), Cluster(target, timeout_s=20) as cluster:
-            facts = await read_health_facts(cluster, ManualClock(stat.ctime_ms + 1_500))
-        assert facts.deletion_ages_ms == {"t": 1_500}
-        assert facts.listed_reassignments == ("u-1",)
-        assert facts.zookeeper_ms is not None
-        (complaint,) = facts.unreadable_topics
-        assert "/brokers/topics/damaged" in complaint
-
-    asyncio.run(run())
+@in_event_loop
+async def test_zookeeper_tells_of_deletions_reassignments_and_itself(zk_chroot: str) -> None:
+    async with await ZkClient.connect(zk_chroot, session_timeout_ms=6_000) as zk:
+        await zk.ensure_path("/admin/delete_topics/t")
+        await zk.create("/admin/reassign_partitions", ReassignPartitionsZNode.encode({TopicPartition("u", 1): (2,)}))
+        await zk.ensure_path("/brokers/topics/damaged")
+        stat = await zk.exists("/admin/delete_topics/t")
+        assert stat is not None
+    target = ClusterTarget("t", Origin.OPTIONS, zookeeper=zk_chroot)
+    async with asyncio.timeout(60), Cluster(target, timeout_s=20) as cluster:
+        facts = await read_health_facts(cluster, ManualClock(stat.ctime_ms + 1_500))
+    assert facts.deletion_ages_ms == {"t": 1_500}
+    assert facts.listed_reassignments == ("u-1",)
+    assert facts.zookeeper_ms is not None
+    (complaint,) = facts.unreadable_topics
+    assert "/brokers/topics/damaged" in complaint
 
 
-def test_a_frozen_broker_takes_only_a_part_of_the_time_there_is() -> None:
+@in_event_loop
+async def test_a_frozen_broker_takes_only_a_part_of_the_time_there_is() -> None:
     """The rest of the answer is worth more than waiting for one broker."""
-
-    async def run() -> None:
-        async with asyncio.timeout(60), scripted_cluster(2) as brokers:
-            brokers.leaders = {"t": [0]}
-            for broker in brokers.brokers:
-                broker.answers[ApiKey.DESCRIBE_CONFIGS] = _described
-                broker.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: DescribeLogDirsResponse(results=[])
-            brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: NOTHING_SAID
-            target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
-            async with Cluster(target, timeout_s=5) as cluster:
-                facts = await read_health_facts(cluster)
-            assert list(facts.silent_brokers) == [1]
-            assert facts.silent_brokers[1] in ("no answer within 2 s", _LATE)
-
-    asyncio.run(run())
+    async with asyncio.timeout(60), scripted_cluster(2) as brokers:
+        brokers.leaders = {"t": [0]}
+        for broker in brokers.brokers:
+            broker.answers[ApiKey.DESCRIBE_CONFIGS] = _described
+            broker.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: DescribeLogDirsResponse(results=[])
+        brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: NOTHING_SAID
+        target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+        async with Cluster(target, timeout_s=5) as cluster:
+            facts = await read_health_facts(cluster)
+        assert list(facts.silent_brokers) == [1]
+        assert facts.silent_brokers[1] in ("no answer within 2 s", _LATE)

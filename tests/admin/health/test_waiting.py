@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from event_loop import in_event_loop
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin
@@ -82,18 +83,15 @@ def test_when_the_time_is_over_the_last_look_is_told(monkeypatch: pytest.MonkeyP
     assert report.status is CRITICAL
 
 
-def test_a_look_that_takes_too_long_is_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_event_loop
+async def test_a_look_that_takes_too_long_is_no_look(monkeypatch: pytest.MonkeyPatch) -> None:
     async def silence(_: Cluster) -> HealthFacts:
         await asyncio.Event().wait()
         raise AssertionError
 
     monkeypatch.setattr(waiting, "PAUSE_S", 0.01)
     monkeypatch.setattr(waiting, "read_health_facts", silence)
-
-    async def looking() -> None:
-        target = ClusterTarget("c", Origin.OPTIONS, bootstrap=(("127.0.0.1", 1),))
-        async with asyncio.timeout(20), Cluster(target, timeout_s=0.05) as cluster:
-            with pytest.raises(TimeoutError):
-                await waiting.read_health(cluster, until_better_than=CRITICAL)
-
-    asyncio.run(looking())
+    target = ClusterTarget("c", Origin.OPTIONS, bootstrap=(("127.0.0.1", 1),))
+    async with asyncio.timeout(20), Cluster(target, timeout_s=0.05) as cluster:
+        with pytest.raises(TimeoutError):
+            await waiting.read_health(cluster, until_better_than=CRITICAL)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
-from virtual_time import run_virtual
+from virtual_time import in_virtual_time
 
 from engine.admin.cluster.errors import Refused, Unreachable
 from engine.admin.groups.values import GroupState, GroupType
@@ -41,38 +41,32 @@ class ScriptedMeter:
         return answer, ["complaint"]
 
 
-def test_an_answer_every_interval_and_failures_between() -> None:
+@in_virtual_time
+async def test_an_answer_every_interval_and_failures_between() -> None:
     meter = ScriptedMeter(ANSWER, AWAY, ANSWER)
-
-    async def watching() -> None:
-        told: list[object] = []
-        async with aclosing(watch_lag(cast("LagMeter", meter), 5.0)) as watched:
-            async for one in watched:
-                told.append(one)
-                await asyncio.sleep(1.0)
-                if len(told) == 3:
-                    break
-        assert told == [(ANSWER, ["complaint"]), AWAY, (ANSWER, ["complaint"])]
-        first, *later = meter.began_at
-        assert [at - first for at in later] == [5.0, 10.0]
-
-    run_virtual(watching)
+    told: list[object] = []
+    async with aclosing(watch_lag(cast("LagMeter", meter), 5.0)) as watched:
+        async for one in watched:
+            told.append(one)
+            await asyncio.sleep(1.0)
+            if len(told) == 3:
+                break
+    assert told == [(ANSWER, ["complaint"]), AWAY, (ANSWER, ["complaint"])]
+    first, *later = meter.began_at
+    assert [at - first for at in later] == [5.0, 10.0]
 
 
 @pytest.mark.parametrize(
     "answers", [(AWAY,), (ANSWER, Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))], ids=["never there", "refused"]
 )
-def test_a_cluster_that_was_never_there_or_refuses_ends_it(answers: tuple[LagAnswer | Exception, ...]) -> None:
+@in_virtual_time
+async def test_a_cluster_that_was_never_there_or_refuses_ends_it(answers: tuple[LagAnswer | Exception, ...]) -> None:
     meter = ScriptedMeter(*answers)
-
-    async def watching() -> None:
-        told = []
-        with pytest.raises(type(answers[-1])):
-            async for one in watch_lag(cast("LagMeter", meter), 5.0):
-                told.append(one)
-        assert len(told) == len(answers) - 1
-
-    run_virtual(watching)
+    told = []
+    with pytest.raises(type(answers[-1])):
+        async for one in watch_lag(cast("LagMeter", meter), 5.0):
+            told.append(one)
+    assert len(told) == len(answers) - 1
 
 
 def test_the_pace_is_judged_with_who_is_known_to_have_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from event_loop import in_event_loop
 from scripted_brokers import SILENCE, scripted_cluster
 
 from engine.admin.cluster.connection import Cluster
@@ -18,19 +19,17 @@ from engine.kafka.protocol.records.attributes import Codec
 
 
 @pytest.mark.parametrize(("delivery_timeout_ms", "hint"), [(None, "timeout"), (300, "delivery.timeout.ms")])
-def test_the_limit_that_was_reached_is_named(delivery_timeout_ms: int | None, hint: str) -> None:
-    async def playing() -> None:
-        async with asyncio.timeout(30), scripted_cluster(1) as brokers:
-            brokers.leaders = {"t": [0]}
-            brokers.brokers[0].answers[ApiKey.PRODUCE] = lambda _: SILENCE
-            target = ClusterTarget("scripted", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
-            settings = ProducerSettings(is_idempotent=False, delivery_timeout_ms=delivery_timeout_ms)
-            templates = TemplatePool(random_letters(10), 16_384, Codec.NONE, None)
-            async with Cluster(target, timeout_s=10) as cluster:
-                test = PerfProducer(await cluster.wire(), Load(("t",), 10, give_up_s=0.3), settings, templates)
-                await test.open()
-                with pytest.raises(OutcomeUnknown, match=r"no broker has confirmed records within 0\.3 s") as failure:
-                    await test.run(lambda _: None, lambda _: None)
-                assert str(failure.value.hint) == f"check: the offsets; or give it more time with {hint}"
-
-    asyncio.run(playing())
+@in_event_loop
+async def test_the_limit_that_was_reached_is_named(delivery_timeout_ms: int | None, hint: str) -> None:
+    async with asyncio.timeout(30), scripted_cluster(1) as brokers:
+        brokers.leaders = {"t": [0]}
+        brokers.brokers[0].answers[ApiKey.PRODUCE] = lambda _: SILENCE
+        target = ClusterTarget("scripted", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+        settings = ProducerSettings(is_idempotent=False, delivery_timeout_ms=delivery_timeout_ms)
+        templates = TemplatePool(random_letters(10), 16_384, Codec.NONE, None)
+        async with Cluster(target, timeout_s=10) as cluster:
+            test = PerfProducer(await cluster.wire(), Load(("t",), 10, give_up_s=0.3), settings, templates)
+            await test.open()
+            with pytest.raises(OutcomeUnknown, match=r"no broker has confirmed records within 0\.3 s") as failure:
+                await test.run(lambda _: None, lambda _: None)
+            assert str(failure.value.hint) == f"check: the offsets; or give it more time with {hint}"

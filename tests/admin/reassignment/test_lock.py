@@ -6,6 +6,7 @@ import asyncio
 from unittest.mock import Mock
 
 import pytest
+from event_loop import in_event_loop
 from scripted_brokers import scripted_cluster
 from scripted_lock import ScriptedLock
 
@@ -46,21 +47,18 @@ def test_a_place_that_never_answers_is_told_with_where_to_look(monkeypatch: pyte
     assert spelled(told.value.hint or "").endswith("see who is alive: klamm brokers list")
 
 
-def test_the_lock_is_given_back_where_the_plan_has_moved_it_to() -> None:
+@in_event_loop
+async def test_the_lock_is_given_back_where_the_plan_has_moved_it_to() -> None:
     """A plan may move the groups' topic. A lock that only the old coordinator is told of outlives its holder."""
     moved = [ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS]
-
-    async def scene() -> None:
-        async with asyncio.timeout(30), scripted_cluster(1) as scripted:
-            group = ScriptedLock(scripted)
-            target = ClusterTarget("x", Origin.OPTIONS, bootstrap=tuple(scripted.bootstrap))
-            async with Cluster(target, timeout_s=5.0) as cluster:
-                held = GroupLock(cluster, Holder.myself("apply plan.json"), 10.0)
-                await held.take()
-                assert len(group.members) == 1
-                group.refuses_leaves, looked = moved, len(scripted.brokers[0].requests(FindCoordinatorRequest))
-                await held.give_back()
-            assert (group.members, group.refuses_leaves) == ({}, [])
-            assert len(scripted.brokers[0].requests(FindCoordinatorRequest)) == looked + 3, "it looks where it is now"
-
-    asyncio.run(scene())
+    async with asyncio.timeout(30), scripted_cluster(1) as scripted:
+        group = ScriptedLock(scripted)
+        target = ClusterTarget("x", Origin.OPTIONS, bootstrap=tuple(scripted.bootstrap))
+        async with Cluster(target, timeout_s=5.0) as cluster:
+            held = GroupLock(cluster, Holder.myself("apply plan.json"), 10.0)
+            await held.take()
+            assert len(group.members) == 1
+            group.refuses_leaves, looked = moved, len(scripted.brokers[0].requests(FindCoordinatorRequest))
+            await held.give_back()
+        assert (group.members, group.refuses_leaves) == ({}, [])
+        assert len(scripted.brokers[0].requests(FindCoordinatorRequest)) == looked + 3, "it looks where it is now"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from event_loop import in_event_loop
 from scripted_brokers import scripted_cluster
 from scripted_moves import DIR, OTHER_DIR, SIZE, ScriptedMoves
 
@@ -60,22 +61,20 @@ def test_what_has_no_known_size_needs_no_room() -> None:
 @pytest.mark.parametrize(
     ("usable_bytes", "expected"), [(-1, []), (SIZE, []), (SIZE - 1, [RoomShortage(2, None, SIZE, SIZE - 1)])]
 )
-def test_brokers_are_asked(usable_bytes: int, expected: list[RoomShortage]) -> None:
-    async def run() -> None:
-        async with asyncio.timeout(60), scripted_cluster(3) as brokers:
-            moves = ScriptedMoves(brokers, {T0: (0, 1)})
-            moves.usable_bytes = usable_bytes
-            target = ClusterTarget("scripted", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
-            async with Cluster(target, timeout_s=20) as cluster:
-                prepared = await prepare_reassignment(cluster, [PartitionMove(T0, (1, 2))], Throttle(None))
-                told = await read_volumes(cluster)
-                assert [(one.broker, one.log_dir) for one in told] == [
-                    (broker, path) for broker in (0, 1, 2) for path in (DIR, OTHER_DIR)
-                ]
-                sizes = await read_sizes(cluster, [T0])
-                assert room_shortages(prepared.planned, sizes, told) == expected
-
-    asyncio.run(run())
+@in_event_loop
+async def test_brokers_are_asked(usable_bytes: int, expected: list[RoomShortage]) -> None:
+    async with asyncio.timeout(60), scripted_cluster(3) as brokers:
+        moves = ScriptedMoves(brokers, {T0: (0, 1)})
+        moves.usable_bytes = usable_bytes
+        target = ClusterTarget("scripted", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+        async with Cluster(target, timeout_s=20) as cluster:
+            prepared = await prepare_reassignment(cluster, [PartitionMove(T0, (1, 2))], Throttle(None))
+            told = await read_volumes(cluster)
+            assert [(one.broker, one.log_dir) for one in told] == [
+                (broker, path) for broker in (0, 1, 2) for path in (DIR, OTHER_DIR)
+            ]
+            sizes = await read_sizes(cluster, [T0])
+            assert room_shortages(prepared.planned, sizes, told) == expected
 
 
 def test_of_a_plan_counts_what_its_waves_copy() -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 
 import pytest
+from event_loop import in_event_loop
 from scripted_brokers import ScriptedCluster, scripted_cluster
 from scripted_logs import Log, lead
 
@@ -82,7 +83,8 @@ def test_a_request_that_is_refused_as_a_whole() -> None:
     assert refused.value.where == "broker 0"
 
 
-def test_a_broker_that_is_not_there() -> None:
+@in_event_loop
+async def test_a_broker_that_is_not_there() -> None:
     async def asking(cluster: ScriptedCluster) -> None:
         lead(cluster, 0, {0: Log(1)})
         wire = WireCluster(cluster.bootstrap)
@@ -91,9 +93,6 @@ def test_a_broker_that_is_not_there() -> None:
         finally:
             await wire.close()
 
-    async def playing() -> None:
-        async with asyncio.timeout(30), scripted_cluster(1) as cluster:
-            with pytest.raises(NotFound, match="no live broker has the id 8"):
-                await asking(cluster)
-
-    asyncio.run(playing())
+    async with asyncio.timeout(30), scripted_cluster(1) as cluster:
+        with pytest.raises(NotFound, match="no live broker has the id 8"):
+            await asking(cluster)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
+from event_loop import in_event_loop
 from scripted_brokers import scripted_cluster
 
 from engine.admin.cluster.connection import Cluster
@@ -38,28 +38,23 @@ async def make_mark(connect: str, topic: str) -> None:
         (True, True, Side.WIRE, WireTopicReader, WireTopicChanger),
     ],
 )
-def test_who_reads_and_who_changes(
+@in_event_loop
+async def test_who_reads_and_who_changes(
     zk_chroot: str, has_zookeeper: bool, has_brokers: bool, via: Side | None, reader: type, changer: type
 ) -> None:
-    async def run() -> None:
-        await make_mark(zk_chroot, "t")
-        zookeeper, bootstrap = zk_chroot if has_zookeeper else None, NOBODY if has_brokers else ()
-        target = ClusterTarget("t", Origin.OPTIONS, zookeeper=zookeeper, bootstrap=bootstrap, via=via)
-        async with Cluster(target, timeout_s=10) as cluster:
-            assert type(await topic_reader(cluster)) is reader
-            assert type(await topic_changer(cluster)) is changer
-
-    asyncio.run(run())
+    await make_mark(zk_chroot, "t")
+    zookeeper, bootstrap = zk_chroot if has_zookeeper else None, NOBODY if has_brokers else ()
+    target = ClusterTarget("t", Origin.OPTIONS, zookeeper=zookeeper, bootstrap=bootstrap, via=via)
+    async with Cluster(target, timeout_s=10) as cluster:
+        assert type(await topic_reader(cluster)) is reader
+        assert type(await topic_changer(cluster)) is changer
 
 
-def test_a_snapshot_is_read_from_its_file(tmp_path: Path) -> None:
+@in_event_loop
+async def test_a_snapshot_is_read_from_its_file(tmp_path: Path) -> None:
     save_snapshot(ClusterSnapshot((), (), SnapshotSource.WIRE, 0), tmp_path / "s.json")
-
-    async def run() -> None:
-        async with Cluster(ClusterTarget("s", Origin.SNAPSHOT, snapshot=tmp_path / "s.json")) as cluster:
-            assert type(await topic_reader(cluster)) is SnapshotTopicReader
-
-    asyncio.run(run())
+    async with Cluster(ClusterTarget("s", Origin.SNAPSHOT, snapshot=tmp_path / "s.json")) as cluster:
+        assert type(await topic_reader(cluster)) is SnapshotTopicReader
 
 
 @pytest.mark.parametrize(
@@ -70,24 +65,22 @@ def test_a_snapshot_is_read_from_its_file(tmp_path: Path) -> None:
         (False, None, TopicOutcome.DELETED),
     ],
 )
-def test_a_deletion_that_the_brokers_call_done_and_zookeeper_does_not(
+@in_event_loop
+async def test_a_deletion_that_the_brokers_call_done_and_zookeeper_does_not(
     zk_chroot: str, has_zookeeper: bool, via: Side | None, outcome: TopicOutcome
 ) -> None:
-    async def run() -> None:
-        await make_mark(zk_chroot, "t")
-        async with scripted_cluster(1) as brokers:
-            done = DeleteTopicsResponse(responses=[DeletableTopicResult(name="t")])
-            brokers.brokers[0].answers[ApiKey.DELETE_TOPICS] = lambda _: done
-            target = ClusterTarget(
-                "t",
-                Origin.OPTIONS,
-                zookeeper=zk_chroot if has_zookeeper else None,
-                bootstrap=tuple(brokers.bootstrap),
-                via=via,
-            )
-            async with Cluster(target, timeout_s=10) as cluster:
-                changes, refusals = await (await topic_changer(cluster)).delete(["t"], waits=False)
-        assert [(change.topic, change.result) for change in changes] == [("t", outcome)]
-        assert refusals == []
-
-    asyncio.run(run())
+    await make_mark(zk_chroot, "t")
+    async with scripted_cluster(1) as brokers:
+        done = DeleteTopicsResponse(responses=[DeletableTopicResult(name="t")])
+        brokers.brokers[0].answers[ApiKey.DELETE_TOPICS] = lambda _: done
+        target = ClusterTarget(
+            "t",
+            Origin.OPTIONS,
+            zookeeper=zk_chroot if has_zookeeper else None,
+            bootstrap=tuple(brokers.bootstrap),
+            via=via,
+        )
+        async with Cluster(target, timeout_s=10) as cluster:
+            changes, refusals = await (await topic_changer(cluster)).delete(["t"], waits=False)
+    assert [(change.topic, change.result) for change in changes] == [("t", outcome)]
+    assert refusals == []

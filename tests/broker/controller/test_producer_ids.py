@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
+from event_loop import in_event_loop
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -90,29 +89,24 @@ class Source:
         return ProducerIdBlock(7, self.asked * 10, 2)
 
 
-def test_the_first_request_waits_for_the_first_block() -> None:
-    async def test() -> None:
-        source = Source(failures=2)
-        manager = ProducerIdManager(source)
-        assert await manager.next_producer_id() == 30
-        assert [await manager.next_producer_id() for _ in range(3)] == [31, 40, 41]
-        await manager.close()
-
-    asyncio.run(test())
+@in_event_loop
+async def test_the_first_request_waits_for_the_first_block() -> None:
+    source = Source(failures=2)
+    manager = ProducerIdManager(source)
+    assert await manager.next_producer_id() == 30
+    assert [await manager.next_producer_id() for _ in range(3)] == [31, 40, 41]
+    await manager.close()
 
 
-def test_while_there_is_none_clients_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_event_loop
+async def test_while_there_is_none_clients_are_told_to_come_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_ids, "WAIT_MS", 20)
-
-    async def test() -> None:
-        source = Source(failures=10**9)
-        manager = ProducerIdManager(source)
-        with pytest.raises(KafkaError) as refusal:
-            await manager.next_producer_id()
-        assert refusal.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-        await manager.close()
-
-    asyncio.run(test())
+    source = Source(failures=10**9)
+    manager = ProducerIdManager(source)
+    with pytest.raises(KafkaError) as refusal:
+        await manager.next_producer_id()
+    assert refusal.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    await manager.close()
 
 
 class Channel:
@@ -127,14 +121,12 @@ class Channel:
         return self.response, 0
 
 
-def test_blocks_come_from_the_controller() -> None:
-    async def test() -> None:
-        channel = Channel(AllocateProducerIdsResponse(producer_id_start=5000, producer_id_len=1000))
-        source = ControllerProducerIdSource(channel, 3, lambda: 42)
-        assert await source.next_block() == ProducerIdBlock(3, 5000, 1000)
-        assert (channel.requests[0].broker_id, channel.requests[0].broker_epoch) == (3, 42)  # type: ignore[attr-defined]
-        channel.response = AllocateProducerIdsResponse(error_code=77)
-        with pytest.raises(KafkaError, match="STALE_BROKER_EPOCH"):
-            await source.next_block()
-
-    asyncio.run(test())
+@in_event_loop
+async def test_blocks_come_from_the_controller() -> None:
+    channel = Channel(AllocateProducerIdsResponse(producer_id_start=5000, producer_id_len=1000))
+    source = ControllerProducerIdSource(channel, 3, lambda: 42)
+    assert await source.next_block() == ProducerIdBlock(3, 5000, 1000)
+    assert (channel.requests[0].broker_id, channel.requests[0].broker_epoch) == (3, 42)  # type: ignore[attr-defined]
+    channel.response = AllocateProducerIdsResponse(error_code=77)
+    with pytest.raises(KafkaError, match="STALE_BROKER_EPOCH"):
+        await source.next_block()

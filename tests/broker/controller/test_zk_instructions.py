@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
+from event_loop import in_event_loop
 from fake_zookeeper import tp
 
 from engine.broker.controller import instructions as do
@@ -37,24 +36,20 @@ from engine.kafka.zk.kafka_client import KafkaZkClient
         ),
     ],
 )
-def test_what_a_tool_asks_for(
+@in_event_loop
+async def test_what_a_tool_asks_for(
     zk_chroot: str, read: Instruction[object], path: str, data: bytes, values: object, nothing: object
 ) -> None:
-    async def run() -> None:
-        async with await ZkClient.connect(zk_chroot, session_timeout_ms=6_000) as client:
-            instructions = ZkInstructions(
-                KafkaZkClient(client), ControllerOptions(1), ControllerEpoch(1, 0), lambda: False
-            )
-            await client.ensure_path("/admin")
-            assert await instructions.perform(read) is None
-            await client.create(path, data)
-            assert await instructions.perform(read) == AdminRequest(values)
-            await client.set(path, b"{")
-            told = await instructions.perform(read)
-            assert told.values == nothing
-            assert path in told.malformed
-            await client.close()
-            with pytest.raises(ControllerMoved):
-                await instructions.perform(read)
-
-    asyncio.run(run())
+    async with await ZkClient.connect(zk_chroot, session_timeout_ms=6_000) as client:
+        instructions = ZkInstructions(KafkaZkClient(client), ControllerOptions(1), ControllerEpoch(1, 0), lambda: False)
+        await client.ensure_path("/admin")
+        assert await instructions.perform(read) is None
+        await client.create(path, data)
+        assert await instructions.perform(read) == AdminRequest(values)
+        await client.set(path, b"{")
+        told = await instructions.perform(read)
+        assert told.values == nothing
+        assert path in told.malformed
+        await client.close()
+        with pytest.raises(ControllerMoved):
+            await instructions.perform(read)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from log_folders import data_batch, marker_batch
 from replicated_brokers import TP, StandInBroker, World, world
-from virtual_time import run_virtual
+from virtual_time import in_virtual_time
 
 from engine.broker.fetch import conversion
 from engine.broker.handlers.fetch import fetch
@@ -58,139 +58,124 @@ def big(folder: Path) -> Any:
 
 
 @pytest.mark.parametrize(("version", "magic"), [(0, 0), (1, 0), (2, 1), (3, 1)])
-def test_an_old_reader_gets_the_old_format(tmp_path: Path, version: int, magic: int) -> None:
-    async def test() -> None:
-        async with big(tmp_path) as w:
-            await w.lead(1)
-            append(w, b"a", b"b")
-            append(w, b"c", codec=Codec.GZIP)
-            data = await answer(w.brokers[1], version, asked())
-            records = bytes(data.records)
-            assert {header.magic for _, header in iter_batches(records)} == {magic}
-            assert [(r.offset, r.value) for r in iter_records(records)] == [(0, b"a"), (1, b"b"), (2, b"c")]
-            assert not inspect.isawaitable(fetch(w.brokers[1].context(ApiKey.FETCH, version), asked(3)))
-
-    run_virtual(test)
+@in_virtual_time
+async def test_an_old_reader_gets_the_old_format(tmp_path: Path, version: int, magic: int) -> None:
+    async with big(tmp_path) as w:
+        await w.lead(1)
+        append(w, b"a", b"b")
+        append(w, b"c", codec=Codec.GZIP)
+        data = await answer(w.brokers[1], version, asked())
+        records = bytes(data.records)
+        assert {header.magic for _, header in iter_batches(records)} == {magic}
+        assert [(r.offset, r.value) for r in iter_records(records)] == [(0, b"a"), (1, b"b"), (2, b"c")]
+        assert not inspect.isawaitable(fetch(w.brokers[1].context(ApiKey.FETCH, version), asked(3)))
 
 
-def test_a_reader_that_waits_gets_it_converted_too(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with big(tmp_path) as w:
-            await w.lead(1)
-            deferred = fetch(w.brokers[1].context(ApiKey.FETCH, 3), asked(max_wait_ms=10_000))
-            assert isinstance(deferred, Deferred)
-            append(w, b"late")
-            await w.until(lambda: deferred.is_complete, "the answer is there")
-            data = deferred.response.responses[0].partitions[0]
-            assert [(r.offset, r.value) for r in iter_records(bytes(data.records))] == [(0, b"late")]
-
-    run_virtual(test)
+@in_virtual_time
+async def test_a_reader_that_waits_gets_it_converted_too(tmp_path: Path) -> None:
+    async with big(tmp_path) as w:
+        await w.lead(1)
+        deferred = fetch(w.brokers[1].context(ApiKey.FETCH, 3), asked(max_wait_ms=10_000))
+        assert isinstance(deferred, Deferred)
+        append(w, b"late")
+        await w.until(lambda: deferred.is_complete, "the answer is there")
+        data = deferred.response.responses[0].partitions[0]
+        assert [(r.offset, r.value) for r in iter_records(bytes(data.records))] == [(0, b"late")]
 
 
-def test_a_conversion_ends_with_its_broker(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with big(tmp_path) as w:
-            await w.lead(1)
-            begun, ended = asyncio.Event(), asyncio.Event()
+@in_virtual_time
+async def test_a_conversion_ends_with_its_broker(tmp_path: Path) -> None:
+    async with big(tmp_path) as w:
+        await w.lead(1)
+        begun, ended = asyncio.Event(), asyncio.Event()
 
-            async def hold(*_: Any) -> None:
-                begun.set()
-                try:
-                    await asyncio.Event().wait()
-                finally:
-                    ended.set()
+        async def hold(*_: Any) -> None:
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
 
-            w.brokers[1].offloader.run = hold
-            fetch(w.brokers[1].context(ApiKey.FETCH, 3), asked(max_wait_ms=10_000))
-            append(w, b"late")
-            await begun.wait()
-            await w.brokers[1].supervisor.stop()
-            assert ended.is_set()
-
-    run_virtual(test)
+        w.brokers[1].offloader.run = hold
+        fetch(w.brokers[1].context(ApiKey.FETCH, 3), asked(max_wait_ms=10_000))
+        append(w, b"late")
+        await begun.wait()
+        await w.brokers[1].supervisor.stop()
+        assert ended.is_set()
 
 
-def test_batches_are_unpacked_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_batches_are_unpacked_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     threads: set[int] = set()
 
     def noted(*arguments: Any) -> bytes:
         threads.add(threading.get_ident())
         return convert.down_convert(*arguments)
 
-    async def test() -> None:
-        async with big(tmp_path) as w:
-            await w.lead(1)
-            append(w, bytes(20_000_000), codec=Codec.GZIP)
-            monkeypatch.setattr(conversion, "down_convert", noted)
-            offloader = w.brokers[1].offloader = Offloader(1)  # type: ignore[assignment]
-            data = await answer(w.brokers[1], 3, asked())
-            assert [len(r.value or b"") for r in iter_records(bytes(data.records))] == [20_000_000]
-            assert threads and threading.get_ident() not in threads
-            offloader.close()
-
-    run_virtual(test)
+    async with big(tmp_path) as w:
+        await w.lead(1)
+        append(w, bytes(20_000_000), codec=Codec.GZIP)
+        monkeypatch.setattr(conversion, "down_convert", noted)
+        offloader = w.brokers[1].offloader = Offloader(1)  # type: ignore[assignment]
+        data = await answer(w.brokers[1], 3, asked())
+        assert [len(r.value or b"") for r in iter_records(bytes(data.records))] == [20_000_000]
+        assert threads and threading.get_ident() not in threads
+        offloader.close()
 
 
-def test_control_batches_do_not_end_an_answer(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with big(tmp_path) as w:
-            await w.lead(1)
-            log = w.log(1)
-            for _ in range(3):
-                log.append_as_leader(marker_batch(5, 0, commit=True), 0, origin=AppendOrigin.COORDINATOR)
-            append(w, b"after")
-            data = await answer(w.brokers[1], 2, asked())
-            assert [(r.offset, r.value) for r in iter_records(bytes(data.records))] == [(3, b"after")]
-
-    run_virtual(test)
+@in_virtual_time
+async def test_control_batches_do_not_end_an_answer(tmp_path: Path) -> None:
+    async with big(tmp_path) as w:
+        await w.lead(1)
+        log = w.log(1)
+        for _ in range(3):
+            log.append_as_leader(marker_batch(5, 0, commit=True), 0, origin=AppendOrigin.COORDINATOR)
+        append(w, b"after")
+        data = await answer(w.brokers[1], 2, asked())
+        assert [(r.offset, r.value) for r in iter_records(bytes(data.records))] == [(3, b"after")]
 
 
-def test_what_cannot_be_converted_is_an_error_of_its_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        async with big(tmp_path) as w:
-            await w.lead(1)
-            append(w, b"a", b"b", b"c")
-            monkeypatch.setattr(convert, "DOWN_CONVERTED_RECORDS_MAX", 2)
-            data = await answer(w.brokers[1], 3, asked())
-            assert (data.error_code, bytes(data.records or b"")) == (ErrorCode.MESSAGE_TOO_LARGE, b"")
+@in_virtual_time
+async def test_what_cannot_be_converted_is_an_error_of_its_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with big(tmp_path) as w:
+        await w.lead(1)
+        append(w, b"a", b"b", b"c")
+        monkeypatch.setattr(convert, "DOWN_CONVERTED_RECORDS_MAX", 2)
+        data = await answer(w.brokers[1], 3, asked())
+        assert (data.error_code, bytes(data.records or b"")) == (ErrorCode.MESSAGE_TOO_LARGE, b"")
 
-            def broken(*_: object) -> bytes:
-                raise OSError(5, "Input/output error")
+        def broken(*_: object) -> bytes:
+            raise OSError(5, "Input/output error")
 
-            monkeypatch.setattr(conversion, "read_fully", broken)
-            assert (await answer(w.brokers[1], 3, asked())).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-    run_virtual(test)
+        monkeypatch.setattr(conversion, "read_fully", broken)
+        assert (await answer(w.brokers[1], 3, asked())).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-def test_readers_that_may_not_know_a_storage_error_are_told_to_look_for_the_leader(tmp_path: Path) -> None:
+@in_virtual_time
+async def test_readers_that_may_not_know_a_storage_error_are_told_to_look_for_the_leader(tmp_path: Path) -> None:
     """As in Kafka: such readers would take the storage error for a permanent one."""
-
-    async def test() -> None:
-        async with big(tmp_path) as w:
-            await w.lead(1)
-            failing = w.log(1).log_dir
-            w.brokers[1].log_manager.fail_dir(failing, "the test pulled the disk", OSError(5, "I/O error"))
-            w.brokers[1].replica_manager.handle_log_dir_failure(failing)
-            codes = {version: (await answer(w.brokers[1], version, asked())).error_code for version in (0, 4, 5, 6, 11)}
-            elsewhere, failed = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR
-            assert codes == {0: elsewhere, 4: elsewhere, 5: elsewhere, 6: failed, 11: failed}
-
-    run_virtual(test)
+    async with big(tmp_path) as w:
+        await w.lead(1)
+        failing = w.log(1).log_dir
+        w.brokers[1].log_manager.fail_dir(failing, "the test pulled the disk", OSError(5, "I/O error"))
+        w.brokers[1].replica_manager.handle_log_dir_failure(failing)
+        codes = {version: (await answer(w.brokers[1], version, asked())).error_code for version in (0, 4, 5, 6, 11)}
+        elsewhere, failed = ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.KAFKA_STORAGE_ERROR
+        assert codes == {0: elsewhere, 4: elsewhere, 5: elsewhere, 6: failed, 11: failed}
 
 
-def test_an_answer_holds_one_portion_and_the_reader_asks_on(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with big(tmp_path) as w:
-            await w.lead(1)
-            for n in range(12):
-                append(w, bytes([65 + n]) * 30_000)
-            offset = asks = 0
-            while offset < 12:
-                data = await answer(w.brokers[1], 2, asked(offset))
-                offsets = [r.offset for r in iter_records(bytes(data.records))]
-                assert offsets == list(range(offset, offset + len(offsets)))
-                offset, asks = offset + len(offsets), asks + 1
-            assert asks == 3
-
-    run_virtual(test)
+@in_virtual_time
+async def test_an_answer_holds_one_portion_and_the_reader_asks_on(tmp_path: Path) -> None:
+    async with big(tmp_path) as w:
+        await w.lead(1)
+        for n in range(12):
+            append(w, bytes([65 + n]) * 30_000)
+        offset = asks = 0
+        while offset < 12:
+            data = await answer(w.brokers[1], 2, asked(offset))
+            offsets = [r.offset for r in iter_records(bytes(data.records))]
+            assert offsets == list(range(offset, offset + len(offsets)))
+            offset, asks = offset + len(offsets), asks + 1
+        assert asks == 3

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from log_folders import data_batch
 from replicated_brokers import TOPIC_ID, TP, World, world
-from virtual_time import run_virtual
+from virtual_time import in_virtual_time
 
 from engine.broker.handlers.fetch import fetch
 from engine.common.errors import ErrorCode
@@ -50,45 +50,42 @@ async def fill_two(w: World) -> None:
 
 
 @pytest.mark.parametrize("version", [4, 12, 17])
-def test_only_the_first_batch_of_an_answer_may_exceed_the_limits(tmp_path: Path, version: int) -> None:
-    async def check() -> None:
-        async with world(tmp_path, 1) as w:
-            await fill_two(w)
-            # A partition's own limit, then the whole answer's: no partial batch, and no wait for what cannot fit.
-            assert sizes(w, version, asked(10, 1_000_000, min_bytes=1)) == [BATCH_BYTES, 0]
-            assert sizes(w, version, asked(10, 1_000_000, min_bytes=100_000)) == [BATCH_BYTES, 0]
-            whole = 3 * BATCH_BYTES
-            assert sizes(w, version, asked(1_000_000, whole + 20, min_bytes=1)) == [whole, 0]
-            # Where a whole batch fits, part of the next one may follow, as the bytes lie on the disk.
-            assert sizes(w, version, asked(BATCH_BYTES + 5, 1_000_000, min_bytes=1)) == [BATCH_BYTES + 5] * 2
-
-    run_virtual(check)
+@in_virtual_time
+async def test_only_the_first_batch_of_an_answer_may_exceed_the_limits(tmp_path: Path, version: int) -> None:
+    async with world(tmp_path, 1) as w:
+        await fill_two(w)
+        # A partition's own limit, then the whole answer's: no partial batch, and no wait for what cannot fit.
+        assert sizes(w, version, asked(10, 1_000_000, min_bytes=1)) == [BATCH_BYTES, 0]
+        assert sizes(w, version, asked(10, 1_000_000, min_bytes=100_000)) == [BATCH_BYTES, 0]
+        whole = 3 * BATCH_BYTES
+        assert sizes(w, version, asked(1_000_000, whole + 20, min_bytes=1)) == [whole, 0]
+        # Where a whole batch fits, part of the next one may follow, as the bytes lie on the disk.
+        assert sizes(w, version, asked(BATCH_BYTES + 5, 1_000_000, min_bytes=1)) == [BATCH_BYTES + 5] * 2
 
 
 @pytest.mark.parametrize("version", [4, 12, 17])
 @pytest.mark.parametrize("session_epoch", [-1, 0])
-def test_of_a_partition_that_is_named_twice_the_last_mention_counts(
+@in_virtual_time
+async def test_of_a_partition_that_is_named_twice_the_last_mention_counts(
     tmp_path: Path, version: int, session_epoch: int
 ) -> None:
-    async def check() -> None:
-        async with world(tmp_path, 1) as w:
-            await fill_two(w)
-            request = asked(1_000_000, 1_000_000, min_bytes=1)
-            request.session_epoch = session_epoch
-            first, second = request.topics[0].partitions
-            again = FetchPartition(partition=0, fetch_offset=2, partition_max_bytes=1_000_000)
-            request.topics[0].partitions = [first, second, again]
-            context = w.brokers[1].context(ApiKey.FETCH, version)
-            answer: Any = fetch(context, request)
-            partitions = answer.responses[0].partitions
-            assert [one.partition_index for one in partitions] == [0, 1]
-            assert [one.records.size_bytes for one in partitions] == [BATCH_BYTES, 3 * BATCH_BYTES]
-
-    run_virtual(check)
+    async with world(tmp_path, 1) as w:
+        await fill_two(w)
+        request = asked(1_000_000, 1_000_000, min_bytes=1)
+        request.session_epoch = session_epoch
+        first, second = request.topics[0].partitions
+        again = FetchPartition(partition=0, fetch_offset=2, partition_max_bytes=1_000_000)
+        request.topics[0].partitions = [first, second, again]
+        context = w.brokers[1].context(ApiKey.FETCH, version)
+        answer: Any = fetch(context, request)
+        partitions = answer.responses[0].partitions
+        assert [one.partition_index for one in partitions] == [0, 1]
+        assert [one.records.size_bytes for one in partitions] == [BATCH_BYTES, 3 * BATCH_BYTES]
 
 
 @pytest.mark.parametrize("version", [4, 12, 17])
-def test_a_limit_below_zero_is_an_error_where_there_is_something_to_read(tmp_path: Path, version: int) -> None:
+@in_virtual_time
+async def test_a_limit_below_zero_is_an_error_where_there_is_something_to_read(tmp_path: Path, version: int) -> None:
     """As in Kafka: it ignores the limit where there is nothing to read.
 
     Behind an error the whole answer's limit is 0.
@@ -101,51 +98,44 @@ def test_a_limit_below_zero_is_an_error_where_there_is_something_to_read(tmp_pat
             for one in answer.responses[0].partitions
         ]
 
-    async def check() -> None:
-        async with world(tmp_path, 1) as w:
-            await fill_two(w)
-            refused = (ErrorCode.UNKNOWN_SERVER_ERROR, -1, 0)
-            assert codes(w, asked(-1, 1_000_000, min_bytes=1)) == [refused, refused]
-            assert codes(w, asked(1_000_000, -1, min_bytes=1)) == [refused, (0, 3, BATCH_BYTES)]
-            at_the_end = asked(-1, 1_000_000, min_bytes=-1)
-            for one in at_the_end.topics[0].partitions:
-                one.fetch_offset = 3
-            assert codes(w, at_the_end) == [(0, 3, 0), (0, 3, 0)]
-
-    run_virtual(check)
+    async with world(tmp_path, 1) as w:
+        await fill_two(w)
+        refused = (ErrorCode.UNKNOWN_SERVER_ERROR, -1, 0)
+        assert codes(w, asked(-1, 1_000_000, min_bytes=1)) == [refused, refused]
+        assert codes(w, asked(1_000_000, -1, min_bytes=1)) == [refused, (0, 3, BATCH_BYTES)]
+        at_the_end = asked(-1, 1_000_000, min_bytes=-1)
+        for one in at_the_end.topics[0].partitions:
+            one.fetch_offset = 3
+        assert codes(w, at_the_end) == [(0, 3, 0), (0, 3, 0)]
 
 
 @pytest.mark.parametrize("version", [0, 12, 13])
-def test_a_topic_without_a_name_is_unknown(tmp_path: Path, version: int) -> None:
-    async def check() -> None:
-        async with world(tmp_path, 1) as w:
-            topics = [FetchTopic(topic="", topic_id=b"?" * 16, partitions=[FetchPartition(partition=0)])]
-            answer: Any = fetch(w.brokers[1].context(ApiKey.FETCH, version), FetchRequest(replica_id=-1, topics=topics))
-            error = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            assert [p.error_code for t in answer.responses for p in t.partitions] == [error]
-
-    run_virtual(check)
+@in_virtual_time
+async def test_a_topic_without_a_name_is_unknown(tmp_path: Path, version: int) -> None:
+    async with world(tmp_path, 1) as w:
+        topics = [FetchTopic(topic="", topic_id=b"?" * 16, partitions=[FetchPartition(partition=0)])]
+        answer: Any = fetch(w.brokers[1].context(ApiKey.FETCH, version), FetchRequest(replica_id=-1, topics=topics))
+        error = ErrorCode.UNKNOWN_TOPIC_ID if version >= 13 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert [p.error_code for t in answer.responses for p in t.partitions] == [error]
 
 
 @pytest.mark.parametrize(
     ("epoch", "error"),
     [(-2, ErrorCode.NONE), (-1, ErrorCode.NONE), (0, ErrorCode.FENCED_LEADER_EPOCH), (1, ErrorCode.NONE)],
 )
-def test_a_negative_leader_epoch_is_none(tmp_path: Path, epoch: int, error: ErrorCode) -> None:
-    async def check() -> None:
-        async with world(tmp_path, 1) as w:
-            await w.lead(1)
-            await w.lead(1)
-            assert w.partition(1).leader_epoch == 1
-            w.produce(1, b"v")
-            wanted = FetchPartition(
-                partition=0, current_leader_epoch=epoch, last_fetched_epoch=min(epoch, -1), partition_max_bytes=1000
-            )
-            request = FetchRequest(
-                replica_id=-1, min_bytes=1, max_bytes=1000, topics=[FetchTopic(topic=TP.topic, partitions=[wanted])]
-            )
-            answer: Any = fetch(w.brokers[1].context(ApiKey.FETCH, 12), request)
-            (found,) = answer.responses[0].partitions
-            assert (found.error_code, found.diverging_epoch) == (error, None)
-
-    run_virtual(check)
+@in_virtual_time
+async def test_a_negative_leader_epoch_is_none(tmp_path: Path, epoch: int, error: ErrorCode) -> None:
+    async with world(tmp_path, 1) as w:
+        await w.lead(1)
+        await w.lead(1)
+        assert w.partition(1).leader_epoch == 1
+        w.produce(1, b"v")
+        wanted = FetchPartition(
+            partition=0, current_leader_epoch=epoch, last_fetched_epoch=min(epoch, -1), partition_max_bytes=1000
+        )
+        request = FetchRequest(
+            replica_id=-1, min_bytes=1, max_bytes=1000, topics=[FetchTopic(topic=TP.topic, partitions=[wanted])]
+        )
+        answer: Any = fetch(w.brokers[1].context(ApiKey.FETCH, 12), request)
+        (found,) = answer.responses[0].partitions
+        assert (found.error_code, found.diverging_epoch) == (error, None)

@@ -9,6 +9,8 @@ from contextlib import asynccontextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
+from event_loop import in_event_loop
+
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.incremental_alter_configs import incremental_alter_configs
 from engine.common.clock import SystemClock
@@ -83,51 +85,45 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.005)
 
 
-def test_a_topic_setting_reaches_all_brokers(zk_chroot: str) -> None:
-    async def run() -> None:
-        async with stand(zk_chroot) as made:
-            outcome = await made.ask(TOPIC, "t", ("retention.ms", SET, "3600000"), ("min.insync.replicas", SET, "2"))
-            assert outcome == (ErrorCode.NONE, None)
-            expected = LogConfig(retention_ms=3_600_000, min_insync_replicas=2)
-            await until(lambda: [configs.log_config("t") for configs in made.configs] == [expected] * 2)
-            assert await made.json_of("/config/topics/t") == {
-                "version": 1,
-                "config": {"retention.ms": "3600000", "min.insync.replicas": "2"},
-            }
-            assert await made.json_of("/config/changes/config_change_0000000000") == {
-                "version": 2,
-                "entity_path": "topics/t",
-            }
-            await made.ask(TOPIC, "t", ("retention.ms", DELETE, None), ("min.insync.replicas", DELETE, None))
-            await until(lambda: [configs.log_config("t") for configs in made.configs] == [LogConfig()] * 2)
-            assert await made.json_of("/config/topics/t") == {"version": 1, "config": {}}
-
-    asyncio.run(run())
+@in_event_loop
+async def test_a_topic_setting_reaches_all_brokers(zk_chroot: str) -> None:
+    async with stand(zk_chroot) as made:
+        outcome = await made.ask(TOPIC, "t", ("retention.ms", SET, "3600000"), ("min.insync.replicas", SET, "2"))
+        assert outcome == (ErrorCode.NONE, None)
+        expected = LogConfig(retention_ms=3_600_000, min_insync_replicas=2)
+        await until(lambda: [configs.log_config("t") for configs in made.configs] == [expected] * 2)
+        assert await made.json_of("/config/topics/t") == {
+            "version": 1,
+            "config": {"retention.ms": "3600000", "min.insync.replicas": "2"},
+        }
+        assert await made.json_of("/config/changes/config_change_0000000000") == {
+            "version": 2,
+            "entity_path": "topics/t",
+        }
+        await made.ask(TOPIC, "t", ("retention.ms", DELETE, None), ("min.insync.replicas", DELETE, None))
+        await until(lambda: [configs.log_config("t") for configs in made.configs] == [LogConfig()] * 2)
+        assert await made.json_of("/config/topics/t") == {"version": 1, "config": {}}
 
 
-def test_broker_settings_reach_whom_they_are_for(zk_chroot: str) -> None:
-    async def run() -> None:
-        async with stand(zk_chroot) as made:
-            await made.ask(BROKER, "", ("message.max.bytes", SET, "1000"))
-            await until(lambda: [configs.current.message_max_bytes for configs in made.configs] == [1000, 1000])
-            await made.ask(BROKER, "0", ("message.max.bytes", SET, "2000"))
-            await until(lambda: [configs.current.message_max_bytes for configs in made.configs] == [2000, 1000])
-            assert await made.json_of("/config/brokers/<default>") == {
-                "version": 1,
-                "config": {"message.max.bytes": "1000"},
-            }
-            assert await made.json_of("/config/brokers/0") == {"version": 1, "config": {"message.max.bytes": "2000"}}
-
-    asyncio.run(run())
+@in_event_loop
+async def test_broker_settings_reach_whom_they_are_for(zk_chroot: str) -> None:
+    async with stand(zk_chroot) as made:
+        await made.ask(BROKER, "", ("message.max.bytes", SET, "1000"))
+        await until(lambda: [configs.current.message_max_bytes for configs in made.configs] == [1000, 1000])
+        await made.ask(BROKER, "0", ("message.max.bytes", SET, "2000"))
+        await until(lambda: [configs.current.message_max_bytes for configs in made.configs] == [2000, 1000])
+        assert await made.json_of("/config/brokers/<default>") == {
+            "version": 1,
+            "config": {"message.max.bytes": "1000"},
+        }
+        assert await made.json_of("/config/brokers/0") == {"version": 1, "config": {"message.max.bytes": "2000"}}
 
 
-def test_without_a_controller_nothing_is_written(zk_chroot: str) -> None:
-    async def run() -> None:
-        async with stand(zk_chroot, has_controller=False) as made:
-            code, message = await made.ask(TOPIC, "t", ("retention.ms", SET, "5"))
-            assert code == ErrorCode.REQUEST_TIMED_OUT
-            assert message is not None and "there is no controller" in message
-            assert await made.client.children("/config/topics") == []
-            assert await made.client.children("/config/changes") == []
-
-    asyncio.run(run())
+@in_event_loop
+async def test_without_a_controller_nothing_is_written(zk_chroot: str) -> None:
+    async with stand(zk_chroot, has_controller=False) as made:
+        code, message = await made.ask(TOPIC, "t", ("retention.ms", SET, "5"))
+        assert code == ErrorCode.REQUEST_TIMED_OUT
+        assert message is not None and "there is no controller" in message
+        assert await made.client.children("/config/topics") == []
+        assert await made.client.children("/config/changes") == []

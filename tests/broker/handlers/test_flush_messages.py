@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from event_loop import in_event_loop
 from log_folders import data_batch
 from replicated_brokers import TP, World, world
-from virtual_time import run_virtual
+from virtual_time import in_virtual_time
 
 from engine.broker.handlers.produce import produce
 from engine.broker.network.request import CLOSE_CONNECTION, Deferred
@@ -87,151 +88,129 @@ class Gate:
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
-def test_a_flush_that_fails_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acks: int) -> None:
+@in_virtual_time
+async def test_a_flush_that_fails_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acks: int) -> None:
     disk = Disk(monkeypatch)
-
-    async def check() -> None:
-        async with world(tmp_path, 1, log_config=EVERY_RECORD, dirs_per_broker=2) as w:
-            await w.lead(1)
-            await w.lead(1, topic_partition=SECOND)
-            bad, good = w.log(1), w.log(1, SECOND)
-            assert bad.log_dir != good.log_dir
-            disk.broken = str(bad.log_dir)
-            answer = await ask(w, b"a", 0, 1, acks=acks)
-            assert w.brokers[1].failed_dirs == [bad.log_dir]
-            if acks == 0:
-                assert answer is CLOSE_CONNECTION
-                return
-            first, second = parts(answer)
-            assert (first.error_code, first.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-            assert first.log_start_offset == first.log_append_time_ms == -1
-            assert (second.error_code, second.base_offset) == (ErrorCode.NONE, 0)
-
-    run_virtual(check)
+    async with world(tmp_path, 1, log_config=EVERY_RECORD, dirs_per_broker=2) as w:
+        await w.lead(1)
+        await w.lead(1, topic_partition=SECOND)
+        bad, good = w.log(1), w.log(1, SECOND)
+        assert bad.log_dir != good.log_dir
+        disk.broken = str(bad.log_dir)
+        answer = await ask(w, b"a", 0, 1, acks=acks)
+        assert w.brokers[1].failed_dirs == [bad.log_dir]
+        if acks == 0:
+            assert answer is CLOSE_CONNECTION
+            return
+        first, second = parts(answer)
+        assert (first.error_code, first.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
+        assert first.log_start_offset == first.log_append_time_ms == -1
+        assert (second.error_code, second.base_offset) == (ErrorCode.NONE, 0)
 
 
-def test_a_flush_that_fails_is_answered_before_the_followers_are_heard(
+@in_virtual_time
+async def test_a_flush_that_fails_is_answered_before_the_followers_are_heard(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = Disk(monkeypatch)
-
-    async def check() -> None:
-        async with world(tmp_path, 1, 2, log_config=EVERY_RECORD) as w:
-            await w.lead(1)
-            w.cut.add(frozenset((1, 2)))
-            disk.broken = "broker-1"
-            (answer,) = parts(await asyncio.wait_for(ask(w, b"a", acks=-1), 1))
-            assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
-
-    run_virtual(check)
+    async with world(tmp_path, 1, 2, log_config=EVERY_RECORD) as w:
+        await w.lead(1)
+        w.cut.add(frozenset((1, 2)))
+        disk.broken = "broker-1"
+        (answer,) = parts(await asyncio.wait_for(ask(w, b"a", acks=-1), 1))
+        assert answer.error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
-def test_one_append_is_synced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_one_append_is_synced_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a slow disk three syncs would take three times as long."""
     disk = Disk(monkeypatch)
-
-    async def check() -> None:
-        async with world(tmp_path, 1, log_config=EVERY_RECORD) as w:
-            await w.lead(1)
-            await ask(w, b"the first one makes files")
-            disk.synced.clear()
-            (answer,) = parts(await ask(w, b"a"))
-            w.brokers[1].log_manager.run_due()
-            assert answer.error_code == ErrorCode.NONE
-            assert [Path(path).suffix for path in disk.synced] == [".log"]
-            assert w.log(1).recovery_point == 2
-
-    run_virtual(check)
+    async with world(tmp_path, 1, log_config=EVERY_RECORD) as w:
+        await w.lead(1)
+        await ask(w, b"the first one makes files")
+        disk.synced.clear()
+        (answer,) = parts(await ask(w, b"a"))
+        w.brokers[1].log_manager.run_due()
+        assert answer.error_code == ErrorCode.NONE
+        assert [Path(path).suffix for path in disk.synced] == [".log"]
+        assert w.log(1).recovery_point == 2
 
 
-def test_the_disk_is_waited_for_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_event_loop
+async def test_the_disk_is_waited_for_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(monkeypatch)
-
-    async def check() -> None:
-        async with world(tmp_path, 1, log_config=EVERY_RECORD) as w:
-            await w.lead(1)
-            offloader = Offloader(1)
-            w.brokers[1].replica_manager._run_slow = offloader.run
-            disk.threads.clear()
-            (answer,) = parts(await ask(w, b"a"))
-            assert answer.error_code == ErrorCode.NONE
-            assert disk.threads and threading.main_thread().name not in disk.threads
-            offloader.close()
-
-    asyncio.run(check())
+    async with world(tmp_path, 1, log_config=EVERY_RECORD) as w:
+        await w.lead(1)
+        offloader = Offloader(1)
+        w.brokers[1].replica_manager._run_slow = offloader.run
+        disk.threads.clear()
+        (answer,) = parts(await ask(w, b"a"))
+        assert answer.error_code == ErrorCode.NONE
+        assert disk.threads and threading.main_thread().name not in disk.threads
+        offloader.close()
 
 
-def test_appends_share_a_flush_that_begins_after_them(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with world(tmp_path, 1, log_config=EVERY_RECORD) as w:
-            await w.lead(1)
-            with Gate(w, 1) as gate:
-                asked = [asyncio.ensure_future(ask(w, b"first"))]
-                await w.until(lambda: gate.asked == 1, "the first flush is under way")
-                asked += [asyncio.ensure_future(ask(w, b"later")) for _ in range(5)]
-                await w.until(lambda: w.log(1).log_end_offset == 6, "all are written")
-                done_at: list[int] = []
-                for one in asked:
-                    one.add_done_callback(lambda _: done_at.append(w.log(1).recovery_point))
-                gate.may_pass.set()
-                answers = [parts(answer)[0] for answer in await asyncio.gather(*asked)]
-                assert [answer.error_code for answer in answers] == [0] * 6
-                assert gate.asked == 2
-                assert sorted(done_at)[1:] == [6] * 5
-
-    run_virtual(check)
+@in_virtual_time
+async def test_appends_share_a_flush_that_begins_after_them(tmp_path: Path) -> None:
+    async with world(tmp_path, 1, log_config=EVERY_RECORD) as w:
+        await w.lead(1)
+        with Gate(w, 1) as gate:
+            asked = [asyncio.ensure_future(ask(w, b"first"))]
+            await w.until(lambda: gate.asked == 1, "the first flush is under way")
+            asked += [asyncio.ensure_future(ask(w, b"later")) for _ in range(5)]
+            await w.until(lambda: w.log(1).log_end_offset == 6, "all are written")
+            done_at: list[int] = []
+            for one in asked:
+                one.add_done_callback(lambda _: done_at.append(w.log(1).recovery_point))
+            gate.may_pass.set()
+            answers = [parts(answer)[0] for answer in await asyncio.gather(*asked)]
+            assert [answer.error_code for answer in answers] == [0] * 6
+            assert gate.asked == 2
+            assert sorted(done_at)[1:] == [6] * 5
 
 
-def test_every_member_of_the_isr_has_the_record_on_its_disk(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with world(tmp_path, 1, 2, log_config=EVERY_RECORD) as w:
-            await w.lead(1)
-            with Gate(w, 2) as gate:
-                answer = await ask(w, b"a", acks=-1)
-                await w.until(lambda: w.log(2).log_end_offset == 1, "the follower has the record")
-                await w.let_pass(5_000)
-                assert isinstance(answer, Deferred)
-                assert (answer.is_complete, w.log(2).recovery_point) == (False, 0)
-                gate.may_pass.set()
-                await w.until(lambda: answer.is_complete, "the follower confirms")
-                assert (parts(answer)[0].error_code, w.log(2).recovery_point) == (ErrorCode.NONE, 1)
-
-    run_virtual(check)
+@in_virtual_time
+async def test_every_member_of_the_isr_has_the_record_on_its_disk(tmp_path: Path) -> None:
+    async with world(tmp_path, 1, 2, log_config=EVERY_RECORD) as w:
+        await w.lead(1)
+        with Gate(w, 2) as gate:
+            answer = await ask(w, b"a", acks=-1)
+            await w.until(lambda: w.log(2).log_end_offset == 1, "the follower has the record")
+            await w.let_pass(5_000)
+            assert isinstance(answer, Deferred)
+            assert (answer.is_complete, w.log(2).recovery_point) == (False, 0)
+            gate.may_pass.set()
+            await w.until(lambda: answer.is_complete, "the follower confirms")
+            assert (parts(answer)[0].error_code, w.log(2).recovery_point) == (ErrorCode.NONE, 1)
 
 
-def test_a_follower_whose_disk_fails_confirms_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_virtual_time
+async def test_a_follower_whose_disk_fails_confirms_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk = Disk(monkeypatch)
-
-    async def check() -> None:
-        async with world(tmp_path, 1, 2, log_config=EVERY_RECORD) as w:
-            await w.lead(1)
-            disk.broken = "broker-2"
-            answer = await ask(w, b"a", acks=-1, timeout_ms=2_000)
-            await w.until(lambda: answer.is_complete, "the time is over")
-            assert parts(answer)[0].error_code == ErrorCode.REQUEST_TIMED_OUT
-            assert w.partition(1).followers[2].log_end_offset == 0
-            assert w.brokers[2].failed_dirs
-
-    run_virtual(check)
+    async with world(tmp_path, 1, 2, log_config=EVERY_RECORD) as w:
+        await w.lead(1)
+        disk.broken = "broker-2"
+        answer = await ask(w, b"a", acks=-1, timeout_ms=2_000)
+        await w.until(lambda: answer.is_complete, "the time is over")
+        assert parts(answer)[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert w.partition(1).followers[2].log_end_offset == 0
+        assert w.brokers[2].failed_dirs
 
 
-def test_a_follower_confirms_only_what_is_flushed_after_a_new_leader_is_named_too(tmp_path: Path) -> None:
+@in_virtual_time
+async def test_a_follower_confirms_only_what_is_flushed_after_a_new_leader_is_named_too(tmp_path: Path) -> None:
     """Its fetching starts over at the log's end while the flush is running."""
-
-    async def check() -> None:
-        async with world(tmp_path, 1, 2, 3, log_config=EVERY_RECORD) as w:
-            await w.lead(1)
-            with Gate(w, 2) as gate:
-                w.produce(1, b"a")
-                await w.until(lambda: w.log(2).log_end_offset == 1, "the follower has the record")
-                await w.until(lambda: w.log(3).log_end_offset == 1, "the next leader has it too")
-                await w.lead(3)
-                await w.let_pass(3_000)
-                assert w.partition(3).followers[2].log_end_offset < 1
-                gate.may_pass.set()
-                await w.until(lambda: w.partition(3).followers[2].log_end_offset == 1, "the follower confirms")
-
-    run_virtual(check)
+    async with world(tmp_path, 1, 2, 3, log_config=EVERY_RECORD) as w:
+        await w.lead(1)
+        with Gate(w, 2) as gate:
+            w.produce(1, b"a")
+            await w.until(lambda: w.log(2).log_end_offset == 1, "the follower has the record")
+            await w.until(lambda: w.log(3).log_end_offset == 1, "the next leader has it too")
+            await w.lead(3)
+            await w.let_pass(3_000)
+            assert w.partition(3).followers[2].log_end_offset < 1
+            gate.may_pass.set()
+            await w.until(lambda: w.partition(3).followers[2].log_end_offset == 1, "the follower confirms")
 
 
 def cut(w: World) -> None:
@@ -243,20 +222,18 @@ def delete(w: World) -> None:
 
 
 @pytest.mark.parametrize("end", [cut, delete])
-def test_records_that_are_cut_off_or_deleted_are_waited_for_no_more(
+@in_virtual_time
+async def test_records_that_are_cut_off_or_deleted_are_waited_for_no_more(
     tmp_path: Path, end: Callable[[World], None]
 ) -> None:
-    async def check() -> None:
-        async with world(tmp_path, 1, log_config=EVERY_RECORD) as w:
-            await w.lead(1)
-            with Gate(w, 1) as gate:
-                asked = [asyncio.ensure_future(ask(w, b"a"))]
-                await w.until(lambda: gate.asked == 1, "the flush is under way")
-                asked.append(asyncio.ensure_future(ask(w, b"b")))
-                await w.until(lambda: w.log(1).log_end_offset == 2, "both are written")
-                end(w)
-                gate.may_pass.set()
-                answers = await asyncio.wait_for(asyncio.gather(*asked), 10)
-                assert [parts(answer)[0].error_code for answer in answers] == [ErrorCode.NONE] * 2
-
-    run_virtual(check)
+    async with world(tmp_path, 1, log_config=EVERY_RECORD) as w:
+        await w.lead(1)
+        with Gate(w, 1) as gate:
+            asked = [asyncio.ensure_future(ask(w, b"a"))]
+            await w.until(lambda: gate.asked == 1, "the flush is under way")
+            asked.append(asyncio.ensure_future(ask(w, b"b")))
+            await w.until(lambda: w.log(1).log_end_offset == 2, "both are written")
+            end(w)
+            gate.may_pass.set()
+            answers = await asyncio.wait_for(asyncio.gather(*asked), 10)
+            assert [parts(answer)[0].error_code for answer in answers] == [ErrorCode.NONE] * 2

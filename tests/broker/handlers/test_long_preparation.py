@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from log_folders import data_batch
 from replicated_brokers import TP, World, world
-from virtual_time import run_virtual
+from virtual_time import in_virtual_time, run_virtual
 
 from engine.broker.handlers.produce import produce
 from engine.broker.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred
@@ -172,13 +172,11 @@ def test_settings_and_leadership_that_change_meanwhile(tmp_path: Path) -> None:
     led(tmp_path, RECOMPRESSING, test)
 
 
-def test_acks_all_waits_after_the_work_too(tmp_path: Path) -> None:
-    async def check() -> None:
-        async with world(tmp_path, 1, 2, log_config=RECOMPRESSING) as w:
-            await w.lead(1, replicas=(1, 2))
-            answer = await ask(w, data_batch(*MANY), acks=-1)
-            assert isinstance(answer, Deferred)
-            await w.until(lambda: answer.is_complete, "the follower has the batch")
-            assert parts(answer.response)[0].error_code == 0
-
-    run_virtual(check)
+@in_virtual_time
+async def test_acks_all_waits_after_the_work_too(tmp_path: Path) -> None:
+    async with world(tmp_path, 1, 2, log_config=RECOMPRESSING) as w:
+        await w.lead(1, replicas=(1, 2))
+        answer = await ask(w, data_batch(*MANY), acks=-1)
+        assert isinstance(answer, Deferred)
+        await w.until(lambda: answer.is_complete, "the follower has the batch")
+        assert parts(answer.response)[0].error_code == 0

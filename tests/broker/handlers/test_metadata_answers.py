@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from event_loop import in_event_loop
 
 from engine.broker.handlers.authorized_operations import NOT_REQUESTED, TOPIC_OPERATIONS
 from engine.broker.handlers.metadata import metadata
@@ -195,7 +196,8 @@ def test_a_topic_made_again_under_its_name_is_another() -> None:
 
 
 @pytest.mark.parametrize("version", [8, 12])
-def test_very_many_names_are_answered_piece_by_piece(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_event_loop
+async def test_very_many_names_are_answered_piece_by_piece(version: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each name is answered once, wherever it is, and other tasks have their turn in between."""
     cache = MetadataCache(0)
     tell(cache, *(state(topic, 0, 0, ALL) for topic in "abc"))
@@ -206,21 +208,17 @@ def test_very_many_names_are_answered_piece_by_piece(version: int, monkeypatch: 
     context: Any = SimpleNamespace(
         api_version=version, broker=parts, session=SimpleNamespace(listener_name="PLAINTEXT")
     )
-
-    async def check() -> None:
-        answer: Any = metadata(context, MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names]))
-        asking = asyncio.ensure_future(answer)
-        await asyncio.sleep(0)
-        assert not asking.done(), "a turn for others"
-        large = await asking
-        assert isinstance(large, LargeAnswer)
-        assert [topic.name for topic in large.response.topics] == names[:-1]
-        errors = {topic.name: topic.error_code for topic in large.response.topics}
-        assert (errors["a"], errors["b"]) == (ErrorCode.NONE, ErrorCode.NONE)
-        assert errors["nowhere-3"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert [node.node_id for node in large.response.brokers] == list(ALL)
-
-    asyncio.run(check())
+    answer: Any = metadata(context, MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names]))
+    asking = asyncio.ensure_future(answer)
+    await asyncio.sleep(0)
+    assert not asking.done(), "a turn for others"
+    large = await asking
+    assert isinstance(large, LargeAnswer)
+    assert [topic.name for topic in large.response.topics] == names[:-1]
+    errors = {topic.name: topic.error_code for topic in large.response.topics}
+    assert (errors["a"], errors["b"]) == (ErrorCode.NONE, ErrorCode.NONE)
+    assert errors["nowhere-3"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [node.node_id for node in large.response.brokers] == list(ALL)
 
 
 @pytest.mark.parametrize("wants", [True, False])

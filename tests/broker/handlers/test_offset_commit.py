@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from coordinator_world import READ, CoordinatorWorld
 from network_serving import session
-from virtual_time import run_virtual
+from virtual_time import in_virtual_time
 
 from engine.broker.coordinator.groups.values import CommittedOffset
 from engine.broker.handlers.context import RequestContext
@@ -62,78 +62,70 @@ def committing(*offsets: tuple[str, int], timestamp: int = -1, retention_ms: int
 
 
 @pytest.mark.parametrize("version", range(1, 10))
-def test_when_a_commit_was_made_and_how_long_it_is_kept(version: int) -> None:
-    async def test() -> None:
-        world = CoordinatorWorld()
-        await world.lead()
-        request = committing(("read", 0), timestamp=5 if version == 1 else -1)
-        if 2 <= version <= 4:
-            request.retention_time_ms = HOUR_MS
-        assert await send(world, request, version) == {("read", 0): ErrorCode.NONE}
-        now_ms = world.clock.now_ms()
-        expected = CommittedOffset(
-            7,
-            "",
-            -1,
-            # Only version 1 gives the time; only versions 2 to 4 give the retention.
-            5 if version == 1 else now_ms,
-            now_ms + HOUR_MS if 2 <= version <= 4 else None,
-        )
-        for _ in range(2):
-            assert world.coordinator.offsets.fetch("g", [READ])[1] == {READ: expected}
-            await world.move()
-        await world.stop()
-
-    run_virtual(test)
-
-
-def test_the_longest_retention_is_for_ever() -> None:
-    async def test() -> None:
-        world = CoordinatorWorld()
-        await world.lead()
-        request = committing(("read", 0), retention_ms=2**63 - 1)
-        assert await send(world, request, 2) == {("read", 0): ErrorCode.NONE}
+@in_virtual_time
+async def test_when_a_commit_was_made_and_how_long_it_is_kept(version: int) -> None:
+    world = CoordinatorWorld()
+    await world.lead()
+    request = committing(("read", 0), timestamp=5 if version == 1 else -1)
+    if 2 <= version <= 4:
+        request.retention_time_ms = HOUR_MS
+    assert await send(world, request, version) == {("read", 0): ErrorCode.NONE}
+    now_ms = world.clock.now_ms()
+    expected = CommittedOffset(
+        7,
+        "",
+        -1,
+        # Only version 1 gives the time; only versions 2 to 4 give the retention.
+        5 if version == 1 else now_ms,
+        now_ms + HOUR_MS if 2 <= version <= 4 else None,
+    )
+    for _ in range(2):
+        assert world.coordinator.offsets.fetch("g", [READ])[1] == {READ: expected}
         await world.move()
-        await world.coordinator.offsets.expire()
-        found = world.coordinator.offsets.fetch("g", [READ])[1][READ]
-        assert isinstance(found, CommittedOffset) and found.expire_timestamp_ms == 2**63 - 1
-        await world.stop()
-
-    run_virtual(test)
+    await world.stop()
 
 
-def test_a_topic_that_is_named_twice_is_answered_once() -> None:
-    async def test() -> None:
-        world = CoordinatorWorld()
-        await world.lead()
-        broker: Any = SimpleNamespace(
-            clock=world.clock,
-            group_coordinator=world.coordinator,
-            metadata_cache=SimpleNamespace(partitions=lambda topic: {0: None, 1: None}),
-        )
-        context = RequestContext(broker, ApiKey.OFFSET_COMMIT, 8, 1, "c", session("h"))
-        deferred = offset_commit(context, committing(("read", 0), ("other", 0), ("read", 1), ("read", 0)))
-        world.coordinator.offsets.flush()
-        assert isinstance(deferred, Deferred)
-        answer: Any = deferred.response
-        told = [(topic.name, [p.partition_index for p in topic.partitions]) for topic in answer.topics]
-        assert told == [("read", [0, 1]), ("other", [0])]
-        await world.stop()
-
-    run_virtual(test)
+@in_virtual_time
+async def test_the_longest_retention_is_for_ever() -> None:
+    world = CoordinatorWorld()
+    await world.lead()
+    request = committing(("read", 0), retention_ms=2**63 - 1)
+    assert await send(world, request, 2) == {("read", 0): ErrorCode.NONE}
+    await world.move()
+    await world.coordinator.offsets.expire()
+    found = world.coordinator.offsets.fetch("g", [READ])[1][READ]
+    assert isinstance(found, CommittedOffset) and found.expire_timestamp_ms == 2**63 - 1
+    await world.stop()
 
 
-def test_each_partition_has_its_own_error() -> None:
-    async def test() -> None:
-        world = CoordinatorWorld()
-        await world.lead()
-        told = await send(world, committing(("read", 0), ("nowhere", 0), ("read", 9)), 8)
-        unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        assert told == {("read", 0): ErrorCode.NONE, ("nowhere", 0): unknown, ("read", 9): unknown}
-        assert await send(world, committing(("nowhere", 0)), 8) == {("nowhere", 0): unknown}
-        world.resign()
-        told = await send(world, committing(("read", 0), ("nowhere", 0)), 8)
-        assert told == {("read", 0): ErrorCode.NOT_COORDINATOR, ("nowhere", 0): unknown}
-        await world.stop()
+@in_virtual_time
+async def test_a_topic_that_is_named_twice_is_answered_once() -> None:
+    world = CoordinatorWorld()
+    await world.lead()
+    broker: Any = SimpleNamespace(
+        clock=world.clock,
+        group_coordinator=world.coordinator,
+        metadata_cache=SimpleNamespace(partitions=lambda topic: {0: None, 1: None}),
+    )
+    context = RequestContext(broker, ApiKey.OFFSET_COMMIT, 8, 1, "c", session("h"))
+    deferred = offset_commit(context, committing(("read", 0), ("other", 0), ("read", 1), ("read", 0)))
+    world.coordinator.offsets.flush()
+    assert isinstance(deferred, Deferred)
+    answer: Any = deferred.response
+    told = [(topic.name, [p.partition_index for p in topic.partitions]) for topic in answer.topics]
+    assert told == [("read", [0, 1]), ("other", [0])]
+    await world.stop()
 
-    run_virtual(test)
+
+@in_virtual_time
+async def test_each_partition_has_its_own_error() -> None:
+    world = CoordinatorWorld()
+    await world.lead()
+    told = await send(world, committing(("read", 0), ("nowhere", 0), ("read", 9)), 8)
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert told == {("read", 0): ErrorCode.NONE, ("nowhere", 0): unknown, ("read", 9): unknown}
+    assert await send(world, committing(("nowhere", 0)), 8) == {("nowhere", 0): unknown}
+    world.resign()
+    told = await send(world, committing(("read", 0), ("nowhere", 0)), 8)
+    assert told == {("read", 0): ErrorCode.NOT_COORDINATOR, ("nowhere", 0): unknown}
+    await world.stop()

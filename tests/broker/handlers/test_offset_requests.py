@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from event_loop import in_event_loop
 from log_folders import data_batch, marker_batch
 from replicated_brokers import TP, StandInBroker, World, world
-from virtual_time import run_virtual
+from virtual_time import in_virtual_time, run_virtual
 
 from engine.broker.handlers.delete_records import delete_records
 from engine.broker.handlers.describe_log_dirs import describe_log_dirs
@@ -266,18 +267,15 @@ def end(broker: StandInBroker, epoch: int, *, current: int = -1, topic: str = TP
     return found.error_code, found.leader_epoch, found.end_offset
 
 
-def test_only_leaders_say_where_epochs_end(tmp_path: Path) -> None:
+@in_virtual_time
+async def test_only_leaders_say_where_epochs_end(tmp_path: Path) -> None:
     """Who cuts its log by a follower's answer may cut what is committed."""
-
-    async def test() -> None:
-        async with world(tmp_path, 1, 2) as w:
-            await w.lead(1)
-            w.produce(1, b"a")
-            await w.until_equal(2)
-            assert end(w.brokers[1], 0) == (0, 0, 1)
-            assert end(w.brokers[2], 0) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
-
-    run_virtual(test)
+    async with world(tmp_path, 1, 2) as w:
+        await w.lead(1)
+        w.produce(1, b"a")
+        await w.until_equal(2)
+        assert end(w.brokers[1], 0) == (0, 0, 1)
+        assert end(w.brokers[2], 0) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, -1)
 
 
 def test_epochs_end_where_the_next_one_begins(tmp_path: Path) -> None:
@@ -383,35 +381,33 @@ class TestDeleteRecords:
         alone(tmp_path, test, log_config=LogConfig(cleanup_policy=("compact",)))
 
 
-def test_log_dirs_are_described_with_sizes_and_offline_ones_with_an_error(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with world(tmp_path, 1, dirs_per_broker=2) as w:
-            broker = w.brokers[1]
-            await w.lead(1)
-            w.produce(1, b"x" * 100)
-            context = broker.context(ApiKey.DESCRIBE_LOG_DIRS, 4)
-            response = await describe_log_dirs(context, DescribeLogDirsRequest(topics=None))
-            first, second = response.results
-            (topic,) = first.topics
-            (partition,) = topic.partitions
-            assert (topic.name, partition.partition_index, partition.offset_lag) == (TP.topic, 0, 0)
-            assert partition.partition_size == len(w.log_bytes(1)) > 100
-            assert not partition.is_future_key
-            assert first.total_bytes >= first.usable_bytes > 0
-            assert second.topics == []
-            nothing = await describe_log_dirs(
-                context, DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="other", partitions=[0])])
-            )
-            assert [result.topics for result in nothing.results] == [[], []]
-            failing = broker.log_manager.live_dirs[1]
-            broker.log_manager.fail_dir(failing, "the test pulled the disk", OSError(5, "I/O error"))
-            response = await describe_log_dirs(context, DescribeLogDirsRequest(topics=None))
-            assert {(r.log_dir, r.error_code) for r in response.results} == {
-                (first.log_dir, 0),
-                (str(failing), ErrorCode.KAFKA_STORAGE_ERROR),
-            }
-
-    asyncio.run(test())
+@in_event_loop
+async def test_log_dirs_are_described_with_sizes_and_offline_ones_with_an_error(tmp_path: Path) -> None:
+    async with world(tmp_path, 1, dirs_per_broker=2) as w:
+        broker = w.brokers[1]
+        await w.lead(1)
+        w.produce(1, b"x" * 100)
+        context = broker.context(ApiKey.DESCRIBE_LOG_DIRS, 4)
+        response = await describe_log_dirs(context, DescribeLogDirsRequest(topics=None))
+        first, second = response.results
+        (topic,) = first.topics
+        (partition,) = topic.partitions
+        assert (topic.name, partition.partition_index, partition.offset_lag) == (TP.topic, 0, 0)
+        assert partition.partition_size == len(w.log_bytes(1)) > 100
+        assert not partition.is_future_key
+        assert first.total_bytes >= first.usable_bytes > 0
+        assert second.topics == []
+        nothing = await describe_log_dirs(
+            context, DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="other", partitions=[0])])
+        )
+        assert [result.topics for result in nothing.results] == [[], []]
+        failing = broker.log_manager.live_dirs[1]
+        broker.log_manager.fail_dir(failing, "the test pulled the disk", OSError(5, "I/O error"))
+        response = await describe_log_dirs(context, DescribeLogDirsRequest(topics=None))
+        assert {(r.log_dir, r.error_code) for r in response.results} == {
+            (first.log_dir, 0),
+            (str(failing), ErrorCode.KAFKA_STORAGE_ERROR),
+        }
 
 
 def test_producers_are_described_with_their_open_transactions(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import math
 from itertools import pairwise
 
 from network_serving import answer_with_name, metadata_request, read_frame, run, serving
-from virtual_time import run_virtual
+from virtual_time import in_virtual_time, run_virtual
 
 from engine.broker.network.connection import CloseReason
 from engine.broker.network.connection_rates import ADDRESSES_MAX, ConnectionRates, CreationLimits
@@ -97,22 +97,20 @@ def test_an_address_above_its_rate_is_turned_away_and_not_counted_for_the_others
     assert {when for _, _, when in seen} == {0}
 
 
-def test_figures_tell_how_long_connections_waited_and_how_fast_an_address_comes() -> None:
-    async def come() -> None:
-        rates = ConnectionRates(TWO_SECONDS, LoopClock(), frozenset())
-        rates.limits = CreationLimits(listeners={"SLOW": 5})
-        rates.limit_address("10.0.0.1", 4)
-        for number in range(12):
-            rates.admit(Peer([], f"{number}"), "L", "10.0.0.1")
-            rates.admit(Peer([], f"{number}"), "SLOW", "10.0.0.2")
-        assert math.isnan(rates.throttle_times_ms("L")[0]) and rates.throttle_times_ms("L")[1] > 0
-        assert rates.throttle_times_ms("SLOW")[0] > 0 and math.isnan(rates.throttle_times_ms("SLOW")[1])
-        assert list(rates.of_addresses()) == [("10.0.0.1", 4.0)]
-        await asyncio.sleep(70)
-        assert list(rates.of_addresses()) == []
-        assert math.isnan(rates.throttle_times_ms("SLOW")[0])
-
-    run_virtual(come)
+@in_virtual_time
+async def test_figures_tell_how_long_connections_waited_and_how_fast_an_address_comes() -> None:
+    rates = ConnectionRates(TWO_SECONDS, LoopClock(), frozenset())
+    rates.limits = CreationLimits(listeners={"SLOW": 5})
+    rates.limit_address("10.0.0.1", 4)
+    for number in range(12):
+        rates.admit(Peer([], f"{number}"), "L", "10.0.0.1")
+        rates.admit(Peer([], f"{number}"), "SLOW", "10.0.0.2")
+    assert math.isnan(rates.throttle_times_ms("L")[0]) and rates.throttle_times_ms("L")[1] > 0
+    assert rates.throttle_times_ms("SLOW")[0] > 0 and math.isnan(rates.throttle_times_ms("SLOW")[1])
+    assert list(rates.of_addresses()) == [("10.0.0.1", 4.0)]
+    await asyncio.sleep(70)
+    assert list(rates.of_addresses()) == []
+    assert math.isnan(rates.throttle_times_ms("SLOW")[0])
 
 
 def test_an_address_has_its_own_limit_or_that_of_all() -> None:
@@ -154,17 +152,15 @@ def test_who_hung_up_while_waiting_takes_nobodys_turn() -> None:
     assert [name for name, _, _ in seen] == ["0", "1", "5"]
 
 
-def test_many_addresses_are_bounded() -> None:
-    async def come() -> None:
-        rates = ConnectionRates(TWO_SECONDS, LoopClock(), frozenset())
-        rates.limit_address(None, 1)
-        for number in range(2 * ADDRESSES_MAX + 5):
-            if number == ADDRESSES_MAX:
-                await asyncio.sleep(4)
-            rates.admit(Peer([], ""), "L", f"address {number}")
-        assert len(rates._addresses) <= ADDRESSES_MAX + 5
-
-    run_virtual(come)
+@in_virtual_time
+async def test_many_addresses_are_bounded() -> None:
+    rates = ConnectionRates(TWO_SECONDS, LoopClock(), frozenset())
+    rates.limit_address(None, 1)
+    for number in range(2 * ADDRESSES_MAX + 5):
+        if number == ADDRESSES_MAX:
+            await asyncio.sleep(4)
+        rates.admit(Peer([], ""), "L", f"address {number}")
+    assert len(rates._addresses) <= ADDRESSES_MAX + 5
 
 
 def test_a_held_connection_is_not_answered_until_it_is_let_in() -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from event_loop import in_event_loop
 
 from engine.broker.log.file_range import FileRange, OpenFile
 from engine.broker.network.sender import GATHERED_BYTES_MAX, SENDFILE_BYTES_MIN, RangeTruncated, SocketSender
@@ -56,7 +57,8 @@ def answer(data: tuple[OpenFile, bytes], sizes: list[int]) -> tuple[Outgoing, by
     return out, bytes(expected + b"end")
 
 
-def test_small_ranges_for_a_peer_that_does_not_read_are_not_read_either(
+@in_event_loop
+async def test_small_ranges_for_a_peer_that_does_not_read_are_not_read_either(
     data: tuple[OpenFile, bytes], pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here, there = pair
@@ -70,46 +72,39 @@ def test_small_ranges_for_a_peer_that_does_not_read_are_not_read_either(
         return read
 
     monkeypatch.setattr(os, "preadv", counted)
-
-    async def run() -> None:
-        out, expected = answer(data, [SENDFILE_BYTES_MIN - 1] * 300)
-        drained = asyncio.Event()
-        sender = SocketSender(asyncio.get_running_loop(), here.fileno(), drained.set, pytest.fail, NOW_MS)
-        sender.send(out)
-        assert 0 < read_bytes <= GATHERED_BYTES_MAX + SENDFILE_BYTES_MIN
-        queued = sender.queued_bytes
-        assert len(expected) - 1_000_000 < queued < len(expected)
-        received = await asyncio.to_thread(_read, there, len(expected))
-        assert received == expected
-        async with asyncio.timeout(PATIENCE_S):
-            await drained.wait()
-        assert sender.queued_bytes == 0
-        sender.close()
-
-    asyncio.run(run())
+    out, expected = answer(data, [SENDFILE_BYTES_MIN - 1] * 300)
+    drained = asyncio.Event()
+    sender = SocketSender(asyncio.get_running_loop(), here.fileno(), drained.set, pytest.fail, NOW_MS)
+    sender.send(out)
+    assert 0 < read_bytes <= GATHERED_BYTES_MAX + SENDFILE_BYTES_MIN
+    queued = sender.queued_bytes
+    assert len(expected) - 1_000_000 < queued < len(expected)
+    received = await asyncio.to_thread(_read, there, len(expected))
+    assert received == expected
+    async with asyncio.timeout(PATIENCE_S):
+        await drained.wait()
+    assert sender.queued_bytes == 0
+    sender.close()
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_ranges_of_all_sizes_arrive_in_order(
+@in_event_loop
+async def test_ranges_of_all_sizes_arrive_in_order(
     data: tuple[OpenFile, bytes], pair: tuple[socket.socket, socket.socket], seed: int
 ) -> None:
     here, there = pair
     rng = random.Random(seed)
-
-    async def run() -> None:
-        sender = SocketSender(asyncio.get_running_loop(), here.fileno(), lambda: None, pytest.fail, NOW_MS)
-        expected = b""
-        for _ in range(4):
-            sizes = [rng.choice([0, 1, 500, SENDFILE_BYTES_MIN - 1, SENDFILE_BYTES_MIN, 90_000]) for _ in range(20)]
-            out, more = answer(data, sizes)
-            sender.send(out)
-            plain = Outgoing(rng.randbytes(rng.choice([3, 100_000])))
-            expected += more + bytes(plain)
-            sender.send(plain)
-        assert await asyncio.to_thread(_read, there, len(expected)) == expected
-        sender.close()
-
-    asyncio.run(run())
+    sender = SocketSender(asyncio.get_running_loop(), here.fileno(), lambda: None, pytest.fail, NOW_MS)
+    expected = b""
+    for _ in range(4):
+        sizes = [rng.choice([0, 1, 500, SENDFILE_BYTES_MIN - 1, SENDFILE_BYTES_MIN, 90_000]) for _ in range(20)]
+        out, more = answer(data, sizes)
+        sender.send(out)
+        plain = Outgoing(rng.randbytes(rng.choice([3, 100_000])))
+        expected += more + bytes(plain)
+        sender.send(plain)
+    assert await asyncio.to_thread(_read, there, len(expected)) == expected
+    sender.close()
 
 
 class SlowDisk:
@@ -160,7 +155,8 @@ async def _until(condition: Callable[[], object]) -> None:
 @pytest.mark.parametrize(
     "sizes", [[900_000], [100], [SENDFILE_BYTES_MIN - 1] * 30, [5, 400_000, 7, 0, SENDFILE_BYTES_MIN, 20_000]]
 )
-def test_the_loop_does_not_wait_for_what_is_not_in_memory(
+@in_event_loop
+async def test_the_loop_does_not_wait_for_what_is_not_in_memory(
     data: tuple[OpenFile, bytes],
     pair: tuple[socket.socket, socket.socket],
     monkeypatch: pytest.MonkeyPatch,
@@ -168,63 +164,54 @@ def test_the_loop_does_not_wait_for_what_is_not_in_memory(
 ) -> None:
     here, there = pair
     disk = SlowDisk(monkeypatch)
-
-    async def run() -> None:
-        drained = asyncio.Event()
-        sender = SocketSender(asyncio.get_running_loop(), here.fileno(), drained.set, pytest.fail, NOW_MS)
-        out, expected = answer(data, sizes)
-        sender.send(out)
-        sender.send(Outgoing(b"and more"))
-        expected += b"and more"
-        await _until(lambda: disk.asked)
-        assert sender.queued_bytes > 0 and not drained.is_set()
-        disk.may_read.set()
-        assert await asyncio.to_thread(_read, there, len(expected)) == expected
-        await _until(drained.is_set)
-        assert sender.queued_bytes == 0
-        sender.close()
-
-    asyncio.run(run())
+    drained = asyncio.Event()
+    sender = SocketSender(asyncio.get_running_loop(), here.fileno(), drained.set, pytest.fail, NOW_MS)
+    out, expected = answer(data, sizes)
+    sender.send(out)
+    sender.send(Outgoing(b"and more"))
+    expected += b"and more"
+    await _until(lambda: disk.asked)
+    assert sender.queued_bytes > 0 and not drained.is_set()
+    disk.may_read.set()
+    assert await asyncio.to_thread(_read, there, len(expected)) == expected
+    await _until(drained.is_set)
+    assert sender.queued_bytes == 0
+    sender.close()
 
 
-def test_a_connection_that_ends_while_the_disk_is_waited_for(
+@in_event_loop
+async def test_a_connection_that_ends_while_the_disk_is_waited_for(
     data: tuple[OpenFile, bytes], pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = SlowDisk(monkeypatch)
-
-    async def run() -> None:
-        sender = SocketSender(asyncio.get_running_loop(), pair[0].fileno(), pytest.fail, pytest.fail, NOW_MS)
-        sender.send(answer(data, [500_000])[0])
-        await _until(lambda: disk.asked)
-        sender.close()
-        asked = disk.asked
-        disk.may_read.set()
-        await _until(lambda: disk.asked > asked)
-        await asyncio.sleep(0)
-        assert sender.queued_bytes == 0
-
-    asyncio.run(run())
+    sender = SocketSender(asyncio.get_running_loop(), pair[0].fileno(), pytest.fail, pytest.fail, NOW_MS)
+    sender.send(answer(data, [500_000])[0])
+    await _until(lambda: disk.asked)
+    sender.close()
+    asked = disk.asked
+    disk.may_read.set()
+    await _until(lambda: disk.asked > asked)
+    await asyncio.sleep(0)
+    assert sender.queued_bytes == 0
 
 
-def test_a_file_that_ends_early_while_it_is_read(
+@in_event_loop
+async def test_a_file_that_ends_early_while_it_is_read(
     data: tuple[OpenFile, bytes], pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     disk = SlowDisk(monkeypatch)
     disk.may_read.set()
     errors: list[OSError] = []
-
-    async def run() -> None:
-        sender = SocketSender(asyncio.get_running_loop(), pair[0].fileno(), pytest.fail, errors.append, NOW_MS)
-        out = Outgoing()
-        out.splice(FileRange(data[0], len(data[1]) - 10, 1000))
-        sender.send(out)
-        await _until(lambda: errors)
-        assert isinstance(errors[0], RangeTruncated)
-
-    asyncio.run(run())
+    sender = SocketSender(asyncio.get_running_loop(), pair[0].fileno(), pytest.fail, errors.append, NOW_MS)
+    out = Outgoing()
+    out.splice(FileRange(data[0], len(data[1]) - 10, 1000))
+    sender.send(out)
+    await _until(lambda: errors)
+    assert isinstance(errors[0], RangeTruncated)
 
 
-def test_a_file_system_that_cannot_tell_is_read_as_it_is(
+@in_event_loop
+async def test_a_file_system_that_cannot_tell_is_read_as_it_is(
     data: tuple[OpenFile, bytes], pair: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file system in memory refuses non-blocking reads."""
@@ -236,15 +223,11 @@ def test_a_file_system_that_cannot_tell_is_read_as_it_is(
         return preadv(fd, buffers, position)
 
     monkeypatch.setattr(os, "preadv", refusing)
-
-    async def run() -> None:
-        sender = SocketSender(asyncio.get_running_loop(), pair[0].fileno(), lambda: None, pytest.fail, NOW_MS)
-        out, expected = answer(data, [10, 100_000, 20])
-        sender.send(out)
-        assert await asyncio.to_thread(_read, pair[1], len(expected)) == expected
-        sender.close()
-
-    asyncio.run(run())
+    sender = SocketSender(asyncio.get_running_loop(), pair[0].fileno(), lambda: None, pytest.fail, NOW_MS)
+    out, expected = answer(data, [10, 100_000, 20])
+    sender.send(out)
+    assert await asyncio.to_thread(_read, pair[1], len(expected)) == expected
+    sender.close()
 
 
 def _read(there: socket.socket, size: int) -> bytes:

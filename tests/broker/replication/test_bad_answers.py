@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from replicated_brokers import TP, World, world
-from virtual_time import run_virtual
+from virtual_time import in_virtual_time, run_virtual
 
 from engine.broker.log.log import Log
 from engine.broker.replication.fetch_state import InitialFetchState
@@ -59,27 +59,25 @@ def test_a_message_above_the_old_fetch_limit_is_told_and_tried_slowly(
     assert any("greater than replica.fetch.max.bytes" in r.getMessage() for r in caplog.records)
 
 
-def test_records_broken_on_the_way_are_fetched_again(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with world(tmp_path, 1, 2) as w:
-            await w.lead(1)
-            broken = 0
+@in_virtual_time
+async def test_records_broken_on_the_way_are_fetched_again(tmp_path: Path) -> None:
+    async with world(tmp_path, 1, 2) as w:
+        await w.lead(1)
+        broken = 0
 
-            def flip_a_bit(data: PartitionData) -> None:
-                nonlocal broken
-                if data.records and broken < 3:
-                    broken += 1
-                    spoilt = bytearray(data.records)
-                    spoilt[-1] ^= 1
-                    data.records = memoryview(bytes(spoilt))
+        def flip_a_bit(data: PartitionData) -> None:
+            nonlocal broken
+            if data.records and broken < 3:
+                broken += 1
+                spoilt = bytearray(data.records)
+                spoilt[-1] ^= 1
+                data.records = memoryview(bytes(spoilt))
 
-            tampered(w, flip_a_bit)
-            w.produce(1, b"x" * 100)
-            await w.until_equal(2)
-            assert broken == 3
-            assert w.log_bytes(1) == w.log_bytes(2)
-
-    run_virtual(test)
+        tampered(w, flip_a_bit)
+        w.produce(1, b"x" * 100)
+        await w.until_equal(2)
+        assert broken == 3
+        assert w.log_bytes(1) == w.log_bytes(2)
 
 
 def cut_to_nothing(log: Log, data: PartitionData, initial: InitialFetchState) -> InitialFetchState:
@@ -170,21 +168,19 @@ def test_a_log_that_is_to_be_cut_first_takes_no_answer(
     assert "failed unexpectedly" not in caplog.text
 
 
-def test_an_answer_that_makes_no_sense_pauses_and_harms_nothing(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with world(tmp_path, 1, 2) as w:
-            await w.lead(1)
-            spoilt = 0
+@in_virtual_time
+async def test_an_answer_that_makes_no_sense_pauses_and_harms_nothing(tmp_path: Path) -> None:
+    async with world(tmp_path, 1, 2) as w:
+        await w.lead(1)
+        spoilt = 0
 
-            def unknown_error(data: PartitionData) -> None:
-                nonlocal spoilt
-                if spoilt < 3:
-                    spoilt += 1
-                    data.error_code = 12345
+        def unknown_error(data: PartitionData) -> None:
+            nonlocal spoilt
+            if spoilt < 3:
+                spoilt += 1
+                data.error_code = 12345
 
-            tampered(w, unknown_error)
-            w.produce(1, b"x")
-            await w.until_equal(2)
-            assert spoilt == 3
-
-    run_virtual(test)
+        tampered(w, unknown_error)
+        w.produce(1, b"x")
+        await w.until_equal(2)
+        assert spoilt == 3

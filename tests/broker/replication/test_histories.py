@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from replicated_brokers import TP, World, committed_batches, world
 from soak import rounds
-from virtual_time import run_virtual
+from virtual_time import in_virtual_time
 
 from engine.broker.replication.settings import ReplicationSettings
 from engine.kafka.config.metadata_version import MetadataVersion
@@ -59,21 +59,19 @@ async def random_history(w: World, rng: random.Random, steps: int) -> dict[int, 
 
 @pytest.mark.parametrize("ibp", [MetadataVersion.IBP_2_6_IV0, MetadataVersion.IBP_3_9_IV0], ids=str)
 @pytest.mark.parametrize("seed", range(HISTORIES))
-def test_replicas_are_equal_after_any_history_and_keep_what_was_committed(
+@in_virtual_time
+async def test_replicas_are_equal_after_any_history_and_keep_what_was_committed(
     tmp_path: Path, seed: int, ibp: MetadataVersion
 ) -> None:
-    async def test() -> None:
-        async with world(tmp_path, 1, 2, 3, settings=settings(ibp)) as w:
-            rng = random.Random(seed)
-            committed = await random_history(w, rng, 30)
-            w.cut.clear()
-            await w.lead(w.states[TP].leader)
-            w.produce(w.states[TP].leader, b"last")
-            await w.until(lambda: len(w.states[TP].isr) == 3, "the ISR is full")
-            await w.until_equal(1, 2, 3)
-            assert w.log_bytes(1) == w.log_bytes(2) == w.log_bytes(3)
-            assert all(not b.replica_manager.fetchers.failed for b in w.brokers.values())
-            assert committed
-            assert committed.items() <= committed_batches(w, 1).items()
-
-    run_virtual(test)
+    async with world(tmp_path, 1, 2, 3, settings=settings(ibp)) as w:
+        rng = random.Random(seed)
+        committed = await random_history(w, rng, 30)
+        w.cut.clear()
+        await w.lead(w.states[TP].leader)
+        w.produce(w.states[TP].leader, b"last")
+        await w.until(lambda: len(w.states[TP].isr) == 3, "the ISR is full")
+        await w.until_equal(1, 2, 3)
+        assert w.log_bytes(1) == w.log_bytes(2) == w.log_bytes(3)
+        assert all(not b.replica_manager.fetchers.failed for b in w.brokers.values())
+        assert committed
+        assert committed.items() <= committed_batches(w, 1).items()

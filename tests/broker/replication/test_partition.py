@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from log_folders import data_batch, marker_batch
 from replicated_brokers import TP, World, world
-from virtual_time import run_virtual
+from virtual_time import in_virtual_time, run_virtual
 
 from engine.broker.log.append_origin import AppendOrigin
 from engine.broker.replication.isr import IsrState
@@ -93,21 +93,18 @@ def test_how_far_who_may_read(tmp_path: Path) -> None:
     led(tmp_path, test)
 
 
-def test_broker_0_is_a_follower_like_any_other(tmp_path: Path) -> None:
+@in_virtual_time
+async def test_broker_0_is_a_follower_like_any_other(tmp_path: Path) -> None:
     """It reads beyond the high watermark, and the high watermark waits for it."""
-
-    async def test() -> None:
-        async with world(tmp_path, 0, 1) as w:
-            await w.lead(1)
-            end = w.produce(1, b"a")
-            assert w.log(1).high_watermark == 0
-            await w.until_equal(0)
-            assert (w.partition(1).followers[0].log_end_offset, w.log(1).high_watermark) == (end, end)
-            assert w.isr_updates == [], "it never left the ISR"
-            read = w.partition(1).read_records(0, MAX, replica_id=0, isolation=IsolationLevel.READ_COMMITTED)
-            assert read.aborted is None, "what is aborted concerns consumers"
-
-    run_virtual(test)
+    async with world(tmp_path, 0, 1) as w:
+        await w.lead(1)
+        end = w.produce(1, b"a")
+        assert w.log(1).high_watermark == 0
+        await w.until_equal(0)
+        assert (w.partition(1).followers[0].log_end_offset, w.log(1).high_watermark) == (end, end)
+        assert w.isr_updates == [], "it never left the ISR"
+        read = w.partition(1).read_records(0, MAX, replica_id=0, isolation=IsolationLevel.READ_COMMITTED)
+        assert read.aborted is None, "what is aborted concerns consumers"
 
 
 def test_how_many_replicas_in_sync_are_too_few(tmp_path: Path) -> None:
@@ -167,29 +164,26 @@ def test_a_high_watermark_that_stays_is_not_reported_as_moved(tmp_path: Path) ->
     [(3, 0, (0, 2)), (2, 0, None), (4, 1, (1, 3)), (3, 1, None)],
     ids=["beyond the epoch's end", "at the epoch's end", "beyond the log's end", "at the log's end"],
 )
-def test_a_follower_that_has_other_records_is_told_where_to_cut_and_acknowledges_nothing(
+@in_virtual_time
+async def test_a_follower_that_has_other_records_is_told_where_to_cut_and_acknowledges_nothing(
     tmp_path: Path, fetch_offset: int, last_fetched_epoch: int, diverging_epoch: tuple[int, int] | None
 ) -> None:
     """KIP-595. Leader epoch 0 ends at offset 2, the log at 3."""
-
-    async def test() -> None:
-        async with world(tmp_path, 1, 2) as w:
-            await w.lead(1)
-            w.produce(1, b"a", b"b")
-            await w.until_equal(2)
-            w.cut.add(frozenset((1, 2)))
-            await w.lead(1)
-            w.produce(1, b"c")
-            partition = w.partition(1)
-            partition.followers[2].log_end_offset = 1
-            read = partition.read_records(fetch_offset, MAX, replica_id=2, last_fetched_epoch=last_fetched_epoch)
-            assert (read.error, read.diverging_epoch) == (ErrorCode.NONE, diverging_epoch)
-            acknowledged = 1 if diverging_epoch else fetch_offset
-            assert partition.followers[2].log_end_offset == acknowledged
-            assert w.log(1).high_watermark == max(2, acknowledged)
-            assert (read.size_bytes > 0) == (diverging_epoch is None and fetch_offset < 3)
-
-    run_virtual(test)
+    async with world(tmp_path, 1, 2) as w:
+        await w.lead(1)
+        w.produce(1, b"a", b"b")
+        await w.until_equal(2)
+        w.cut.add(frozenset((1, 2)))
+        await w.lead(1)
+        w.produce(1, b"c")
+        partition = w.partition(1)
+        partition.followers[2].log_end_offset = 1
+        read = partition.read_records(fetch_offset, MAX, replica_id=2, last_fetched_epoch=last_fetched_epoch)
+        assert (read.error, read.diverging_epoch) == (ErrorCode.NONE, diverging_epoch)
+        acknowledged = 1 if diverging_epoch else fetch_offset
+        assert partition.followers[2].log_end_offset == acknowledged
+        assert w.log(1).high_watermark == max(2, acknowledged)
+        assert (read.size_bytes > 0) == (diverging_epoch is None and fetch_offset < 3)
 
 
 def test_the_high_watermark_never_falls(tmp_path: Path) -> None:
@@ -216,51 +210,46 @@ def test_the_high_watermark_never_falls(tmp_path: Path) -> None:
         ((2, 5), (1, 2, 3), 3, 2),
     ],
 )
-def test_records_are_deleted_once_all_live_replicas_begin_behind_them(
+@in_virtual_time
+async def test_records_are_deleted_once_all_live_replicas_begin_behind_them(
     tmp_path: Path, starts: tuple[int, int], alive: tuple[int, ...], copy_start: int | None, expected: int
 ) -> None:
     """As leader, a replica that still has them could bring them back; so could the copy in another log dir
     (KIP-107)."""
-
-    async def test() -> None:
-        async with world(tmp_path, 1, 2, 3) as w:
-            await w.lead(1)
-            w.produce(1, *[b"v"] * 6)
-            await w.until_equal(2, 3)
-            w.cut |= {frozenset((1, 2)), frozenset((1, 3))}
-            partition = w.partition(1)
-            w.log(1).increment_log_start_offset(5)
-            for replica_id, start in zip((2, 3), starts, strict=True):
-                partition.read_records(6, MAX, replica_id=replica_id, follower_log_start_offset=start)
-            w.alive = set(alive)
-            w.brokers[1].replica_manager.update_metadata(w.update_metadata(), correlation_id=3)
-            if copy_start is not None:
-                partition.future_log = SimpleNamespace(log_start_offset=copy_start)  # type: ignore[assignment]
-            assert partition.low_watermark == expected
-            partition.future_log = None
-
-    run_virtual(test)
+    async with world(tmp_path, 1, 2, 3) as w:
+        await w.lead(1)
+        w.produce(1, *[b"v"] * 6)
+        await w.until_equal(2, 3)
+        w.cut |= {frozenset((1, 2)), frozenset((1, 3))}
+        partition = w.partition(1)
+        w.log(1).increment_log_start_offset(5)
+        for replica_id, start in zip((2, 3), starts, strict=True):
+            partition.read_records(6, MAX, replica_id=replica_id, follower_log_start_offset=start)
+        w.alive = set(alive)
+        w.brokers[1].replica_manager.update_metadata(w.update_metadata(), correlation_id=3)
+        if copy_start is not None:
+            partition.future_log = SimpleNamespace(log_start_offset=copy_start)  # type: ignore[assignment]
+        assert partition.low_watermark == expected
+        partition.future_log = None
 
 
-def test_committed_readers_stop_before_open_transactions_and_hear_of_aborted_ones(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with world(tmp_path, 1) as w:
-            await w.lead(1)
-            partition = w.partition(1)
-            committed = IsolationLevel.READ_COMMITTED
-            partition.append_records_to_leader(data_batch(b"a", producer=(7, 0, 0), transactional=True), 1)
-            assert partition.read_records(0, MAX, isolation=committed).records is None
-            assert partition.read_records(0, MAX).size_bytes > 0, "others read up to the high watermark"
-            marker = marker_batch(7, 0, commit=False)
-            partition.append_records_to_leader(marker, 1, origin=AppendOrigin.COORDINATOR)
-            read = partition.read_records(0, MAX, isolation=committed)
-            assert read.last_stable_offset == 2
-            assert read.aborted is not None
-            assert [(t.producer_id, t.first_offset) for t in read.aborted] == [(7, 0)]
-            assert partition.read_records(2, MAX, isolation=committed).aborted == []
-            assert partition.read_records(0, MAX).aborted is None
-
-    run_virtual(test)
+@in_virtual_time
+async def test_committed_readers_stop_before_open_transactions_and_hear_of_aborted_ones(tmp_path: Path) -> None:
+    async with world(tmp_path, 1) as w:
+        await w.lead(1)
+        partition = w.partition(1)
+        committed = IsolationLevel.READ_COMMITTED
+        partition.append_records_to_leader(data_batch(b"a", producer=(7, 0, 0), transactional=True), 1)
+        assert partition.read_records(0, MAX, isolation=committed).records is None
+        assert partition.read_records(0, MAX).size_bytes > 0, "others read up to the high watermark"
+        marker = marker_batch(7, 0, commit=False)
+        partition.append_records_to_leader(marker, 1, origin=AppendOrigin.COORDINATOR)
+        read = partition.read_records(0, MAX, isolation=committed)
+        assert read.last_stable_offset == 2
+        assert read.aborted is not None
+        assert [(t.producer_id, t.first_offset) for t in read.aborted] == [(7, 0)]
+        assert partition.read_records(2, MAX, isolation=committed).aborted == []
+        assert partition.read_records(0, MAX).aborted is None
 
 
 def test_a_second_read_for_the_same_request_acknowledges_nothing(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 from forgetful_disk import KILLED, MIXED, STRICT, Disk, write_image
 from replicated_brokers import TP, World, committed_batches, world
 from soak import rounds
-from virtual_time import run_virtual
+from virtual_time import in_virtual_time
 
 from engine.broker.replication.settings import ReplicationSettings
 from engine.kafka.config.log_config import LogConfig
@@ -117,19 +117,17 @@ async def flush(w: World, leader: int) -> None:
 
 @pytest.mark.parametrize("crash", [KILLED, STRICT, MIXED])
 @pytest.mark.parametrize("seed", range(rounds("KLAMM_POWER_FAILURES", 4)))
-def test_what_was_committed_survives_power_failures(tmp_path: Path, seed: int, crash: str) -> None:
-    async def test() -> None:
-        async with world(tmp_path, *BROKERS, settings=SETTINGS, log_config=CONFIG) as w:
-            rng = random.Random(seed)
-            committed = await history(w, Disks(tmp_path, rng), rng, crash, 25)
-            w.cut.clear()
-            await w.lead(w.states[TP].leader)
-            w.produce(w.states[TP].leader, b"last")
-            await flush(w, w.states[TP].leader)
-            await w.until(lambda: len(w.states[TP].isr) == 3, "the ISR is full")
-            await w.until_equal(*BROKERS)
-            assert w.log_bytes(1) == w.log_bytes(2) == w.log_bytes(3)
-            assert committed
-            assert committed.items() <= committed_batches(w, 1).items()
-
-    run_virtual(test)
+@in_virtual_time
+async def test_what_was_committed_survives_power_failures(tmp_path: Path, seed: int, crash: str) -> None:
+    async with world(tmp_path, *BROKERS, settings=SETTINGS, log_config=CONFIG) as w:
+        rng = random.Random(seed)
+        committed = await history(w, Disks(tmp_path, rng), rng, crash, 25)
+        w.cut.clear()
+        await w.lead(w.states[TP].leader)
+        w.produce(w.states[TP].leader, b"last")
+        await flush(w, w.states[TP].leader)
+        await w.until(lambda: len(w.states[TP].isr) == 3, "the ISR is full")
+        await w.until_equal(*BROKERS)
+        assert w.log_bytes(1) == w.log_bytes(2) == w.log_bytes(3)
+        assert committed
+        assert committed.items() <= committed_batches(w, 1).items()

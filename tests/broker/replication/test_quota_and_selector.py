@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from event_loop import in_event_loop
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -115,23 +116,21 @@ class CountingOperation(DelayedOperation):
         self.looks = -1
 
 
-def test_many_changes_of_one_turn_wake_once() -> None:
-    async def test() -> None:
-        fetch: Purgatory[TopicPartition] = Purgatory("fetch")
-        produce: Purgatory[TopicPartition] = Purgatory("produce")
-        wakeups = Wakeups(fetch, produce)
-        waiting, other = CountingOperation(), CountingOperation()
-        fetch.try_complete_else_watch(waiting, [TP])
-        produce.try_complete_else_watch(other, [TopicPartition("u", 0)])
-        for _ in range(100):
-            wakeups.mark(TP)
-        assert waiting.looks == 1
-        await asyncio.sleep(0)
-        assert waiting.looks == 2
+@in_event_loop
+async def test_many_changes_of_one_turn_wake_once() -> None:
+    fetch: Purgatory[TopicPartition] = Purgatory("fetch")
+    produce: Purgatory[TopicPartition] = Purgatory("produce")
+    wakeups = Wakeups(fetch, produce)
+    waiting, other = CountingOperation(), CountingOperation()
+    fetch.try_complete_else_watch(waiting, [TP])
+    produce.try_complete_else_watch(other, [TopicPartition("u", 0)])
+    for _ in range(100):
         wakeups.mark(TP)
-        await asyncio.sleep(0)
-        assert (waiting.looks, other.looks) == (3, 1)
-        fetch.close()
-        produce.close()
-
-    asyncio.run(test())
+    assert waiting.looks == 1
+    await asyncio.sleep(0)
+    assert waiting.looks == 2
+    wakeups.mark(TP)
+    await asyncio.sleep(0)
+    assert (waiting.looks, other.looks) == (3, 1)
+    fetch.close()
+    produce.close()

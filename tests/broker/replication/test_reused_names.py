@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from log_folders import values_of
 from replicated_brokers import NO_TOPIC_ID, TOPIC_ID, TP, World, world
-from virtual_time import run_virtual
+from virtual_time import in_virtual_time, run_virtual
 
 from engine.broker.replication.stop_replica_change import stop_replicas
 from engine.common.errors import ErrorCode
@@ -77,79 +77,71 @@ def test_a_deletion_is_answered_when_the_checkpoints_are_on_the_disk(tmp_path: P
     run_virtual(test)
 
 
-def test_a_deletion_that_cannot_be_noted_is_refused(tmp_path: Path) -> None:
-    async def test() -> None:
-        async with world(tmp_path, 1, dirs_per_broker=2) as w:
-            await w.lead(1)
-            await delete_records(w, 1)
-            log_dir = w.log(1).log_dir
-            (log_dir / "log-start-offset-checkpoint").unlink()
-            (log_dir / "log-start-offset-checkpoint" / "in the way").mkdir(parents=True)
-            assert await deleted(w, 1) == [ErrorCode.KAFKA_STORAGE_ERROR]
-            assert w.brokers[1].failed_dirs == [log_dir]
-
-    run_virtual(test)
+@in_virtual_time
+async def test_a_deletion_that_cannot_be_noted_is_refused(tmp_path: Path) -> None:
+    async with world(tmp_path, 1, dirs_per_broker=2) as w:
+        await w.lead(1)
+        await delete_records(w, 1)
+        log_dir = w.log(1).log_dir
+        (log_dir / "log-start-offset-checkpoint").unlink()
+        (log_dir / "log-start-offset-checkpoint" / "in the way").mkdir(parents=True)
+        assert await deleted(w, 1) == [ErrorCode.KAFKA_STORAGE_ERROR]
+        assert w.brokers[1].failed_dirs == [log_dir]
 
 
-def test_both_brokers_are_killed_right_after_the_topic_was_made_anew(tmp_path: Path) -> None:
+@in_virtual_time
+async def test_both_brokers_are_killed_right_after_the_topic_was_made_anew(tmp_path: Path) -> None:
     """What both have acknowledged is on both."""
-
-    async def test() -> None:
-        async with world(tmp_path, 1, 2) as w:
-            await w.lead(1)
-            await delete_records(w, 1, 2)
-            await make_anew(w, 1)
-            w.produce(1, *(b"new %d" % n for n in range(20)), acks=-1)
-            await w.until_equal(1, 2)
-            for broker_id in (1, 2):
-                await w.stop_broker(broker_id, cleanly=False)
-            for broker_id in (1, 2):
-                w.start_broker(broker_id)
-            await w.lead(1)
-            await w.until_equal(1, 2)
-            for broker_id in (1, 2):
-                assert values_of(w.log(broker_id)) == [(n, b"new %d" % n) for n in range(20)]
-
-    run_virtual(test)
+    async with world(tmp_path, 1, 2) as w:
+        await w.lead(1)
+        await delete_records(w, 1, 2)
+        await make_anew(w, 1)
+        w.produce(1, *(b"new %d" % n for n in range(20)), acks=-1)
+        await w.until_equal(1, 2)
+        for broker_id in (1, 2):
+            await w.stop_broker(broker_id, cleanly=False)
+        for broker_id in (1, 2):
+            w.start_broker(broker_id)
+        await w.lead(1)
+        await w.until_equal(1, 2)
+        for broker_id in (1, 2):
+            assert values_of(w.log(broker_id)) == [(n, b"new %d" % n) for n in range(20)]
 
 
 @pytest.mark.parametrize("topic_id", [OTHER_ID, NO_TOPIC_ID], ids=["topic ids", "no topic ids"])
-def test_what_was_fetched_of_the_deleted_topic_is_thrown_away(tmp_path: Path, topic_id: bytes) -> None:
+@in_virtual_time
+async def test_what_was_fetched_of_the_deleted_topic_is_thrown_away(tmp_path: Path, topic_id: bytes) -> None:
     """The answer comes when the new topic has the leader epoch and end that the old one had."""
     kept = TopicPartition("kept", 0)
     first_id = NO_TOPIC_ID if topic_id == NO_TOPIC_ID else TOPIC_ID
+    async with world(tmp_path, 1, 2, topic_id=first_id) as w:
+        w.topic_ids[kept.topic] = NO_TOPIC_ID if first_id == NO_TOPIC_ID else b"k" * 16
+        await w.lead(1, topic_partition=kept)
+        await w.lead(1)
+        await w.lead(1)
+        w.produce(1, b"old")
+        await w.until_equal(1, 2)
+        is_over = asyncio.Event()
 
-    async def test() -> None:
-        async with world(tmp_path, 1, 2, topic_id=first_id) as w:
-            w.topic_ids[kept.topic] = NO_TOPIC_ID if first_id == NO_TOPIC_ID else b"k" * 16
-            await w.lead(1, topic_partition=kept)
-            await w.lead(1)
-            await w.lead(1)
-            w.produce(1, b"old")
+        async def make_another() -> None:
+            await make_anew(w, 2, topic_id)
+            w.produce(2, b"new")
             await w.until_equal(1, 2)
-            is_over = asyncio.Event()
+            await w.lead(1)
+            w.produce(1, b"newer")
+            is_over.set()
 
-            async def make_another() -> None:
-                await make_anew(w, 2, topic_id)
-                w.produce(2, b"new")
-                await w.until_equal(1, 2)
-                await w.lead(1)
-                w.produce(1, b"newer")
-                is_over.set()
+        again: list[asyncio.Task[None]] = []
 
-            again: list[asyncio.Task[None]] = []
+        async def hold(response: Any) -> None:
+            has_records = any(p.records for topic in response.responses for p in topic.partitions)
+            if has_records and not again:
+                again.append(asyncio.ensure_future(make_another()))
+                await is_over.wait()
 
-            async def hold(response: Any) -> None:
-                has_records = any(p.records for topic in response.responses for p in topic.partitions)
-                if has_records and not again:
-                    again.append(asyncio.ensure_future(make_another()))
-                    await is_over.wait()
-
-            w.hold_answer = hold
-            w.produce(1, b"old and late")
-            await w.until(is_over.is_set, "the topic is created again under a fetch")
-            await w.until_equal(1, 2)
-            assert w.partition(2).leader_epoch == 1
-            assert values_of(w.log(2)) == [(0, b"new"), (1, b"newer")]
-
-    run_virtual(test)
+        w.hold_answer = hold
+        w.produce(1, b"old and late")
+        await w.until(is_over.is_set, "the topic is created again under a fetch")
+        await w.until_equal(1, 2)
+        assert w.partition(2).leader_epoch == 1
+        assert values_of(w.log(2)) == [(0, b"new"), (1, b"newer")]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from replicated_brokers import TP, World, world
 from soak import rounds
-from virtual_time import run_virtual
+from virtual_time import in_virtual_time
 
 from engine.broker.fetch.session_cache import FetchPartition, FetchSession
 from engine.broker.handlers import fetch as fetch_handler
@@ -108,113 +108,103 @@ async def restart(w: World, broker_id: int) -> None:
 
 
 @pytest.mark.parametrize("seed", sorted({*range(HISTORIES), *ANSWERS_THROWN_AWAY}))
-def test_what_is_left_alone_has_nothing_to_tell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+@in_virtual_time
+async def test_what_is_left_alone_has_nothing_to_tell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
     rng = random.Random(seed)
     # A small answer, so that partitions must take turns.
     settings = ReplicationSettings(0, replica_lag_time_max_ms=3000, replica_fetch_response_max_bytes=4000)
-
-    async def test() -> None:
-        full_walk = FullWalk(monkeypatch)
-        async with world(tmp_path, 1, 2, 3, settings=settings) as w:
-            for name in PARTITIONS:
-                await w.lead(rng.choice([1, 2, 3]), topic_partition=name)
-            for _ in range(60):
-                await anything(w, rng)
-                await w.let_pass(rng.choice([0, 1, 1, 5, 30, 600, 4000]))
-            w.cut.clear()
-            for name in PARTITIONS:
-                await w.lead(w.states[name].leader, topic_partition=name)
-            for name in PARTITIONS:
-                await w.until(lambda name=name: len(w.states[name].isr) == 3, "the ISR is full")  # type: ignore[misc]
-                await w.until_equal(1, 2, 3, topic_partition=name)
-            assert full_walk.wrong == []
-            assert full_walk.left_alone > 100
-
-    run_virtual(test)
+    full_walk = FullWalk(monkeypatch)
+    async with world(tmp_path, 1, 2, 3, settings=settings) as w:
+        for name in PARTITIONS:
+            await w.lead(rng.choice([1, 2, 3]), topic_partition=name)
+        for _ in range(60):
+            await anything(w, rng)
+            await w.let_pass(rng.choice([0, 1, 1, 5, 30, 600, 4000]))
+        w.cut.clear()
+        for name in PARTITIONS:
+            await w.lead(w.states[name].leader, topic_partition=name)
+        for name in PARTITIONS:
+            await w.until(lambda name=name: len(w.states[name].isr) == 3, "the ISR is full")  # type: ignore[misc]
+            await w.until_equal(1, 2, 3, topic_partition=name)
+        assert full_walk.wrong == []
+        assert full_walk.left_alone > 100
 
 
-def test_a_waiting_fetch_answers_for_what_was_settled_at_once(tmp_path: Path) -> None:
+@in_virtual_time
+async def test_a_waiting_fetch_answers_for_what_was_settled_at_once(tmp_path: Path) -> None:
     """This also holds when a partition has changed before in a way that needs no answer."""
-
-    async def test() -> None:
-        settings = ReplicationSettings(0, replica_lag_time_max_ms=30_000, replica_fetch_wait_max_ms=10_000)
-        async with world(tmp_path, 1, 2, settings=settings) as w:
-            for name in PARTITIONS:
-                await w.lead(1, topic_partition=name)
-            await w.let_pass(25_000)
-            assert settled(w) == len(PARTITIONS)
-            await w.tell(1, PARTITIONS[2])
-            w.partition(1, PARTITIONS[2]).changed()
-            await w.let_pass(1)
-            assert settled(w) == len(PARTITIONS) - 1, "it is looked at again"
-            for name in (PARTITIONS[2], PARTITIONS[1]):
-                w.produce(1, b"x", topic_partition=name)
-                await w.let_pass(20)
-                assert w.log(2, name).log_end_offset == 1
-
-    run_virtual(test)
+    settings = ReplicationSettings(0, replica_lag_time_max_ms=30_000, replica_fetch_wait_max_ms=10_000)
+    async with world(tmp_path, 1, 2, settings=settings) as w:
+        for name in PARTITIONS:
+            await w.lead(1, topic_partition=name)
+        await w.let_pass(25_000)
+        assert settled(w) == len(PARTITIONS)
+        await w.tell(1, PARTITIONS[2])
+        w.partition(1, PARTITIONS[2]).changed()
+        await w.let_pass(1)
+        assert settled(w) == len(PARTITIONS) - 1, "it is looked at again"
+        for name in (PARTITIONS[2], PARTITIONS[1]):
+            w.produce(1, b"x", topic_partition=name)
+            await w.let_pass(20)
+            assert w.log(2, name).log_end_offset == 1
 
 
-def test_a_settled_follower_stays_in_the_isr_as_long_as_it_fetches(tmp_path: Path) -> None:
-    async def test() -> None:
-        settings = ReplicationSettings(0, replica_lag_time_max_ms=3000)
-        async with world(tmp_path, 1, 2, settings=settings) as w:
-            await w.lead(1)
-            w.produce(1, b"x")
-            await w.until_equal(2)
-            await w.until(lambda: settled(w) == 1, "there is nothing more to tell")
-            for _ in range(10):
-                await w.let_pass(1000)
-                (follower,) = w.partition(1).followers.values()
-                assert w.clock.monotonic_ms() - follower.last_caught_up_ms <= 600
-            w.cut.add(frozenset((1, 2)))
-            w.produce(1, b"y")
-            await w.let_pass(2000)
-            assert w.partition(1).isr == (1, 2), "it was caught up until now"
-            await w.let_pass(3000)
-            assert w.partition(1).isr == (1,)
-
-    run_virtual(test)
+@in_virtual_time
+async def test_a_settled_follower_stays_in_the_isr_as_long_as_it_fetches(tmp_path: Path) -> None:
+    settings = ReplicationSettings(0, replica_lag_time_max_ms=3000)
+    async with world(tmp_path, 1, 2, settings=settings) as w:
+        await w.lead(1)
+        w.produce(1, b"x")
+        await w.until_equal(2)
+        await w.until(lambda: settled(w) == 1, "there is nothing more to tell")
+        for _ in range(10):
+            await w.let_pass(1000)
+            (follower,) = w.partition(1).followers.values()
+            assert w.clock.monotonic_ms() - follower.last_caught_up_ms <= 600
+        w.cut.add(frozenset((1, 2)))
+        w.produce(1, b"y")
+        await w.let_pass(2000)
+        assert w.partition(1).isr == (1, 2), "it was caught up until now"
+        await w.let_pass(3000)
+        assert w.partition(1).isr == (1,)
 
 
-def test_a_settled_follower_hears_of_a_high_watermark_that_another_one_held_back(tmp_path: Path) -> None:
-    async def test() -> None:
-        settings = ReplicationSettings(0, replica_lag_time_max_ms=3000)
-        async with world(tmp_path, 1, 2, 3, settings=settings) as w:
-            w.cut.add(frozenset((1, 3)))
-            await w.lead(1, isr=(1, 2))
-            w.partition(1).followers[3].last_caught_up_ms = w.clock.monotonic_ms()
-            w.produce(1, b"x")
-            await w.until(lambda: settled(w) == 1 and w.log(2).log_end_offset == 1, "2 was told all there is")
-            assert w.log(2).high_watermark == 0, "3 could join any moment"
-            await w.until(lambda: w.log(2).high_watermark == 1, "3 does not count any more", 6)
-
-    run_virtual(test)
+@in_virtual_time
+async def test_a_settled_follower_hears_of_a_high_watermark_that_another_one_held_back(tmp_path: Path) -> None:
+    settings = ReplicationSettings(0, replica_lag_time_max_ms=3000)
+    async with world(tmp_path, 1, 2, 3, settings=settings) as w:
+        w.cut.add(frozenset((1, 3)))
+        await w.lead(1, isr=(1, 2))
+        w.partition(1).followers[3].last_caught_up_ms = w.clock.monotonic_ms()
+        w.produce(1, b"x")
+        await w.until(lambda: settled(w) == 1 and w.log(2).log_end_offset == 1, "2 was told all there is")
+        assert w.log(2).high_watermark == 0, "3 could join any moment"
+        await w.until(lambda: w.log(2).high_watermark == 1, "3 does not count any more", 6)
 
 
 @pytest.mark.parametrize("ending", ["closed", "replaced", "evicted", "forgotten"])
-def test_a_session_that_is_over_holds_on_to_no_partition(tmp_path: Path, ending: str) -> None:
-    async def test() -> None:
-        async with world(tmp_path, 1, 2) as w:
-            await w.lead(1)
-            await w.until(lambda: settled(w) == 1, "there is nothing more to tell")
-            await w.brokers[2].replica_manager.fetchers.stop()
-            cache = w.brokers[1].fetch_sessions
-            (session,) = cache._sessions.values()
-            options = {"is_follower": True, "uses_topic_ids": True, "now_ms": w.clock.monotonic_ms()}
-            if ending == "closed":
-                cache.open(session.id, -1, [], [], **options)  # type: ignore[arg-type]
-            elif ending == "replaced":
-                cache.open(session.id, 0, [], [], **options)  # type: ignore[arg-type]
-            elif ending == "evicted":
-                cache.slots = 1
-                cache.open(0, 0, [], [], **{**options, "now_ms": w.clock.monotonic_ms() + 10**6})  # type: ignore[arg-type]
-            else:
-                cache.open(session.id, session.epoch, [], list(session.partitions), **options)  # type: ignore[arg-type]
-            assert settled(w) == 0 and session.id not in cache._sessions
-            assert w.partition(1).followers[2]._session_fetch is None
-
-    run_virtual(test)
+@in_virtual_time
+async def test_a_session_that_is_over_holds_on_to_no_partition(tmp_path: Path, ending: str) -> None:
+    async with world(tmp_path, 1, 2) as w:
+        await w.lead(1)
+        await w.until(lambda: settled(w) == 1, "there is nothing more to tell")
+        await w.brokers[2].replica_manager.fetchers.stop()
+        cache = w.brokers[1].fetch_sessions
+        (session,) = cache._sessions.values()
+        options = {"is_follower": True, "uses_topic_ids": True, "now_ms": w.clock.monotonic_ms()}
+        if ending == "closed":
+            cache.open(session.id, -1, [], [], **options)  # type: ignore[arg-type]
+        elif ending == "replaced":
+            cache.open(session.id, 0, [], [], **options)  # type: ignore[arg-type]
+        elif ending == "evicted":
+            cache.slots = 1
+            cache.open(0, 0, [], [], **{**options, "now_ms": w.clock.monotonic_ms() + 10**6})  # type: ignore[arg-type]
+        else:
+            cache.open(session.id, session.epoch, [], list(session.partitions), **options)  # type: ignore[arg-type]
+        assert settled(w) == 0 and session.id not in cache._sessions
+        assert w.partition(1).followers[2]._session_fetch is None
 
 
 def settled(w: World) -> int:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from broker_program import BrokerProgram, settings
+from event_loop import in_event_loop
 
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ErrorCode
@@ -133,17 +134,15 @@ def test_rights_are_given_and_taken_while_clients_work(broker: Broker) -> None:
     assert "secret value" not in log
 
 
-def test_without_an_answer_a_refusal_ends_the_connection(broker: Broker) -> None:
-    async def check() -> None:
-        alice = broker.client("alice")
-        await alice.connect()
-        alice.tell(send(acks=0), 9)
-        async with asyncio.timeout(20):
-            while alice.is_connected:
-                await asyncio.sleep(0.01)
-        await alice.close()
-
-    asyncio.run(check())
+@in_event_loop
+async def test_without_an_answer_a_refusal_ends_the_connection(broker: Broker) -> None:
+    alice = broker.client("alice")
+    await alice.connect()
+    alice.tell(send(acks=0), 9)
+    async with asyncio.timeout(20):
+        while alice.is_connected:
+            await asyncio.sleep(0.01)
+    await alice.close()
 
 
 def test_damaged_rules_keep_the_broker_from_starting(tmp_path: Path, zk_chroot: str) -> None:

@@ -8,6 +8,7 @@ import threading
 from typing import Any
 
 import pytest
+from event_loop import in_event_loop
 from network_serving import answer_with_name, run, serving
 
 import engine.kafka.client.broker_client as client_module
@@ -19,32 +20,30 @@ from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchReques
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 
 
-def test_a_connection_that_opens_after_the_close_is_not_kept() -> None:
-    async def run() -> None:
-        ended = asyncio.Event()
+@in_event_loop
+async def test_a_connection_that_opens_after_the_close_is_not_kept() -> None:
+    ended = asyncio.Event()
 
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            assert await reader.read() == b""
-            writer.close()
-            ended.set()
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        assert await reader.read() == b""
+        writer.close()
+        ended.set()
 
-        server = await asyncio.start_server(serve, "127.0.0.1")
-        host, port = server.sockets[0].getsockname()
-        client = BrokerClient(host, port, client_id="test")
-        connecting = asyncio.create_task(client.connect())
-        await asyncio.sleep(0)
-        await client.close()
-        with pytest.raises(ConnectFailed, match="gave up this connection"):
-            await connecting
-        assert not client.is_connected
-        await asyncio.wait_for(ended.wait(), 10)
-        await client.connect()
-        assert client.is_connected, "it may be opened again"
-        await client.close()
-        server.close()
-        await server.wait_closed()
-
-    asyncio.run(run())
+    server = await asyncio.start_server(serve, "127.0.0.1")
+    host, port = server.sockets[0].getsockname()
+    client = BrokerClient(host, port, client_id="test")
+    connecting = asyncio.create_task(client.connect())
+    await asyncio.sleep(0)
+    await client.close()
+    with pytest.raises(ConnectFailed, match="gave up this connection"):
+        await connecting
+    assert not client.is_connected
+    await asyncio.wait_for(ended.wait(), 10)
+    await client.connect()
+    assert client.is_connected, "it may be opened again"
+    await client.close()
+    server.close()
+    await server.wait_closed()
 
 
 def test_lent_answers_are_whole_until_the_next_request_is_sent() -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from event_loop import in_event_loop
 
 from engine.common.clock import ManualClock, SystemClock
 from engine.kafka.config.broker import BrokerConfig
@@ -51,56 +52,48 @@ async def following(client: ZkClient, configs: DynamicConfigs, clock: ManualCloc
         await listener.stop()
 
 
-def test_reads_everything_at_start(connect) -> None:
-    async def run() -> None:
-        configs = new_configs()
-        async with connect() as client:
-            await make_folders(client)
-            await write(client, "topics/t", {"retention.ms": "5"}, notify=False)
-            await write(client, "brokers/<default>", {"log.segment.bytes": "1000"})
-            await write(client, "brokers/1", {"message.max.bytes": "7"})
-            await write(client, "users/u", {"producer_byte_rate": "1"})
-            await write(client, "users/u/clients/c", {"producer_byte_rate": "2"})
-            async with following(client, configs):
-                assert configs.log_config("t") == LogConfig(retention_ms=5, segment_bytes=1000, max_message_bytes=7)
-                assert configs.current.message_max_bytes == 7
-                assert configs.stored_texts("users", "u") == {"producer_byte_rate": "1"}
-                assert configs.stored_texts("users", "u/clients/c") == {"producer_byte_rate": "2"}
-
-    asyncio.run(run())
+@in_event_loop
+async def test_reads_everything_at_start(connect) -> None:
+    configs = new_configs()
+    async with connect() as client:
+        await make_folders(client)
+        await write(client, "topics/t", {"retention.ms": "5"}, notify=False)
+        await write(client, "brokers/<default>", {"log.segment.bytes": "1000"})
+        await write(client, "brokers/1", {"message.max.bytes": "7"})
+        await write(client, "users/u", {"producer_byte_rate": "1"})
+        await write(client, "users/u/clients/c", {"producer_byte_rate": "2"})
+        async with following(client, configs):
+            assert configs.log_config("t") == LogConfig(retention_ms=5, segment_bytes=1000, max_message_bytes=7)
+            assert configs.current.message_max_bytes == 7
+            assert configs.stored_texts("users", "u") == {"producer_byte_rate": "1"}
+            assert configs.stored_texts("users", "u/clients/c") == {"producer_byte_rate": "2"}
 
 
-def test_follows_notifications(connect, until) -> None:
-    async def run() -> None:
-        configs = new_configs()
-        async with connect() as client, connect() as other:
-            await make_folders(client)
-            async with following(client, configs):
-                for retention_ms in ("5", "6", "7"):
-                    await write(other, "topics/t", {"retention.ms": retention_ms})
-                    await until(lambda wanted=int(retention_ms): configs.log_config("t").retention_ms == wanted)
-                await write(other, "brokers/1", {"message.max.bytes": "9"})
-                await until(lambda: configs.current.message_max_bytes == 9)
-                await other.delete("/config/topics/t")
-                await announce(other, b'{"version":2,"entity_path":"topics/t"}')
-                await until(lambda: configs.log_config("t").retention_ms == LogConfig().retention_ms)
-
-    asyncio.run(run())
+@in_event_loop
+async def test_follows_notifications(connect, until) -> None:
+    configs = new_configs()
+    async with connect() as client, connect() as other:
+        await make_folders(client)
+        async with following(client, configs):
+            for retention_ms in ("5", "6", "7"):
+                await write(other, "topics/t", {"retention.ms": retention_ms})
+                await until(lambda wanted=int(retention_ms): configs.log_config("t").retention_ms == wanted)
+            await write(other, "brokers/1", {"message.max.bytes": "9"})
+            await until(lambda: configs.current.message_max_bytes == 9)
+            await other.delete("/config/topics/t")
+            await announce(other, b'{"version":2,"entity_path":"topics/t"}')
+            await until(lambda: configs.log_config("t").retention_ms == LogConfig().retention_ms)
 
 
-def test_many_changes_at_once_end_in_the_last(connect, until) -> None:
-    async def run() -> None:
-        configs = new_configs()
-        async with connect() as client, connect() as other:
-            await make_folders(client)
-            async with following(client, configs):
-                for index in range(60):
-                    await write(other, f"topics/t{index % 20}", {"retention.ms": str(index + 1)})
-                await until(
-                    lambda: [configs.log_config(f"t{i}").retention_ms for i in range(20)] == list(range(41, 61))
-                )
-
-    asyncio.run(run())
+@in_event_loop
+async def test_many_changes_at_once_end_in_the_last(connect, until) -> None:
+    configs = new_configs()
+    async with connect() as client, connect() as other:
+        await make_folders(client)
+        async with following(client, configs):
+            for index in range(60):
+                await write(other, f"topics/t{index % 20}", {"retention.ms": str(index + 1)})
+            await until(lambda: [configs.log_config(f"t{i}").retention_ms for i in range(20)] == list(range(41, 61)))
 
 
 @pytest.mark.parametrize(
@@ -112,17 +105,15 @@ def test_many_changes_at_once_end_in_the_last(connect, until) -> None:
     ],
     ids=["0.9", "0.10.1", "0.8"],
 )
-def test_understands_notifications_of_every_age(data: bytes, connect, until) -> None:
-    async def run() -> None:
-        configs = new_configs()
-        async with connect() as client:
-            await make_folders(client)
-            async with following(client, configs):
-                await write(client, "topics/t", {"retention.ms": "5"}, notify=False)
-                await announce(client, data)
-                await until(lambda: configs.log_config("t").retention_ms == 5)
-
-    asyncio.run(run())
+@in_event_loop
+async def test_understands_notifications_of_every_age(data: bytes, connect, until) -> None:
+    configs = new_configs()
+    async with connect() as client:
+        await make_folders(client)
+        async with following(client, configs):
+            await write(client, "topics/t", {"retention.ms": "5"}, notify=False)
+            await announce(client, data)
+            await until(lambda: configs.log_config("t").retention_ms == 5)
 
 
 @pytest.mark.parametrize(
@@ -190,89 +181,80 @@ def test_log_tells_the_override_and_hides_secrets(connect, until, caplog: pytest
     )
 
 
-def test_old_notifications_are_removed(connect, until) -> None:
-    async def run() -> None:
-        clock = ManualClock(now_ms=SystemClock().now_ms())
-        configs = new_configs()
-        async with connect() as client:
-            await make_folders(client)
-            await write(client, "topics/t", {"retention.ms": "5"})
-            async with following(client, configs, clock):
-                await write(client, "topics/t", {"retention.ms": "6"})
-                await until(lambda: configs.log_config("t").retention_ms == 6)
-                assert len(await client.children("/config/changes")) == 2
-                clock.advance(NOTIFICATION_AGE_MS_MAX + 60_000)
-                await write(client, "topics/t", {"retention.ms": "7"})
-                await until(lambda: configs.log_config("t").retention_ms == 7)
-                async with asyncio.timeout(30):
-                    while await client.children("/config/changes"):
-                        await asyncio.sleep(0.01)
-
-    asyncio.run(run())
+@in_event_loop
+async def test_old_notifications_are_removed(connect, until) -> None:
+    clock = ManualClock(now_ms=SystemClock().now_ms())
+    configs = new_configs()
+    async with connect() as client:
+        await make_folders(client)
+        await write(client, "topics/t", {"retention.ms": "5"})
+        async with following(client, configs, clock):
+            await write(client, "topics/t", {"retention.ms": "6"})
+            await until(lambda: configs.log_config("t").retention_ms == 6)
+            assert len(await client.children("/config/changes")) == 2
+            clock.advance(NOTIFICATION_AGE_MS_MAX + 60_000)
+            await write(client, "topics/t", {"retention.ms": "7"})
+            await until(lambda: configs.log_config("t").retention_ms == 7)
+            async with asyncio.timeout(30):
+                while await client.children("/config/changes"):
+                    await asyncio.sleep(0.01)
 
 
-def test_a_new_session_reads_everything_again(
+@in_event_loop
+async def test_a_new_session_reads_everything_again(
     connect, until, end_session: Callable[[ZkClient], Awaitable[None]]
 ) -> None:
     """Changes made between two sessions count, although their notifications are gone by then."""
-
-    async def run() -> None:
-        configs = new_configs()
-        async with connect() as client, connect() as other:
-            await make_folders(client)
-            await write(client, "topics/gone", {"retention.ms": "5"})
-            async with following(client, configs):
-                await end_session(client)
-                await write(other, "topics/t", {"retention.ms": "8"}, notify=False)
-                await other.delete("/config/topics/gone")
-                client.break_connection()
-                await until(lambda: configs.log_config("t").retention_ms == 8)
-                await until(lambda: configs.log_config("gone").retention_ms == LogConfig().retention_ms)
-                await write(other, "topics/t", {"retention.ms": "9"})
-                await until(lambda: configs.log_config("t").retention_ms == 9)
-
-    asyncio.run(run())
+    configs = new_configs()
+    async with connect() as client, connect() as other:
+        await make_folders(client)
+        await write(client, "topics/gone", {"retention.ms": "5"})
+        async with following(client, configs):
+            await end_session(client)
+            await write(other, "topics/t", {"retention.ms": "8"}, notify=False)
+            await other.delete("/config/topics/gone")
+            client.break_connection()
+            await until(lambda: configs.log_config("t").retention_ms == 8)
+            await until(lambda: configs.log_config("gone").retention_ms == LogConfig().retention_ms)
+            await write(other, "topics/t", {"retention.ms": "9"})
+            await until(lambda: configs.log_config("t").retention_ms == 9)
 
 
-def test_a_fault_of_a_listener_does_not_make_the_broker_deaf(connect, until, caplog: pytest.LogCaptureFixture) -> None:
+@in_event_loop
+async def test_a_fault_of_a_listener_does_not_make_the_broker_deaf(
+    connect, until, caplog: pytest.LogCaptureFixture
+) -> None:
     """In Kafka the thread that listens for settings ends for good, and nobody is told."""
+    configs, faults, told = new_configs(), iter([RuntimeError("a fault of ours")]), []
 
-    async def run() -> None:
-        configs, faults, told = new_configs(), iter([RuntimeError("a fault of ours")]), []
+    def fails_once(size: int) -> None:
+        if size == 7:
+            for fault in faults:
+                raise fault
+        told.append(size)
 
-        def fails_once(size: int) -> None:
-            if size == 7:
-                for fault in faults:
-                    raise fault
-            told.append(size)
-
-        configs.follow(lambda: configs.current.message_max_bytes, fails_once)
-        async with connect() as client, connect() as other:
-            await make_folders(client)
-            async with following(client, configs):
-                await write(other, "brokers/1", {"message.max.bytes": "7"})
-                await until(lambda: "a fault of ours" in caplog.text)
-                await write(other, "topics/t", {"retention.ms": "8"})
-                await until(lambda: configs.log_config("t").retention_ms == 8)
-                # What was being applied when it failed is read again.
-                await until(lambda: 7 in told)
-
-    asyncio.run(run())
+    configs.follow(lambda: configs.current.message_max_bytes, fails_once)
+    async with connect() as client, connect() as other:
+        await make_folders(client)
+        async with following(client, configs):
+            await write(other, "brokers/1", {"message.max.bytes": "7"})
+            await until(lambda: "a fault of ours" in caplog.text)
+            await write(other, "topics/t", {"retention.ms": "8"})
+            await until(lambda: configs.log_config("t").retention_ms == 8)
+            # What was being applied when it failed is read again.
+            await until(lambda: 7 in told)
 
 
-def test_topics_can_be_read_on_demand(connect) -> None:
+@in_event_loop
+async def test_topics_can_be_read_on_demand(connect) -> None:
     """No notification announces the settings that a topic is created with."""
-
-    async def run() -> None:
-        configs = new_configs()
-        async with connect() as client:
-            await make_folders(client)
-            listener = ConfigChangeListener(client, configs, SystemClock())
-            await listener.start()
-            await write(client, "topics/t", {"retention.ms": "5"}, notify=False)
-            await listener.load_topics(["t", "u"])
-            assert configs.log_config("t").retention_ms == 5
-            assert configs.knows_topic("u")
-            await listener.stop()
-
-    asyncio.run(run())
+    configs = new_configs()
+    async with connect() as client:
+        await make_folders(client)
+        listener = ConfigChangeListener(client, configs, SystemClock())
+        await listener.start()
+        await write(client, "topics/t", {"retention.ms": "5"}, notify=False)
+        await listener.load_topics(["t", "u"])
+        assert configs.log_config("t").retention_ms == 5
+        assert configs.knows_topic("u")
+        await listener.stop()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from event_loop import in_event_loop
 
 from engine.common.clock import ManualClock
 from engine.common.errors import CoordinationError
@@ -139,151 +139,139 @@ def writes_of(zk: KafkaZkClient | ZkClient) -> list[dict[str, Any]]:
     return client.writes
 
 
-def test_first_broker_writes_what_kafka_writes(open_witnessed: OpenKafka, first_broker: FirstBroker) -> None:
-    async def run() -> None:
-        async with open_witnessed(clock=ManualClock(1_795_263_665_470)) as zk:
-            assert await zk.cluster.get_cluster_id() is None
-            elected = await first_broker(zk)
-            assert elected == ControllerEpoch(controller_epoch=1, epoch_zk_version=1)
-            await zk.cluster.set_up_features(FeatureStatus.ENABLED, 2)
-            await zk.admin.delete_preferred_election(elected.epoch_zk_version)
-            assert writes_of(zk) == _comparable(recorded("main/01-first-broker-starts"))
-
-    asyncio.run(run())
+@in_event_loop
+async def test_first_broker_writes_what_kafka_writes(open_witnessed: OpenKafka, first_broker: FirstBroker) -> None:
+    async with open_witnessed(clock=ManualClock(1_795_263_665_470)) as zk:
+        assert await zk.cluster.get_cluster_id() is None
+        elected = await first_broker(zk)
+        assert elected == ControllerEpoch(controller_epoch=1, epoch_zk_version=1)
+        await zk.cluster.set_up_features(FeatureStatus.ENABLED, 2)
+        await zk.admin.delete_preferred_election(elected.epoch_zk_version)
+        assert writes_of(zk) == _comparable(recorded("main/01-first-broker-starts"))
 
 
-def test_topic_creation_writes_what_kafka_writes(open_witnessed: OpenKafka, first_broker: FirstBroker) -> None:
-    async def run() -> None:
-        async with open_witnessed() as zk:
-            elected = await first_broker(zk)
-            del writes_of(zk)[:]
-            replicas = {0: (1, 2, 0), 1: (2, 0, 1), 2: (0, 1, 2)}
-            assignment = {partition: ReplicaAssignment(each) for partition, each in replicas.items()}
-            await zk.configs.set_entity_configs("topics/t1", {})
-            await zk.topics.create_topic_assignment("t1", TOPIC_ID, assignment)
-            states = {
-                TopicPartition("t1", p): LeaderIsrAndControllerEpoch(state(each[0], each), 1)
-                for p, each in replicas.items()
-            }
-            outcomes = await zk.partitions.create_partition_states(states, elected.epoch_zk_version)
-            assert outcomes == dict.fromkeys(states)
-            assert writes_of(zk) == _comparable(recorded("main/03-topic-created"))
+@in_event_loop
+async def test_topic_creation_writes_what_kafka_writes(open_witnessed: OpenKafka, first_broker: FirstBroker) -> None:
+    async with open_witnessed() as zk:
+        elected = await first_broker(zk)
+        del writes_of(zk)[:]
+        replicas = {0: (1, 2, 0), 1: (2, 0, 1), 2: (0, 1, 2)}
+        assignment = {partition: ReplicaAssignment(each) for partition, each in replicas.items()}
+        await zk.configs.set_entity_configs("topics/t1", {})
+        await zk.topics.create_topic_assignment("t1", TOPIC_ID, assignment)
+        states = {
+            TopicPartition("t1", p): LeaderIsrAndControllerEpoch(state(each[0], each), 1)
+            for p, each in replicas.items()
+        }
+        outcomes = await zk.partitions.create_partition_states(states, elected.epoch_zk_version)
+        assert outcomes == dict.fromkeys(states)
+        assert writes_of(zk) == _comparable(recorded("main/03-topic-created"))
 
-            del writes_of(zk)[:]
-            assignment |= {3: ReplicaAssignment((1, 2, 0)), 4: ReplicaAssignment((2, 0, 1))}
-            assert await zk.topics.set_topic_assignment("t1", TOPIC_ID, assignment) == 1
-            more = {
-                TopicPartition("t1", 3): LeaderIsrAndControllerEpoch(state(1, (1, 2, 0)), 1),
-                TopicPartition("t1", 4): LeaderIsrAndControllerEpoch(state(2, (2, 0, 1)), 1),
-            }
-            await zk.partitions.create_partition_states(more, elected.epoch_zk_version)
-            assert writes_of(zk) == _comparable(recorded("main/06-partitions-added"))
-            assert await zk.partitions.get_partition_ids("t1") == {0, 1, 2, 3, 4}
-
-    asyncio.run(run())
+        del writes_of(zk)[:]
+        assignment |= {3: ReplicaAssignment((1, 2, 0)), 4: ReplicaAssignment((2, 0, 1))}
+        assert await zk.topics.set_topic_assignment("t1", TOPIC_ID, assignment) == 1
+        more = {
+            TopicPartition("t1", 3): LeaderIsrAndControllerEpoch(state(1, (1, 2, 0)), 1),
+            TopicPartition("t1", 4): LeaderIsrAndControllerEpoch(state(2, (2, 0, 1)), 1),
+        }
+        await zk.partitions.create_partition_states(more, elected.epoch_zk_version)
+        assert writes_of(zk) == _comparable(recorded("main/06-partitions-added"))
+        assert await zk.partitions.get_partition_ids("t1") == {0, 1, 2, 3, 4}
 
 
-def test_config_changes_write_what_kafka_writes(open_witnessed: OpenKafka, first_broker: FirstBroker) -> None:
-    async def run() -> None:
-        async with open_witnessed() as zk:
-            await first_broker(zk)
-            await zk.configs.set_entity_configs("topics/t1", {})
-            del writes_of(zk)[:]
-            await zk.configs.change_entity_configs("topics/t1", {"min.insync.replicas": "2", "retention.ms": "3600000"})
-            await zk.configs.change_entity_configs("topics/t1", {"min.insync.replicas": "2"})
-            assert writes_of(zk) == _comparable(recorded("main/05-topic-config-altered"))
-            assert await zk.configs.get_topic_configs(["t1", "none"]) == {
-                "t1": {"min.insync.replicas": "2"},
-                "none": {},
-            }
-
-    asyncio.run(run())
+@in_event_loop
+async def test_config_changes_write_what_kafka_writes(open_witnessed: OpenKafka, first_broker: FirstBroker) -> None:
+    async with open_witnessed() as zk:
+        await first_broker(zk)
+        await zk.configs.set_entity_configs("topics/t1", {})
+        del writes_of(zk)[:]
+        await zk.configs.change_entity_configs("topics/t1", {"min.insync.replicas": "2", "retention.ms": "3600000"})
+        await zk.configs.change_entity_configs("topics/t1", {"min.insync.replicas": "2"})
+        assert writes_of(zk) == _comparable(recorded("main/05-topic-config-altered"))
+        assert await zk.configs.get_topic_configs(["t1", "none"]) == {
+            "t1": {"min.insync.replicas": "2"},
+            "none": {},
+        }
 
 
-def test_quotas_write_what_kafka_writes(open_witnessed: OpenKafka, first_broker: FirstBroker) -> None:
-    async def run() -> None:
-        async with open_witnessed() as zk:
-            await first_broker(zk)
-            expected = _comparable(recorded("main/31-client-quotas"))
-            alice = json.loads(expected[0]["ops"][1]["data"])["config"]
-            await zk.configs.set_entity_configs("users/alice", {})
-            await zk.configs.set_entity_configs("users/alice", {})
-            (first_notice, *_) = [row["path"] for row in expected if "/config/changes/" in row.get("path", "")]
-            for _ in range(int(first_notice[-10:])):
-                await zk.configs.create_config_change_notification("users/alice")
-            del writes_of(zk)[:]
-            await zk.configs.change_entity_configs("users/alice", alice)
-            await zk.configs.change_entity_configs("clients/app%201", {"request_percentage": "50.0"})
-            await zk.configs.change_entity_configs("users/alice/clients/app%201", {"producer_byte_rate": "1024"})
-            await zk.configs.change_entity_configs("users/<default>", {"producer_byte_rate": "100000000"})
-            await zk.configs.change_entity_configs("clients/<default>", {"controller_mutation_rate": "10.0"})
-            await zk.configs.change_entity_configs(
-                "users/<default>/clients/<default>", {"consumer_byte_rate": "100000000"}
-            )
-            await zk.configs.change_entity_configs("ips/127.0.0.1", {"connection_creation_rate": "1000"})
-            await zk.configs.change_entity_configs("ips/<default>", {"connection_creation_rate": "2000"})
-            await zk.configs.change_entity_configs("clients/app%201", {})
-            made = writes_of(zk)
-            # The first setData is version 2 in the recording and here.
-            assert made == expected
-            assert await zk.configs.get_entity_names(ConfigType.USER) == ["<default>", "alice"]
-            assert await zk.configs.get_entity_names(ConfigType.CLIENT) == ["<default>"]
-
-    asyncio.run(run())
+@in_event_loop
+async def test_quotas_write_what_kafka_writes(open_witnessed: OpenKafka, first_broker: FirstBroker) -> None:
+    async with open_witnessed() as zk:
+        await first_broker(zk)
+        expected = _comparable(recorded("main/31-client-quotas"))
+        alice = json.loads(expected[0]["ops"][1]["data"])["config"]
+        await zk.configs.set_entity_configs("users/alice", {})
+        await zk.configs.set_entity_configs("users/alice", {})
+        (first_notice, *_) = [row["path"] for row in expected if "/config/changes/" in row.get("path", "")]
+        for _ in range(int(first_notice[-10:])):
+            await zk.configs.create_config_change_notification("users/alice")
+        del writes_of(zk)[:]
+        await zk.configs.change_entity_configs("users/alice", alice)
+        await zk.configs.change_entity_configs("clients/app%201", {"request_percentage": "50.0"})
+        await zk.configs.change_entity_configs("users/alice/clients/app%201", {"producer_byte_rate": "1024"})
+        await zk.configs.change_entity_configs("users/<default>", {"producer_byte_rate": "100000000"})
+        await zk.configs.change_entity_configs("clients/<default>", {"controller_mutation_rate": "10.0"})
+        await zk.configs.change_entity_configs("users/<default>/clients/<default>", {"consumer_byte_rate": "100000000"})
+        await zk.configs.change_entity_configs("ips/127.0.0.1", {"connection_creation_rate": "1000"})
+        await zk.configs.change_entity_configs("ips/<default>", {"connection_creation_rate": "2000"})
+        await zk.configs.change_entity_configs("clients/app%201", {})
+        made = writes_of(zk)
+        # The first setData is version 2 in the recording and here.
+        assert made == expected
+        assert await zk.configs.get_entity_names(ConfigType.USER) == ["<default>", "alice"]
+        assert await zk.configs.get_entity_names(ConfigType.CLIENT) == ["<default>"]
 
 
-def test_topic_deletion_writes_what_kafka_writes(open_witnessed: OpenKafka, first_broker: FirstBroker) -> None:
-    async def run() -> None:
-        async with open_witnessed() as zk:
-            elected = await first_broker(zk)
-            replicas = dict.fromkeys(range(3), (1, 2))
-            await zk.configs.set_entity_configs("topics/manual", {})
-            await zk.topics.create_topic_assignment(
-                "manual", TOPIC_ID, {p: ReplicaAssignment(r) for p, r in replicas.items()}
-            )
-            partitions = [TopicPartition("manual", p) for p in replicas]
-            states = {tp: LeaderIsrAndControllerEpoch(state(1, (1, 2)), 1) for tp in partitions}
-            await zk.partitions.create_partition_states(states, elected.epoch_zk_version)
-            del writes_of(zk)[:]
+@in_event_loop
+async def test_topic_deletion_writes_what_kafka_writes(open_witnessed: OpenKafka, first_broker: FirstBroker) -> None:
+    async with open_witnessed() as zk:
+        elected = await first_broker(zk)
+        replicas = dict.fromkeys(range(3), (1, 2))
+        await zk.configs.set_entity_configs("topics/manual", {})
+        await zk.topics.create_topic_assignment(
+            "manual", TOPIC_ID, {p: ReplicaAssignment(r) for p, r in replicas.items()}
+        )
+        partitions = [TopicPartition("manual", p) for p in replicas]
+        states = {tp: LeaderIsrAndControllerEpoch(state(1, (1, 2)), 1) for tp in partitions}
+        await zk.partitions.create_partition_states(states, elected.epoch_zk_version)
+        del writes_of(zk)[:]
+        await zk.admin.create_topic_deletion("manual")
+        assert await zk.admin.get_topic_deletions() == ["manual"]
+        assert await zk.admin.is_topic_marked_for_deletion("manual")
+        with pytest.raises(NodeExists):
             await zk.admin.create_topic_deletion("manual")
-            assert await zk.admin.get_topic_deletions() == ["manual"]
-            assert await zk.admin.is_topic_marked_for_deletion("manual")
-            with pytest.raises(NodeExists):
-                await zk.admin.create_topic_deletion("manual")
-            writes_of(zk).pop()
-            await zk.topics.delete_topic_znode("manual", elected.epoch_zk_version)
-            await zk.topics.delete_topic_configs(["manual"], elected.epoch_zk_version)
-            await zk.admin.delete_topic_deletions(["manual"], elected.epoch_zk_version)
-            rows = _comparable(recorded("main/14-topic-deleted"))
-            is_state_write = [row["op"] == "multi" and row["ops"][1]["op"] == "setData" for row in rows]
-            assert writes_of(zk) == [row for row, skip in zip(rows, is_state_write, strict=True) if not skip]
-            assert await zk.topics.get_all_topics() == []
-            # Once more, when nothing is left to delete.
-            await zk.topics.delete_topic_znode("manual", elected.epoch_zk_version)
-            await zk.topics.delete_topic_configs(["manual"], elected.epoch_zk_version)
-            await zk.admin.delete_topic_deletions(["manual"], elected.epoch_zk_version)
-
-    asyncio.run(run())
+        writes_of(zk).pop()
+        await zk.topics.delete_topic_znode("manual", elected.epoch_zk_version)
+        await zk.topics.delete_topic_configs(["manual"], elected.epoch_zk_version)
+        await zk.admin.delete_topic_deletions(["manual"], elected.epoch_zk_version)
+        rows = _comparable(recorded("main/14-topic-deleted"))
+        is_state_write = [row["op"] == "multi" and row["ops"][1]["op"] == "setData" for row in rows]
+        assert writes_of(zk) == [row for row, skip in zip(rows, is_state_write, strict=True) if not skip]
+        assert await zk.topics.get_all_topics() == []
+        # Once more, when nothing is left to delete.
+        await zk.topics.delete_topic_znode("manual", elected.epoch_zk_version)
+        await zk.topics.delete_topic_configs(["manual"], elected.epoch_zk_version)
+        await zk.admin.delete_topic_deletions(["manual"], elected.epoch_zk_version)
 
 
-def test_isr_change_by_its_leader_writes_what_kafka_does(open_witnessed: OpenKafka, first_broker: FirstBroker) -> None:
-    async def run() -> None:
-        async with open_witnessed() as zk:
-            elected = await first_broker(zk)
-            await zk.topics.create_topic_assignment("t1", None, {})
-            before = {tp: LeaderIsrAndControllerEpoch(state(0, (0, 1)), 1) for tp in (T0,)}
-            await zk.partitions.create_partition_states(before, elected.epoch_zk_version)
-            del writes_of(zk)[:]
-            shrunk = LeaderIsrAndControllerEpoch(state(0, (0,)), 1)
-            assert await zk.partitions.write_partition_state(T0, shrunk) == 1
-            await zk.notifications.propagate_isr_changes([T0])
-            expected = _comparable(recorded("ibp-2.6/03-isr-shrinks"), by="broker 0")
-            assert writes_of(zk) == expected[: len(writes_of(zk))]
-            notices = await zk.notifications.get_isr_change_notifications()
-            assert (notices.names, notices.values) == (("isr_change_0000000000",), (T0,))
-            await zk.notifications.delete_isr_change_notifications(notices.names, elected.epoch_zk_version)
-            assert writes_of(zk) == expected
-            assert await zk.partitions.write_partition_state(T0, shrunk) is None
-            assert await zk.partitions.write_partition_state(T1, shrunk) is None
-
-    asyncio.run(run())
+@in_event_loop
+async def test_isr_change_by_its_leader_writes_what_kafka_does(
+    open_witnessed: OpenKafka, first_broker: FirstBroker
+) -> None:
+    async with open_witnessed() as zk:
+        elected = await first_broker(zk)
+        await zk.topics.create_topic_assignment("t1", None, {})
+        before = {tp: LeaderIsrAndControllerEpoch(state(0, (0, 1)), 1) for tp in (T0,)}
+        await zk.partitions.create_partition_states(before, elected.epoch_zk_version)
+        del writes_of(zk)[:]
+        shrunk = LeaderIsrAndControllerEpoch(state(0, (0,)), 1)
+        assert await zk.partitions.write_partition_state(T0, shrunk) == 1
+        await zk.notifications.propagate_isr_changes([T0])
+        expected = _comparable(recorded("ibp-2.6/03-isr-shrinks"), by="broker 0")
+        assert writes_of(zk) == expected[: len(writes_of(zk))]
+        notices = await zk.notifications.get_isr_change_notifications()
+        assert (notices.names, notices.values) == (("isr_change_0000000000",), (T0,))
+        await zk.notifications.delete_isr_change_notifications(notices.names, elected.epoch_zk_version)
+        assert writes_of(zk) == expected
+        assert await zk.partitions.write_partition_state(T0, shrunk) is None
+        assert await zk.partitions.write_partition_state(T1, shrunk) is None

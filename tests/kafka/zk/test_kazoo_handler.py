@@ -8,6 +8,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+from event_loop import in_event_loop
 
 from engine.kafka.zk.kazoo_handler import BufferedSocket, Inbox, InboxHandler, WakePipe
 
@@ -36,23 +37,21 @@ def test_inbox_keeps_order_and_wakes_the_loop_once_per_burst() -> None:
     asyncio.run(run())
 
 
-def test_inbox_takes_from_many_bursts_of_another_thread() -> None:
-    async def run() -> None:
-        inbox, got = Inbox(asyncio.get_running_loop()), []
-        done = asyncio.Event()
+@in_event_loop
+async def test_inbox_takes_from_many_bursts_of_another_thread() -> None:
+    inbox, got = Inbox(asyncio.get_running_loop()), []
+    done = asyncio.Event()
 
-        def put_all() -> None:
-            for number in range(20_000):
-                inbox.put(got.append, number)
-            inbox.put(done.set)
+    def put_all() -> None:
+        for number in range(20_000):
+            inbox.put(got.append, number)
+        inbox.put(done.set)
 
-        thread = threading.Thread(target=put_all)
-        thread.start()
-        await asyncio.wait_for(done.wait(), 20)
-        thread.join()
-        assert got == list(range(20_000))
-
-    asyncio.run(run())
+    thread = threading.Thread(target=put_all)
+    thread.start()
+    await asyncio.wait_for(done.wait(), 20)
+    thread.join()
+    assert got == list(range(20_000))
 
 
 def test_a_failing_delivery_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
@@ -66,43 +65,40 @@ def test_a_failing_delivery_does_not_stop_the_others(caplog: pytest.LogCaptureFi
     assert "A delivery from ZooKeeper failed" in caplog.text
 
 
-def test_others_have_their_turn_after_a_delivery_that_takes_long() -> None:
+@in_event_loop
+async def test_others_have_their_turn_after_a_delivery_that_takes_long() -> None:
     """A new controller's 64 topics of 1,000 partitions used to be decoded in one go: 130 ms."""
+    loop = asyncio.get_running_loop()
+    inbox, done = Inbox(loop), asyncio.Event()
+    clock_s, turns = 0.0, [0]
+    turn_of: list[int] = []
 
-    async def run() -> None:
-        loop = asyncio.get_running_loop()
-        inbox, done = Inbox(loop), asyncio.Event()
-        clock_s, turns = 0.0, [0]
-        turn_of: list[int] = []
+    def take_long(number: int) -> None:
+        nonlocal clock_s
+        clock_s += 0.005
+        turn_of.append(turns[0])
+        if number == 4:
+            done.set()
 
-        def take_long(number: int) -> None:
-            nonlocal clock_s
-            clock_s += 0.005
-            turn_of.append(turns[0])
-            if number == 4:
-                done.set()
-
-        def another() -> None:
-            turns[0] += 1
-            if not done.is_set():
-                loop.call_soon(another)
-
-        with pytest.MonkeyPatch.context() as patches:
-            patches.setattr(
-                inbox,
-                "_loop",
-                SimpleNamespace(
-                    time=lambda: clock_s, call_soon=loop.call_soon, call_soon_threadsafe=loop.call_soon_threadsafe
-                ),
-            )
-            for number in range(5):
-                inbox.put(take_long, number)
+    def another() -> None:
+        turns[0] += 1
+        if not done.is_set():
             loop.call_soon(another)
-            async with asyncio.timeout(20):
-                await done.wait()
-        assert len(set(turn_of)) == 5
 
-    asyncio.run(run())
+    with pytest.MonkeyPatch.context() as patches:
+        patches.setattr(
+            inbox,
+            "_loop",
+            SimpleNamespace(
+                time=lambda: clock_s, call_soon=loop.call_soon, call_soon_threadsafe=loop.call_soon_threadsafe
+            ),
+        )
+        for number in range(5):
+            inbox.put(take_long, number)
+        loop.call_soon(another)
+        async with asyncio.timeout(20):
+            await done.wait()
+    assert len(set(turn_of)) == 5
 
 
 def test_inbox_of_a_closed_loop_is_silent() -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
 import pytest
+from event_loop import in_event_loop
 
 from engine.admin.cluster.zookeeper import read_brokers
 from engine.common.model import TopicPartition
@@ -45,38 +46,34 @@ def test_an_error_that_stands_for_a_value_is_raised() -> None:
         or_raise(NoAuth(path="/n"))
 
 
-def test_a_znode_that_may_be_missing(connect: Connect) -> None:
-    async def run() -> None:
-        async with connect() as client:
-            assert await read_znode(client, "/n", number) is None
-            assert await children_or_empty(client, "/n") == []
-            await client.create("/n", b"7")
-            await client.set("/n", b"8")
-            await client.create("/n/child")
-            assert await read_znode(client, "/n", number) == (8, 1)
-            assert await children_or_empty(client, "/n") == ["child"]
-            await client.set("/n", b"x")
-            with pytest.raises(ZnodeFormatError):
-                await read_znode(client, "/n", number)
-
-    asyncio.run(run())
+@in_event_loop
+async def test_a_znode_that_may_be_missing(connect: Connect) -> None:
+    async with connect() as client:
+        assert await read_znode(client, "/n", number) is None
+        assert await children_or_empty(client, "/n") == []
+        await client.create("/n", b"7")
+        await client.set("/n", b"8")
+        await client.create("/n/child")
+        assert await read_znode(client, "/n", number) == (8, 1)
+        assert await children_or_empty(client, "/n") == ["child"]
+        await client.set("/n", b"x")
+        with pytest.raises(ZnodeFormatError):
+            await read_znode(client, "/n", number)
 
 
-def test_waiting_until_a_znode_is_gone(connect: Connect) -> None:
-    async def run() -> None:
-        async with connect() as client:
-            assert await wait_until_gone(client, "/n", 10)
-            await client.create("/n")
-            assert not await wait_until_gone(client, "/n", 0.05)
-            started = time.monotonic()
-            async with asyncio.TaskGroup() as group:
-                waiting = group.create_task(wait_until_gone(client, "/n", 60))
-                await client.set("/n", b"still there")
-                await client.delete("/n")
-            assert waiting.result()
-            assert time.monotonic() - started < 30
-
-    asyncio.run(run())
+@in_event_loop
+async def test_waiting_until_a_znode_is_gone(connect: Connect) -> None:
+    async with connect() as client:
+        assert await wait_until_gone(client, "/n", 10)
+        await client.create("/n")
+        assert not await wait_until_gone(client, "/n", 0.05)
+        started = time.monotonic()
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(wait_until_gone(client, "/n", 60))
+            await client.set("/n", b"still there")
+            await client.delete("/n")
+        assert waiting.result()
+        assert time.monotonic() - started < 30
 
 
 def test_a_damaged_registration_is_a_value_for_who_asks_and_left_out_for_a_broker(
@@ -131,51 +128,45 @@ def test_when_topics_were_marked_for_deletion(connect: Connect, monkeypatch: pyt
     asyncio.run(run())
 
 
-def test_offsets_of_groups_in_zookeeper(connect: Connect) -> None:
-    async def run() -> None:
-        async with connect() as client:
-            kafka = KafkaZkClient(client)
-            assert await kafka.consumers.set_or_create_consumer_offsets("g", {T0: 4, U0: 5}) == {T0: None, U0: None}
-            assert await kafka.consumers.set_or_create_consumer_offsets("g", {T0: 6, T1: 7}) == {T0: None, T1: None}
-            await client.set("/consumers/g/offsets/u/0", b"many")
-            wanted = [("g", T0), ("g", T1), ("g", U0), ("h", T0)]
-            read = await kafka.consumers.get_consumer_offsets(wanted)
-            assert [read[one] for one in wanted if one != ("g", U0)] == [6, 7, None]
-            assert isinstance(read["g", U0], ZnodeFormatError)
-
-    asyncio.run(run())
+@in_event_loop
+async def test_offsets_of_groups_in_zookeeper(connect: Connect) -> None:
+    async with connect() as client:
+        kafka = KafkaZkClient(client)
+        assert await kafka.consumers.set_or_create_consumer_offsets("g", {T0: 4, U0: 5}) == {T0: None, U0: None}
+        assert await kafka.consumers.set_or_create_consumer_offsets("g", {T0: 6, T1: 7}) == {T0: None, T1: None}
+        await client.set("/consumers/g/offsets/u/0", b"many")
+        wanted = [("g", T0), ("g", T1), ("g", U0), ("h", T0)]
+        read = await kafka.consumers.get_consumer_offsets(wanted)
+        assert [read[one] for one in wanted if one != ("g", U0)] == [6, 7, None]
+        assert isinstance(read["g", U0], ZnodeFormatError)
 
 
-def test_an_offset_whose_folder_cannot_be_made_fails_alone(connect: Connect) -> None:
-    async def run() -> None:
-        async with connect() as client:
-            kafka = KafkaZkClient(client)
-            await kafka.consumers.set_or_create_consumer_offsets("g", {T0: 1})
-            await client.set_acl("/consumers/g/offsets", READ_ONLY)
-            errors = await kafka.consumers.set_or_create_consumer_offsets("g", {T0: 2, U0: 4})
-            assert errors[T0] is None
-            assert isinstance(errors[U0], NoAuth)
-
-    asyncio.run(run())
+@in_event_loop
+async def test_an_offset_whose_folder_cannot_be_made_fails_alone(connect: Connect) -> None:
+    async with connect() as client:
+        kafka = KafkaZkClient(client)
+        await kafka.consumers.set_or_create_consumer_offsets("g", {T0: 1})
+        await client.set_acl("/consumers/g/offsets", READ_ONLY)
+        errors = await kafka.consumers.set_or_create_consumer_offsets("g", {T0: 2, U0: 4})
+        assert errors[T0] is None
+        assert isinstance(errors[U0], NoAuth)
 
 
-def test_an_offset_that_somebody_else_makes_meanwhile_is_written_all_the_same(
+@in_event_loop
+async def test_an_offset_that_somebody_else_makes_meanwhile_is_written_all_the_same(
     connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def run() -> None:
-        async with connect() as client:
-            kafka = KafkaZkClient(client)
-            ensure_path = client.ensure_path
+    async with connect() as client:
+        kafka = KafkaZkClient(client)
+        ensure_path = client.ensure_path
 
-            async def overtaken(path: str, *rest: object) -> None:
-                await ensure_path(path)
-                await client.create(f"{path}/0", b"1")
+        async def overtaken(path: str, *rest: object) -> None:
+            await ensure_path(path)
+            await client.create(f"{path}/0", b"1")
 
-            monkeypatch.setattr(client, "ensure_path", overtaken)
-            assert await kafka.consumers.set_or_create_consumer_offsets("g", {T0: 9}) == {T0: None}
-            assert await kafka.consumers.get_consumer_offsets([("g", T0)]) == {("g", T0): 9}
-
-    asyncio.run(run())
+        monkeypatch.setattr(client, "ensure_path", overtaken)
+        assert await kafka.consumers.set_or_create_consumer_offsets("g", {T0: 9}) == {T0: None}
+        assert await kafka.consumers.get_consumer_offsets([("g", T0)]) == {("g", T0): 9}
 
 
 @pytest.mark.parametrize("group", ["", ".", "..", "a/b", "a\0b"])

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from certificates import Authority
+from event_loop import in_event_loop
 from secured_zookeeper import SecuredZooKeeper, digest_module, secured_zookeeper
 
 from engine.common.errors import ConfigError
@@ -35,35 +36,31 @@ def identities(acl: tuple[Acl, ...]) -> list[tuple[str, str, int]]:
 
 
 @pytest.mark.parametrize("user", ["kafka", "alice"])
-def test_what_a_login_by_digest_md5_creates_is_its_own(server: SecuredZooKeeper, user: str) -> None:
-    async def run() -> None:
-        async with await opened(server.connect_string, zk_security({}, {}, server.jaas(user))) as client:
-            assert client.security.identities == (f"sasl:{user}",)
-            await client.create(f"/{user}-has")
-            assert identities((await client.get_acl(f"/{user}-has"))[0]) == [
-                ("sasl", user, 31),
-                ("world", "anyone", 1),
-            ]
-        async with await opened(server.connect_string, OPEN) as stranger:
-            assert await stranger.get(f"/{user}-has")
-            with pytest.raises(NoAuth, match=f"/{user}-has"):
-                await stranger.set(f"/{user}-has", b"x")
-
-    asyncio.run(run())
+@in_event_loop
+async def test_what_a_login_by_digest_md5_creates_is_its_own(server: SecuredZooKeeper, user: str) -> None:
+    async with await opened(server.connect_string, zk_security({}, {}, server.jaas(user))) as client:
+        assert client.security.identities == (f"sasl:{user}",)
+        await client.create(f"/{user}-has")
+        assert identities((await client.get_acl(f"/{user}-has"))[0]) == [
+            ("sasl", user, 31),
+            ("world", "anyone", 1),
+        ]
+    async with await opened(server.connect_string, OPEN) as stranger:
+        assert await stranger.get(f"/{user}-has")
+        with pytest.raises(NoAuth, match=f"/{user}-has"):
+            await stranger.set(f"/{user}-has", b"x")
 
 
-def test_it_logs_in_again_on_each_connection(server: SecuredZooKeeper) -> None:
-    async def run() -> None:
-        async with await opened(server.connect_string, zk_security({}, {}, server.jaas("kafka"))) as client:
-            await client.create("/again", b"")
-            events: list[SessionEvent] = []
-            client.add_session_listener(events.append)
-            for number in range(3):
-                client.break_connection()
-                await client.set("/again", b"%d" % number)
-            assert events.count(SessionEvent.SUSPENDED) == 3
-
-    asyncio.run(run())
+@in_event_loop
+async def test_it_logs_in_again_on_each_connection(server: SecuredZooKeeper) -> None:
+    async with await opened(server.connect_string, zk_security({}, {}, server.jaas("kafka"))) as client:
+        await client.create("/again", b"")
+        events: list[SessionEvent] = []
+        client.add_session_listener(events.append)
+        for number in range(3):
+            client.break_connection()
+            await client.set("/again", b"%d" % number)
+        assert events.count(SessionEvent.SUSPENDED) == 3
 
 
 SAID: Mapping[str, tuple[type[NotAdmitted], str]] = {
@@ -109,32 +106,27 @@ def test_who_is_not_admitted_is_told_why_at_once(server: SecuredZooKeeper, name:
 
 
 @pytest.mark.parametrize("user", [None, "kafka"])
-def test_tls_alone_and_with_a_login(server: SecuredZooKeeper, user: str | None) -> None:
-    async def run() -> None:
-        security = zk_security(server.tls(), {}, server.jaas(user) if user else None)
-        async with await opened(server.secure_connect_string, security) as client:
-            await client.create(f"/tls-{user}", b"x" * 300_000)
-            # More than one record of TLS in each direction, and many answers in one.
-            many = await client.get_many([f"/tls-{user}"] * 50)
-            assert {len(one[0]) for one in many if isinstance(one, tuple)} == {300_000}
-            client.break_connection()
-            assert (await client.get(f"/tls-{user}"))[0] == b"x" * 300_000
-            (first, *_) = (await client.get_acl(f"/tls-{user}"))[0]
-            assert first == (Acl(31, "sasl", "kafka") if user else Acl(31, "world", "anyone"))
-
-    asyncio.run(run())
+@in_event_loop
+async def test_tls_alone_and_with_a_login(server: SecuredZooKeeper, user: str | None) -> None:
+    security = zk_security(server.tls(), {}, server.jaas(user) if user else None)
+    async with await opened(server.secure_connect_string, security) as client:
+        await client.create(f"/tls-{user}", b"x" * 300_000)
+        # More than one record of TLS in each direction, and many answers in one.
+        many = await client.get_many([f"/tls-{user}"] * 50)
+        assert {len(one[0]) for one in many if isinstance(one, tuple)} == {300_000}
+        client.break_connection()
+        assert (await client.get(f"/tls-{user}"))[0] == b"x" * 300_000
+        (first, *_) = (await client.get_acl(f"/tls-{user}"))[0]
+        assert first == (Acl(31, "sasl", "kafka") if user else Acl(31, "world", "anyone"))
 
 
-def test_a_certificate_is_a_login(server: SecuredZooKeeper) -> None:
+@in_event_loop
+async def test_a_certificate_is_a_login(server: SecuredZooKeeper) -> None:
     store = server.ca.sign("anna").write_pem(server.folder / "anna.pem", "key-Secr3t")
     entries = server.tls(zookeeper_ssl_keystore_location=str(store), zookeeper_ssl_keystore_password="key-Secr3t")
-
-    async def run() -> None:
-        async with await opened(server.secure_connect_string, zk_security(entries, {})) as client:
-            await client.create("/annas")
-            assert identities((await client.get_acl("/annas"))[0])[0] == ("x509", "CN=anna", 31)
-
-    asyncio.run(run())
+    async with await opened(server.secure_connect_string, zk_security(entries, {})) as client:
+        await client.create("/annas")
+        assert identities((await client.get_acl("/annas"))[0])[0] == ("x509", "CN=anna", 31)
 
 
 def test_stores_that_cannot_be_used_are_named_by_the_keys_of_zookeeper(server: SecuredZooKeeper) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
+from event_loop import in_event_loop
 
 from engine.kafka.zk import session
 from engine.kafka.zk.client import ZkClient
@@ -22,239 +23,217 @@ PASSING = (SessionEvent.SUSPENDED, SessionEvent.RECONNECTED)
 """On a busy machine the connection may come back once before ZooKeeper says that the session is over."""
 
 
-def test_expired_session_is_told_and_replaced(connect, end_session, until) -> None:
-    async def run() -> None:
-        async with connect() as client:
-            told: list[SessionEvent] = []
-            client.add_session_listener(told.append)
-            await client.create("/mine", b"", ephemeral=True)
-            old_id = client.session_id
-            await end_session(client)
-            await until(lambda: SessionEvent.NEW_SESSION in told)
-            assert [event for event in told if event not in PASSING] == [
-                SessionEvent.LOST,
-                SessionEvent.NEW_SESSION,
-            ]
-            assert client.session_id not in (0, old_id)
-            assert await client.exists("/mine") is None
-            await client.create("/mine", b"", ephemeral=True)
-            stat = await client.exists("/mine")
-            assert stat is not None and stat.ephemeral_owner == client.session_id
-
-    asyncio.run(run())
+@in_event_loop
+async def test_expired_session_is_told_and_replaced(connect, end_session, until) -> None:
+    async with connect() as client:
+        told: list[SessionEvent] = []
+        client.add_session_listener(told.append)
+        await client.create("/mine", b"", ephemeral=True)
+        old_id = client.session_id
+        await end_session(client)
+        await until(lambda: SessionEvent.NEW_SESSION in told)
+        assert [event for event in told if event not in PASSING] == [
+            SessionEvent.LOST,
+            SessionEvent.NEW_SESSION,
+        ]
+        assert client.session_id not in (0, old_id)
+        assert await client.exists("/mine") is None
+        await client.create("/mine", b"", ephemeral=True)
+        stat = await client.exists("/mine")
+        assert stat is not None and stat.ephemeral_owner == client.session_id
 
 
-def test_a_write_that_is_too_large_is_refused_and_takes_no_other_along(connect) -> None:
-    async def run() -> None:
-        async with connect() as client:
-            await client.create("/kept", b"")
-            large = b"x" * 1_100_000
-            others = asyncio.gather(*(client.set("/kept", b"%d" % number) for number in range(50)))
-            with pytest.raises(TooLarge, match="1100000 bytes is too large for ZooKeeper"):
-                await client.create("/large", large)
-            with pytest.raises(TooLarge, match="/kept"):
-                await client.multi([Check("/kept", -1), SetData("/kept", large)])
-            assert len(await others) == 50
-            assert await client.exists("/large") is None
-
-    asyncio.run(run())
+@in_event_loop
+async def test_a_write_that_is_too_large_is_refused_and_takes_no_other_along(connect) -> None:
+    async with connect() as client:
+        await client.create("/kept", b"")
+        large = b"x" * 1_100_000
+        others = asyncio.gather(*(client.set("/kept", b"%d" % number) for number in range(50)))
+        with pytest.raises(TooLarge, match="1100000 bytes is too large for ZooKeeper"):
+            await client.create("/large", large)
+        with pytest.raises(TooLarge, match="/kept"):
+            await client.multi([Check("/kept", -1), SetData("/kept", large)])
+        assert len(await others) == 50
+        assert await client.exists("/large") is None
 
 
-def test_outstanding_calls_end_with_the_session_and_are_not_done_in_the_next(
+@in_event_loop
+async def test_outstanding_calls_end_with_the_session_and_are_not_done_in_the_next(
     connect, end_session, open_proxy, until, zk_chroot: str
 ) -> None:
-    async def run() -> None:
-        chroot = zk_chroot[zk_chroot.index("/") :]
-        async with connect() as witness, open_proxy() as proxy, connect(proxy.address + chroot) as client:
-            told: list[SessionEvent] = []
-            client.add_session_listener(told.append)
-            await client.create("/counter", b"")
-            proxy.may_ask.clear()
-            calls = [
-                *(client.set("/counter", b"%d" % number) for number in range(5)),
-                client.get("/counter"),
-                client.get_many(["/counter"] * 3_000),
-                client.create("/made", b"", ephemeral=True),
-                client.multi([Check("/counter", 0), SetData("/counter", b"")]),
-                client.multi_many([[SetData("/counter", b"")]] * 3_000),
-            ]
-            waiting = [asyncio.ensure_future(call) for call in calls]
-            await asyncio.sleep(0)
-            await end_session(client)
-            proxy.cut()
-            await until(lambda: SessionEvent.SUSPENDED in told)
-            # The call comes while the connection is broken and nobody knows yet that the session has ended.
-            waiting.append(asyncio.ensure_future(client.set("/counter", b"late")))
-            await asyncio.sleep(0)
-            proxy.may_ask.set()
-            outcomes = await asyncio.gather(*waiting, return_exceptions=True)
-            assert [type(outcome) for outcome in outcomes] == [SessionLost] * 11
-            await client.wait_connected()
-            await client.sync()
-            stat = await witness.exists("/counter")
-            assert stat is not None and stat.version == 0
-            assert await witness.exists("/made") is None
-
-    asyncio.run(run())
+    chroot = zk_chroot[zk_chroot.index("/") :]
+    async with connect() as witness, open_proxy() as proxy, connect(proxy.address + chroot) as client:
+        told: list[SessionEvent] = []
+        client.add_session_listener(told.append)
+        await client.create("/counter", b"")
+        proxy.may_ask.clear()
+        calls = [
+            *(client.set("/counter", b"%d" % number) for number in range(5)),
+            client.get("/counter"),
+            client.get_many(["/counter"] * 3_000),
+            client.create("/made", b"", ephemeral=True),
+            client.multi([Check("/counter", 0), SetData("/counter", b"")]),
+            client.multi_many([[SetData("/counter", b"")]] * 3_000),
+        ]
+        waiting = [asyncio.ensure_future(call) for call in calls]
+        await asyncio.sleep(0)
+        await end_session(client)
+        proxy.cut()
+        await until(lambda: SessionEvent.SUSPENDED in told)
+        # The call comes while the connection is broken and nobody knows yet that the session has ended.
+        waiting.append(asyncio.ensure_future(client.set("/counter", b"late")))
+        await asyncio.sleep(0)
+        proxy.may_ask.set()
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [SessionLost] * 11
+        await client.wait_connected()
+        await client.sync()
+        stat = await witness.exists("/counter")
+        assert stat is not None and stat.version == 0
+        assert await witness.exists("/made") is None
 
 
-def test_writes_whose_answers_got_lost_are_done_once(connect, open_proxy, until, zk_chroot: str) -> None:
-    async def run() -> None:
-        chroot = zk_chroot[zk_chroot.index("/") :]
-        async with connect() as witness, open_proxy() as proxy, connect(proxy.address + chroot) as client:
-            for path in ("/set", "/set-any", "/gone", "/in-multi", "/guard"):
-                await client.create(path, b"")
-            await client.ensure_path("/seq")
-            proxy.may_answer.clear()
-            calls = [
-                client.set("/set", b"x", 0),
-                client.set("/set-any", b"x"),
-                client.create("/made", b"x"),
-                client.create("/mine", b"x", ephemeral=True),
-                client.create("/seq/n-", b"x", sequential=True),
-                client.delete("/gone", 0),
-                client.multi(
-                    [Check("/guard", 0), Create("/twin", b"1"), SetData("/twin", b"2", 0), Delete("/in-multi")]
-                ),
-                client.multi_many([[Check("/guard", 0), Create(f"/many-{number}", b"")] for number in range(50)]),
-                client.write_many([Create(f"/each-{number}", b"") for number in range(50)]),
-            ]
-            waiting = [asyncio.ensure_future(call) for call in calls]
-            async with asyncio.timeout(30):
-                # Two of the first six znodes go; three single ones, twin included, and a hundred others come.
-                while len(await witness.children("/")) != 107:
-                    await asyncio.sleep(0.005)
-            session_id = client.session_id
-            proxy.cut()
-            proxy.may_answer.set()
-            done = await asyncio.gather(*waiting)
-            assert (done[0].version, done[1].version) == (1, 1)
-            assert done[2:6] == ["/made", "/mine", "/seq/n-0000000000", None]
-            assert (done[6][1], done[6][2].version) == ("/twin", 1)
-            assert [outcome[1] for outcome in done[7]] == [f"/many-{number}" for number in range(50)]
-            assert done[8] == [f"/each-{number}" for number in range(50)]
-            assert client.session_id == session_id
-            assert await witness.children("/seq") == ["n-0000000000"]
-            versions = [stat.version for stat in await witness.exists_many(["/set", "/set-any", "/twin"])]
-            assert versions == [1, 1, 1]
-
-    asyncio.run(run())
+@in_event_loop
+async def test_writes_whose_answers_got_lost_are_done_once(connect, open_proxy, until, zk_chroot: str) -> None:
+    chroot = zk_chroot[zk_chroot.index("/") :]
+    async with connect() as witness, open_proxy() as proxy, connect(proxy.address + chroot) as client:
+        for path in ("/set", "/set-any", "/gone", "/in-multi", "/guard"):
+            await client.create(path, b"")
+        await client.ensure_path("/seq")
+        proxy.may_answer.clear()
+        calls = [
+            client.set("/set", b"x", 0),
+            client.set("/set-any", b"x"),
+            client.create("/made", b"x"),
+            client.create("/mine", b"x", ephemeral=True),
+            client.create("/seq/n-", b"x", sequential=True),
+            client.delete("/gone", 0),
+            client.multi([Check("/guard", 0), Create("/twin", b"1"), SetData("/twin", b"2", 0), Delete("/in-multi")]),
+            client.multi_many([[Check("/guard", 0), Create(f"/many-{number}", b"")] for number in range(50)]),
+            client.write_many([Create(f"/each-{number}", b"") for number in range(50)]),
+        ]
+        waiting = [asyncio.ensure_future(call) for call in calls]
+        async with asyncio.timeout(30):
+            # Two of the first six znodes go; three single ones, twin included, and a hundred others come.
+            while len(await witness.children("/")) != 107:
+                await asyncio.sleep(0.005)
+        session_id = client.session_id
+        proxy.cut()
+        proxy.may_answer.set()
+        done = await asyncio.gather(*waiting)
+        assert (done[0].version, done[1].version) == (1, 1)
+        assert done[2:6] == ["/made", "/mine", "/seq/n-0000000000", None]
+        assert (done[6][1], done[6][2].version) == ("/twin", 1)
+        assert [outcome[1] for outcome in done[7]] == [f"/many-{number}" for number in range(50)]
+        assert done[8] == [f"/each-{number}" for number in range(50)]
+        assert client.session_id == session_id
+        assert await witness.children("/seq") == ["n-0000000000"]
+        versions = [stat.version for stat in await witness.exists_many(["/set", "/set-any", "/twin"])]
+        assert versions == [1, 1, 1]
 
 
-def test_writes_that_got_lost_themselves_are_sent_again(connect, open_proxy, until, zk_chroot: str) -> None:
-    async def run() -> None:
-        chroot = zk_chroot[zk_chroot.index("/") :]
-        async with open_proxy() as proxy, connect(proxy.address + chroot) as client:
-            told: list[SessionEvent] = []
-            client.add_session_listener(told.append)
-            await client.create("/set", b"")
-            await client.ensure_path("/seq")
-            proxy.may_ask.clear()
-            calls = [
-                client.set("/set", b"x", 0),
-                client.create("/made", b"x"),
-                client.create("/seq/n-", b"x", sequential=True),
-                client.multi([Create("/twin", b"1"), SetData("/twin", b"2", 0)]),
-                client.write_many([Create("/single", b"")]),
-            ]
-            waiting = [asyncio.ensure_future(call) for call in calls]
-            await asyncio.sleep(0)
-            proxy.cut()
-            await until(lambda: SessionEvent.SUSPENDED in told)
-            proxy.may_ask.set()
-            done = await asyncio.gather(*waiting)
-            assert done[0].version == 1
-            assert done[1:3] == ["/made", "/seq/n-0000000000"]
-            assert done[3][0] == "/twin"
-            assert done[4] == ["/single"]
-
-    asyncio.run(run())
+@in_event_loop
+async def test_writes_that_got_lost_themselves_are_sent_again(connect, open_proxy, until, zk_chroot: str) -> None:
+    chroot = zk_chroot[zk_chroot.index("/") :]
+    async with open_proxy() as proxy, connect(proxy.address + chroot) as client:
+        told: list[SessionEvent] = []
+        client.add_session_listener(told.append)
+        await client.create("/set", b"")
+        await client.ensure_path("/seq")
+        proxy.may_ask.clear()
+        calls = [
+            client.set("/set", b"x", 0),
+            client.create("/made", b"x"),
+            client.create("/seq/n-", b"x", sequential=True),
+            client.multi([Create("/twin", b"1"), SetData("/twin", b"2", 0)]),
+            client.write_many([Create("/single", b"")]),
+        ]
+        waiting = [asyncio.ensure_future(call) for call in calls]
+        await asyncio.sleep(0)
+        proxy.cut()
+        await until(lambda: SessionEvent.SUSPENDED in told)
+        proxy.may_ask.set()
+        done = await asyncio.gather(*waiting)
+        assert done[0].version == 1
+        assert done[1:3] == ["/made", "/seq/n-0000000000"]
+        assert done[3][0] == "/twin"
+        assert done[4] == ["/single"]
 
 
-def test_lost_answer_and_another_writer_since(connect, open_proxy, zk_chroot: str) -> None:
+@in_event_loop
+async def test_lost_answer_and_another_writer_since(connect, open_proxy, zk_chroot: str) -> None:
     """Our write happened and was overwritten. Nobody can tell any more, so it counts as refused."""
-
-    async def run() -> None:
-        chroot = zk_chroot[zk_chroot.index("/") :]
-        async with connect() as other, open_proxy() as proxy, connect(proxy.address + chroot) as client:
-            await client.create("/set", b"")
-            proxy.may_answer.clear()
-            waiting = asyncio.ensure_future(client.set("/set", b"mine", 0))
-            while (await other.get("/set"))[0] != b"mine":
-                await asyncio.sleep(0.001)
-            await other.set("/set", b"theirs", 1)
-            proxy.cut()
-            proxy.may_answer.set()
-            with pytest.raises(BadVersion):
-                await waiting
-            assert (await other.get("/set"))[0] == b"theirs"
-
-    asyncio.run(run())
+    chroot = zk_chroot[zk_chroot.index("/") :]
+    async with connect() as other, open_proxy() as proxy, connect(proxy.address + chroot) as client:
+        await client.create("/set", b"")
+        proxy.may_answer.clear()
+        waiting = asyncio.ensure_future(client.set("/set", b"mine", 0))
+        while (await other.get("/set"))[0] != b"mine":
+            await asyncio.sleep(0.001)
+        await other.set("/set", b"theirs", 1)
+        proxy.cut()
+        proxy.may_answer.set()
+        with pytest.raises(BadVersion):
+            await waiting
+        assert (await other.get("/set"))[0] == b"theirs"
 
 
-def test_calls_between_two_sessions_are_refused(connect, end_session, until) -> None:
-    async def run() -> None:
-        async with connect() as client:
-            refused: list[str] = []
+@in_event_loop
+async def test_calls_between_two_sessions_are_refused(connect, end_session, until) -> None:
+    async with connect() as client:
+        refused: list[str] = []
 
-            async def call() -> None:
-                try:
-                    await client.get("/")
-                except SessionLost:
-                    refused.append("get")
+        async def call() -> None:
+            try:
+                await client.get("/")
+            except SessionLost:
+                refused.append("get")
 
-            def listener(event: SessionEvent) -> None:
-                if event is SessionEvent.LOST:
-                    tasks.append(asyncio.ensure_future(call()))
+        def listener(event: SessionEvent) -> None:
+            if event is SessionEvent.LOST:
+                tasks.append(asyncio.ensure_future(call()))
 
-            tasks: list[asyncio.Task[None]] = []
-            client.add_session_listener(listener)
-            await end_session(client)
-            await until(lambda: refused)
-            assert refused == ["get"]
-            await client.wait_connected()
-            await client.get("/")
-
-    asyncio.run(run())
+        tasks: list[asyncio.Task[None]] = []
+        client.add_session_listener(listener)
+        await end_session(client)
+        await until(lambda: refused)
+        assert refused == ["get"]
+        await client.wait_connected()
+        await client.get("/")
 
 
-def test_reads_and_writes_survive_broken_connections(connect) -> None:
+@in_event_loop
+async def test_reads_and_writes_survive_broken_connections(connect) -> None:
     """The connection is cut again and again under a stream of writes. Each is made once and answered."""
-
-    async def run() -> None:
-        async with connect() as client:
-            await client.create("/counter", b"")
-            await client.create("/seq", b"")
-            session_id = client.session_id
-            version = 0
-            for number in range(150):
-                if number % 5 == 0:
-                    asyncio.get_running_loop().call_later(0.0002 * (number % 7), client.break_connection)
-                stat = await client.set("/counter", b"%d" % number, version)
-                assert stat.version == version + 1
-                version = stat.version
-                await client.create(f"/seq/{number}-", b"%d" % number, sequential=True)
-                await client.multi([Check("/seq", 0), Create(f"/m{number}", b"x"), SetData(f"/m{number}", b"y", 0)])
-                assert (await client.get("/counter"))[0] == b"%d" % number
-            assert client.session_id == session_id
-            assert len(await client.children("/seq")) == 150
-            assert sum(name.startswith("m") for name in await client.children("/")) == 150
-
-    asyncio.run(run())
+    async with connect() as client:
+        await client.create("/counter", b"")
+        await client.create("/seq", b"")
+        session_id = client.session_id
+        version = 0
+        for number in range(150):
+            if number % 5 == 0:
+                asyncio.get_running_loop().call_later(0.0002 * (number % 7), client.break_connection)
+            stat = await client.set("/counter", b"%d" % number, version)
+            assert stat.version == version + 1
+            version = stat.version
+            await client.create(f"/seq/{number}-", b"%d" % number, sequential=True)
+            await client.multi([Check("/seq", 0), Create(f"/m{number}", b"x"), SetData(f"/m{number}", b"y", 0)])
+            assert (await client.get("/counter"))[0] == b"%d" % number
+        assert client.session_id == session_id
+        assert len(await client.children("/seq")) == 150
+        assert sum(name.startswith("m") for name in await client.children("/")) == 150
 
 
-def test_many_multis_over_a_broken_connection_are_each_done_once(connect) -> None:
-    async def run() -> None:
-        async with connect() as client:
-            await client.create("/guard", b"")
-            for number in range(5):
-                asyncio.get_running_loop().call_later(0.02 + 0.01 * number, client.break_connection)
-            multis = [[Check("/guard", 0), Create(f"/n{i}", b"%d" % i)] for i in range(3_000)]
-            outcomes = await client.multi_many(multis)
-            assert [outcome for outcome in outcomes if not isinstance(outcome, list)] == []
-            assert [outcome[1] for outcome in outcomes] == [f"/n{i}" for i in range(3_000)]
-
-    asyncio.run(run())
+@in_event_loop
+async def test_many_multis_over_a_broken_connection_are_each_done_once(connect) -> None:
+    async with connect() as client:
+        await client.create("/guard", b"")
+        for number in range(5):
+            asyncio.get_running_loop().call_later(0.02 + 0.01 * number, client.break_connection)
+        multis = [[Check("/guard", 0), Create(f"/n{i}", b"%d" % i)] for i in range(3_000)]
+        outcomes = await client.multi_many(multis)
+        assert [outcome for outcome in outcomes if not isinstance(outcome, list)] == []
+        assert [outcome[1] for outcome in outcomes] == [f"/n{i}" for i in range(3_000)]
 
 
 def test_server_restarted_under_calls(until) -> None:
@@ -294,18 +273,18 @@ def test_server_restarted_under_calls(until) -> None:
         asyncio.run(run(server))
 
 
-def test_connections_that_a_starting_server_never_serves_cost_no_session(connect, open_proxy, zk_chroot: str) -> None:
-    async def run() -> None:
-        chroot = zk_chroot[zk_chroot.index("/") :]
-        async with open_proxy() as proxy, connect(proxy.address + chroot) as client:
-            await client.create("/mine", b"", ephemeral=True)
-            session_id, proxy.unserved = client.session_id, 2
-            proxy.cut()
-            _, stat = await client.get("/mine")
-            assert proxy.unserved == 0
-            assert stat.ephemeral_owner == client.session_id == session_id
-
-    asyncio.run(run())
+@in_event_loop
+async def test_connections_that_a_starting_server_never_serves_cost_no_session(
+    connect, open_proxy, zk_chroot: str
+) -> None:
+    chroot = zk_chroot[zk_chroot.index("/") :]
+    async with open_proxy() as proxy, connect(proxy.address + chroot) as client:
+        await client.create("/mine", b"", ephemeral=True)
+        session_id, proxy.unserved = client.session_id, 2
+        proxy.cut()
+        _, stat = await client.get("/mine")
+        assert proxy.unserved == 0
+        assert stat.ephemeral_owner == client.session_id == session_id
 
 
 def test_server_that_takes_no_connection_does_not_hold_up_the_end() -> None:

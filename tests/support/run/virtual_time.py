@@ -8,7 +8,10 @@ from __future__ import annotations
 import asyncio
 import selectors
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec
+
+P = ParamSpec("P")
 
 
 class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-type]
@@ -47,6 +50,16 @@ class LoopClock:
 
     def monotonic_ms(self) -> int:
         return int(self._loop.time() * 1000)
+
+
+def in_virtual_time(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
+    """Run a coroutine as a test, on virtual time."""
+
+    @wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        run_virtual(lambda: test(*args, **kwargs))
+
+    return run
 
 
 def run_virtual(test: Callable[[], Awaitable[None]]) -> None:

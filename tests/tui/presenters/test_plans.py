@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from event_loop import in_event_loop
 from fake_cluster import FakeCluster
 from plan_files import NOT_MEASURED
 
@@ -268,7 +268,10 @@ def test_a_run_that_is_done_names_what_it_did_and_another_how_to_go_on(
     assert run.last_words == f"9 of 9 partitions are {where}"
 
 
-def test_a_run_whose_plan_is_cancelled_is_not_told_to_go_on(plan: OpenedPlan, monkeypatch: pytest.MonkeyPatch) -> None:
+@in_event_loop
+async def test_a_run_whose_plan_is_cancelled_is_not_told_to_go_on(
+    plan: OpenedPlan, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = state()
     cluster = SimpleNamespace(target=SimpleNamespace(name="prod"))
 
@@ -281,18 +284,15 @@ def test_a_run_whose_plan_is_cancelled_is_not_told_to_go_on(plan: OpenedPlan, mo
     async def unreachable(_: object) -> list[object]:
         raise OSError("gone")
 
-    async def cancelled() -> None:
-        monkeypatch.setattr(plan_operations, "list_running", nothing)
-        prepared = await CancelPlan(plan, stops, run.says, is_running=True).prepare(cluster)  # type: ignore[arg-type]
-        assert prepared.run is not None
+    monkeypatch.setattr(plan_operations, "list_running", nothing)
+    prepared = await CancelPlan(plan, stops, run.says, is_running=True).prepare(cluster)  # type: ignore[arg-type]
+    assert prepared.run is not None
+    await prepared.run(cluster)  # type: ignore[arg-type]
+    assert [text for _, text in run.said] == ["stopped", "what was moving: nothing is under way any more"]
+    monkeypatch.setattr(plan_operations, "list_running", unreachable)
+    with pytest.raises(OSError, match="gone"):
         await prepared.run(cluster)  # type: ignore[arg-type]
-        assert [text for _, text in run.said] == ["stopped", "what was moving: nothing is under way any more"]
-        monkeypatch.setattr(plan_operations, "list_running", unreachable)
-        with pytest.raises(OSError, match="gone"):
-            await prepared.run(cluster)  # type: ignore[arg-type]
-        assert run.last_words == "moves under way may go on in the cluster", "nobody knows what was done"
-
-    asyncio.run(cancelled())
+    assert run.last_words == "moves under way may go on in the cluster", "nobody knows what was done"
 
 
 @pytest.mark.parametrize(

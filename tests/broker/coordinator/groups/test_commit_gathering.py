@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import pytest
 from coordinator_world import READ, CoordinatorWorld
-from virtual_time import run_virtual
+from virtual_time import in_virtual_time, run_virtual
 
 from engine.broker.coordinator.groups.commit_gathering import GatheredCommits
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer, Offsets
@@ -246,20 +246,18 @@ def test_a_coordinator_that_gives_up_refuses_what_waits() -> None:
     with_world(test)
 
 
-def test_a_commit_that_waits_outlives_the_expiry_of_the_one_before() -> None:
-    async def run() -> None:
-        world = CoordinatorWorld(**{"offsets.retention.minutes": "1"})
-        await world.lead()
-        world.commit("g", 7)
-        await asyncio.sleep(61)
-        answer = world.commit("g", 8, is_alone=False)
-        await world.coordinator.offsets.expire()
-        assert (answer, world.committed("g")) == ([E.NONE], 8)
-        await world.move()
-        assert world.committed("g") == 8
-        await world.stop()
-
-    run_virtual(run)
+@in_virtual_time
+async def test_a_commit_that_waits_outlives_the_expiry_of_the_one_before() -> None:
+    world = CoordinatorWorld(**{"offsets.retention.minutes": "1"})
+    await world.lead()
+    world.commit("g", 7)
+    await asyncio.sleep(61)
+    answer = world.commit("g", 8, is_alone=False)
+    await world.coordinator.offsets.expire()
+    assert (answer, world.committed("g")) == ([E.NONE], 8)
+    await world.move()
+    assert world.committed("g") == 8
+    await world.stop()
 
 
 def test_a_stranger_that_commits_to_a_group_is_refused() -> None:

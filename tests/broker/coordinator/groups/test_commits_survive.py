@@ -9,7 +9,7 @@ from coordinator_world import CoordinatorWorld
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from soak import SOAK
-from virtual_time import run_virtual
+from virtual_time import in_virtual_time
 
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -53,33 +53,31 @@ class History:
 
 @settings(max_examples=80 * SOAK, deadline=None)
 @given(st.lists(STEP, min_size=5, max_size=60))
-def test_no_commit_that_was_answered_is_lost(steps: list[tuple[str, Any]]) -> None:
-    async def test() -> None:
-        world = CoordinatorWorld()
-        await world.lead()
-        history = History(world)
-        log = world.partition.log
-        for what, of in steps:
-            if what.startswith("commit"):
-                history.commit(of, is_alone=what == "commit")
-            elif what == "replicate":
-                world.replicate()
-            elif what in ("hold", "go on"):
-                world.partition.is_replicated_at_once = what == "go on"
-                world.partition.refusal = None
-            elif what == "refuse":
-                world.partition.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
-            elif what == "time out":
-                # The client gets REQUEST_TIMED_OUT, but the record may be replicated later.
-                await asyncio.sleep(6)
-            else:
-                await world.move(min(log.high_watermark + of, log.log_end_offset))
-            history.check()
-        world.partition.refusal = None
-        await asyncio.sleep(0)
-        await world.move()
+@in_virtual_time
+async def test_no_commit_that_was_answered_is_lost(steps: list[tuple[str, Any]]) -> None:
+    world = CoordinatorWorld()
+    await world.lead()
+    history = History(world)
+    log = world.partition.log
+    for what, of in steps:
+        if what.startswith("commit"):
+            history.commit(of, is_alone=what == "commit")
+        elif what == "replicate":
+            world.replicate()
+        elif what in ("hold", "go on"):
+            world.partition.is_replicated_at_once = what == "go on"
+            world.partition.refusal = None
+        elif what == "refuse":
+            world.partition.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
+        elif what == "time out":
+            # The client gets REQUEST_TIMED_OUT, but the record may be replicated later.
+            await asyncio.sleep(6)
+        else:
+            await world.move(min(log.high_watermark + of, log.log_end_offset))
         history.check()
-        assert all(answers for sent in history.sent.values() for _, answers in sent), "nobody waits for ever"
-        await world.stop()
-
-    run_virtual(test)
+    world.partition.refusal = None
+    await asyncio.sleep(0)
+    await world.move()
+    history.check()
+    assert all(answers for sent in history.sent.values() for _, answers in sent), "nobody waits for ever"
+    await world.stop()

@@ -16,7 +16,7 @@ from typing import Any, cast
 import pytest
 from coordinator_world import CoordinatorWorld
 from group_walks import Step, WalkWords, order_of
-from virtual_time import run_virtual
+from virtual_time import in_virtual_time
 
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.delete_groups import delete_groups
@@ -89,19 +89,17 @@ def _over_the_wire(answer: Any, version: int) -> Any:
 
 
 @pytest.mark.parametrize("steps", WALKS, ids=lambda steps: f"{len(steps)} steps")
-def test_as_kafka_answered(steps: list[Step]) -> None:
-    async def run() -> None:
-        world = CoordinatorWorld()
-        try:
-            await world.lead()
-            walk = Walk(world)
-            for number, step in enumerate(steps):
-                expected = [[actor, _sorted(answer)] for actor, answer in step["answers"]]
-                assert await walk.ask(step) == expected, f"step {number}: {step}"
-        finally:
-            await world.stop()
-
-    run_virtual(run)
+@in_virtual_time
+async def test_as_kafka_answered(steps: list[Step]) -> None:
+    world = CoordinatorWorld()
+    try:
+        await world.lead()
+        walk = Walk(world)
+        for number, step in enumerate(steps):
+            expected = [[actor, _sorted(answer)] for actor, answer in step["answers"]]
+            assert await walk.ask(step) == expected, f"step {number}: {step}"
+    finally:
+        await world.stop()
 
 
 def _sorted(value: Any) -> Any:
