@@ -110,7 +110,7 @@ class _Builder:
             self.notes.append(f"racks are ignored: brokers without a rack: {without}")
         names = sorted({rack for rack in live.values() if rack is not None}) if has_racks else []
         removed = {*self.options.brokers} if self.strategy is Strategy.DECOMMISSION else set()
-        removed |= {one.old for one in self.options.replacements}
+        removed |= {replacement.old for replacement in self.options.replacements}
         dead = set(known) - set(live)
         emptied_dead = dead if self.strategy in _EMPTIES_DEAD and not self.options.keep_dead else set()
         if dead - removed:
@@ -134,8 +134,8 @@ class _Builder:
 
     def _check_ids(self, live: set[int], known: set[int]) -> None:
         listed = f"live brokers: {', '.join(map(str, sorted(live))) or 'none'}"
-        old = [one.old for one in self.options.replacements]
-        new = [one.new for one in self.options.replacements]
+        old = [replacement.old for replacement in self.options.replacements]
+        new = [replacement.new for replacement in self.options.replacements]
         for broker in [*self.options.brokers, *old, *new, *self.options.exclude_brokers]:
             if broker not in known and broker not in live:
                 raise BadOption(f"no broker {broker}: it is not registered and holds no replica", hint=listed)
@@ -279,7 +279,9 @@ class _Builder:
     ) -> None:
         """Report a broker that cannot be emptied: partitions out of scope in a note, pinned ones as an error."""
         leaving = self.masks["leaving"]
-        stuck = [one for one in partitions if not one.is_movable and mask_of(one.current) & leaving]
+        stuck = [
+            partition for partition in partitions if not partition.is_movable and mask_of(partition.current) & leaving
+        ]
         if not stuck:
             return
         topics = {topic.name: topic for topic in self.snapshot.topics}
@@ -297,7 +299,9 @@ class _Builder:
         )
 
     def _capacities(self) -> tuple[int | None, ...]:
-        capacities = {one.broker: one.bytes for one in self.options.broker_capacities}
+        capacities = {
+            broker_capacity.broker: broker_capacity.bytes for broker_capacity in self.options.broker_capacities
+        }
         for broker in capacities:
             if broker not in self.index:
                 raise BadOption(f"a capacity names broker {broker}, which does not exist", hint=_CAPACITY_HINT)
@@ -330,7 +334,7 @@ class _Builder:
     def _filled(self, aim: tuple[Aim, ...], partitions: list[ProblemPartition]) -> PlanOptions:
         from dataclasses import replace
 
-        unknown = [one for one in partitions if one.size is None]
+        unknown = [partition for partition in partitions if partition.size is None]
         wants = [
             *(["--aim bytes"] if Aim.BYTES in aim else []),
             *(["--minimise bytes"] if self.options.minimise is Minimise.BYTES else []),
@@ -370,6 +374,6 @@ def copy_size(partition: PartitionSnapshot) -> int | None:
 
 
 def _listed(partitions: list[ProblemPartition]) -> str:
-    named = ", ".join(str(one.name) for one in partitions[:_NAMED_MAX])
+    named = ", ".join(str(partition.name) for partition in partitions[:_NAMED_MAX])
     more = len(partitions) - _NAMED_MAX
     return f"{named} and {more} more" if more > 0 else named

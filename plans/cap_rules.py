@@ -24,6 +24,6 @@ def undone_of(one: ProblemPartition, held: tuple[int, ...]) -> int:
 
 def byte_room(problem: Problem) -> dict[int, int]:
     """Return what brokers with a capacity may hold: one that is already too full gets no fuller."""
-    held = held_bytes(problem, [one.current for one in problem.partitions])
+    held = held_bytes(problem, [partition.current for partition in problem.partitions])
     capacities = enumerate(problem.capacities)
     return {broker: max(capacity, held[broker]) for broker, capacity in capacities if capacity is not None}

@@ -185,7 +185,11 @@ class CappedProgram:
         if problem.max_bytes is not None:
             self._add_row(-highspy.kHighsInf, problem.max_bytes / self._unit, self._sized(fresh))
         for broker, room in byte_room(problem).items():
-            others = sum(one.size or 0 for one in problem.partitions if not one.is_movable and broker in one.current)
+            others = sum(
+                partition.size or 0
+                for partition in problem.partitions
+                if not partition.is_movable and broker in partition.current
+            )
             self._add_row(-highspy.kHighsInf, (room - others) / self._unit, self._sized(self._on(broker)))
 
     def _stages(self) -> Iterable[_Stage]:
@@ -235,7 +239,9 @@ class CappedProgram:
     def _outside(self) -> Terms:
         """Return variables for the bytes by which brokers are outside their limits."""
         found = {}
-        held = held_bytes(self.problem, [() if one.is_movable else one.current for one in self.problem.partitions])
+        held = held_bytes(
+            self.problem, [() if partition.is_movable else partition.current for partition in self.problem.partitions]
+        )
         for limit, sign in ((self.limits.most, 1.0), (self.limits.least, -1.0)):
             for broker, value in limit.items():
                 outside = self._add_var(0, highspy.kHighsInf, is_whole=False)
@@ -322,7 +328,7 @@ class CappedProgram:
         return float(np.dot(costs, values)), values
 
     def _lists(self, values: list[float]) -> tuple[tuple[int, ...], ...]:
-        held, after = [0] * len(self._parts), [one.current for one in self.problem.partitions]
+        held, after = [0] * len(self._parts), [partition.current for partition in self.problem.partitions]
         for (number, broker), var in self._holds.items():
             held[number] |= (values[var] > _HALF) << broker
         leaders = choose_leaders(self.problem, held, None)

@@ -44,7 +44,7 @@ def within_caps(problem: Problem, solved: Solved, limits: ByteLimits, work: Work
     """
     if _is_within(problem, solved.after):
         return solved.after
-    current = tuple(one.current for one in problem.partitions)
+    current = tuple(partition.current for partition in problem.partitions)
     found = [current, _part_of(problem, solved.after, solved.replica_levels)]
     # Only the whole plan knows which replica succeeds which.
     if may_use_solver(problem, work.seconds) and not problem.replacements:

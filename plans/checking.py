@@ -69,8 +69,8 @@ def _held_after(plan: PlanFile, snapshot: ClusterSnapshot) -> _Held:
     """What stays, stays in its log dir; what comes goes where the plan says, or where the broker chooses."""
     held = _Held()
     planned = {entry.name: entry for entry in plan.partitions}
-    for one in snapshot.log_dirs:
-        held.dirs.setdefault(one.broker, set()).add(one.log_dir)
+    for log_dir in snapshot.log_dirs:
+        held.dirs.setdefault(log_dir.broker, set()).add(log_dir.log_dir)
     for name, partition in partitions_of(snapshot).items():
         entry, before = planned.get(name), partition.assignment.target_replicas
         replicas = before if entry is None else entry.replicas
@@ -219,7 +219,7 @@ def what_stops(findings: Iterable[Finding], *, is_fresh: bool) -> list[Finding]:
     A plan that has begun (not ``is_fresh``) has changed the cluster itself: only another cluster stops it.
     """
     stops = (Check.CLUSTER, Check.DRIFT, Check.TARGETS) if is_fresh else (Check.CLUSTER,)
-    return [one for one in findings if one.check in stops]
+    return [finding for finding in findings if finding.check in stops]
 
 
 def figures_of(plan: PlanFile, snapshot: ClusterSnapshot) -> PlanFigures:
@@ -406,7 +406,7 @@ def racks_missed(replicas: Sequence[int], racks: Mapping[int, str | None]) -> in
 
 def _forbidden(plan: PlanFile, policy: Policy, lines: PlanLines) -> Iterator[Finding]:
     before = {entry.name: entry.replicas for entry in plan.klamm.rollback}
-    patterns = [re.compile(one) for one in policy.forbidden_topics]
+    patterns = [re.compile(forbidden_topic) for forbidden_topic in policy.forbidden_topics]
     for entry in plan.partitions:
         line = lines.of_partition(entry.name)
         for broker in entry.replicas:

@@ -107,9 +107,9 @@ def _level_rows(problem: Problem, kind: Aim, levels: Levels | None) -> list[Row]
     if levels is None:
         return []
     base = [0] * len(problem.brokers)
-    for one in problem.partitions:
-        if not one.is_movable:
-            for broker in one.current if kind is Aim.REPLICAS else one.current[:1]:
+    for partition in problem.partitions:
+        if not partition.is_movable:
+            for broker in partition.current if kind is Aim.REPLICAS else partition.current[:1]:
                 base[broker] += 1
     rows = [Row(kind, (b,), levels.low[b] - base[b], levels.high[b] - base[b]) for b in sorted(levels.low)]
     for group in levels.groups:

@@ -34,10 +34,10 @@ def level_bytes(
     """
     sizes = [problem.partitions[index].size or 0 for index in problem.movable]
     held = [0] * len(problem.brokers)
-    for one in problem.partitions:
-        if not one.is_movable:
-            for broker in one.current:
-                held[broker] += one.size or 0
+    for partition in problem.partitions:
+        if not partition.is_movable:
+            for broker in partition.current:
+                held[broker] += partition.size or 0
     for number, mask in enumerate(placement.held):
         for broker in bits(mask):
             held[broker] += sizes[number]
@@ -135,9 +135,9 @@ class Forcing:
         self.bytes = [0] * len(self.problem.brokers)
         self.per_topic = {}
         self.racks = self.problem.racks()
-        for one in self.problem.partitions:
-            for broker in one.current:
-                self._count(one, broker, 1)
+        for partition in self.problem.partitions:
+            for broker in partition.current:
+                self._count(partition, broker, 1)
 
     def sets(self) -> list[int]:
         """Return the sets of the movable partitions."""

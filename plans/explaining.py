@@ -63,8 +63,12 @@ def _partition(made: MadePlan, index: int) -> list[str]:
 def _disks(plan: PlanFile, name: TopicPartition) -> list[str]:
     """Return a line for each replica of a partition that goes to another log dir."""
     before = next((one for one in plan.klamm.rollback if one.name == name), None)
-    after = next((one for one in plan.partitions if one.name == name), None)
-    return [] if before is None or after is None else [f"  broker {one}" for one in dir_changes(before, after)]
+    after = next((partition for partition in plan.partitions if partition.name == name), None)
+    return (
+        []
+        if before is None or after is None
+        else [f"  broker {dir_change}" for dir_change in dir_changes(before, after)]
+    )
 
 
 def _leaving(problem: Problem, index: int, broker: int, rows: dict[int, BrokerScore]) -> str:
@@ -93,14 +97,14 @@ def _ids(problem: Problem, replicas: Sequence[int]) -> str:
 def told_by_file(plan: PlanFile, name: TopicPartition) -> tuple[str, ...]:
     """Return what a plan file alone says about one of its partitions: old, new, and the effect on the brokers."""
     before = next((one for one in plan.klamm.rollback if one.name == name), None)
-    after = next((one for one in plan.partitions if one.name == name), None)
+    after = next((partition for partition in plan.partitions if partition.name == name), None)
     if before is None or after is None:
         return ()
     rows = {row.broker: row for row in plan.klamm.score.brokers}
     lines = [f"{name}: {', '.join(map(str, before.replicas))} becomes {', '.join(map(str, after.replicas))}"]
     for verb, brokers in (
-        ("it leaves broker {}", [one for one in before.replicas if one not in after.replicas]),
-        ("broker {} gets it", [one for one in after.replicas if one not in before.replicas]),
+        ("it leaves broker {}", [replica for replica in before.replicas if replica not in after.replicas]),
+        ("broker {} gets it", [replica for replica in after.replicas if replica not in before.replicas]),
     ):
         for broker in brokers:
             row = rows.get(broker)

@@ -67,12 +67,12 @@ def schema_of(wanted: Any) -> dict[str, Any]:
 @lru_cache(maxsize=64)
 def _fields(wanted: Any) -> dict[str, Any]:
     hints = get_type_hints(wanted)
-    return {one.name: hints[one.name] for one in dataclasses.fields(wanted)}
+    return {field.name: hints[field.name] for field in dataclasses.fields(wanted)}
 
 
 @lru_cache(maxsize=64)
 def _later(wanted: Any) -> frozenset[str]:
-    return frozenset(one.name for one in dataclasses.fields(wanted) if one.metadata.get("later"))
+    return frozenset(field.name for field in dataclasses.fields(wanted) if field.metadata.get("later"))
 
 
 def _object(wanted: Any, value: object, place: str) -> Any:

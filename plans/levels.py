@@ -71,9 +71,9 @@ def leader_items(problem: Problem, held: Sequence[int]) -> list[Item]:
 def fixed_counts(problem: Problem, *, leaders: bool) -> list[int]:
     """Return what brokers hold of partitions that do not move."""
     counts = [0] * len(problem.brokers)
-    for one in problem.partitions:
-        if not one.is_movable:
-            for broker in one.current[:1] if leaders else one.current:
+    for partition in problem.partitions:
+        if not partition.is_movable:
+            for broker in partition.current[:1] if leaders else partition.current:
                 counts[broker] += 1
     return counts
 

@@ -45,7 +45,9 @@ class ByteLimits:
         """Return the rows of the solver: what movable partitions may add to those that do not move."""
         from plans.columns import Row
 
-        base = held_bytes(problem, [() if one.is_movable else one.current for one in problem.partitions])
+        base = held_bytes(
+            problem, [() if partition.is_movable else partition.current for partition in problem.partitions]
+        )
         return [
             Row(Aim.BYTES, (b,), float(self.least.get(b, base[b]) - base[b]), float(most - base[b]))
             for b, most in sorted(self.most.items())
@@ -110,7 +112,7 @@ def byte_limits(problem: Problem) -> ByteLimits:
             slack, less = (each * problem.tolerance_percent / 100 for each in (share, wanted))
             least[broker] = -int(-(wanted - less) // 1) if problem.targets >> broker & 1 else 0
             most[broker] = int(share + slack)
-    held = held_bytes(problem, [one.current for one in problem.partitions])
+    held = held_bytes(problem, [partition.current for partition in problem.partitions])
     # A plan that only does what is forced empties no broker that was too full before.
     bounds = {
         broker: capacity if problem.aim else max(capacity, held[broker])
@@ -127,7 +129,10 @@ def byte_limits(problem: Problem) -> ByteLimits:
 def _least_on_remaining(problem: Problem) -> int:
     """Return the least bytes that the remaining brokers hold; replicas that may stay on others take no room there."""
     others = ~mask_of(problem.remaining)
-    return sum((one.size or 0) * max(0, one.factor - (one.may_hold & others).bit_count()) for one in problem.partitions)
+    return sum(
+        (partition.size or 0) * max(0, partition.factor - (partition.may_hold & others).bit_count())
+        for partition in problem.partitions
+    )
 
 
 def _above_capacity(problem: Problem, held: Sequence[int], most: Mapping[int, int]) -> dict[int, int]:
@@ -194,7 +199,7 @@ def _shares(problem: Problem, *, all_may_get: bool = False) -> dict[int, float]:
     ordered = sorted(racks.values(), key=lambda ones: (-len(ones), ones))
     low, high = _least_and_most(problem)
     if all_may_get:
-        whole = sum((one.size or 0) for one in problem.partitions)
+        whole = sum((partition.size or 0) for partition in problem.partitions)
         high = [most if problem.targets >> b & 1 else whole for b, most in enumerate(high)]
     room = _room(problem, [len(ones) for ones in ordered])
     shares: dict[int, float] = {}
@@ -212,11 +217,11 @@ def _shares(problem: Problem, *, all_may_get: bool = False) -> dict[int, float]:
 def _least_and_most(problem: Problem) -> tuple[list[int], list[int]]:
     """Return what brokers hold whatever the plan does, and what they would hold with everything they may get."""
     low, high = [0] * len(problem.brokers), [0] * len(problem.brokers)
-    for one in problem.partitions:
-        size = one.size or 0
-        for broker in bits(one.must_hold):
+    for partition in problem.partitions:
+        size = partition.size or 0
+        for broker in bits(partition.must_hold):
             low[broker] += size
-        for broker in bits(one.may_hold):
+        for broker in bits(partition.may_hold):
             high[broker] += size
     return low, high
 

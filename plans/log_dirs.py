@@ -85,7 +85,7 @@ def _dirs_of(snapshot: ClusterSnapshot, options: PlanOptions, cluster: Problem) 
     wanted = set(options.brokers) or set(snapshot.live_broker_ids)
     for broker in sorted(wanted - snapshot.live_broker_ids):
         raise BadOption(f"broker {broker} is not registered", hint="only a live broker can move replicas between disks")
-    movable = {one.name for one in cluster.partitions if one.is_movable}
+    movable = {partition.name for partition in cluster.partitions if partition.is_movable}
     logs = [
         (TopicPartition(topic.name, one.partition), log)
         for topic in sorted(snapshot.topics, key=lambda each: each.name)
@@ -95,7 +95,7 @@ def _dirs_of(snapshot: ClusterSnapshot, options: PlanOptions, cluster: Problem) 
     ]
     moving = {(name, log.broker) for name, log in logs if log.is_future}
     places = {(log.broker, log.log_dir) for _, log in logs}
-    places |= {(one.broker, one.log_dir) for one in snapshot.log_dirs if one.broker in wanted}
+    places |= {(log_dir.broker, log_dir.log_dir) for log_dir in snapshot.log_dirs if log_dir.broker in wanted}
     if not places:
         raise BadOption(_UNKNOWN, hint=_HINT)
     dirs = _Dirs(sorted(places))
@@ -118,7 +118,7 @@ def _limits(problem: Problem, dirs: _Dirs, options: PlanOptions) -> ByteLimits:
     most: dict[int, int] = {}
     for broker in sorted({place[0] for place in dirs.places}):
         members = dirs.of_broker(broker)
-        whole = sum(one.size or 0 for one in problem.partitions if one.current[0] in members)
+        whole = sum(partition.size or 0 for partition in problem.partitions if partition.current[0] in members)
         if Aim.BYTES in problem.aim:
             slack = whole * options.tolerance_percent / 100 / len(members)
             for number in members:
@@ -133,12 +133,12 @@ def _limits(problem: Problem, dirs: _Dirs, options: PlanOptions) -> ByteLimits:
 
 def _capacities(dirs: _Dirs, options: PlanOptions) -> tuple[int | None, ...]:
     found: list[int | None] = [None] * len(dirs.places)
-    for one in options.log_dir_capacities:
-        place = (one.broker, one.log_dir)
+    for dir_capacity in options.log_dir_capacities:
+        place = (dir_capacity.broker, dir_capacity.log_dir)
         if place in dirs.index:
-            found[dirs.index[place]] = one.bytes
-        elif not options.brokers or one.broker in options.brokers:
-            raise unknown_log_dir(one)
+            found[dirs.index[place]] = dir_capacity.bytes
+        elif not options.brokers or dir_capacity.broker in options.brokers:
+            raise unknown_log_dir(dir_capacity)
     return tuple(found)
 
 

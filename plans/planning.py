@@ -69,7 +69,7 @@ def _solved(problem: Problem, limits: ByteLimits, work: Work, progress: Progress
     solved = solve(problem, limits, work, progress, rounds=rounds)
     if solved.is_level and limits.is_kept(problem, solved.after):
         return solved
-    current = tuple(one.current for one in problem.partitions)
+    current = tuple(partition.current for partition in problem.partitions)
     ranks = [rank(problem, one, solved.replica_levels, solved.leader_levels, limits) for one in (current, solved.after)]
     return replace(solved, after=current) if ranks[0] <= ranks[1] and _is_allowed(problem, current) else solved
 
@@ -167,7 +167,7 @@ class _Planner:
         outside = limits.violation(held_bytes(problem, after)) if limits.shares else 0
         is_first = achieved is not None and achieved == bound and not remaining and solved.is_level and not outside
         brokers = broker_scores(problem, after, self._senders())
-        busiest = max((max(one.bytes_in or 0, one.bytes_sent or 0) for one in brokers), default=0)
+        busiest = max((max(broker.bytes_in or 0, broker.bytes_sent or 0) for broker in brokers), default=0)
         is_timed = options.throttle is not None and problem.has_sizes
         return Score(
             moves=costs.moves,
@@ -180,7 +180,7 @@ class _Planner:
             is_optimal=is_first and costs.leader_changes <= solved.least_leader_changes,
             solver=solved.solver,
             makespan_s=round(busiest / (options.throttle or 1), 3) if is_timed else None,
-            before=measures_of(problem, [one.current for one in problem.partitions]),
+            before=measures_of(problem, [partition.current for partition in problem.partitions]),
             after=measures_of(problem, after),
             brokers=brokers,
             remaining_bytes=outside,

@@ -164,8 +164,8 @@ def _forced_moves(problem: Problem, one: ProblemPartition) -> int:
 
 def _counts(problem: Problem, *, leaders: bool) -> list[int]:
     counts = [0] * len(problem.brokers)
-    for one in problem.partitions:
-        for broker in one.current[:1] if leaders else one.current:
+    for partition in problem.partitions:
+        for broker in partition.current[:1] if leaders else partition.current:
             counts[broker] += 1
     return counts
 
@@ -191,12 +191,12 @@ def _above(problem: Problem, most_bytes: dict[int, int]) -> int:
     That holds if no partition loses replicas, because a dropped replica is not copied.
     """
     parts = problem.partitions
-    if any(one.factor < len(one.current) for one in parts):
+    if any(part.factor < len(part.current) for part in parts):
         return 0
     held = [0] * len(problem.brokers)
-    for one in parts:
-        for broker in one.current:
-            held[broker] += one.size or 0
+    for part in parts:
+        for broker in part.current:
+            held[broker] += part.size or 0
     return sum(max(0, held[broker] - most) for broker, most in most_bytes.items())
 
 
@@ -400,7 +400,7 @@ class _Solver:
 
     def _lists(self, solution: Solution) -> tuple[tuple[int, ...], ...]:
         problem = self.problem
-        after = [one.current for one in problem.partitions]
+        after = [partition.current for partition in problem.partitions]
         for index, held, leader in zip(problem.movable, solution.held, solution.leaders, strict=True):
             after[index] = ordered(problem.partitions[index].current, held, leader)
         return tuple(after)

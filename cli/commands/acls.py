@@ -415,7 +415,7 @@ def _wish(
     return Wish(
         tuple((kind, name) for kind, names in kinds for name in names or ()),
         pattern_type.lower(),
-        tuple(parse_operation(one) for one in operations or ()),
+        tuple(parse_operation(operation) for operation in operations or ()),
         tuple(allow_principals or ()),
         tuple(deny_principals or ()),
         tuple(allow_hosts or ()),

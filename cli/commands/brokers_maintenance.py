@@ -132,9 +132,9 @@ async def _reorder(
     async with asyncio.timeout(invocation.timeout_s):
         prepared = await prepare_reassignment(cluster, moves, Throttle(), is_additional=True, may_change_factor=False)
         previews = await preview_election(cluster, ElectionType.PREFERRED, scope) if elections else []
-    if not prepared.has_work and not any(one.is_needed for one in previews):
+    if not prepared.has_work and not any(preview.is_needed for preview in previews):
         invocation.talk.say("nothing to do: this is already the case")
-        report = elections_report([one.as_result() for one in previews])
+        report = elections_report([preview.as_result() for preview in previews])
         return report if previews else replace(report, notes=())
     lines = [str(one) for one in prepared.planned] or preview_lines(previews)
     if invocation.is_dry_run and prepared.planned:

@@ -74,8 +74,10 @@ async def snapshot(
     counts = (("broker", len(whole.brokers)), ("topic", len(whole.topics)), ("partition", partitions))
     counted = ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for what, count in counts)
     invocation.talk.say(f"wrote {'the snapshot to stdout' if str(file) == '-' else file}: {counted}")
-    for one in taken.failed_dirs:
-        invocation.talk.warn(f"the snapshot lacks {one.log_dir or 'the log dirs'} of broker {one.broker}: {one.error}")
+    for failed in taken.failed_dirs:
+        invocation.talk.warn(
+            f"the snapshot lacks {failed.log_dir or 'the log dirs'} of broker {failed.broker}: {failed.error}"
+        )
     return ExitCode.BAD_ANSWER if taken.failed_dirs else ExitCode.DONE
 
 

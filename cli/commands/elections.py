@@ -116,9 +116,9 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
         previews = await preview_election(cluster, election, scope)
         if not invocation.is_dry_run:
             await check_election(cluster, election)
-        needed = [one for one in previews if one.is_needed]
+        needed = [preview for preview in previews if preview.is_needed]
         if not needed:
-            return report([one.as_result() for one in previews])
+            return report([preview.as_result() for preview in previews])
         for one in needed:
             if one.obstacle is not None:
                 invocation.talk.warn(str(one))
@@ -132,5 +132,5 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
         # If no replica can be elected, there is nothing to confirm. The controller is asked all the same, and says why.
         needs_word = bool(able) or is_unclean or invocation.is_dry_run
         if needs_word and not invocation.confirm(what, details, is_destructive=is_unclean):
-            return report([one.as_result() for one in previews])
+            return report([preview.as_result() for preview in previews])
         return report(await run_election(cluster, election, previews))

@@ -208,7 +208,7 @@ class _View:
         from cli.views.lag import lag_report
 
         if not self._keeps_all:
-            kept = tuple(one for one in answer.groups if one.partition_count or one.error is not None)
+            kept = tuple(group for group in answer.groups if group.partition_count or group.error is not None)
             answer = replace(answer, groups=kept)
         return lag_report(
             answer, fails_on=self._fails_on, has_partitions=self._has_partitions, is_not_ok=self._is_not_ok

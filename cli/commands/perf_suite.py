@@ -138,7 +138,7 @@ async def suite(
     if plot is not None:
         write_plot(plot, chosen, run.results, before)
         invocation.talk.say(f"wrote {plot}")
-    failed = run.stopped is not None or any(one.error is not None for one in run.results)
+    failed = run.stopped is not None or any(result.error is not None for result in run.results)
     code = ExitCode.BAD_ANSWER if failed or left else ExitCode.DONE
     facts |= {"left_topics": left, "topics_that_may_appear": uncertain}
     return suite_report(chosen, run.results, facts, run.stopped, before, exit_code=code)

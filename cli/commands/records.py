@@ -72,7 +72,7 @@ async def delete(
     wanted = _wanted(offset_json_file, topic, partition, before_offset)
     async with open_cluster(invocation, for_change=True) as cluster:
         previews = await preview_deletion(cluster, wanted)
-        going = [one for one in previews if one.result is DeletionResult.WOULD_BE_DELETED]
+        going = [preview for preview in previews if preview.result is DeletionResult.WOULD_BE_DELETED]
         if not going:
             invocation.talk.say("there are no records before these offsets")
             return deletions_report(previews)

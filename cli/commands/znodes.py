@@ -113,7 +113,7 @@ async def _change(invocation: Invocation, cluster: Cluster, changes: Sequence[Ac
         invocation.talk.say("every znode has this access list already")
         return acl_changes_report([])
     what = f"{'close' if is_secure else 'open'} {len(changes)} znodes of {cluster.target.title}"
-    details = [f"{one.path}: {' '.join(one.before or ('?',))} → {' '.join(one.after)}" for one in changes]
+    details = [f"{change.path}: {' '.join(change.before or ('?',))} → {' '.join(change.after)}" for change in changes]
     if not invocation.confirm(what, details, is_destructive=True):
         return acl_changes_report(changes)
     return acl_changes_report(await change_acls(cluster, changes, is_secure=is_secure))

@@ -47,7 +47,12 @@ def cluster_report(cluster: ClusterDescription) -> Report:
         ("source", cluster.told_by),
     ]
     if cluster.finalized_features:
-        pairs.append(("features", ", ".join(f"{one.name}={one.level}" for one in cluster.finalized_features)))
+        pairs.append(
+            (
+                "features",
+                ", ".join(f"{feature.name}={feature.level}" for feature in cluster.finalized_features),
+            )
+        )
     columns = (
         Column("cluster_id"),
         Column("controller_id", Kind.NUMBER),
@@ -71,7 +76,7 @@ def cluster_report(cluster: ClusterDescription) -> Report:
 def _quorum_table(quorum: Quorum) -> Table:
     columns = (Column("id", Kind.NUMBER), Column("role"), Column("log_end_offset", Kind.NUMBER, title="End"),
                Column("lag", Kind.NUMBER))  # fmt: skip
-    return Table(columns, [(one.id, _role(one), one.log_end_offset, one.lag) for one in quorum.members])
+    return Table(columns, [(member.id, _role(member), member.log_end_offset, member.lag) for member in quorum.members])
 
 
 def _role(member: QuorumMember) -> str:

@@ -53,10 +53,10 @@ _APIS = (
 
 def broker_details_report(brokers: Sequence[BrokerDetails], *, with_apis: bool) -> Report:
     """Everything; the exit code is 1 if something is wrong with a broker itself."""
-    sections = [section for one in brokers for section in _sections(one, with_apis=with_apis)]
+    sections = [section for broker in brokers for section in _sections(broker, with_apis=with_apis)]
     return Report(
-        [_data(one, with_apis=with_apis) for one in brokers],
-        Table(_ROW, [_row(one) for one in brokers]),
+        [_data(broker, with_apis=with_apis) for broker in brokers],
+        Table(_ROW, [_row(broker) for broker in brokers]),
         sections,
         notes=() if brokers else ("no broker is alive",),
         exit_code=ExitCode.BAD_ANSWER if any(map(has_trouble, brokers)) else ExitCode.DONE,

@@ -103,7 +103,7 @@ def totals_table(totals: Sequence[DirTotals], subject: str) -> Table:
     """Return the table of totals that a person sees, without empty columns."""
     full = Column("used_percent", Kind.NUMBER, title="Used %", tone=_full_tone)
     columns = (*_TOTALS[:-1], full, _TOTALS[-1])
-    rows = [(*_cells(one)[:-1], one.used_percent, one.error) for one in totals]
+    rows = [(*_cells(total)[:-1], total.used_percent, total.error) for total in totals]
     subjects = _SUBJECTS[subject]
     filled = {column.name for index, column in enumerate(columns) if any(row[index] not in (None, 0) for row in rows)}
     # What is left of a volume says more than how large it is.

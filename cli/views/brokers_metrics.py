@@ -69,9 +69,9 @@ _ALL = (_WHO, Column("topic"), *_REQUEST, *_TRAFFIC, *_WORK, *_TELLS, _TROUBLE)
 
 def metrics_report(figures: Sequence[BrokerFigures], *, is_for_people: bool = True) -> Report:
     """A row per broker; machines get rows for its topics and requests below it."""
-    rows = [row for one in figures for row in _machine_rows(one)]
-    traffic = [(one.broker, *_rates(one), one.told_by, one.where, one.trouble) for one in figures]
-    work = [(one.broker, _work(one)) for one in figures if one.told_by]
+    rows = [row for figure in figures for row in _machine_rows(figure)]
+    traffic = [(figure.broker, *_rates(figure), figure.told_by, figure.where, figure.trouble) for figure in figures]
+    work = [(figure.broker, _work(figure)) for figure in figures if figure.told_by]
     sections = [
         Section(body=without_empty(Table((_WHO, *_TRAFFIC, *_TELLS, _TROUBLE), traffic), keeps=_KEPT)),
         *(
@@ -87,7 +87,7 @@ def metrics_report(figures: Sequence[BrokerFigures], *, is_for_people: bool = Tr
     notes = list(_notes(figures))
     if is_for_people:
         sections += _topic_sections(figures, notes) + _request_sections(figures, notes)
-    code = ExitCode.BAD_ANSWER if any(one.trouble for one in figures) else ExitCode.DONE
+    code = ExitCode.BAD_ANSWER if any(figure.trouble for figure in figures) else ExitCode.DONE
     return Report(figures, Table(_ALL, rows), sections, tuple(notes), code)
 
 
@@ -137,7 +137,7 @@ def _whole(value: float | None) -> int | None:
 
 
 def _topic_sections(figures: Sequence[BrokerFigures], notes: list[str]) -> list[Section]:
-    rows = [(one.broker, topic.topic, *_rates(topic)) for one in figures for topic in one.topics or ()]
+    rows = [(figure.broker, topic.topic, *_rates(topic)) for figure in figures for topic in figure.topics or ()]
     shown = heapq.nlargest(SHOWN_MAX, rows, key=lambda row: (row[5] or 0) + (row[8] or 0))  # type: ignore[operator]
     if len(shown) < len(rows):
         notes.append(f"the {len(shown)} largest of {len(rows)} topics of brokers; all: -o plain")
@@ -146,9 +146,9 @@ def _topic_sections(figures: Sequence[BrokerFigures], notes: list[str]) -> list[
 
 def _request_sections(figures: Sequence[BrokerFigures], notes: list[str]) -> list[Section]:
     rows = [
-        (one.broker, request.api, _whole(request.count), _rounded(request.p99_ms, 1))
-        for one in figures
-        for request in one.requests or ()
+        (figure.broker, request.api, _whole(request.count), _rounded(request.p99_ms, 1))
+        for figure in figures
+        for request in figure.requests or ()
     ]
     shown = heapq.nlargest(SHOWN_MAX, rows, key=lambda row: row[3] or 0)
     if len(shown) < len(rows):
@@ -160,17 +160,17 @@ def _notes(figures: Sequence[BrokerFigures]) -> Iterator[str]:
     """Yield why cells are empty."""
     if not figures:
         yield "no broker is alive"
-    measured = [one for one in figures if one.measured_s is not None]
+    measured = [figure for figure in figures if figure.measured_s is not None]
     if measured:
         which = ", ".join(str(one.broker) for one in measured)
         yield f"rates over {measured[0].measured_s:.1f} s of broker {which}, which tells counts only"
-    for one in figures:
+    for figure in figures:
         missing = [
-            _TITLES[field.name] for field in fields(one) if field.name in _TITLES and _is_missing(one, field.name)
+            _TITLES[field.name] for field in fields(figure) if field.name in _TITLES and _is_missing(figure, field.name)
         ]
-        if one.told_by and missing:
-            yield f"broker {one.broker} does not tell: {', '.join(missing)}"
-    if any(one.trouble and one.where is None for one in figures):
+        if figure.told_by and missing:
+            yield f"broker {figure.broker} does not tell: {', '.join(missing)}"
+    if any(figure.trouble and figure.where is None for figure in figures):
         yield SAY_WHERE
 
 

@@ -56,8 +56,10 @@ def altered_report(
     whose = (entity.type, entity.name)
     result = "would be altered" if is_dry_run else "altered"
     data = {"entity_type": entity.type, "entity_name": entity.name, "result": result, "changes": changes}
-    table = Table(_CHANGES, [(whose[0], whose[1] or "<default>", one.name, one.old, one.new) for one in changes])
-    shown = Table(_CHANGES[2:], [(one.name, one.old, one.new) for one in changes])
+    table = Table(
+        _CHANGES, [(whose[0], whose[1] or "<default>", change.name, change.old, change.new) for change in changes]
+    )
+    shown = Table(_CHANGES[2:], [(change.name, change.old, change.new) for change in changes])
     as_kafka = None if is_dry_run else partial(kafka.altered_text, entity, by_shortcuts=by_shortcuts)
     return Report(data, table, (Section(f"{entity}: {result}", shown),), as_kafka=as_kafka)
 

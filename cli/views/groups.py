@@ -133,13 +133,15 @@ def _rows(group: DescribedGroup) -> list[tuple[object, ...]]:
     nothing = (None,) * len(_PROGRESS)
     # A consumer of ZooKeeper's time owns a partition with each of its threads: its id, and a number.
     readers = {
-        name for one in group.partitions for name in (one.consumer_id, (one.consumer_id or "").rpartition("-")[0])
+        name
+        for partition in group.partitions
+        for name in (partition.consumer_id, (partition.consumer_id or "").rpartition("-")[0])
     }
-    rows: list[tuple[object, ...]] = [(group.group, *_partition_row(one)) for one in group.partitions]
-    for one in group.members:
-        if one.consumer_id not in readers:
-            error = _UNREADABLE.format(group.protocol_type or "unknown") if one.assignment is None else None
-            rows.append((group.group, *nothing, *_member_row(one)[:4], error))
+    rows: list[tuple[object, ...]] = [(group.group, *_partition_row(partition)) for partition in group.partitions]
+    for member in group.members:
+        if member.consumer_id not in readers:
+            error = _UNREADABLE.format(group.protocol_type or "unknown") if member.assignment is None else None
+            rows.append((group.group, *nothing, *_member_row(member)[:4], error))
     return rows or [(group.group, *nothing, None, None, None, None, group.error)]
 
 
@@ -220,7 +222,7 @@ def _section(group: DescribedGroup, columns: tuple[Column, ...], rows: Iterable[
 
 
 def _errors(partitions: Sequence[PartitionProgress]) -> list[str]:
-    lines = [f"{one.name}: {one.error}" for one in partitions if one.error is not None]
+    lines = [f"{partition.name}: {partition.error}" for partition in partitions if partition.error is not None]
     more = len(lines) - NOTES_MAX
     return lines if more <= 0 else [*lines[:NOTES_MAX], f"… and {more} more"]
 
@@ -231,7 +233,7 @@ def _shown_row(one: PartitionProgress) -> tuple[object, ...]:
 
 
 def _lag_fact(partitions: Sequence[PartitionProgress]) -> str:
-    known = [one.lag for one in partitions if one.lag is not None]
+    known = [partition.lag for partition in partitions if partition.lag is not None]
     unknown = len(partitions) - len(known)
     text = f"lag {sum(max(0, lag) for lag in known)}" if known else "lag not known"
     return f"{text}, not known of {counted(unknown, 'partition')}" if unknown and known else text

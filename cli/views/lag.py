@@ -138,7 +138,7 @@ def lag_report(answer: LagAnswer, *, fails_on: LagStatus, has_partitions: bool, 
 def _notes(answer: LagAnswer) -> tuple[str, ...]:
     if answer.failures and not answer.groups:
         return ()
-    watched_ms = min((one.window_ms for one in answer.groups if one.status is LagStatus.STALL), default=_LONG_MS)
+    watched_ms = min((group.window_ms for group in answer.groups if group.status is LagStatus.STALL), default=_LONG_MS)
     if watched_ms >= _LONG_MS:
         return (_summary(answer.groups),)
     doubt = f"watched for {_duration(watched_ms)}: a reader that commits less often looks like STALL too (--interval)"
@@ -148,10 +148,10 @@ def _notes(answer: LagAnswer) -> tuple[str, ...]:
 def _summary(groups: Sequence[GroupLag]) -> str:
     if not groups:
         return "no consumer groups"
-    counts = Counter(one.status for one in groups)
+    counts = Counter(group.status for group in groups)
     told = ", ".join(f"{counts[status]} {status}" for status in reversed(LagStatus) if counts[status])
-    group_count = sum(one.kind is ReaderKind.GROUP for one in groups)
-    queries = {(one.kind, one.path) for one in groups if isinstance(one, QueryLag)}
+    group_count = sum(group.kind is ReaderKind.GROUP for group in groups)
+    queries = {(group.kind, group.path) for group in groups if isinstance(group, QueryLag)}
     readers = [
         f"{count} {noun if count == 1 else plural}"
         for count, noun, plural in ((group_count, "group", "groups"), (len(queries), "Spark query", "Spark queries"))
@@ -161,7 +161,7 @@ def _summary(groups: Sequence[GroupLag]) -> str:
 
 
 def _chosen(group: GroupLag, is_not_ok: bool) -> list[PartitionLag]:
-    return [one for one in group.partitions if not is_not_ok or not one.status.is_fine]
+    return [partition for partition in group.partitions if not is_not_ok or not partition.status.is_fine]
 
 
 def _document(group: GroupLag, time: datetime, has_partitions: bool, is_not_ok: bool) -> dict[str, object]:

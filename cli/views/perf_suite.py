@@ -120,7 +120,7 @@ def _section(experiment: Experiment, results: Sequence[CaseResult], before: Rate
     """Leave out columns that no result of an experiment has."""
     heading = Column("case", Kind.NUMBER, title=_HEADINGS[experiment.name])
     columns = (heading, *_MEASURED, *(_COMPARED if before is not None else ()), _ERROR)
-    rows = [_row(one, before) for one in results]
+    rows = [_row(result, before) for result in results]
     kept = [i for i in range(len(columns)) if i == 0 or any(row[i] is not None for row in rows)]
     return Section(
         experiment.title, Table(tuple(columns[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
@@ -187,10 +187,10 @@ def _svg(content: str, height: int) -> str:
 
 def _bars(experiment: Experiment, results: Sequence[CaseResult], before: Rates | None) -> str:
     rows: list[tuple[str, float, str]] = []
-    for one in results:
-        rows.append((one.case.label, one.rate or 0.0, "#2b6cb0"))
+    for result in results:
+        rows.append((result.case.label, result.rate or 0.0, "#2b6cb0"))
         if before is not None:
-            rows.append(("before", before.get((experiment.name, one.case.label), 0.0), "#a0aec0"))
+            rows.append(("before", before.get((experiment.name, result.case.label), 0.0), "#a0aec0"))
     largest = max((rate for _, rate, _ in rows), default=0.0) or 1.0
     drawn = [f'<text x="4" y="18" font-weight="bold">{html.escape(experiment.title)}: records a second</text>']
     for index, (label, rate, colour) in enumerate(rows):

@@ -47,10 +47,18 @@ _MARKDOWN_MAX = 50
 def check_report(path: str, findings: Sequence[Finding], policy: Policy | None, policy_path: str | None) -> Report:
     """One row per finding; code 1 if one is an error. What to do about them is below the table on a terminal."""
     rows = [
-        (path, one.line, one.check, _severity(one), _name(one), _rule(one, policy, policy_path), one.message)
-        for one in findings
+        (
+            path,
+            finding.line,
+            finding.check,
+            _severity(finding),
+            _name(finding),
+            _rule(finding, policy, policy_path),
+            finding.message,
+        )
+        for finding in findings
     ]
-    hints = [_hint(one, path) for one in findings]
+    hints = [_hint(finding, path) for finding in findings]
     with_hints = Table(
         (*_COLUMNS[:-1], Column("hint"), _COLUMNS[-1]),
         [(*row[:-1], hint, row[-1]) for row, hint in zip(rows, hints, strict=True)],
@@ -81,7 +89,7 @@ def _distinct(hints: Iterable[str | None]) -> list[str]:
 
 def errors_of(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings that are errors, not mere notes."""
-    return [one for one in findings if one.is_error]
+    return [finding for finding in findings if finding.is_error]
 
 
 def formatted(

@@ -20,10 +20,17 @@ _FIGURES = (Column("figure"), Column("before"), Column("after"))
 
 def diff_report(difference: PlanDifference) -> Report:
     """The partitions and the figures that differ; code 1 if any does."""
-    rows = [(one.topic, one.partition, one.change, one.before, one.after) for one in difference.partitions]
+    rows = [
+        (partition.topic, partition.partition, partition.change, partition.before, partition.after)
+        for partition in difference.partitions
+    ]
     table = Table(_COLUMNS, rows)
     figures = Table(
-        _FIGURES, [(one.name, _text(one.name, one.before), _text(one.name, one.after)) for one in difference.figures]
+        _FIGURES,
+        [
+            (figure.name, _text(figure.name, figure.before), _text(figure.name, figure.after))
+            for figure in difference.figures
+        ],
     )
     sections = [Section("Partitions", table)] if rows else []
     sections += [Section("Figures", figures)] if difference.figures else []

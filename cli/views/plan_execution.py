@@ -139,7 +139,7 @@ def progress_line(progress: WaveProgress, room: int | None = None) -> str:
         return f"{head} {sizes} {gauge(share, width, has_blocks=can_show_blocks(sys.stderr))} {tail}"
     short = f"wave {progress.wave}/{progress.wave_count}, {progress.done_count}/{progress.count},"
     forms = (line, f"{short} {sizes} {tail}", f"{short} {tail}")
-    return next((one for one in forms if room is None or len(one) <= room), forms[-1])
+    return next((form for form in forms if room is None or len(form) <= room), forms[-1])
 
 
 def waves_report(waves: Sequence[Wave]) -> Report:

@@ -35,10 +35,15 @@ _USAGE = (
 
 def usage_report(found: UsageOfBrokers) -> Report:
     """A row per client, quota and broker, those that are held back first."""
-    rows = [(*_whose(one), _rounded(one.used), _rounded(one.limit), *_how_near(one)) for one in found.usages]
-    shown = [(*_whose(one), _amount(one, one.used), _amount(one, one.limit), *_how_near(one)) for one in found.usages]
-    throttled = {(one.user, one.client_id) for one in found.usages if one.throttle_ms}
-    near = {(one.user, one.client_id) for one in found.usages if (one.used_percent or 0) >= NEAR_PERCENT} - throttled
+    rows = [(*_whose(usage), _rounded(usage.used), _rounded(usage.limit), *_how_near(usage)) for usage in found.usages]
+    shown = [
+        (*_whose(usage), _amount(usage, usage.used), _amount(usage, usage.limit), *_how_near(usage))
+        for usage in found.usages
+    ]
+    throttled = {(usage.user, usage.client_id) for usage in found.usages if usage.throttle_ms}
+    near = {
+        (usage.user, usage.client_id) for usage in found.usages if (usage.used_percent or 0) >= NEAR_PERCENT
+    } - throttled
     notes = [f"broker {broker} does not tell: {why}" for broker, why in found.troubles]
     if found.troubles:
         notes.append(SAY_WHERE)

@@ -54,7 +54,7 @@ class ProgressView:
             self._lines = len(lines)
         elif time.monotonic() - self._told >= _LOG_PACE_S and progress.partitions:
             self._told = time.monotonic()
-            reasons = dict.fromkeys(one.reason for one in progress.partitions if one.reason)
+            reasons = dict.fromkeys(partition.reason for partition in progress.partitions if partition.reason)
             sys.stderr.write(f"{'; '.join([lines[0], *reasons])}\n")
         sys.stderr.flush()
 
@@ -93,7 +93,7 @@ class ExecutionView(ProgressView):
     def started(self, refusals: Sequence[Refusal]) -> None:
         """Tell what was refused, and how much has started."""
         self.code = self._invocation.tell_failures(
-            [Refused(one.code, one.message, where=f"partition {one.name}") for one in refusals]
+            [Refused(refusal.code, refusal.message, where=f"partition {refusal.name}") for refusal in refusals]
         )
         count, dirs = len(self._prepared.changing), self._prepared.dir_move_count
         if count:

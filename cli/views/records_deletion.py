@@ -34,7 +34,7 @@ _INDEX = {column.name: index for index, column in enumerate(_COLUMNS)}
 
 def deletion_lines(deletions: Sequence[RecordsDeletion]) -> list[str]:
     """Say for each partition what would be deleted."""
-    return [_line(one) for one in deletions]
+    return [_line(deletion) for deletion in deletions]
 
 
 def _line(one: RecordsDeletion) -> str:

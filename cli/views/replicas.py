@@ -43,22 +43,32 @@ _COLUMNS = (
 def verification_report(results: Sequence[PartitionVerification]) -> Report:
     """All replicas for machines; for a person those that lag, differ or could not be read."""
     rows = [
-        (one.topic, one.partition, one.from_offset, one.to_offset, r.broker, r.log_end_offset, r.lag, r.agrees, r.error)
-        for one in results
-        for r in one.replicas
+        (
+            result.topic,
+            result.partition,
+            result.from_offset,
+            result.to_offset,
+            r.broker,
+            r.log_end_offset,
+            r.lag,
+            r.agrees,
+            r.error,
+        )
+        for result in results
+        for r in result.replicas
     ]
     shown = [row for row in rows if row[6] or row[7] is not True]
     sections = [Section(body=Table(_COLUMNS, shown))] if shown else []
-    sections += [_difference(one) for one in results if one.first_difference is not None]
-    code = ExitCode.DONE if all(one.is_good for one in results) else ExitCode.BAD_ANSWER
+    sections += [_difference(result) for result in results if result.first_difference is not None]
+    code = ExitCode.DONE if all(result.is_good for result in results) else ExitCode.BAD_ANSWER
     return Report(results, Table(_COLUMNS, rows), sections or [Section()], _notes(results), exit_code=code)
 
 
 def _notes(results: Sequence[PartitionVerification]) -> tuple[str, ...]:
-    replicas = [replica for one in results for replica in one.replicas]
+    replicas = [replica for result in results for replica in result.replicas]
     differing = sum(replica.agrees is False for replica in replicas)
     unknown = sum(replica.agrees is None for replica in replicas)
-    offsets = sum((one.to_offset or 0) - (one.from_offset or 0) for one in results)
+    offsets = sum((result.to_offset or 0) - (result.from_offset or 0) for result in results)
     lag = max((replica.lag or 0 for replica in replicas), default=0)
     told = f"{counted(len(results), 'partition')}, {counted(len(replicas), 'replica')}, {counted(offsets, 'offset')}"
     told = f"{told}: {differing} {'differs' if differing == 1 else 'differ'}"
@@ -78,4 +88,4 @@ def _side(side: Side) -> list[str]:
     offsets = f"offsets {side.first_offset} to {side.last_offset}"
     lines = [f"  broker {side.broker}: {offsets}, leader epoch {side.leader_epoch}"]
     lines += [f"    {side.error}"] if side.error else []
-    return [*lines, *("    " + ", ".join(f"{key}={value}" for key, value in one.items()) for one in side.records)]
+    return [*lines, *("    " + ", ".join(f"{key}={value}" for key, value in record.items()) for record in side.records)]

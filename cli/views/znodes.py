@@ -63,9 +63,9 @@ def znode_report(znode: Znode) -> Report:
 
 def acl_changes_report(changes: Sequence[AclChange]) -> Report:
     """Each znode whose access list changes; code 4 if ZooKeeper refused one."""
-    rows = [(one.path, _spaced(one.before), _spaced(one.after), one.error) for one in changes]
+    rows = [(change.path, _spaced(change.before), _spaced(change.after), change.error) for change in changes]
     columns = (Column("path"), Column("before"), Column("after"), Column("error", tone=lambda _: Tone.BAD))
-    refused = any(one.error is not None for one in changes)
+    refused = any(change.error is not None for change in changes)
     return Report(changes, Table(columns, rows), exit_code=ExitCode.REFUSED if refused else ExitCode.DONE)
 
 

@@ -38,7 +38,7 @@ def snapshot_to_json(snapshot: ClusterSnapshot) -> str:
             {"broker": broker_id, "configs": dict(sorted(configs.items()))}
             for broker_id, configs in sorted(snapshot.broker_configs.items(), key=_default_first)
         ],
-        **({"log_dirs": [_log_dir(one) for one in snapshot.log_dirs]} if snapshot.log_dirs else {}),
+        **({"log_dirs": [_log_dir(log_dir) for log_dir in snapshot.log_dirs]} if snapshot.log_dirs else {}),
         **_failed_log_dirs(snapshot),
         "topics": [_topic(topic) for topic in snapshot.topics],
     }

@@ -80,7 +80,7 @@ def run_lag_job(
         AdminError: the folder cannot be used.
     """
     chunks = Lake(job.out).prepare(job.chunks)
-    if any(needs_spark(place) for one in job.clusters for place in (*one.checkpoints, *one.event_logs)):
+    if any(needs_spark(place) for cluster in job.clusters for place in (*cluster.checkpoints, *cluster.event_logs)):
         share_settings(spark)
     is_enough = threading.Event()
     taken: list[int] = []

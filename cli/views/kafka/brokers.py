@@ -84,11 +84,11 @@ def _exception(error: str | None) -> str | None:
 def api_versions_text(brokers: Sequence[BrokerDetails]) -> KafkaText:
     """kafka-broker-api-versions: what each broker offers, and the newest version that Kafka 3.9.1's clients use."""
     told = ""
-    for one in brokers:
-        at = one.listeners[0] if one.listeners else None
+    for broker in brokers:
+        at = broker.listeners[0] if broker.listeners else None
         where = f"{'' if at is None else at.host}:{-1 if at is None else at.port}"
-        told += f"{where} (id: {one.id} rack: {one.rack or 'null'}) -> "
-        told += f"ERROR: {one.words.trouble}\n" if one.words.trouble else f"({_apis(one.words.apis)}\n)\n"
+        told += f"{where} (id: {broker.id} rack: {broker.rack or 'null'}) -> "
+        told += f"ERROR: {broker.words.trouble}\n" if broker.words.trouble else f"({_apis(broker.words.apis)}\n)\n"
     return KafkaText(told)
 
 
@@ -117,18 +117,20 @@ def cluster_id_text(cluster_id: str | None) -> KafkaText:
 
 def offsets_text(offsets: Sequence[PartitionOffset]) -> KafkaText:
     """kafka-get-offsets: partitions that have such an offset; on stderr those that could not be asked for."""
-    known = "".join(f"{one.topic}:{one.partition}:{one.offset}\n" for one in offsets if one.offset is not None)
+    known = "".join(
+        f"{offset.topic}:{offset.partition}:{offset.offset}\n" for offset in offsets if offset.offset is not None
+    )
     failed = "".join(
-        f"Skip getting offsets for topic-partition {one.topic}:{one.partition} due to error: {one.error}\n"
-        for one in offsets
-        if one.error is not None
+        f"Skip getting offsets for topic-partition {offset.topic}:{offset.partition} due to error: {offset.error}\n"
+        for offset in offsets
+        if offset.error is not None
     )
     return KafkaText(known, failed)
 
 
 def deletions_text(deletions: Sequence[RecordsDeletion]) -> KafkaText | None:
     """kafka-delete-records: where each log begins now; None for a dry run."""
-    if any(one.result is DeletionResult.WOULD_BE_DELETED for one in deletions):
+    if any(deletion.result is DeletionResult.WOULD_BE_DELETED for deletion in deletions):
         return None
     lines = ["Executing records delete operation", "Records delete operation completed:"]
     for one in in_hash_order(deletions, _name):

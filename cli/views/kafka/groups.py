@@ -95,8 +95,8 @@ def _by_consumer(partitions: Sequence[PartitionProgress]) -> list[PartitionProgr
     """Return the rows as the tool has them: members with the most partitions first, what nobody owns last."""
     owned: dict[str, list[PartitionProgress]] = {}
     nobody: list[PartitionProgress] = []
-    for one in partitions:
-        (nobody if one.consumer_id is None else owned.setdefault(one.consumer_id, [])).append(one)
+    for partition in partitions:
+        (nobody if partition.consumer_id is None else owned.setdefault(partition.consumer_id, [])).append(partition)
     members = sorted(owned.values(), key=len, reverse=True)
     return [one for rows in (*members, nobody) for one in in_hash_order(sorted(rows, key=_partition), _name)]
 

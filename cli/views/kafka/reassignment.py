@@ -74,8 +74,8 @@ def verified_text(
 
     Once nothing moves, throttles are removed, unless ``left`` is None; it names those that stay, for stderr.
     """
-    lines = ["Status of partition reassignment:", *(_status_line(one) for one in sorted(statuses, key=_name))]
-    states = {one.name: one.state for one in statuses}
+    lines = ["Status of partition reassignment:", *(_status_line(status) for status in sorted(statuses, key=_name))]
+    states = {status.name: status.state for status in statuses}
     dirs = sorted((broker, move.name) for move in plan for broker in move.wanted_dirs)
     moved = {True: "completed successfully", False: "is still in progress"}
     lines += [
@@ -107,7 +107,7 @@ def cancelled_text(
 ) -> KafkaText:
     """``--cancel``: what was stopped, and which throttles go with it; ``left`` as for ``verified_text``."""
     stopped = (CancelResult.CANCELLED, CancelResult.UNDER_WAY)
-    names = sorted(TopicPartition(one.topic, one.partition) for one in results if one.result in stopped)
+    names = sorted(TopicPartition(result.topic, result.partition) for result in results if result.result in stopped)
     told = "None of the specified partition reassignments are active."
     if names:
         told = f"Successfully cancelled partition reassignment{_s(names)} for: {','.join(map(str, names))}"
@@ -134,11 +134,11 @@ def elected_text(results: Sequence[PartitionElection], election: str, *, is_of_a
 
     None for a dry run.
     """
-    if any(one.result in (ElectionResult.WOULD_BE_ELECTED, ElectionResult.WOULD_FAIL) for one in results):
+    if any(result.result in (ElectionResult.WOULD_BE_ELECTED, ElectionResult.WOULD_FAIL) for result in results):
         return None
     of: dict[ElectionResult, list[PartitionElection]] = {}
-    for one in results:
-        of.setdefault(one.result, []).append(one)
+    for result in results:
+        of.setdefault(result.result, []).append(result)
     out = ""
     if done := of.get(ElectionResult.ELECTED):
         out += f"Successfully completed leader election ({election.upper()}) for partitions {_partitions(done)}\n"

@@ -75,10 +75,10 @@ def changes_text(changes: Sequence[TopicChange]) -> KafkaText | None:
 
     None for a dry run.
     """
-    if any(one.result in _WOULD for one in changes):
+    if any(change.result in _WOULD for change in changes):
         return None
-    created = [one.topic for one in changes if one.result is TopicOutcome.CREATED]
-    named = [one.topic for one in changes if one.result in (TopicOutcome.CREATED, TopicOutcome.EXISTS)]
+    created = [change.topic for change in changes if change.result is TopicOutcome.CREATED]
+    named = [change.topic for change in changes if change.result in (TopicOutcome.CREATED, TopicOutcome.EXISTS)]
     warnings = "".join(_COLLISION for name in named if has_collision_chars(name))
     return KafkaText(warnings + "".join(f"Created topic {name}.\n" for name in created))
 

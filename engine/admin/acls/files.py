@@ -11,7 +11,7 @@ from engine.admin.cluster.errors import BadRequest
 from engine.kafka.acls import ANY_HOST, CLUSTER_NAME, AclBinding
 from engine.kafka.config.input_files import name_of, read_input
 
-_WORDS = [one.name for one in fields(AclRow)]
+_WORDS = [field.name for field in fields(AclRow)]
 _DEFAULTS = {"pattern_type": "literal", "host": ANY_HOST, "permission": "allow"}
 
 
@@ -78,8 +78,8 @@ def _rules(row: object, where: str) -> list[AclBinding]:
     operations = said["operation"] if isinstance(said["operation"], list) else [said["operation"]]
     try:
         return [
-            rule_of(AclRow(**{word: str(said[word]) for word in _WORDS} | {"operation": str(one)}))
-            for one in operations
+            rule_of(AclRow(**{word: str(said[word]) for word in _WORDS} | {"operation": str(operation)}))
+            for operation in operations
         ]
     except BadRequest as error:
         raise BadRequest(error.message, where=where, hint=error.hint) from error

@@ -99,7 +99,7 @@ def _token(found: Any) -> Token:
         found.token_id,
         owner,
         owner if asked == ":" else asked,
-        tuple(f"{one.principal_type}:{one.principal_name}" for one in found.renewers),
+        tuple(f"{renewer.principal_type}:{renewer.principal_name}" for renewer in found.renewers),
         found.issue_timestamp,
         found.expiry_timestamp,
         found.max_timestamp,

@@ -60,4 +60,4 @@ def _partition_now(topics: Mapping[str, TopicSnapshot], name: TopicPartition) ->
     partitions = () if topic is None else topic.partitions
     if name.partition < len(partitions) and partitions[name.partition].partition == name.partition:
         return partitions[name.partition]
-    return next((one for one in partitions if one.partition == name.partition), None)
+    return next((partition for partition in partitions if partition.partition == name.partition), None)

@@ -47,7 +47,11 @@ def _cause(frame: Frame, broker: int) -> tuple[Cause, str]:
     words = frame.words.get(broker)
     if words is not None and words.trouble:
         return Cause.SILENT, words.trouble
-    failed = [one.log_dir for one in frame.log_dirs if one.broker == broker and one.log_dir is not None and one.error]
+    failed = [
+        log_dir.log_dir
+        for log_dir in frame.log_dirs
+        if log_dir.broker == broker and log_dir.log_dir is not None and log_dir.error
+    ]
     failed += [path for path in (words.offline_log_dirs if words is not None else ()) if path not in failed]
     if failed:
         return Cause.LOG_DIR_FAILED, ", ".join(failed)

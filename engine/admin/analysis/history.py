@@ -174,11 +174,11 @@ def moving_partitions(topics: Iterable[TopicSnapshot]) -> Moving:
 
 
 def _used(frame: Frame) -> Iterable[tuple[DirKey, float]]:
-    for one in frame.log_dirs:
-        if one.log_dir is not None and not one.error:
-            has_volume = one.total_bytes is not None and one.usable_bytes is not None
-            used = (one.total_bytes or 0) - (one.usable_bytes or 0) if has_volume else one.size_bytes
-            yield (one.broker, one.log_dir), used
+    for log_dir in frame.log_dirs:
+        if log_dir.log_dir is not None and not log_dir.error:
+            has_volume = log_dir.total_bytes is not None and log_dir.usable_bytes is not None
+            used = (log_dir.total_bytes or 0) - (log_dir.usable_bytes or 0) if has_volume else log_dir.size_bytes
+            yield (log_dir.broker, log_dir.log_dir), used
 
 
 def _lag(group: GroupLag) -> float:

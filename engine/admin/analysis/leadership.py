@@ -50,7 +50,9 @@ def leadership(frame: Frame, tally: Tally) -> Leadership:
     live = frozenset() if frame.cluster is None else frame.cluster.live_broker_ids
     limit = _limit_percent(frame)
     brokers = sorted({*live, *tally.leaders, *tally.preferred})
-    return Leadership(tuple(_broker(one, one in live, tally, limit) for one in brokers), tally.electable.total(), limit)
+    return Leadership(
+        tuple(_broker(broker, broker in live, tally, limit) for broker in brokers), tally.electable.total(), limit
+    )
 
 
 def _broker(broker: int, is_alive: bool, tally: Tally, limit_percent: int) -> BrokerLeadership:

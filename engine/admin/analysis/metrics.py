@@ -89,8 +89,8 @@ class FrameMetrics:
         if is_up:
             metrics += self._of_cluster(frame)
         limit = self._scope.series_max
-        left_out = [({"metric": one.name}, float(len(one.samples) - limit)) for one in metrics]
-        found = [Metric(one.name, one.help, one.samples[:limit], one.type) for one in metrics]
+        left_out = [({"metric": metric.name}, float(len(metric.samples) - limit)) for metric in metrics]
+        found = [Metric(metric.name, metric.help, metric.samples[:limit], metric.type) for metric in metrics]
         cut = [(labels, max(0.0, count)) for labels, count in left_out if count > 0]
         text = "Series of a metric that are left out because there are too many."
         return [*found, Metric("klamm_exporter_series_left_out", text, cut)]
@@ -104,7 +104,7 @@ class FrameMetrics:
             yield from metrics_of([({}, total)], "klamm_cluster_", _TALLY)
             yield from self._of_topics(frame)
         if _is_fresh(frame, Stage.LOG_DIRS):
-            dirs = [one for one in frame.log_dirs if one.log_dir is not None and one.error is None]
+            dirs = [log_dir for log_dir in frame.log_dirs if log_dir.log_dir is not None and log_dir.error is None]
             rows = [({"broker": str(one.broker), "log_dir": one.log_dir or ""}, one) for one in dirs]
             yield from metrics_of(rows, "klamm_log_dir_", DIR_FIGURES)
             yield from _of_moves(frame)
@@ -271,6 +271,6 @@ def _of_transactions(frame: Frame) -> Iterator[Metric]:
 
 
 def _members(groups: Iterable[WatchedGroup]) -> Iterator[tuple[_Labels, float]]:
-    for one in groups:
-        if one.members is not None:
-            yield {"group": one.name}, float(len(one.members))
+    for group in groups:
+        if group.members is not None:
+            yield {"group": group.name}, float(len(group.members))

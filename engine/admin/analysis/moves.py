@@ -184,7 +184,7 @@ def _together(copies: list[CopyProgress]) -> tuple[float | None, float | None, f
 
 
 def _remaining(copies: list[CopyProgress]) -> int:
-    return sum((one.total_bytes or 0) - (one.copied_bytes or 0) for one in copies)
+    return sum((copy.total_bytes or 0) - (copy.copied_bytes or 0) for copy in copies)
 
 
 def _grows(history: History, name: TopicPartition, broker: int) -> bool:
@@ -210,7 +210,7 @@ def _window_ms(samples: Sequence[Sample], since_ms: int) -> int:
 
 def _steady_rate(samples: Sequence[Sample], since_ms: int) -> float | None:
     """Return the mean rate of the last half minute; None: the readings since then take too short a time."""
-    late = [one for one in samples if one.at_ms >= max(since_ms, samples[-1].at_ms - STEADY_MS)]
+    late = [sample for sample in samples if sample.at_ms >= max(since_ms, samples[-1].at_ms - STEADY_MS)]
     if not late or (taken_ms := late[-1].at_ms - late[0].at_ms) < STEADY_MIN_MS:
         return None
     return (late[-1].value - late[0].value) * 1000 / taken_ms
@@ -238,7 +238,7 @@ def _copy(
     if stalled_s:
         stalled_s += (frame.at_ms - samples[-1].at_ms) / 1000
     if total is None or copied is None:
-        is_soon_read = total is not None and any(one.broker == broker for one in frame.log_dirs)
+        is_soon_read = total is not None and any(log_dir.broker == broker for log_dir in frame.log_dirs)
         state = CopyState.STALLED if reason else CopyState.MEASURING if is_soon_read else CopyState.UNKNOWN
         return CopyProgress(name, broker, source, state, copied, total, stalled_s=stalled_s, reason=reason)
     copied = min(copied, total)
@@ -297,7 +297,11 @@ def _what_is_wrong(frame: Frame, partition: PartitionSnapshot, broker: int) -> s
         return f"broker {broker}, which gets it, is down"
     if partition.leader == NO_LEADER or partition.leader not in live:
         return "the partition has no leader to copy from"
-    failed = [one.log_dir for one in frame.log_dirs if one.broker == broker and one.log_dir is not None and one.error]
+    failed = [
+        log_dir.log_dir
+        for log_dir in frame.log_dirs
+        if log_dir.broker == broker and log_dir.log_dir is not None and log_dir.error
+    ]
     return f"a log dir of broker {broker} has failed: {failed[0]}" if failed else ""
 
 

@@ -32,7 +32,7 @@ def slope_of(samples: Sequence[Sample], window_ms: int) -> Slope | None:
     if not samples:
         return None
     since_ms = samples[-1].at_ms - window_ms
-    points = [(one.at_ms / 1000, one.value) for one in samples if one.at_ms >= since_ms]
+    points = [(sample.at_ms / 1000, sample.value) for sample in samples if sample.at_ms >= since_ms]
     count = len(points)
     if count < SAMPLES_MIN:
         return None

@@ -90,11 +90,11 @@ def _is_shared(frame: Frame, advice: ThrottleAdvice) -> bool:
 
 
 def _advice(broker: int, rate: int, copies: list[CopyProgress], *, is_leader: bool) -> ThrottleAdvice:
-    inflow = sum(one.inflow or 0.0 for one in copies)
-    remaining = sum((one.total_bytes or 0) - (one.copied_bytes or 0) for one in copies)
-    rates = [one.rate for one in copies if one.rate is not None]
+    inflow = sum(copy.inflow or 0.0 for copy in copies)
+    remaining = sum((copy.total_bytes or 0) - (copy.copied_bytes or 0) for copy in copies)
+    rates = [copy.rate for copy in copies if copy.rate is not None]
     used = sum(rates) if rates else None
-    steady_rates = [one.steady_rate for one in copies if one.steady_rate is not None]
+    steady_rates = [copy.steady_rate for copy in copies if copy.steady_rate is not None]
     steady = sum(steady_rates) if len(steady_rates) == len(copies) else None
     left_s = remaining / (rate - inflow) if rate > inflow else None
     if rate <= inflow:

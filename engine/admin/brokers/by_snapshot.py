@@ -38,7 +38,7 @@ class SnapshotBrokerReader:
 
     async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot] | None) -> Mapping[int, int]:
         sizes = sizes_of_brokers(self._snapshot.topics if topics is None else topics)
-        unknown = {one.broker for one in self._snapshot.failed_log_dirs or ()}
+        unknown = {log_dir.broker for log_dir in self._snapshot.failed_log_dirs or ()}
         return {broker: size for broker, size in sizes.items() if broker not in unknown}
 
 

@@ -38,17 +38,17 @@ class WireBrokerReader:
 
     async def sizes(self, partitions: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         found: dict[TopicPartition, int] = {}
-        for one in await self._log_dirs_in_time(frozenset(partitions)):
-            for replica in one.replicas:
+        for log_dir in await self._log_dirs_in_time(frozenset(partitions)):
+            for replica in log_dir.replicas:
                 name = TopicPartition(replica.topic, replica.partition)
                 found[name] = max(found.get(name, 0), replica.size_bytes)
         return found
 
     async def volumes(self) -> Sequence[LogDirSnapshot]:
         return [
-            LogDirSnapshot(one.broker, one.log_dir, one.total_bytes, one.usable_bytes)
-            for one in await self._log_dirs_in_time(())
-            if one.log_dir is not None and one.error is None
+            LogDirSnapshot(log_dir.broker, log_dir.log_dir, log_dir.total_bytes, log_dir.usable_bytes)
+            for log_dir in await self._log_dirs_in_time(())
+            if log_dir.log_dir is not None and log_dir.error is None
         ]
 
     async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot] | None) -> Mapping[int, int]:

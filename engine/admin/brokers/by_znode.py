@@ -15,8 +15,9 @@ class ZkBrokerReader(WireBrokerReader):
         from engine.admin.cluster.zookeeper import read_brokers
 
         return {
-            one.broker.id: Registered(
-                None if one.timestamp_ms < 0 else one.timestamp_ms, None if one.jmx_port < 0 else one.jmx_port
+            broker.broker.id: Registered(
+                None if broker.timestamp_ms < 0 else broker.timestamp_ms,
+                None if broker.jmx_port < 0 else broker.jmx_port,
             )
-            for one in await read_brokers(await self._cluster.zookeeper())
+            for broker in await read_brokers(await self._cluster.zookeeper())
         }

@@ -171,5 +171,5 @@ def has_trouble(details: BrokerDetails) -> bool:
     return (
         not details.alive
         or details.words.trouble is not None
-        or any(one.error not in (None, ErrorCode.NONE.name) for one in details.words.log_dirs or ())
+        or any(log_dir.error not in (None, ErrorCode.NONE.name) for log_dir in details.words.log_dirs or ())
     )

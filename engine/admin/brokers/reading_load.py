@@ -38,8 +38,8 @@ async def add_rates(
     """Return the loads with the rates of the chosen topics, and why a live broker does not tell them."""
     is_all = selection.is_all
     figures = await read_figures(cluster, read_jmx, pattern=pattern, topics=not is_all)
-    by_broker = {one.broker: one for one in figures}
-    troubles = {one.broker: one.trouble for one in figures if one.trouble is not None}
+    by_broker = {figure.broker: figure for figure in figures}
+    troubles = {figure.broker: figure.trouble for figure in figures if figure.trouble is not None}
     with_rates = []
     for load in loads:
         told = by_broker.get(load.broker)
@@ -47,16 +47,16 @@ async def add_rates(
             with_rates.append(load)
             continue
         topics = told.topics or ()
-        chosen = set(selection.choose(one.topic for one in topics))
+        chosen = set(selection.choose(topic.topic for topic in topics))
         parts: Sequence[BrokerFigures | TopicFigures] = (
-            [told] if is_all else [one for one in topics if one.topic in chosen]
+            [told] if is_all else [topic for topic in topics if topic.topic in chosen]
         )
         with_rates.append(
             replace(
                 load,
-                messages_in_rate=_sum(one.messages_in for one in parts),
-                bytes_in_rate=_sum(one.bytes_in for one in parts),
-                bytes_out_rate=_sum(one.bytes_out for one in parts),
+                messages_in_rate=_sum(part.messages_in for part in parts),
+                bytes_in_rate=_sum(part.bytes_in for part in parts),
+                bytes_out_rate=_sum(part.bytes_out for part in parts),
             )
         )
     return with_rates, troubles
@@ -64,7 +64,7 @@ async def add_rates(
 
 def _sum(rates: Iterable[Rate]) -> float:
     """Return the rates together. A topic that nobody has used yet has none."""
-    return sum(one.now or 0.0 for one in rates)
+    return sum(rate.now or 0.0 for rate in rates)
 
 
 async def read_load_of_plan(

@@ -177,9 +177,9 @@ async def _listeners(cluster: Cluster, brokers: Sequence[BrokerInfo]) -> dict[in
         # Open it once for all: each task below would open its own.
         await (await cluster.wire()).nodes()
     except AdminError as error:
-        return dict.fromkeys((one.id for one in brokers), error)
-    told = await asyncio.gather(*(_listener(cluster, one.id) for one in brokers))
-    return dict(zip((one.id for one in brokers), told, strict=True))
+        return dict.fromkeys((broker.id for broker in brokers), error)
+    told = await asyncio.gather(*(_listener(cluster, broker.id) for broker in brokers))
+    return dict(zip((broker.id for broker in brokers), told, strict=True))
 
 
 async def _listener(cluster: Cluster, broker: int) -> str | AdminError | None:

@@ -54,7 +54,7 @@ def _refused_znode(error: BaseException) -> str | None:
     from engine.kafka.zk.errors import MultiFailed, NoAuth
 
     if isinstance(error, BaseExceptionGroup):
-        return next((path for one in error.exceptions if (path := _refused_znode(one)) is not None), None)
+        return next((path for exception in error.exceptions if (path := _refused_znode(exception)) is not None), None)
     refusal = error.error if isinstance(error, MultiFailed) else error
     return refusal.path if isinstance(refusal, NoAuth) else None
 
@@ -178,14 +178,14 @@ class Cluster:
     def explain(self, error: BaseException | None) -> None:
         """Let refusals for want of a right say who lacks which, and how an administrator gives it."""
         if isinstance(error, BaseExceptionGroup):
-            for one in error.exceptions:
-                self.explain(one)
+            for exception in error.exceptions:
+                self.explain(exception)
         if not isinstance(error, Refused) or error.kind is not FailureKind.AUTHORIZATION or error.right is not None:
             return
         kinds = [asked_for(right, self.needs) for right in self.denied if right.code is error.code]
         where = str(error.where or "").split()
         if kinds:
-            named = [one for one in kinds if one.name in where] or kinds
+            named = [kind for kind in kinds if kind.name in where] or kinds
             # Others were asked for beside the work: their loss did not end it.
             needed = [one for one in named if (one.operation, one.resource_type) in self.needs] or named
             error.for_want_of(needed[-1], self.principal)

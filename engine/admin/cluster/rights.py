@@ -148,7 +148,7 @@ class Right(NamedTuple):
 
 def asked_for(right: Right, needs: Sequence[Requirement]) -> Right:
     """Return the right to ask for: where ``needs`` holds one that implies the missing one, that."""
-    stronger = (one.operation for one in needs if one.resource_type is right.resource_type)
+    stronger = (need.operation for need in needs if need.resource_type is right.resource_type)
     found = next((one for one in stronger if one in IMPLIED.get(right.operation, ())), right.operation)
     return right._replace(operation=found)
 

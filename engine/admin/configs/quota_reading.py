@@ -79,9 +79,9 @@ def in_force(entity: Entity, quotas: Sequence[OwnedQuota]) -> list[OwnedQuota]:
         levels += [(None, c, None) for c in (client, DEFAULT) if client is not None]
     found: dict[str, OwnedQuota] = {}
     for level in levels:
-        for one in quotas:
-            if (one.user, one.client_id, one.ip) == level:
-                found.setdefault(one.quota, one)
+        for quota in quotas:
+            if (quota.user, quota.client_id, quota.ip) == level:
+                found.setdefault(quota.quota, quota)
     return list(found.values())
 
 

@@ -92,15 +92,15 @@ async def reset_offsets(cluster: Cluster, plans: Sequence[GroupReset]) -> tuple[
             failure = _joined(as_error(outcome, f"group {plan.group}")) if isinstance(outcome, Unknown) else outcome
             failures.append(failure)
             result = _result(outcome) if isinstance(outcome, Unknown) else ResetResult.FAILED
-            done += [replace(one, result=result, error=str(failure.message)) for one in plan.resets]
+            done += [replace(reset, result=result, error=str(failure.message)) for reset in plan.resets]
             continue
         failed: dict[Unknown, list[str]] = {}
-        for one in plan.resets:
-            why = outcome.get(one.name)
+        for reset in plan.resets:
+            why = outcome.get(reset.name)
             if why is not None:
-                failed.setdefault(why, []).append(str(one.name))
+                failed.setdefault(why, []).append(str(reset.name))
             result = _result(why)
-            done.append(replace(one, result=result, error=None if why is None else str(why)))
+            done.append(replace(reset, result=result, error=None if why is None else str(why)))
         failures += [_joined(as_error(why, partitions_text(plan.group, names))) for why, names in failed.items()]
     return done, failures
 
@@ -133,10 +133,10 @@ async def _commit(cluster: Cluster, plans: Mapping[str, GroupReset]) -> Mapping[
 
 def _request(plan: GroupReset) -> OffsetCommitRequest:
     topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for one in plan.resets:
-        topics.setdefault(one.topic, []).append(
+    for reset in plan.resets:
+        topics.setdefault(reset.topic, []).append(
             OffsetCommitRequestPartition(
-                partition_index=one.partition, committed_offset=one.new_offset, committed_metadata=""
+                partition_index=reset.partition, committed_offset=reset.new_offset, committed_metadata=""
             )
         )
     return OffsetCommitRequest(
@@ -166,7 +166,7 @@ async def _write(cluster: Cluster, plan: GroupReset) -> _Outcomes | AdminError:
     group = (await read_old_groups(zk, [plan.group])).get(plan.group)
     if group is not None and not group.state.is_inactive:
         return active_refusal(plan.group, group.state, group.members_or_owners)
-    return await write_old_offsets(zk, plan.group, {one.name: one.new_offset for one in plan.resets})
+    return await write_old_offsets(zk, plan.group, {reset.name: reset.new_offset for reset in plan.resets})
 
 
 def _joined(failure: AdminError) -> AdminError:

@@ -128,8 +128,8 @@ async def _delete_at_brokers(cluster: Cluster, wanted: GroupsToDelete) -> Mappin
     async def ask(broker_id: int, groups: list[str]) -> Mapping[str, Unknown | None]:
         response = await wire.call_broker(broker_id, DeleteGroupsRequest(groups_names=groups))
         return {
-            one.group_id: Unknown.of_code(one.error_code) if one.error_code != ErrorCode.NONE else None
-            for one in response.results
+            result.group_id: Unknown.of_code(result.error_code) if result.error_code != ErrorCode.NONE else None
+            for result in response.results
         }
 
     return await ask_all(

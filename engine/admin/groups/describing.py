@@ -72,8 +72,8 @@ async def describe_readers(
 
 
 def _of_topics(group: DescribedGroup, topics: TopicSelection) -> DescribedGroup | None:
-    chosen = set(topics.choose({one.topic for one in group.partitions}))
-    partitions = tuple(one for one in group.partitions if one.topic in chosen)
+    chosen = set(topics.choose({partition.topic for partition in group.partitions}))
+    partitions = tuple(partition for partition in group.partitions if partition.topic in chosen)
     is_unknown = group.error is not None and not group.partitions
     return replace(group, partitions=partitions) if partitions or is_unknown else None
 

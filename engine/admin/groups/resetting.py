@@ -98,31 +98,34 @@ async def plan_reset(
     standings = [*await _at_brokers(cluster, found), *await _in_zookeeper(cluster, found)]
     if is_backup:
         standings = _readable(standings)
-    meant = {one.group: _meant(one, named, spec) for one in standings}
-    facts = await _facts(cluster, spec, [(one, meant[one.group]) for one in standings if one.refusal is None])
+    meant = {standing.group: _meant(standing, named, spec) for standing in standings}
+    facts = await _facts(
+        cluster, spec, [(standing, meant[standing.group]) for standing in standings if standing.refusal is None]
+    )
     skips_deleted = named is None and spec.to is not ResetTo.FILE
     plans = [
-        _plan(one, meant[one.group], spec, facts, skips_deleted=skips_deleted, is_backup=is_backup) for one in standings
+        _plan(standing, meant[standing.group], spec, facts, skips_deleted=skips_deleted, is_backup=is_backup)
+        for standing in standings
     ]
     return PlannedReset(tuple(sorted(plans, key=lambda plan: plan.group)), found.failures, found.others)
 
 
 def _readable(standings: Iterable[_Standing]) -> list[_Standing]:
     """Return them without the refusals that only matter for a change: members, and a name that two groups have."""
-    return [replace(one, refusal=None) if one.is_known else one for one in standings]
+    return [replace(standing, refusal=None) if standing.is_known else standing for standing in standings]
 
 
 def offsets_before(plans: Iterable[GroupReset]) -> dict[str, dict[TopicPartition, int]]:
     """Return the offsets that a reset replaces: the content of a rollback file."""
     return {
-        plan.group: {one.name: one.current_offset for one in plan.resets if one.current_offset is not None}
+        plan.group: {reset.name: reset.current_offset for reset in plan.resets if reset.current_offset is not None}
         for plan in plans
     }
 
 
 def offsets_after(plans: Iterable[GroupReset]) -> OffsetsByGroup:
     """Return the offsets that a reset sets: what ``--export`` prints."""
-    return {plan.group: {one.name: one.new_offset for one in plan.resets} for plan in plans}
+    return {plan.group: {reset.name: reset.new_offset for reset in plan.resets} for plan in plans}
 
 
 def active_refusal(group: str, state: GroupState, members: Sequence[GroupMember]) -> Refused:

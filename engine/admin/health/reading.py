@@ -249,7 +249,7 @@ async def _ask(client: BrokerClient) -> BrokerProbe:
     except NoCommonVersion:
         # Brokers before 1.0 end themselves when a log dir fails.
         dirs = DescribeLogDirsResponse(results=[])
-    offline = tuple(one.log_dir for one in dirs.results if one.error_code != ErrorCode.NONE)
+    offline = tuple(result.log_dir for result in dirs.results if result.error_code != ErrorCode.NONE)
     offered = await client.api_versions()
     return BrokerProbe(
         metadata.controller_id if metadata.controller_id >= 0 else None,

@@ -204,7 +204,7 @@ class Lake:
         ):
             for low in range(0, len(files), _FILES_PER_GROUP):
                 writer.write_table(self.read(files[low : low + _FILES_PER_GROUP], list(COLUMNS)))
-            writer.add_key_value_metadata({_SAMPLES: json.dumps([(one.time_ms, one.sample) for one in files])})
+            writer.add_key_value_metadata({_SAMPLES: json.dumps([(file.time_ms, file.sample) for file in files])})
         if scratch != path:
             self._filesystem.move(scratch, path)
 
@@ -249,7 +249,7 @@ class Lake:
         """Return what the last samples before a time have about some groups in a chunk, in time order."""
         from pyarrow import compute
 
-        earlier = [one for one in self.files(time_ms - _DAY_MS, time_ms - 1) if one.chunk == chunk]
+        earlier = [file for file in self.files(time_ms - _DAY_MS, time_ms - 1) if file.chunk == chunk]
         is_wanted = (
             (compute.field("cluster") == cluster)
             & (compute.field("kind") == "group")
@@ -272,7 +272,7 @@ class Lake:
         """
         from pyarrow import compute
 
-        earlier = [one for one in self.files(time_ms - _DAY_MS, time_ms - 1) if chunk in (None, one.chunk)]
+        earlier = [file for file in self.files(time_ms - _DAY_MS, time_ms - 1) if chunk in (None, file.chunk)]
         is_wanted = (compute.field("cluster") == cluster) & (compute.field("kind") != CLUSTER_KIND)
         names = ["kind", "group", "type", "query_id", "source", "path"]
         last = [one for one in earlier if one.time_ms == earlier[-1].time_ms]

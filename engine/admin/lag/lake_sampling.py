@@ -173,7 +173,7 @@ def _points(task: ChunkTask, lake: Lake, cluster: str, sample: Sample) -> LakePo
     lagging = sorted({
         group.group
         for group in sample.groups.values()
-        if any(one.committed is not None and one.committed != one.end for one in group.partitions.values())
+        if any(place.committed is not None and place.committed != place.end for place in group.partitions.values())
     })  # fmt: skip
     return lake.points_before(task.time_ms, task.chunk, cluster, lagging) if lagging else {}
 
@@ -216,19 +216,19 @@ def _add(rows: Rows, task: ChunkTask, cluster: str, answer: GroupLag, sampled_ms
         for name in COLUMNS.keys() - shared.keys():
             rows[name].append(answer.error if name == "error" else None)
         return
-    for one in answer.partitions:
-        rows["topic"].append(one.topic)
-        rows["partition"].append(one.partition)
-        rows["status"].append(one.status.value)
-        rows["reason"].append(one.reason.value)
-        rows["committed"].append(one.committed_offset)
-        rows["end"].append(one.log_end_offset)
-        rows["start"].append(one.start if isinstance(one, QueryPartitionLag) else None)
-        rows["lag"].append(one.lag)
-        rows["time_lag_ms"].append(one.time_lag_ms)
-        rows["planned"].append(one.planned if isinstance(one, QueryPartitionLag) else None)
-        rows["planned_lag"].append(one.planned_lag if isinstance(one, QueryPartitionLag) else None)
-        rows["error"].append(one.error)
+    for partition in answer.partitions:
+        rows["topic"].append(partition.topic)
+        rows["partition"].append(partition.partition)
+        rows["status"].append(partition.status.value)
+        rows["reason"].append(partition.reason.value)
+        rows["committed"].append(partition.committed_offset)
+        rows["end"].append(partition.log_end_offset)
+        rows["start"].append(partition.start if isinstance(partition, QueryPartitionLag) else None)
+        rows["lag"].append(partition.lag)
+        rows["time_lag_ms"].append(partition.time_lag_ms)
+        rows["planned"].append(partition.planned if isinstance(partition, QueryPartitionLag) else None)
+        rows["planned_lag"].append(partition.planned_lag if isinstance(partition, QueryPartitionLag) else None)
+        rows["error"].append(partition.error)
 
 
 def _add_unknown(rows: Rows, task: ChunkTask, lake: Lake, cluster: str, error: str) -> None:

@@ -99,8 +99,8 @@ def query_lags(query: Query, ends: Offsets, starts: Offsets, times: Times, now_m
 def _by_source(query: Query) -> dict[str, list[Position]]:
     """Return the positions by source; a query of which none is known counts as one source without a name."""
     found: dict[str, list[Position]] = {source: [] for source in query.kafka_sources}
-    for one in query.positions():
-        found[one.source].append(one)
+    for position in query.positions():
+        found[position.source].append(position)
     return found or {"": []}
 
 
@@ -194,16 +194,16 @@ def _ended(points: Sequence[Point], index: int, offset: int) -> Point:
 
 async def _times(wire: WireCluster, sources: Sequence[_Source]) -> Times:
     places: set[Place] = set()
-    for one in sources:
-        for name, sample in one.sample.partitions.items():
+    for source in sources:
+        for name, sample in source.sample.partitions.items():
             if not _is_lagging(sample):
                 continue
             places |= {
                 place for find in (place_of_unread, place_of_newest) if (place := find(name, sample)) is not None
             }
-            if one.query.in_flight is None:
+            if source.query.in_flight is None:
                 places |= {
-                    Place(name, commit.offset) for commit in _commits(one, name) if commit.offset < (sample.end or 0)
+                    Place(name, commit.offset) for commit in _commits(source, name) if commit.offset < (sample.end or 0)
                 }
     try:
         return await read_times(wire, sorted(places), patience_s=_PATIENCE_S) if places else {}

@@ -99,12 +99,14 @@ class GroupLag:
     @property
     def has_unknown_lag(self) -> bool:
         """Whether a partition's lag is not known, because it has no leader for example: ``lag`` is a lower bound."""
-        return self.unknown_partition_count > 0 and any(one.lag is None and one.has_lag for one in self.partitions)
+        return self.unknown_partition_count > 0 and any(
+            partition.lag is None and partition.has_lag for partition in self.partitions
+        )
 
     @property
     def has_unknown_time_lag(self) -> bool:
         """Whether nobody knows how long a partition's records have waited: ``time_lag_ms`` is a lower bound."""
-        return any(one.time_lag_ms is None and one.has_lag for one in self.partitions)
+        return any(partition.time_lag_ms is None and partition.has_lag for partition in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,7 +279,7 @@ def _judged_with_members(partitions: tuple[PartitionLag, ...], series: Series) -
 
 def _at_least(figures: Sequence[int | None], of_all: Callable[[list[int]], int]) -> int | None:
     """Return the sum or the maximum of what is known; None if that would be 0 and something is unknown."""
-    known = [one for one in figures if one is not None]
+    known = [figure for figure in figures if figure is not None]
     return None if not known or (len(known) < len(figures) and not any(known)) else of_all(known)
 
 
@@ -317,13 +319,17 @@ def _span(unread_ms: int | None, newest: UnreadRecord | Unknown | None) -> int |
 
 def _clear_in(partitions: Sequence[PartitionLag]) -> int | None:
     """Return when the last partition will be done; None if that is unknown for one of them."""
-    lagging = [one.clear_in_ms for one in partitions if one.lag != 0 and one.reason is not Reason.NOTHING_COMMITTED]
+    lagging = [
+        partition.clear_in_ms
+        for partition in partitions
+        if partition.lag != 0 and partition.reason is not Reason.NOTHING_COMMITTED
+    ]
     if any(time is None for time in lagging):
         return None
     known = [time for time in lagging if time is not None]
     if known:
         return max(known)
-    return 0 if any(one.lag == 0 for one in partitions) else None
+    return 0 if any(partition.lag == 0 for partition in partitions) else None
 
 
 def lag_metrics(groups: Sequence[GroupLag], *, has_partitions: bool = True) -> list[Metric]:

@@ -70,7 +70,7 @@ class QueryTraces:
             same = by_id[query.query_id] if query.query_id else [query]
             others = [one for one in same if one.kind is not ReaderKind.CHECKPOINT]
             if query is same[0]:
-                queries.append(_joined([query, *(one for one in others if one is not query)]))
+                queries.append(_joined([query, *(other for other in others if other is not query)]))
             elif query.kind is ReaderKind.CHECKPOINT:
                 queries.append(replace(query, name=_joined([query, *others]).name))
         return queries, failures

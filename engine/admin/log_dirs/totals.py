@@ -74,10 +74,10 @@ def _totals(
         log_dir,
         topic,
         len(replicas),
-        sum(one.is_future for one in replicas),
-        sum(one.size_bytes for one in replicas),
-        max((one.size_bytes for one in replicas), default=0),
-        max((one.offset_lag for one in replicas if one.offset_lag is not None), default=None),
+        sum(replica.is_future for replica in replicas),
+        sum(replica.size_bytes for replica in replicas),
+        max((replica.size_bytes for replica in replicas), default=0),
+        max((replica.offset_lag for replica in replicas if replica.offset_lag is not None), default=None),
         _sum_known(one.total_bytes for one in dirs),
         _sum_known(one.usable_bytes for one in dirs),
         "; ".join(errors) or None,
@@ -102,7 +102,7 @@ _LAG = ("offset_lag_max", "offset_lag_max", "How far the slowest replica is behi
 def log_dir_metrics(totals: Sequence[DirTotals]) -> list[Metric]:
     """Return the totals as gauges, labelled by what they are about."""
     subjects = [
-        {name: str(value) for name in ("broker", "log_dir", "topic") if (value := getattr(one, name)) is not None}
-        for one in totals
+        {name: str(value) for name in ("broker", "log_dir", "topic") if (value := getattr(total, name)) is not None}
+        for total in totals
     ]
     return metrics_of(zip(subjects, totals, strict=True), "klamm_log_dir_", (*DIR_FIGURES, _LAG))

@@ -239,7 +239,7 @@ class Suite:
             return
         for refusal in refusals:
             self._cluster.observe(f"not deleted: {refusal}")
-        gone = {one.topic for one in changes}
+        gone = {change.topic for change in changes}
         self._made = [one for one in self._made if one not in gone]
         self._files_go_by = time.monotonic() + _FILES_GO_WITHIN_S
 
@@ -253,7 +253,7 @@ class Suite:
     async def _delete_what_is_there(self) -> None:
         try:
             async with asyncio.timeout(_CLEAN_UP_S):
-                there = {one.topic for one in await (await topic_reader(self._cluster)).names()}
+                there = {name.topic for name in await (await topic_reader(self._cluster)).names()}
         except (AdminError, TimeoutError):
             return
         self._absent = set(self._made) - there
@@ -267,7 +267,7 @@ class WorkerFailed(Exception):
 
 async def old_topics(cluster: Cluster) -> list[str]:
     """Return topics that a killed run has left behind."""
-    return [one.topic for one in await (await topic_reader(cluster)).names() if one.topic.startswith(TOPIC_PREFIX)]
+    return [name.topic for name in await (await topic_reader(cluster)).names() if name.topic.startswith(TOPIC_PREFIX)]
 
 
 def _summed(case: Case, sent: Sequence[WorkerFigures], read: Sequence[WorkerFigures]) -> CaseResult:

@@ -49,7 +49,7 @@ async def read_demotion(cluster: Cluster, brokers: Sequence[int]) -> Demotion:
     reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
     partitions = dict(await read_scope(reader, ElectionScope()))
     live = frozenset(broker.id for broker in (await read_members(cluster)).brokers)
-    known = live.union(*(one.replicas for one in partitions.values()))
+    known = live.union(*(partition.replicas for partition in partitions.values()))
     unknown = sorted(set(brokers) - known)
     if unknown:
         raise BadRequest(f"no broker has the id {unknown[0]}", hint=f"brokers: {', '.join(map(str, sorted(known)))}")
@@ -95,7 +95,11 @@ def plan_demotion(
 
 def _last(replicas: Sequence[int], first: int, brokers: frozenset[int]) -> tuple[int, ...]:
     others = [broker for broker in replicas if broker != first]
-    return (first, *(one for one in others if one not in brokers), *(one for one in others if one in brokers))
+    return (
+        first,
+        *(other for other in others if other not in brokers),
+        *(other for other in others if other in brokers),
+    )
 
 
 async def check_restores(cluster: Cluster, plan: Sequence[PartitionMove], where: str) -> None:

@@ -83,7 +83,7 @@ class PlannedMove:
     @property
     def copies(self) -> int:
         """How many replicas are copied, from another broker or another log dir."""
-        return len({*self.adding, *(one.broker for one in self.log_dirs)})
+        return len({*self.adding, *(log_dir.broker for log_dir in self.log_dirs)})
 
     def __str__(self) -> str:
         before, after = (",".join(map(str, one)) for one in (self.replicas, self.target))

@@ -142,7 +142,7 @@ async def plan_in_the_way(cluster: Cluster, topics: Collection[str] | None) -> H
     """
     places = await lock_places(cluster, Holder.myself(""), SESSION_TIMEOUT_S)
     holders = await asyncio.gather(*(_look(cluster, place) for place, _ in places))
-    return next((one for one in holders if one is not None and one.relies_on(topics)), None)
+    return next((holder for holder in holders if holder is not None and holder.relies_on(topics)), None)
 
 
 async def _look(cluster: Cluster, place: LockPlace) -> Holder | None:

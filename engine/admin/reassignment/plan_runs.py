@@ -52,11 +52,11 @@ def moves_between(before: Iterable[Placed], targets: Iterable[Placed]) -> tuple[
     origins = {entry.name: entry for entry in before}
     return tuple(
         WaveMove(
-            PartitionMove(one.name, one.replicas, one.log_dirs),
-            origins[one.name].replicas,
-            dirs_before=origins[one.name].log_dirs,
+            PartitionMove(target.name, target.replicas, target.log_dirs),
+            origins[target.name].replicas,
+            dirs_before=origins[target.name].log_dirs,
         )
-        for one in targets
+        for target in targets
     )
 
 
@@ -137,7 +137,7 @@ class PlanRun:
     async def is_carried_out(self, cluster: Cluster) -> bool:
         """Whether every partition is already where this run leads, and none is moving."""
         standings = await self.standings(cluster)
-        return bool(standings) and all(one is Standing.DONE for one in standings.values())
+        return bool(standings) and all(standing is Standing.DONE for standing in standings.values())
 
     def told(
         self, cluster: Cluster, waves: Sequence[Wave], standings: Mapping[TopicPartition, Standing] | None = None

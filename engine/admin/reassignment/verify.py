@@ -218,7 +218,11 @@ def held_up(
     if status.state is not ReassignmentState.IN_PROGRESS or status.reason is not None or partition is None:
         return status
     coming = _coming(partition)
-    dead = [one for one in partition.assignment.target_replicas if one not in partition.isr and one not in live]
+    dead = [
+        replica
+        for replica in partition.assignment.target_replicas
+        if replica not in partition.isr and replica not in live
+    ]
     if dead:
         return replace(status, reason=f"{HELD_UP} {_brokers(dead)}")
     wanted = dict.fromkeys((partition.leader, *coming))

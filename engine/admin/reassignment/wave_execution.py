@@ -327,7 +327,7 @@ class _Execution:
             try:
                 statuses = await read_statuses(self.cluster, [move.move for move in wave])
                 is_silent = False
-                moving = [one for one in statuses if one.state is ReassignmentState.IN_PROGRESS]
+                moving = [status for status in statuses if status.state is ReassignmentState.IN_PROGRESS]
                 self._show(statuses)
                 if not moving:
                     return
@@ -406,7 +406,7 @@ class _Execution:
             return
         await self.lock.ensure()
         previews = await preview_election(self.cluster, ElectionType.PREFERRED, ElectionScope(tuple(wanted)))
-        needed = [one for one in previews if one.is_needed]
+        needed = [preview for preview in previews if preview.is_needed]
         if not needed:
             return
         self.journal.write("election", partitions=[str(one.name) for one in needed])

@@ -118,8 +118,10 @@ def waves_of(moves: Iterable[WaveMove], caps: WaveCaps) -> tuple[Wave, ...]:
 def turned_round(moves: Iterable[WaveMove]) -> tuple[WaveMove, ...]:
     """Return the moves that lead back, into the previous log dirs if known."""
     return tuple(
-        WaveMove(PartitionMove(one.name, one.before, one.dirs_before), one.target, one.size_bytes, one.move.log_dirs)
-        for one in moves
+        WaveMove(
+            PartitionMove(move.name, move.before, move.dirs_before), move.target, move.size_bytes, move.move.log_dirs
+        )
+        for move in moves
     )
 
 

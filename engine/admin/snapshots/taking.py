@@ -31,7 +31,9 @@ class TakenSnapshot:
     @property
     def unknown_sizes(self) -> list[str]:
         """Which sizes are not known, and why."""
-        return [f"sizes of broker {one.broker} are not known: {one.error}" for one in self.failed_dirs]
+        return [
+            f"sizes of broker {failed_dir.broker} are not known: {failed_dir.error}" for failed_dir in self.failed_dirs
+        ]
 
 
 async def take_snapshot(cluster: Cluster, *, has_sizes: bool = False) -> TakenSnapshot:

@@ -43,5 +43,5 @@ async def _sizes(cluster: Cluster, topics: Sequence[TopicName]) -> Mapping[str, 
             if one.error != NOT_ALLOWED:
                 cluster.complain(f"sizes are unknown: broker {one.broker}: {one.error}")
             return {}
-    empty = {one.topic: 0 for one in topics}
-    return empty | {one.topic: one.size_bytes for one in totals_by_topic(dirs) if one.topic is not None}
+    empty = {topic.topic: 0 for topic in topics}
+    return empty | {total.topic: total.size_bytes for total in totals_by_topic(dirs) if total.topic is not None}

@@ -77,7 +77,7 @@ def read_partition_log(paths: Sequence[Path], name: TopicPartition, *, zone: Zon
             kept.append(PartitionEntry(count, row_of(start, origin, entry), _state(entry, name)))
             count += 1
     # No line about the partition is not a problem here: the result is empty.
-    problems = tuple(one for one in plan.problems if one.kind is not ProblemKind.NO_MENTION)
+    problems = tuple(problem for problem in plan.problems if problem.kind is not ProblemKind.NO_MENTION)
     return PartitionLog(tuple(kept), count - len(kept), len(plan.files), plan.size_bytes, problems)
 
 

@@ -86,7 +86,11 @@ async def find_hanging(
     """
     names = await partitions_of(wire, topics, partition, broker_id)
     found = await _open_in(wire, names, broker_id)
-    old = [one for one in found.transactions if one.age_ms is None or one.age_ms >= older_than_ms]
+    old = [
+        transaction
+        for transaction in found.transactions
+        if transaction.age_ms is None or transaction.age_ms >= older_than_ms
+    ]
     judged = await explained(wire, old)
     still_open = await _still_open(wire, judged.transactions, broker_id)
     hanging = tuple(one for one in still_open if one.is_hanging)
@@ -107,8 +111,8 @@ async def find_holding(wire: WireCluster, names: Collection[TopicPartition]) -> 
     ]
     found = await _open_in(wire, behind, None)
     first: dict[TopicPartition, OpenTransaction] = {}
-    for one in found.transactions:
-        first.setdefault(one.name, one)
+    for transaction in found.transactions:
+        first.setdefault(transaction.name, transaction)
     judged = await explained(wire, first.values())
     still_open = await _still_open(wire, judged.transactions, None)
     return OpenTransactions(still_open, found.failures + judged.failures)
@@ -121,8 +125,8 @@ async def explained(wire: WireCluster, found: Iterable[OpenTransaction]) -> Open
         return OpenTransactions(())
     producers = tuple(dict.fromkeys(one.producer.producer_id for one in found))
     listed = await list_transactions(wire, TransactionFilter(producer_ids=producers))
-    ids = {one.producer_id: one for one in listed.transactions}
-    coordinators = {one.transactional_id: one.coordinator for one in listed.transactions}
+    ids = {transaction.producer_id: transaction for transaction in listed.transactions}
+    coordinators = {transaction.transactional_id: transaction.coordinator for transaction in listed.transactions}
     described = await describe_transactions(wire, coordinators, coordinators=coordinators)
     failures = list(listed.failures)
     judged = []
@@ -148,7 +152,10 @@ async def _still_open(
     """Leave out hanging ones that ended between two questions: their coordinators have just forgotten them."""
     hanging = {one.name for one in judged if one.is_hanging}
     again = await _open_in(wire, hanging, broker_id)
-    still = {(one.name, one.producer.producer_id, one.start_offset) for one in again.transactions}
+    still = {
+        (transaction.name, transaction.producer.producer_id, transaction.start_offset)
+        for transaction in again.transactions
+    }
     return tuple(
         one for one in judged if not one.is_hanging or (one.name, one.producer.producer_id, one.start_offset) in still
     )

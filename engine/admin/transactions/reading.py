@@ -153,8 +153,13 @@ async def list_transactions(
             return {broker_id: Unknown.of_code(response.error_code)}
         return {
             broker_id: [
-                ListedTransaction(one.transactional_id, broker_id, one.producer_id, one.transaction_state)
-                for one in response.transaction_states
+                ListedTransaction(
+                    state.transactional_id,
+                    broker_id,
+                    state.producer_id,
+                    state.transaction_state,
+                )
+                for state in response.transaction_states
             ]
         }
 

@@ -245,15 +245,17 @@ def _reassignment(event: _MakeEvent, was: PartitionSnapshot, now: PartitionSnaps
 
 
 def _log_dirs(before: Frame, after: Frame) -> Iterator[Event]:
-    old = {(one.broker, one.log_dir): one.error for one in before.log_dirs if one.log_dir is not None}
-    for one in after.log_dirs:
-        key = one.broker, one.log_dir
-        if key not in old or bool(old[key]) == bool(one.error):
+    old = {
+        (log_dir.broker, log_dir.log_dir): log_dir.error for log_dir in before.log_dirs if log_dir.log_dir is not None
+    }
+    for log_dir in after.log_dirs:
+        key = log_dir.broker, log_dir.log_dir
+        if key not in old or bool(old[key]) == bool(log_dir.error):
             continue
-        kind = EventKind.LOG_DIR_FAILED if one.error else EventKind.LOG_DIR_BACK
+        kind = EventKind.LOG_DIR_FAILED if log_dir.error else EventKind.LOG_DIR_BACK
         within_ms = _within_ms(before, after, Stage.LOG_DIRS)
-        subject = f"broker {one.broker}: {one.log_dir}"
-        yield Event(after.at_ms, kind, subject, within_ms=within_ms, broker=one.broker, reason=one.error or "")
+        subject = f"broker {log_dir.broker}: {log_dir.log_dir}"
+        yield Event(after.at_ms, kind, subject, within_ms=within_ms, broker=log_dir.broker, reason=log_dir.error or "")
 
 
 def _groups(before: Frame, after: Frame) -> Iterator[Event]:
@@ -277,7 +279,9 @@ def _group_members(at_ms: int, subject: str, was: WatchedGroup, now: WatchedGrou
     if was.members is now.members or was.members is None or now.members is None:
         return
     # A static member that restarts has another id, but is the same one.
-    old, new = ({one.group_instance_id or one.member_id: one for one in group.members or ()} for group in (was, now))
+    old, new = (
+        {member.group_instance_id or member.member_id: member for member in group.members or ()} for group in (was, now)
+    )
     told = [f"{_member(old[key])} left" for key in old if key not in new]
     told += [f"{_member(new[key])} joined" for key in new if key not in old]
     if told:

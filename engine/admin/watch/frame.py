@@ -258,7 +258,7 @@ class Frame:
     @property
     def caps_min_isr(self) -> bool:
         """Whether all brokers that answer want no more replicas in sync than a partition has."""
-        said = [one.caps_min_isr for one in self.words.values() if not one.trouble]
+        said = [word.caps_min_isr for word in self.words.values() if not word.trouble]
         return bool(said) and all(said)
 
     def stage(self, stage: Stage) -> StageStatus:
@@ -277,7 +277,7 @@ class Frame:
     def is_settled(self, stages: Iterable[Stage]) -> bool:
         """Whether each of these was read once, or has an error: that it failed, or cannot be read here."""
         statuses = map(self.stage, stages)
-        return self.has_tried_links and all(one.read_at_ms is not None or bool(one.error) for one in statuses)
+        return self.has_tried_links and all(status.read_at_ms is not None or bool(status.error) for status in statuses)
 
     def age_ms(self, stage: Stage) -> int | None:
         """Return the age of a stage's data at this frame; None: there are none."""

@@ -39,8 +39,8 @@ class HealthMemory:
         if frame.plan is None:
             # A plan that is being carried out may need them.
             early.add(Check.LEAKED_THROTTLES)
-        if any(one.check in early for one in report.reasons):
-            report = report_of_reasons(one for one in report.reasons if one.check not in early)
+        if any(reason.check in early for reason in report.reasons):
+            report = report_of_reasons(reason for reason in report.reasons if reason.check not in early)
         is_all_read = all(_is_settled(frame, stage) for stage in (Stage.SETTINGS, Stage.PROBES))
         return report if report.reasons or is_all_read else None
 

@@ -138,15 +138,15 @@ class Knowledge:
             self._take_nodes(answer)
         self._cluster_id = answer.cluster_id or self._cluster_id
         found: dict[str, TopicSnapshot] = {}
-        for one in answer.topics:
-            name = one.name
-            if name is None or one.error_code == _TOPIC_GONE or (one.error_code and not one.partitions):
+        for topic in answer.topics:
+            name = topic.name
+            if name is None or topic.error_code == _TOPIC_GONE or (topic.error_code and not topic.partitions):
                 continue
             known = self.topics.get(name)
             if self.assignments_by_znode:
-                found[name] = self._dressed(topic_of_metadata(known, one, {}, self.assignments.get(name, {})))
+                found[name] = self._dressed(topic_of_metadata(known, topic, {}, self.assignments.get(name, {})))
             else:
-                found[name] = self._dressed(topic_of_metadata(known, one, self._moving(name)))
+                found[name] = self._dressed(topic_of_metadata(known, topic, self._moving(name)))
         self._listed = None
         for name in self.marked_at_ms:
             # Brokers stop reporting a topic as soon as its deletion begins.

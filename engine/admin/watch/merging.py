@@ -85,7 +85,9 @@ def _moved(known: PartitionSnapshot, assignment: ReplicaAssignment) -> Partition
     before = known.assignment
     fresh = with_assignment(known, assignment)
     if before.is_being_reassigned and assignment.replicas == before.target_replicas and known.isr:
-        arrived = tuple(one for one in before.adding_replicas if one in assignment.replicas and one not in known.isr)
+        arrived = tuple(
+            replica for replica in before.adding_replicas if replica in assignment.replicas and replica not in known.isr
+        )
         if arrived and not assignment.is_being_reassigned:
             return replace(fresh, isr=shared((*known.isr, *arrived)))
     return fresh
@@ -155,7 +157,7 @@ def _assignment_of_metadata(
         return assignment_of(before.replicas, None) if before.is_being_reassigned else before
     if known is not None and moving is None:
         # More replicas than before: a move has begun, and brokers have not listed it yet.
-        added = tuple(one for one in answer.replica_nodes if one not in known.replicas)
+        added = tuple(replica for replica in answer.replica_nodes if replica not in known.replicas)
         if added and len(added) + len(known.replicas) == len(answer.replica_nodes):
             return ReplicaAssignment(tuple(answer.replica_nodes), added)
     return assignment_of(answer.replica_nodes, moving)

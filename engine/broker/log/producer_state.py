@@ -301,11 +301,11 @@ class ProducerStateManager:
                 self.snapshots.delete(offset)
                 continue
             entries = [ProducerEntry.of_snapshot(one) for one in stored]
-            self.producers = {one.producer_id: one for one in entries if not self._is_expired(one, now_ms)}
+            self.producers = {entry.producer_id: entry for entry in entries if not self._is_expired(entry, now_ms)}
             open_transactions = [
-                (one.current_txn_first_offset, one.producer_id)
-                for one in self.producers.values()
-                if one.current_txn_first_offset != NO_TRANSACTION
+                (producer.current_txn_first_offset, producer.producer_id)
+                for producer in self.producers.values()
+                if producer.current_txn_first_offset != NO_TRANSACTION
             ]
             self._ongoing = dict(sorted(open_transactions))
             self._last_snapshot_offset = self.map_end_offset = offset

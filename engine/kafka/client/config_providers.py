@@ -69,7 +69,7 @@ def _value(
         return environment[wanted]
     place = Path(path)
     allowed_paths = [Path(one.strip()).resolve() for one in limits.get("allowed.paths", "").split(",") if one.strip()]
-    if allowed_paths and not any(place.resolve().is_relative_to(one) for one in allowed_paths):
+    if allowed_paths and not any(place.resolve().is_relative_to(allowed_path) for allowed_path in allowed_paths):
         raise ConfigError(f"not below allowed.paths: {where}")
     try:
         if kind == "directory":

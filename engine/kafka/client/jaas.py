@@ -76,7 +76,7 @@ def parse_jaas_file(text: str) -> dict[str, list[LoginModule]]:
 def java_properties(environment: Mapping[str, str]) -> dict[str, str]:
     """Return Java's system properties that ``KAFKA_OPTS`` sets; as in Java, the last of a name counts."""
     options = shlex.split(environment.get("KAFKA_OPTS", ""))
-    pairs = (one.removeprefix("-D").partition("=") for one in options if one.startswith("-D"))
+    pairs = (option.removeprefix("-D").partition("=") for option in options if option.startswith("-D"))
     return {name: value for name, _, value in pairs}
 
 

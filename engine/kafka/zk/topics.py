@@ -261,7 +261,9 @@ class TopicZnodes:
             NotEmpty: somebody keeps creating znodes below it.
         """
         partitions = await self._partitions_below(topic)
-        in_order = [p(one) for one in partitions for p in (TopicPartitionStateZNode.path, TopicPartitionZNode.path)]
+        in_order = [
+            p(partition) for partition in partitions for p in (TopicPartitionStateZNode.path, TopicPartitionZNode.path)
+        ]
         try:
             # In Kafka's order, all at once: ZooKeeper handles a connection's requests in order.
             parents = [TopicPartitionsZNode.path(topic), TopicZNode.path(topic)]

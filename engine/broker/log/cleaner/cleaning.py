@@ -350,7 +350,7 @@ class _Cleaning:
 
     def _legacy_horizon_ns(self) -> int:
         """Segments of the old formats lose their tombstones if they were last written before this time."""
-        clean = [one for one in self._plan.segments if one.base_offset < self._plan.first_dirty_offset]
+        clean = [segment for segment in self._plan.segments if segment.base_offset < self._plan.first_dirty_offset]
         if not clean:
             return 0
         return self._modified_ns(clean[-1]) - self._plan.limits.delete_retention_ms * 1_000_000

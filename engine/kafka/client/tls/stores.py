@@ -171,7 +171,9 @@ def _read_pkcs12(content: bytes, password: str | None, where: str) -> Store:
     except ValueError:
         missing = " (none is given)" if password is None else ""
         raise ConfigError(f"the password of {where} is wrong{missing}, or the file is no PKCS12 store") from None
-    others = "".join(one.certificate.public_bytes(Encoding.PEM).decode() for one in found.additional_certs)
+    others = "".join(
+        additional_cert.certificate.public_bytes(Encoding.PEM).decode() for additional_cert in found.additional_certs
+    )
     if found.key is None:
         own = "" if found.cert is None else found.cert.certificate.public_bytes(Encoding.PEM).decode()
         return Store(own + others)
