@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from engine.common.metric import label_text
@@ -128,13 +128,25 @@ SeriesPlans = dict[tuple[object, ...], SeriesPlan]
 """By all of an MBean but its attributes. To find the names again for every page would cost most of its time."""
 
 
+class _Family:
+    """The lines of one name: those that are text already, and columns of numbers that ``pieces`` writes out."""
+
+    __slots__ = ("columns", "is_counter", "lines")
+
+    def __init__(self, *, is_counter: bool) -> None:
+        self.is_counter = is_counter
+        self.lines: list[str] = []
+        self.columns: list[tuple[list[str], list[int], int, int]] = []
+        """Labels, numbers, and where among these the family's first one stands and how far apart they are."""
+
+
 class PrometheusPage:
     """A page for a scraper: all series of one name together, as the format demands."""
 
     def __init__(self, plans: SeriesPlans | None = None) -> None:
         """``plans`` are those of the page before; this one adds to them."""
         self._plans = {} if plans is None else plans
-        self._families: dict[str, tuple[bool, list[str]]] = {}
+        self._families: dict[str, _Family] = {}
 
     def add(self, mbean: MBean) -> None:
         """Add an MBean's series."""
@@ -148,19 +160,39 @@ class PrometheusPage:
             value = float(attributes[attribute])  # type: ignore[arg-type]
             # The difference is not a number only if the value is none, or infinite.
             text = repr(value) if value - value == 0 else number_text(value)
-            self.lines_of(family, is_counter=is_counter).append(f"{begin}{text}\n")
+            self._family(family, is_counter=is_counter).lines.append(f"{begin}{text}\n")
 
-    def lines_of(self, family: str, *, is_counter: bool) -> list[str]:
-        """Return the lines of a family, to add to."""
-        known = self._families.get(family)
+    def add_numbers(
+        self, families: Sequence[str], labels: list[str], numbers: list[int], *, is_counter: bool = False
+    ) -> None:
+        """Add a number of each family for each of ``labels``; ``pieces`` makes text of them.
+
+        Args:
+            families: their names.
+            labels: the labels of each thing that has numbers, as text, and a space.
+            numbers: those of the first thing in the order of the families, then those of the second one, and so on.
+            is_counter: they only grow.
+        """
+        for position, family in enumerate(families):
+            column = (labels, numbers, position, len(families))
+            self._family(family, is_counter=is_counter).columns.append(column)
+
+    def _family(self, name: str, *, is_counter: bool) -> _Family:
+        known = self._families.get(name)
         if known is None:
-            known = self._families[family] = (is_counter, [])
-        return known[1]
+            known = self._families[name] = _Family(is_counter=is_counter)
+        return known
 
     def pieces(self) -> Iterator[str]:
-        """Yield the page, a family at a time."""
-        for family, (is_counter, lines) in sorted(self._families.items()):
-            yield f"# TYPE {family} {'counter' if is_counter else 'gauge'}\n" + "".join(lines)
+        """Yield the page, a family at a time. Any thread may ask, once nobody adds any more."""
+        for name, family in sorted(self._families.items()):
+            yield f"# TYPE {name} {'counter' if family.is_counter else 'gauge'}\n" + "".join(family.lines)
+            for labels, numbers, position, step in family.columns:
+                rows = zip(labels, numbers[position::step], strict=True)
+                # What two lines have between them is the cheapest to write as the separator of a join.
+                text = f".0\n{name}".join([f"{label}{number}" for label, number in rows])
+                if text:
+                    yield f"{name}{text}.0\n"
 
 
 def number_text(value: float) -> str:

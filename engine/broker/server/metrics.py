@@ -72,8 +72,8 @@ class BrokerMetrics:
         self._requests.count(now_s)
         self._network.count(now_s)
 
-    async def page(self) -> list[str]:
-        """Return all figures as Prometheus reads them, in pieces: together they may be ten megabytes."""
+    async def page(self) -> PrometheusPage:
+        """Return all figures as Prometheus reads them. To write out its pieces, some megabytes, is for a thread."""
         page = PrometheusPage(self._plans)
         breather = Breather()
         for _ in self._replicas.add_partitions(page):
@@ -85,11 +85,7 @@ class BrokerMetrics:
             await breather.give_way()
         if len(self._plans) > PLANS_MAX:
             self._plans.clear()
-        pieces = []
-        for piece in page.pieces():
-            pieces.append(piece)
-            await breather.give_way()
-        return pieces
+        return page
 
     async def collect(self) -> list[MBean]:
         """Return every MBean."""

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from engine.broker.metrics.jolokia import answer, requests_of
-from engine.broker.metrics.mbeans import MBean
+from engine.broker.metrics.mbeans import MBean, PrometheusPage
 from engine.broker.server.metrics import BrokerMetrics
 from engine.common.errors import OperationError
 from engine.common.version import VERSION
@@ -55,7 +55,8 @@ class MetricsPages:
         page, _, _ = path.partition("?")
         try:
             if page == "/metrics" and body is None:
-                return Answer(200, PROMETHEUS_TYPE, "".join(self._ask(self._metrics.page())).encode())
+                made: PrometheusPage = self._ask(self._metrics.page())
+                return Answer(200, PROMETHEUS_TYPE, b"".join([piece.encode() for piece in made.pieces()]))
             if page == "/jolokia" or page.startswith("/jolokia/"):
                 request = requests_of(page.removeprefix("/jolokia"), body)
                 found: list[MBean] = self._ask(self._metrics.collect())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -45,7 +45,8 @@ class _Census:
             self.under_min_isr += role[4]
             self.under_replicated += role[5]
             self.reassigning += partition.assignment.is_being_reassigned
-            self.late += partition.leader_log.has_late_transaction(self._now_ms, self._longest_ms)
+            if partition.leader_log.producer_count:
+                self.late += partition.leader_log.has_late_transaction(self._now_ms, self._longest_ms)
 
 
 class ReplicaFigures:
@@ -55,6 +56,8 @@ class ReplicaFigures:
         self._server = server
         self._ledger = ledger
         self._census = _Census(0, 0)
+        self._topic_labels: dict[str, str] = {}
+        """How the labels of each topic begin, from one page to the next."""
 
     def replicas(self) -> MBeans:
         """Yield what all replicas have together."""
@@ -230,45 +233,52 @@ class ReplicaFigures:
                 yield from gauges("kafka.log", "Log", values, tags)
 
     def add_partitions(self, page: PrometheusPage) -> Iterator[None]:
-        """Add the same to a page, without an MBean for each of a hundred thousand numbers, and take the census anew;
-        yields after each replica.
+        """Add the same to a page as plain numbers, without an MBean for each of a hundred thousand, and take the census
+        anew; yields after every few replicas.
         """
         census = _Census(self._server.clock.now_ms(), self._server.config.transaction_max_timeout_ms)
-        of_partition = [_family(page, "kafka.cluster", "Partition", name) for name in _OF_PARTITION]
-        of_log = [_family(page, "kafka.log", "Log", name) for name in _OF_LOG]
-        labels_of: dict[str, str] = {}
-        for partition in list(self._server.replica_manager.partitions.values()):
+        known, topic_labels = self._topic_labels, dict[str, str]()
+        labels, numbers = list[str](), list[int]()
+        log_labels, log_numbers = list[str](), list[int]()
+        for number, partition in enumerate(list(self._server.replica_manager.partitions.values())):
             topic, index = partition.topic_partition
-            labels = labels_of.get(topic)
-            if labels is None:
-                labels = labels_of[topic] = labels_text((("topic", topic),))[:-1]
-            labels = f'{labels},partition="{index}"}}'
+            begin = topic_labels.get(topic)
+            if begin is None:
+                begin = topic_labels[topic] = known.get(topic) or labels_text((("topic", topic),))[:-1]
+            text = f'{begin},partition="{index}"}} '
             role = _role(partition)
             census.count(partition, role)
-            for (family, lines), value in zip(of_partition, role, strict=True):
-                lines.append(f"{family}{labels} {value}.0\n")
+            labels.append(text)
+            numbers += role
             if partition.log is not None:
-                for (family, lines), value in zip(of_log, _of_log(partition.log), strict=True):
-                    lines.append(f"{family}{labels} {value}.0\n")
-            yield
-        self._census = census
+                log_labels.append(text)
+                log_numbers += _of_log(partition.log)
+            if number % _STEP == 0:
+                yield
+        page.add_numbers(_families("kafka.cluster", "Partition", _OF_PARTITION), labels, numbers)
+        page.add_numbers(_families("kafka.log", "Log", _OF_LOG), log_labels, log_numbers)
+        self._census, self._topic_labels = census, topic_labels
 
     def add_topics(self, page: PrometheusPage) -> Iterator[None]:
         """Add the counters of topics to a page in the same manner."""
-        topics = self._server.replica_manager.environment.topics
-        families = {
-            name: _family(
-                page, "kafka.server", "BrokerTopicMetrics", name.removesuffix("PerSec") + "_total", is_counter=True
-            )
-            for name, _ in TOPIC_METERS.values()
-        }
-        for topic, counts in topics.counted():
-            labels = labels_text((("topic", topic),))
+        columns: dict[str, tuple[list[str], list[int]]] = {name: ([], []) for name, _ in TOPIC_METERS.values()}
+        for number, (topic, counts) in enumerate(self._server.replica_manager.environment.topics.counted()):
+            text = f"{self._topic_labels.get(topic) or labels_text((('topic', topic),))[:-1]}}} "
             for name, count in counts:
-                family, lines = families[name]
-                lines.append(f"{family}{labels} {count}.0\n")
-            yield
+                labels, numbers = columns[name]
+                labels.append(text)
+                numbers.append(count)
+            if number % _STEP == 0:
+                yield
+        for name, (labels, numbers) in columns.items():
+            if labels:
+                counter = f"{name.removesuffix('PerSec')}_total"
+                families = _families("kafka.server", "BrokerTopicMetrics", [counter])
+                page.add_numbers(families, labels, numbers, is_counter=True)
 
+
+_STEP: Final = 64
+"""After so many replicas or topics it is worth a look at the clock."""
 
 _PURGATORIES: Final = (
     "AlterAcls", "DeleteRecords", "ElectLeader", "Fetch", "Heartbeat", "Produce", "Rebalance", "RemoteFetch", "topic",
@@ -286,12 +296,9 @@ _OF_PARTITION: Final = (
 _OF_LOG: Final = ("LogEndOffset", "LogStartOffset", "NumLogSegments", "Size")
 
 
-def _family(
-    page: PrometheusPage, domain: str, type_: str, name: str, *, is_counter: bool = False
-) -> tuple[str, list[str]]:
-    """Return a family's name, and its lines to add to."""
-    family = family_name(f"{domain}_{type_}_{name}")
-    return family, page.lines_of(family, is_counter=is_counter)
+def _families(domain: str, type_: str, names: Iterable[str]) -> list[str]:
+    """Return the names of families."""
+    return [family_name(f"{domain}_{type_}_{name}") for name in names]
 
 
 def _role(partition: Partition) -> tuple[int, int, int, int, int, int]:
