@@ -27,6 +27,7 @@ from engine.common.model import (
 )
 
 NO_REPLICAS = ReplicaAssignment(())
+_NONE: dict[int, ReplicaAssignment] = {}
 
 _PIECE_SIZE = 2000
 
@@ -198,26 +199,18 @@ class ControllerContext:
     def is_valid_replica_move(self, replica: PartitionAndReplica, target: ReplicaState) -> bool:
         return self.replica_state(replica) in VALID_PREVIOUS_REPLICA_STATES[target]
 
-    # Figures for metrics; computed on request, never kept.
+    # For metrics: asked for each partition when somebody reads them.
 
-    def offline_partition_count(self) -> int:
-        return sum(
-            state is PartitionState.OFFLINE and p.topic not in self.topics_with_deletion_started
-            for p, state in self.partition_states.items()
-        )
+    def is_imbalanced(self, partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> bool:
+        """Return whether another replica leads than the preferred one, of a partition that is not being deleted.
 
-    def preferred_replica_imbalance_count(self) -> int:
-        return sum(
-            p.topic not in self.topics_to_be_deleted and not self._has_preferred_leader(p, leadership)
-            for p, leadership in self.leadership.items()
-        )
-
-    def _has_preferred_leader(self, partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> bool:
-        """A preferred replica still being added counts as balanced until it is in the ISR, as in Kafka."""
-        assignment = self.full_assignment(partition)
-        if not assignment.replicas:
-            return True
-        preferred = assignment.replicas[0]
+        A preferred replica still being added counts as balanced until it is in the ISR, as in Kafka.
+        """
+        topic, index = partition
+        assignment = self.assignments.get(topic, _NONE).get(index, NO_REPLICAS)
+        if not assignment.replicas or topic in self.topics_to_be_deleted:
+            return False
+        preferred, state = assignment.replicas[0], leadership.leader_and_isr
         if preferred in assignment.adding_replicas:
-            return preferred not in leadership.leader_and_isr.isr
-        return leadership.leader_and_isr.leader == preferred
+            return preferred in state.isr
+        return state.leader != preferred

@@ -234,6 +234,12 @@ class Log:
         return self._segments.size_bytes
 
     @property
+    def figures(self) -> tuple[int, int, int, int]:
+        """Log end offset, log start offset, number of segments and bytes of all batches, in one read for metrics."""
+        segments = self._segments
+        return self.log_end_offset, self.log_start_offset, len(segments), segments.size_bytes
+
+    @property
     def producers(self) -> ProducerStateManager:
         """The producer state. After a cut it may have to be built first, which takes long; ``replay_job`` does it."""
         self.build_producers()

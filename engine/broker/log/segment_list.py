@@ -47,7 +47,8 @@ class SegmentList:
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size_bytes for segment in self._segments)
+        segments = self._segments
+        return segments[0].size_bytes if len(segments) == 1 else sum([segment.size_bytes for segment in segments])
 
     def add(self, segment: LogSegment) -> None:
         """Add a segment; it replaces one with the same base offset."""

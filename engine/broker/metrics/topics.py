@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from itertools import repeat
+from operator import attrgetter
 from typing import Final
 
 from engine.broker.metrics.measures import Meter
@@ -31,6 +33,9 @@ BROKER_METERS: Final = {
     "replication_bytes_in": ("ReplicationBytesInPerSec", "bytes"),
     "replication_bytes_out": ("ReplicationBytesOutPerSec", "bytes"),
 }
+
+
+_READ: Final = attrgetter(*TOPIC_METERS)
 
 
 class TopicCounts:
@@ -128,8 +133,9 @@ class BrokerTopics:
                 name: Meter(event_type, now_s, ticks)
                 for name, (_, event_type) in {**TOPIC_METERS, **BROKER_METERS}.items()
             }
-        for name in TOPIC_METERS:
-            self._all[name].count = self._gone[name] + sum(getattr(counts, name) for counts in self._topics.values())
+        of_all = map(sum, zip(*map(_READ, self._topics.values()), strict=True)) if self._topics else repeat(0)
+        for name, count in zip(TOPIC_METERS, of_all, strict=False):
+            self._all[name].count = self._gone[name] + count
         for name in BROKER_METERS:
             self._all[name].count = getattr(self, name)
 
@@ -148,5 +154,6 @@ class BrokerTopics:
 
     def counted(self) -> Iterator[tuple[str, list[tuple[str, int]]]]:
         """Yield each topic with the names and counts of its meters: less work than the meters themselves."""
+        names = [name for name, _ in TOPIC_METERS.values()]
         for topic, counts in list(self._topics.items()):
-            yield topic, [(name, count) for key, (name, _) in TOPIC_METERS.items() if (count := getattr(counts, key))]
+            yield topic, [named for named in zip(names, _READ(counts), strict=True) if named[1]]

@@ -6,6 +6,8 @@ thing has no meaning in this broker the value is the nearest true one; ``docs/re
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from engine.broker.metrics.ledger import Ledger
 from engine.broker.metrics.mbeans import MBean, MBeans, PrometheusPage, SeriesPlans, gauges
 from engine.broker.metrics.measures import TICK_S
@@ -76,32 +78,36 @@ class BrokerMetrics:
         """Return all figures as Prometheus reads them. To write out its pieces, some megabytes, is for a thread."""
         page = PrometheusPage(self._plans)
         breather = Breather()
-        for _ in self._replicas.add_partitions(page):
+        for _ in self._look(page):
             await breather.give_way()
         for mbean in self._few():
             page.add(mbean)
-            await breather.give_way()
-        for _ in self._replicas.add_topics(page):
             await breather.give_way()
         if len(self._plans) > PLANS_MAX:
             self._plans.clear()
         return page
 
-    async def collect(self) -> list[MBean]:
-        """Return every MBean."""
+    async def collect(self, *, with_partitions: bool = True) -> list[MBean]:
+        """Return every MBean; those of single partitions, very many, only if they are asked for."""
         found = []
         breather = Breather()
-        for _ in self._replicas.look():
+        for _ in self._look(PrometheusPage()):
             await breather.give_way()
-        for mbean in self._all():
+        for mbean in self._all(with_partitions=with_partitions):
             found.append(mbean)
             await breather.give_way()
         return found
 
-    def _all(self) -> MBeans:
+    def _look(self, page: PrometheusPage) -> Iterator[None]:
+        """Read what there is very much of, in pieces."""
+        yield from self._replicas.look(page)
+        yield from self._cluster.look()
+
+    def _all(self, *, with_partitions: bool) -> MBeans:
         yield from self._few()
         yield from self._replicas.topics()
-        yield from self._replicas.partitions()
+        if with_partitions:
+            yield from self._replicas.partitions()
 
     def _few(self) -> MBeans:
         """Yield all but those of single topics and partitions."""

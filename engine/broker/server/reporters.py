@@ -160,7 +160,7 @@ class MetricsReport:
     def _run(self) -> None:
         while not self._ends.wait(self._interval_s):
             try:
-                asked = asyncio.run_coroutine_threadsafe(self._metrics.collect(), self._loop)
+                asked = asyncio.run_coroutine_threadsafe(self._metrics.collect(with_partitions=False), self._loop)
                 self._reporter.write(list(reported(asked.result(PATIENCE_S))))
             except Exception as error:
                 self._failed(error)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from engine.broker.controller.events import ControllerState
-from engine.broker.controller.states import ReplicaState
+from engine.broker.controller.states import PartitionState, ReplicaState
 from engine.broker.coordinator.groups.states import GroupState
 from engine.broker.metrics.ledger import Ledger
 from engine.broker.metrics.mbeans import MBean, MBeans, Tags, gauges
@@ -56,6 +58,20 @@ _NO_MIGRATION: Final = 4
 """Kafka's number for a cluster that does not migrate to KRaft."""
 
 
+_STEP: Final = 64
+"""After so many partitions it is worth a look at the clock."""
+
+
+@dataclass(slots=True)
+class _Census:
+    """What the controller knows of all partitions."""
+
+    offline: int = 0
+    imbalanced: int = 0
+    to_delete: int = 0
+    undeletable: int = 0
+
+
 class ClusterFigures:
     """Figures of what a broker does for the cluster."""
 
@@ -65,6 +81,7 @@ class ClusterFigures:
         self._sessions = {name: Meter(event, ledger.since_s) for name, event in _SESSION_METERS.items()}
         self._sessions["ZooKeeperSyncConnectsPerSec"].count = 1
         self._zookeeper_latencies = Histogram()
+        self._census = _Census()
 
     def start(self) -> None:
         """Begin to count what happens to the session."""
@@ -99,13 +116,35 @@ class ClusterFigures:
         histogram.count, histogram.total = told.count, 1000 * told.total_s
         histogram.max = 1000 * told.slowest_s
 
+    def look(self) -> Iterator[None]:
+        """Count what the controller knows of partitions, if this broker is the one; yields after every few."""
+        self._census = census = _Census()
+        context = self._server.controller.core.context
+        if not self._server.controller.is_active:
+            return
+        if PartitionState.OFFLINE in context.partition_states.values():
+            for number, (partition, state) in enumerate(list(context.partition_states.items())):
+                if state is PartitionState.OFFLINE:
+                    census.offline += partition.topic not in context.topics_with_deletion_started
+                if number % _STEP == 0:
+                    yield
+        if context.topics_to_be_deleted:
+            census.undeletable = list(context.replica_states.values()).count(ReplicaState.DELETION_INELIGIBLE)
+        for topic in list(context.topics_to_be_deleted):
+            census.to_delete += sum(len(each.replicas) for each in context.assignments.get(topic, {}).values())
+            yield
+        for number, (partition, leadership) in enumerate(list(context.leadership.items())):
+            census.imbalanced += context.is_imbalanced(partition, leadership)
+            if number % _STEP == 0:
+                yield
+
     def controller(self) -> MBeans:
-        """Yield the controller, if this broker is the one or not."""
+        """Yield the controller, if this broker is the one or not. ``look`` first."""
         now_s = self._ledger.now_s
         controller = self._server.controller
         context = controller.core.context
         is_active = controller.is_active
-        states = Counter(context.replica_states.values()) if is_active and context.topics_to_be_deleted else Counter()
+        census = self._census
         yield from gauges("kafka.controller", "KafkaController", {
             "ActiveBrokerCount": len(context.live_brokers) if is_active else 0,
             "ActiveControllerCount": int(is_active),
@@ -113,14 +152,10 @@ class ClusterFigures:
             "FencedBrokerCount": 0,
             "GlobalPartitionCount": sum(map(len, context.assignments.values())) if is_active else 0,
             "GlobalTopicCount": len(context.topics) if is_active else 0,
-            "OfflinePartitionsCount": context.offline_partition_count() if is_active else 0,
-            "PreferredReplicaImbalanceCount": context.preferred_replica_imbalance_count() if is_active else 0,
-            "ReplicasIneligibleToDeleteCount": states[ReplicaState.DELETION_INELIGIBLE],
-            "ReplicasToDeleteCount": sum(
-                len(context.replicas(p))
-                for topic in context.topics_to_be_deleted
-                for p in context.partitions_of_topic(topic)
-            ),
+            "OfflinePartitionsCount": census.offline,
+            "PreferredReplicaImbalanceCount": census.imbalanced,
+            "ReplicasIneligibleToDeleteCount": census.undeletable,
+            "ReplicasToDeleteCount": census.to_delete,
             "TopicsIneligibleToDeleteCount": len(context.topics_ineligible_for_deletion),
             "TopicsToDeleteCount": len(context.topics_to_be_deleted),
             "ZkMigrationState": _NO_MIGRATION,

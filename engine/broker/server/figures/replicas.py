@@ -11,42 +11,38 @@ from engine.broker.log.log import Log
 from engine.broker.metrics.ledger import Ledger
 from engine.broker.metrics.mbeans import MBean, MBeans, PrometheusPage, Tags, family_name, gauges, labels_text
 from engine.broker.metrics.topics import TOPIC_METERS
+from engine.broker.replication.fetcher import ReplicaFetcher
 from engine.broker.replication.partition import Partition
 from engine.broker.server.figures.measured import MeasuredBroker
 from engine.runtime.purgatory import Purgatory
 
 
 class _Census:
-    """What all replicas have together, counted in one pass."""
+    """What all replicas have together."""
 
-    def __init__(self, now_ms: int, transaction_max_timeout_ms: int) -> None:
-        self._now_ms = now_ms
-        self._longest_ms = transaction_max_timeout_ms
+    def __init__(self) -> None:
         self.partitions = self.logs = self.producers = self.copy_lag = 0
         self.led = self.at_min_isr = self.under_min_isr = self.under_replicated = self.reassigning = self.late = 0
+        self.topic_meters = self.lags = 0
         self.uncleanable: dict[Path, tuple[int, int]] = {}
         """Number and bytes of logs that cannot be cleaned, by log dir."""
 
-    def count(self, partition: Partition, role: tuple[int, ...]) -> None:
-        """Take in a replica and what ``_role`` says of it."""
-        log = partition.log
-        self.partitions += 1
-        if log is not None:
-            self.logs += 1
-            self.producers += log.producer_count
-            if log.cleaning.is_uncleanable:
-                number, size_bytes = self.uncleanable.get(log.log_dir, (0, 0))
-                self.uncleanable[log.log_dir] = number + 1, size_bytes + log.size_bytes
-            if partition.future_log is not None:
-                self.copy_lag = max(self.copy_lag, _copy_lag(partition))
-        if partition.leader_log is not None:
-            self.led += 1
-            self.at_min_isr += role[0]
-            self.under_min_isr += role[4]
-            self.under_replicated += role[5]
-            self.reassigning += partition.assignment.is_being_reassigned
-            if partition.leader_log.producer_count:
-                self.late += partition.leader_log.has_late_transaction(self._now_ms, self._longest_ms)
+    def take_log(self, partition: Partition, log: Log) -> None:
+        """Take in what is rare among logs."""
+        if log.cleaning.is_uncleanable:
+            number, size_bytes = self.uncleanable.get(log.log_dir, (0, 0))
+            self.uncleanable[log.log_dir] = number + 1, size_bytes + log.size_bytes
+        if partition.future_log is not None:
+            self.copy_lag = max(self.copy_lag, _copy_lag(partition))
+
+    def add_up(self, roles: list[int]) -> None:
+        """Take in what ``_role`` says of all replicas."""
+        at_min_isr, _, _, replicas, under_min_isr, under_replicated = (
+            roles[position :: len(_OF_PARTITION)] for position in range(len(_OF_PARTITION))
+        )
+        self.partitions, self.led = len(replicas), len(replicas) - replicas.count(0)
+        self.at_min_isr, self.under_min_isr = sum(at_min_isr), sum(under_min_isr)
+        self.under_replicated = sum(under_replicated)
 
 
 class ReplicaFigures:
@@ -55,7 +51,7 @@ class ReplicaFigures:
     def __init__(self, server: MeasuredBroker, ledger: Ledger) -> None:
         self._server = server
         self._ledger = ledger
-        self._census = _Census(0, 0)
+        self._census = _Census()
         self._topic_labels: dict[str, str] = {}
         """How the labels of each topic begin, from one page to the next."""
 
@@ -135,7 +131,7 @@ class ReplicaFigures:
             yield from gauges("kafka.server", type_, values, tags)
         for fetcher in fetchers.fetchers:
             leader = fetcher.leader.node
-            client = f"ReplicaFetcherThread-{fetcher.fetcher_id}-{leader.id}"
+            client = _client_id(fetcher)
             tags = (("clientId", client), ("brokerHost", leader.host), ("brokerPort", str(leader.port)))
             for name, event, count in (
                 ("BytesPerSec", "bytes", fetcher.fetched_bytes_total),
@@ -144,13 +140,6 @@ class ReplicaFigures:
                 yield MBean(
                     "kafka.server", "FetcherStats", name, tags, self._ledger.meter(f"{client} {name}", event, count)
                 )
-            for topic_partition, lag in fetcher.lags():
-                tags = (
-                    ("clientId", client),
-                    ("topic", topic_partition.topic),
-                    ("partition", str(topic_partition.partition)),
-                )
-                yield MBean("kafka.server", "FetcherLagMetrics", "ConsumerLag", tags, {"Value": lag})
         # Kafka's appear with the first follower that fetches, and with the first throttled bytes.
         if manager.environment.topics.replication_bytes_out:
             rate = manager.leader_quota.rate_bytes()
@@ -210,71 +199,94 @@ class ReplicaFigures:
     def of_singles(self) -> int:
         """How many MBeans are of single topics and partitions."""
         census = self._census
-        topics = sum(len(counts) for _, counts in self._server.replica_manager.environment.topics.counted())
-        return census.partitions * len(_OF_PARTITION) + census.logs * len(_OF_LOG) + topics
+        return census.partitions * len(_OF_PARTITION) + census.logs * len(_OF_LOG) + census.topic_meters + census.lags
 
-    def look(self) -> Iterator[None]:
-        """Take the census anew, for those MBeans that are about all replicas; yields after each."""
-        census = _Census(self._server.clock.now_ms(), self._server.config.transaction_max_timeout_ms)
-        for partition in list(self._server.replica_manager.partitions.values()):
-            census.count(partition, _role(partition))
-            yield
+    def look(self, page: PrometheusPage) -> Iterator[None]:
+        """Read all replicas and topics, for those MBeans that are about all of them; yields after every few.
+
+        They are added to ``page`` as plain numbers, without an MBean for each of a hundred thousand.
+        """
+        census = _Census()
+        yield from self._look_at_replicas(census, page)
+        yield from self._look_at_topics(census, page)
+        yield from self._look_at_lags(census, page)
         self._census = census
 
+    def _look_at_replicas(self, census: _Census, page: PrometheusPage) -> Iterator[None]:
+        now_ms, longest_ms = self._server.clock.now_ms(), self._server.config.transaction_max_timeout_ms
+        known, topic_labels = self._topic_labels, dict[str, str]()
+        labels, numbers = list[str](), list[int]()
+        log_labels, log_numbers = list[str](), list[int]()
+        for number, partition in enumerate(list(self._server.replica_manager.partitions.values())):
+            if number % _STEP == 0:
+                yield
+            topic, index = partition.topic_partition
+            begin = topic_labels.get(topic)
+            if begin is None:
+                begin = topic_labels[topic] = known.get(topic) or labels_text((("topic", topic),))[:-1]
+            text = f'{begin},partition="{index}"}} '
+            labels.append(text)
+            numbers += _role(partition)
+            log, is_led = partition.log, partition.leader_log is not None
+            if log is not None:
+                log_labels.append(text)
+                log_numbers += log.figures
+                census.take_log(partition, log)
+                producers = log.producer_count
+                if producers:
+                    census.producers += producers
+                    census.late += is_led and log.has_late_transaction(now_ms, longest_ms)
+            census.reassigning += is_led and partition.assignment.is_being_reassigned
+        census.add_up(numbers)
+        census.logs = len(log_labels)
+        page.add_numbers(_families("kafka.cluster", "Partition", _OF_PARTITION), labels, numbers)
+        page.add_numbers(_families("kafka.log", "Log", _OF_LOG), log_labels, log_numbers)
+        self._topic_labels = topic_labels
+
+    def _look_at_topics(self, census: _Census, page: PrometheusPage) -> Iterator[None]:
+        columns: dict[str, tuple[list[str], list[int]]] = {name: ([], []) for name, _ in TOPIC_METERS.values()}
+        for number, (topic, counts) in enumerate(self._server.replica_manager.environment.topics.counted()):
+            if number % _STEP == 0:
+                yield
+            text = f"{self._topic_labels.get(topic) or labels_text((('topic', topic),))[:-1]}}} "
+            for name, count in counts:
+                labels, numbers = columns[name]
+                labels.append(text)
+                numbers.append(count)
+        for name, (labels, numbers) in columns.items():
+            census.topic_meters += len(labels)
+            families = _families("kafka.server", "BrokerTopicMetrics", [f"{name.removesuffix('PerSec')}_total"])
+            page.add_numbers(families, labels, numbers, is_counter=True)
+
+    def _look_at_lags(self, census: _Census, page: PrometheusPage) -> Iterator[None]:
+        """Read how far behind each replica is that this broker fetches."""
+        labels, numbers = list[str](), list[int]()
+        for fetcher in list(self._server.replica_manager.fetchers.fetchers):
+            client = labels_text((("clientId", _client_id(fetcher)),))[:-1]
+            for number, ((topic, partition), lag) in enumerate(list(fetcher.lags())):
+                if number % _STEP == 0:
+                    yield
+                begin = self._topic_labels.get(topic) or labels_text((("topic", topic),))[:-1]
+                labels.append(f'{client},{begin[1:]},partition="{partition}"}} ')
+                numbers.append(lag)
+        census.lags = len(labels)
+        page.add_numbers(_families("kafka.server", "FetcherLagMetrics", ["ConsumerLag"]), labels, numbers)
+
     def partitions(self) -> MBeans:
-        """Yield each replica."""
+        """Yield each replica, and how far behind it is if this broker fetches it."""
         for partition in list(self._server.replica_manager.partitions.values()):
             topic, index = partition.topic_partition
             tags: Tags = (("topic", topic), ("partition", str(index)))
             values = dict(zip(_OF_PARTITION, _role(partition), strict=True))
             yield from gauges("kafka.cluster", "Partition", values, tags)
             if partition.log is not None:
-                values = dict(zip(_OF_LOG, _of_log(partition.log), strict=True))
+                values = dict(zip(_OF_LOG, partition.log.figures, strict=True))
                 yield from gauges("kafka.log", "Log", values, tags)
-
-    def add_partitions(self, page: PrometheusPage) -> Iterator[None]:
-        """Add the same to a page as plain numbers, without an MBean for each of a hundred thousand, and take the census
-        anew; yields after every few replicas.
-        """
-        census = _Census(self._server.clock.now_ms(), self._server.config.transaction_max_timeout_ms)
-        known, topic_labels = self._topic_labels, dict[str, str]()
-        labels, numbers = list[str](), list[int]()
-        log_labels, log_numbers = list[str](), list[int]()
-        for number, partition in enumerate(list(self._server.replica_manager.partitions.values())):
-            topic, index = partition.topic_partition
-            begin = topic_labels.get(topic)
-            if begin is None:
-                begin = topic_labels[topic] = known.get(topic) or labels_text((("topic", topic),))[:-1]
-            text = f'{begin},partition="{index}"}} '
-            role = _role(partition)
-            census.count(partition, role)
-            labels.append(text)
-            numbers += role
-            if partition.log is not None:
-                log_labels.append(text)
-                log_numbers += _of_log(partition.log)
-            if number % _STEP == 0:
-                yield
-        page.add_numbers(_families("kafka.cluster", "Partition", _OF_PARTITION), labels, numbers)
-        page.add_numbers(_families("kafka.log", "Log", _OF_LOG), log_labels, log_numbers)
-        self._census, self._topic_labels = census, topic_labels
-
-    def add_topics(self, page: PrometheusPage) -> Iterator[None]:
-        """Add the counters of topics to a page in the same manner."""
-        columns: dict[str, tuple[list[str], list[int]]] = {name: ([], []) for name, _ in TOPIC_METERS.values()}
-        for number, (topic, counts) in enumerate(self._server.replica_manager.environment.topics.counted()):
-            text = f"{self._topic_labels.get(topic) or labels_text((('topic', topic),))[:-1]}}} "
-            for name, count in counts:
-                labels, numbers = columns[name]
-                labels.append(text)
-                numbers.append(count)
-            if number % _STEP == 0:
-                yield
-        for name, (labels, numbers) in columns.items():
-            if labels:
-                counter = f"{name.removesuffix('PerSec')}_total"
-                families = _families("kafka.server", "BrokerTopicMetrics", [counter])
-                page.add_numbers(families, labels, numbers, is_counter=True)
+        for fetcher in list(self._server.replica_manager.fetchers.fetchers):
+            client = ("clientId", _client_id(fetcher))
+            for (topic, index), lag in list(fetcher.lags()):
+                tags = (client, ("topic", topic), ("partition", str(index)))
+                yield MBean("kafka.server", "FetcherLagMetrics", "ConsumerLag", tags, {"Value": lag})
 
 
 _STEP: Final = 64
@@ -294,6 +306,7 @@ _OF_PARTITION: Final = (
     "UnderReplicated",
 )
 _OF_LOG: Final = ("LogEndOffset", "LogStartOffset", "NumLogSegments", "Size")
+"""The names of ``Log.figures``."""
 
 
 def _families(domain: str, type_: str, names: Iterable[str]) -> list[str]:
@@ -301,23 +314,25 @@ def _families(domain: str, type_: str, names: Iterable[str]) -> list[str]:
     return [family_name(f"{domain}_{type_}_{name}") for name in names]
 
 
+def _client_id(fetcher: ReplicaFetcher) -> str:
+    """Return the name of Kafka's thread for a fetcher."""
+    return f"ReplicaFetcherThread-{fetcher.fetcher_id}-{fetcher.leader.node.id}"
+
+
 def _role(partition: Partition) -> tuple[int, int, int, int, int, int]:
     """Return the values of ``_OF_PARTITION``: of its leadership only what its leader knows, as in Kafka."""
     led, log = partition.leader_log, partition.log
-    lag = 0 if log is None else log.high_watermark - log.last_stable_offset
+    lag = 0
+    if log is not None and log.first_unstable_offset is not None:
+        lag = log.high_watermark - log.last_stable_offset
     if led is None:
         return 0, 0, lag, 0, 0, 0
-    assignment, isr = partition.assignment, len(partition.isr)
+    assignment, isr = partition.assignment, len(partition.isr_state.committed)
     replicas = len(assignment.replicas)
     min_isr = min(led.config.min_insync_replicas, len(partition.followers) + 1)
     # Those that a reassignment adds may be out of sync.
     is_short = replicas - len(assignment.adding_replicas) > isr
     return int(isr == min_isr), isr, lag, replicas, int(isr < min_isr), int(is_short)
-
-
-def _of_log(log: Log) -> tuple[int, int, int, int]:
-    """Return the values of ``_OF_LOG``."""
-    return log.log_end_offset, log.log_start_offset, log.segment_count, log.size_bytes
 
 
 def _copy_lag(partition: Partition) -> int:
