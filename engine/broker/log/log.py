@@ -234,10 +234,10 @@ class Log:
         return self._segments.size_bytes
 
     @property
-    def figures(self) -> tuple[int, int, int, int]:
-        """Log end offset, log start offset, number of segments and bytes of all batches, in one read for metrics."""
-        segments = self._segments
-        return self.log_end_offset, self.log_start_offset, len(segments), segments.size_bytes
+    def figures(self) -> tuple[int, int, int, int, int]:
+        """For metrics, in one read: end offset, start offset, number of segments, bytes, known producers."""
+        count, size_bytes = self._segments.count_and_bytes()
+        return self.log_end_offset, self.log_start_offset, count, size_bytes, len(self._producers.producers)
 
     @property
     def producers(self) -> ProducerStateManager:

@@ -163,19 +163,20 @@ class PrometheusPage:
             self._family(family, is_counter=is_counter).lines.append(f"{begin}{text}\n")
 
     def add_numbers(
-        self, families: Sequence[str], labels: list[str], numbers: list[int], *, is_counter: bool = False
+        self, families: Sequence[str | None], labels: list[str], numbers: list[int], *, is_counter: bool = False
     ) -> None:
         """Add a number of each family for each of ``labels``; ``pieces`` makes text of them.
 
         Args:
-            families: their names.
+            families: their names; None: this number is not shown.
             labels: the labels of each thing that has numbers, as text, and a space.
             numbers: those of the first thing in the order of the families, then those of the second one, and so on.
             is_counter: they only grow.
         """
         for position, family in enumerate(families):
-            column = (labels, numbers, position, len(families))
-            self._family(family, is_counter=is_counter).columns.append(column)
+            if family is not None and labels:
+                column = (labels, numbers, position, len(families))
+                self._family(family, is_counter=is_counter).columns.append(column)
 
     def _family(self, name: str, *, is_counter: bool) -> _Family:
         known = self._families.get(name)
@@ -183,16 +184,22 @@ class PrometheusPage:
             known = self._families[name] = _Family(is_counter=is_counter)
         return known
 
-    def pieces(self) -> Iterator[str]:
-        """Yield the page, a family at a time. Any thread may ask, once nobody adds any more."""
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the page in pieces. Any thread may ask, once nobody adds any more."""
         for name, family in sorted(self._families.items()):
-            yield f"# TYPE {name} {'counter' if family.is_counter else 'gauge'}\n" + "".join(family.lines)
+            header = f"# TYPE {name} {'counter' if family.is_counter else 'gauge'}\n"
+            yield (header + "".join(family.lines)).encode()
             for labels, numbers, position, step in family.columns:
-                rows = zip(labels, numbers[position::step], strict=True)
-                # What two lines have between them is the cheapest to write as the separator of a join.
-                text = f".0\n{name}".join([f"{label}{number}" for label, number in rows])
-                if text:
-                    yield f"{name}{text}.0\n"
+                for begin in range(0, len(labels), _LINES):
+                    end = begin + _LINES
+                    rows = zip(labels[begin:end], numbers[begin * step + position : end * step : step], strict=True)
+                    # What two lines have between them is the cheapest to write as the separator of a join.
+                    text = f".0\n{name}".join([f"{label}{number}" for label, number in rows])
+                    yield f"{name}{text}.0\n".encode()
+
+
+_LINES: Final = 1000
+"""So many fit into the processor's cache, and into memory that can be used again at once."""
 
 
 def number_text(value: float) -> str:

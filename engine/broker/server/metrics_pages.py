@@ -56,7 +56,7 @@ class MetricsPages:
         try:
             if page == "/metrics" and body is None:
                 made: PrometheusPage = self._ask(self._metrics.page())
-                return Answer(200, PROMETHEUS_TYPE, b"".join([piece.encode() for piece in made.pieces()]))
+                return Answer(200, PROMETHEUS_TYPE, list(made.pieces()))
             if page == "/jolokia" or page.startswith("/jolokia/"):
                 request = requests_of(page.removeprefix("/jolokia"), body)
                 found: list[MBean] = self._ask(self._metrics.collect())

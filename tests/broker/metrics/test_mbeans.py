@@ -47,7 +47,7 @@ def test_the_page_has_what_the_jmx_exporter_shows() -> None:
             page.add(mbean_of(name, attributes))
     ours = set()
     kind = ""
-    for line in "".join(page.pieces()).splitlines():
+    for line in b"".join(page.pieces()).decode().splitlines():
         if line.startswith("# TYPE "):
             kind = line.split()[3]
         else:

@@ -14,6 +14,7 @@ from engine.broker.metrics.topics import TOPIC_METERS
 from engine.broker.replication.fetcher import ReplicaFetcher
 from engine.broker.replication.partition import Partition
 from engine.broker.server.figures.measured import MeasuredBroker
+from engine.common.model import TopicPartition
 from engine.runtime.purgatory import Purgatory
 
 
@@ -27,22 +28,20 @@ class _Census:
         self.uncleanable: dict[Path, tuple[int, int]] = {}
         """Number and bytes of logs that cannot be cleaned, by log dir."""
 
-    def take_log(self, partition: Partition, log: Log) -> None:
-        """Take in what is rare among logs."""
-        if log.cleaning.is_uncleanable:
-            number, size_bytes = self.uncleanable.get(log.log_dir, (0, 0))
-            self.uncleanable[log.log_dir] = number + 1, size_bytes + log.size_bytes
-        if partition.future_log is not None:
-            self.copy_lag = max(self.copy_lag, _copy_lag(partition))
+    def take_uncleanable(self, log: Log) -> None:
+        number, size_bytes = self.uncleanable.get(log.log_dir, (0, 0))
+        self.uncleanable[log.log_dir] = number + 1, size_bytes + log.size_bytes
 
-    def add_up(self, roles: list[int]) -> None:
-        """Take in what ``_role`` says of all replicas."""
+    def add_up(self, roles: list[int], logs: list[int]) -> None:
+        """Take in what ``_role`` says of all replicas, and what all logs say."""
         at_min_isr, _, _, replicas, under_min_isr, under_replicated = (
             roles[position :: len(_OF_PARTITION)] for position in range(len(_OF_PARTITION))
         )
         self.partitions, self.led = len(replicas), len(replicas) - replicas.count(0)
         self.at_min_isr, self.under_min_isr = sum(at_min_isr), sum(under_min_isr)
         self.under_replicated = sum(under_replicated)
+        producers = logs[_OF_LOG.index(None) :: len(_OF_LOG)]
+        self.logs, self.producers = len(producers), sum(producers)
 
 
 class ReplicaFigures:
@@ -52,8 +51,11 @@ class ReplicaFigures:
         self._server = server
         self._ledger = ledger
         self._census = _Census()
+        self._labelled: list[TopicPartition] = []
+        self._labels: list[str] = []
+        """Those of each replica in ``_labelled``, from one page to the next: to make them costs as much as the rest."""
         self._topic_labels: dict[str, str] = {}
-        """How the labels of each topic begin, from one page to the next."""
+        """How those of each topic begin."""
 
     def replicas(self) -> MBeans:
         """Yield what all replicas have together."""
@@ -199,7 +201,12 @@ class ReplicaFigures:
     def of_singles(self) -> int:
         """How many MBeans are of single topics and partitions."""
         census = self._census
-        return census.partitions * len(_OF_PARTITION) + census.logs * len(_OF_LOG) + census.topic_meters + census.lags
+        return (
+            census.partitions * len(_OF_PARTITION)
+            + census.logs * (len(_OF_LOG) - 1)
+            + census.topic_meters
+            + census.lags
+        )
 
     def look(self, page: PrometheusPage) -> Iterator[None]:
         """Read all replicas and topics, for those MBeans that are about all of them; yields after every few.
@@ -214,34 +221,44 @@ class ReplicaFigures:
 
     def _look_at_replicas(self, census: _Census, page: PrometheusPage) -> Iterator[None]:
         now_ms, longest_ms = self._server.clock.now_ms(), self._server.config.transaction_max_timeout_ms
-        known, topic_labels = self._topic_labels, dict[str, str]()
-        labels, numbers = list[str](), list[int]()
-        log_labels, log_numbers = list[str](), list[int]()
-        for number, partition in enumerate(list(self._server.replica_manager.partitions.values())):
+        replicas = dict(self._server.replica_manager.partitions)
+        yield from self._label(replicas)
+        labels = self._labels
+        log_labels, numbers, log_numbers = list[str](), list[int](), list[int]()
+        for number, partition in enumerate(replicas.values()):
             if number % _STEP == 0:
                 yield
-            topic, index = partition.topic_partition
-            begin = topic_labels.get(topic)
-            if begin is None:
-                begin = topic_labels[topic] = known.get(topic) or labels_text((("topic", topic),))[:-1]
-            text = f'{begin},partition="{index}"}} '
-            labels.append(text)
             numbers += _role(partition)
             log, is_led = partition.log, partition.leader_log is not None
             if log is not None:
-                log_labels.append(text)
+                log_labels.append(labels[number])
                 log_numbers += log.figures
-                census.take_log(partition, log)
-                producers = log.producer_count
-                if producers:
-                    census.producers += producers
-                    census.late += is_led and log.has_late_transaction(now_ms, longest_ms)
-            census.reassigning += is_led and partition.assignment.is_being_reassigned
-        census.add_up(numbers)
-        census.logs = len(log_labels)
+                if log.cleaning.is_uncleanable:
+                    census.take_uncleanable(log)
+                if log.first_unstable_offset is not None and is_led:
+                    census.late += log.has_late_transaction(now_ms, longest_ms)
+                if partition.future_log is not None:
+                    census.copy_lag = max(census.copy_lag, _copy_lag(partition))
+            assignment = partition.assignment
+            if is_led and (assignment.adding_replicas or assignment.removing_replicas):
+                census.reassigning += 1
+        census.add_up(numbers, log_numbers)
         page.add_numbers(_families("kafka.cluster", "Partition", _OF_PARTITION), labels, numbers)
         page.add_numbers(_families("kafka.log", "Log", _OF_LOG), log_labels, log_numbers)
-        self._topic_labels = topic_labels
+
+    def _label(self, replicas: Iterable[TopicPartition]) -> Iterator[None]:
+        """Make the labels of all replicas and topics, unless they are those of the last page."""
+        if (names := list(replicas)) == self._labelled:
+            return
+        topic_labels, labels = dict[str, str](), list[str]()
+        for number, (topic, partition) in enumerate(names):
+            if number % _STEP == 0:
+                yield
+            begin = topic_labels.get(topic)
+            if begin is None:
+                begin = topic_labels[topic] = labels_text((("topic", topic),))[:-1]
+            labels.append(f'{begin},partition="{partition}"}} ')
+        self._labelled, self._labels, self._topic_labels = names, labels, topic_labels
 
     def _look_at_topics(self, census: _Census, page: PrometheusPage) -> Iterator[None]:
         columns: dict[str, tuple[list[str], list[int]]] = {name: ([], []) for name, _ in TOPIC_METERS.values()}
@@ -280,8 +297,9 @@ class ReplicaFigures:
             values = dict(zip(_OF_PARTITION, _role(partition), strict=True))
             yield from gauges("kafka.cluster", "Partition", values, tags)
             if partition.log is not None:
-                values = dict(zip(_OF_LOG, partition.log.figures, strict=True))
-                yield from gauges("kafka.log", "Log", values, tags)
+                for name, value in zip(_OF_LOG, partition.log.figures, strict=True):
+                    if name is not None:
+                        yield MBean("kafka.log", "Log", name, tags, {"Value": value})
         for fetcher in list(self._server.replica_manager.fetchers.fetchers):
             client = ("clientId", _client_id(fetcher))
             for (topic, index), lag in list(fetcher.lags()):
@@ -305,13 +323,13 @@ _OF_PARTITION: Final = (
     "UnderMinIsr",
     "UnderReplicated",
 )
-_OF_LOG: Final = ("LogEndOffset", "LogStartOffset", "NumLogSegments", "Size")
-"""The names of ``Log.figures``."""
+_OF_LOG: Final = ("LogEndOffset", "LogStartOffset", "NumLogSegments", "Size", None)
+"""The names of ``Log.figures``. The producers of single logs are not shown."""
 
 
-def _families(domain: str, type_: str, names: Iterable[str]) -> list[str]:
+def _families(domain: str, type_: str, names: Iterable[str | None]) -> list[str | None]:
     """Return the names of families."""
-    return [family_name(f"{domain}_{type_}_{name}") for name in names]
+    return [None if name is None else family_name(f"{domain}_{type_}_{name}") for name in names]
 
 
 def _client_id(fetcher: ReplicaFetcher) -> str:
@@ -329,10 +347,12 @@ def _role(partition: Partition) -> tuple[int, int, int, int, int, int]:
         return 0, 0, lag, 0, 0, 0
     assignment, isr = partition.assignment, len(partition.isr_state.committed)
     replicas = len(assignment.replicas)
-    min_isr = min(led.config.min_insync_replicas, len(partition.followers) + 1)
+    min_isr, all_replicas = led.config.min_insync_replicas, len(partition.followers) + 1
+    if min_isr > all_replicas:
+        min_isr = all_replicas
     # Those that a reassignment adds may be out of sync.
     is_short = replicas - len(assignment.adding_replicas) > isr
-    return int(isr == min_isr), isr, lag, replicas, int(isr < min_isr), int(is_short)
+    return 1 if isr == min_isr else 0, isr, lag, replicas, 1 if isr < min_isr else 0, 1 if is_short else 0
 
 
 def _copy_lag(partition: Partition) -> int:
