@@ -15,7 +15,6 @@ from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.formats.partition_metadata import PARTITION_METADATA_FILE, encode_partition_metadata
 
-
 _PATHS: dict[Path, Path] = {}
 
 
