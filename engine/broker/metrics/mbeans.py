@@ -11,6 +11,13 @@ from engine.common.metric import label_text
 
 Tags = tuple[tuple[str, str], ...]
 
+OF_PARTITIONS: Final = (
+    ("kafka.cluster", "Partition"),
+    ("kafka.log", "Log"),
+    ("kafka.server", "FetcherLagMetrics"),
+)
+"""Domain and type of those that each partition has."""
+
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_]+")
 _PERCENTILE: Final = re.compile(r"(\d+)thPercentile")
 _PER_SECOND: Final = re.compile(r"(.+)PerSec\w*")

@@ -87,8 +87,8 @@ class BrokerMetrics:
             self._plans.clear()
         return page
 
-    async def collect(self, *, with_partitions: bool = True) -> list[MBean]:
-        """Return every MBean; those of single partitions, very many, only if they are asked for."""
+    async def collect(self, *, with_partitions: bool) -> list[MBean]:
+        """Return every MBean; those of single partitions, very many, only with ``with_partitions``."""
         found = []
         breather = Breather()
         for _ in self._look(PrometheusPage()):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.broker.metrics.mbeans import MBean, PrometheusPage, number_text, series_of
+from engine.broker.metrics.mbeans import MBean, PrometheusPage, labels_text, number_text, series_of
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "metrics"
 
@@ -79,3 +79,19 @@ def test_what_is_no_number_has_no_series_and_odd_topics_are_escaped() -> None:
 )
 def test_numbers_are_written_as_prometheus_reads_them(value: float, text: str) -> None:
     assert number_text(value) == text
+
+
+def test_many_numbers_stand_on_the_page_like_mbeans_of_their_own() -> None:
+    number = 2500
+    labels = [labels_text((("topic", "t"), ("partition", str(n)))) + " " for n in range(number)]
+    page, other = PrometheusPage(), PrometheusPage()
+    page.add(MBean("kafka.log", "Log", "Size", (), {"Value": 7}))
+    other.add(MBean("kafka.log", "Log", "Size", (), {"Value": 7}))
+    numbers = [each for n in range(number) for each in (n, 10**12 + n, -1)]
+    page.add_numbers(["kafka_log_log_size", None, "kafka_log_log_end"], labels, numbers)
+    for n in range(number):
+        for name, value in (("Size", n), ("End", -1)):
+            tags = (("topic", "t"), ("partition", str(n)))
+            other.add(MBean("kafka.log", "Log", name, tags, {"Value": value}))
+    page.add_numbers(["kafka_log_log_none"], [], [])
+    assert b"".join(page.pieces()) == b"".join(other.pieces())

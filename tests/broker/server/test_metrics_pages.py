@@ -18,6 +18,7 @@ from metric_work import COUNTED, counted_work
 from wire_client import WireClient, create_topic, fetch, produce, wait_until_led
 
 from engine.broker.log.preparation import PREPARED_RECORDS
+from engine.broker.metrics.mbeans import MBean, series_of
 from engine.broker.metrics.measures import TICK_S
 from engine.broker.metrics.reference import PAGE, ROWS, page
 from engine.broker.server.settings import metrics_address
@@ -29,6 +30,7 @@ from engine.kafka.protocol.apis.alter_client_quotas import (
     RequestEntityData,
     RequestEntryData,
 )
+from engine.kafka.protocol.apis.delete_topics import DeleteTopicsRequest
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest
@@ -94,6 +96,42 @@ def test_prometheus_gets_one_group_of_lines_per_name(pages: str) -> None:
             series.add(name)
             assert name.partition("{")[0] == families[-1]
     assert len(set(families)) == len(families)
+
+
+def test_partitions_stand_on_the_page_as_in_jmx_and_go_with_their_topic(pages: str) -> None:
+    host = pages.removeprefix("http://").partition(":")[0]
+
+    def of_both() -> tuple[set[str], set[str]]:
+        told = json.loads(get(f"{pages}/jolokia/read/*:*"))["value"]
+        names = [name for name in told if re.match(r"kafka\.cluster|kafka\.log:type=Log,", name)]
+        in_jmx = {
+            f"{each.family}{each.labels} {each.value}"
+            for name in names
+            for each in series_of(mbean_of(name, told[name]))
+        }
+        lines = get(f"{pages}/metrics").splitlines()
+        return in_jmx, {line for line in lines if re.match("kafka_cluster_partition_|kafka_log_log_", line)}
+
+    for topic, partitions in (("came", 3), ("went", 2)):
+        in_jmx, on_page = of_both()
+        assert on_page == in_jmx and not any(f'"{topic}"' in line for line in on_page)
+        create_topic(f"{host}:{PORT}", topic, partitions=partitions)
+        in_jmx, on_page = of_both()
+        assert on_page == in_jmx
+        assert sum(f'topic="{topic}"' in line for line in on_page) == 10 * partitions
+    with WireClient(f"{host}:{PORT}") as client:
+        client.ask(DeleteTopicsRequest(topic_names=["came"], timeout_ms=9000), 3)
+    deadline = time.monotonic() + 20
+    while any('"came"' in line for line in of_both()[1]):
+        assert time.monotonic() < deadline, "a deleted topic stays on the page"
+    in_jmx, on_page = of_both()
+    assert on_page == in_jmx and sum('"went"' in line for line in on_page) == 20
+
+
+def mbean_of(name: str, values: dict[str, Any]) -> MBean:
+    domain, _, properties = name.partition(":")
+    found = dict(each.split("=") for each in properties.split(","))
+    return MBean(domain, found.pop("type"), found.pop("name"), tuple(found.items()), values)
 
 
 def test_times_and_sizes_are_those_of_the_requests(pages: str) -> None:
