@@ -180,6 +180,23 @@ def percentile(values: list[float], share: float) -> float:
     return lower + (position - int(position)) * (upper - lower)
 
 
+class Occasional:
+    """A value that some of many requests have: how often, the sum, and the newest. Who reads ``recent`` empties it."""
+
+    __slots__ = ("count", "recent", "total")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = 0.0
+        self.recent: deque[float] = deque(maxlen=RECENT_MAX)
+
+    def add(self, value: float) -> None:
+        """Take in one."""
+        self.count += 1
+        self.total += value
+        self.recent.append(value)
+
+
 class Timer:
     """How often something was done and how long each took, in milliseconds."""
 

@@ -8,7 +8,7 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Final
 
-from engine.broker.metrics.measures import Meter
+from engine.broker.metrics.measures import Meter, Occasional
 from engine.kafka.protocol.records.append_rules import RefusedAs
 
 TOPIC_METERS: Final = {
@@ -59,6 +59,22 @@ class TopicCounts:
             setattr(self, name, 0)
 
 
+class Conversions:
+    """Records of requests that had to be given another form."""
+
+    __slots__ = ("size_bytes", "times_ms")
+
+    def __init__(self) -> None:
+        self.times_ms = Occasional()
+        self.size_bytes = Occasional()
+        """Of the records in their new form, which needed memory beside those that there were."""
+
+    def add(self, took_s: float, size_bytes: int) -> None:
+        """Take in one conversion."""
+        self.times_ms.add(1000 * took_s)
+        self.size_bytes.add(size_bytes)
+
+
 class BrokerTopics:
     """The counters of all topics that this broker hosts, and those that only the broker as a whole has."""
 
@@ -69,6 +85,7 @@ class BrokerTopics:
         self.produced = 0
         """Partitions of answered Produce requests whose records were appended."""
         self.produce_errors: Counter[int] = Counter()
+        self.produced_conversions, self.fetched_conversions = Conversions(), Conversions()
         self._topics: dict[str, TopicCounts] = {}
         self._meters: dict[str, dict[str, Meter]] = {}
         """A topic's counters that are not 0 any more."""
@@ -83,9 +100,10 @@ class BrokerTopics:
             counts = self._topics[topic] = TopicCounts()
         return counts
 
-    def count_produce_conversions(self, topic: str, records: int) -> None:
+    def count_produce_conversions(self, topic: str, records: int, took_s: float, size_bytes: int) -> None:
         """Count records that a leader stored in another form than it received them."""
         self.of(topic).produce_conversions += records
+        self.produced_conversions.add(took_s, size_bytes)
 
     def count_refused(self, counted: Mapping[RefusedAs, int]) -> None:
         """Count refused batches and records."""

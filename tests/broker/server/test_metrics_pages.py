@@ -24,6 +24,7 @@ from engine.broker.metrics.reference import PAGE, ROWS, page
 from engine.broker.server.settings import metrics_address
 from engine.common.errors import ConfigError, ErrorCode
 from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.alter_client_quotas import (
     AlterClientQuotasRequest,
     OpData,
@@ -34,6 +35,7 @@ from engine.kafka.protocol.apis.delete_topics import DeleteTopicsRequest
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest
+from engine.kafka.protocol.apis.list_groups import ListGroupsRequest
 from engine.kafka.protocol.apis.metadata import MetadataRequest
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from engine.kafka.protocol.records.batch import Record
@@ -258,6 +260,27 @@ class TestFiguresMove:
         ):
             told = self.told(pages, f"kafka.server:type=BrokerTopicMetrics,name={name},topic={topic}")
             assert (topic, name, told.get("Count")) == (topic, name, count)
+        for request, bytes_min in (("Produce", 500), ("Fetch", 4 * 34)):
+            time_ms, size, total = (
+                self.told(pages, f"kafka.network:type=RequestMetrics,name={name},request={request}")
+                for name in ("MessageConversionsTimeMs", "TemporaryMemoryBytes", "TotalTimeMs")
+            )
+            assert 0 < time_ms["Max"] < 10_000 and time_ms["Min"] == 0
+            assert bytes_min <= size["Max"] < 100_000
+            assert time_ms["Count"] == size["Count"] == total["Count"], "one for each request, as in Kafka"
+
+    def test_requests_that_wait_for_their_connections_turn(self, pages: str) -> None:
+        name = "kafka.network:type=RequestMetrics,name={},request=ListGroups"
+        number = 1000
+        with self.client(pages) as client:
+            for _ in range(number):
+                client.send(ListGroupsRequest(), 4)
+            for _ in range(number):
+                client.answer(ApiKey.LIST_GROUPS, 4)
+        queue, total = self.told(pages, name.format("RequestQueueTimeMs")), self.told(pages, name.format("TotalTimeMs"))
+        assert queue["Count"] == total["Count"] == number
+        assert 0 < queue["Max"] <= total["Max"]
+        assert 0 < queue["Mean"] <= total["Mean"]
 
     def test_a_listeners_selector(self, pages: str) -> None:
         name = "kafka.server:type=socket-server-metrics,listener=PLAINTEXT,networkProcessor=0"
