@@ -11,6 +11,14 @@ from engine.common.metric import label_text
 
 Tags = tuple[tuple[str, str], ...]
 
+_PROCESS: Final = {
+    "CpuSeconds": ("process_cpu_seconds_total", True),
+    "MaxOpenFiles": ("process_max_fds", False),
+    "OpenFiles": ("process_open_fds", False),
+    "ResidentBytes": ("process_resident_memory_bytes", False),
+}
+"""The names that every program has in Prometheus for these of ``klamm:type=Process``; boards rely on them."""
+
 OF_PARTITIONS: Final = (
     ("kafka.cluster", "Partition"),
     ("kafka.log", "Log"),
@@ -22,6 +30,7 @@ _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_]+")
 _PERCENTILE: Final = re.compile(r"(\d+)thPercentile")
 _PER_SECOND: Final = re.compile(r"(.+)PerSec\w*")
 _PERCENT: Final = re.compile(r"(.+)Percent\w*")
+_IDLE: Final = re.compile(r"(.*Idle)Percent")
 _PLAIN: Final = re.compile(r"[\w\-% \t.]*")
 
 
@@ -71,7 +80,7 @@ def series_of(mbean: MBean) -> Iterator[Series]:
     """Yield what the JMX exporter makes of an MBean by its usual rules for Kafka (its example for 2.0 and later).
 
     What those rules leave out, the windowed figures of Kafka's own metrics, gets names in the same manner. klamm's own
-    MBeans do as well.
+    MBeans do as well. A gauge of percent has a second name, which older rules give and Strimzi's.
     """
     for attribute, family, is_counter, labels in _series_names(mbean):
         yield Series(family, is_counter, labels, float(mbean.attributes[attribute]))  # type: ignore[arg-type]
@@ -91,7 +100,10 @@ def _series_names(mbean: MBean) -> Iterator[tuple[str, str, bool, str]]:
         if mbean.name is None:
             yield attribute, f"{stem}_{family_name(attribute)}", False, labels
         elif attribute == "Value":
-            yield attribute, stem, False, labels
+            name, is_counter = _PROCESS.get(mbean.name, (stem, False)) if mbean.domain == "klamm" else (stem, False)
+            yield attribute, name, is_counter, labels
+            if percent := _IDLE.fullmatch(mbean.name):
+                yield attribute, family_name(f"{mbean.domain}_{mbean.type}_{percent[1]}_percent"), False, labels
         elif attribute == "Count":
             per_second = _PER_SECOND.fullmatch(mbean.name)
             if per_second:

@@ -582,7 +582,8 @@ ROWS: Final = (
         ("CpuSeconds", "MaxOpenFiles", "OpenFiles", "ResidentBytes", "UptimeSeconds"),
         (),
         "gauge",
-        "the process; `ResidentBytes` includes mapped indexes",
+        "the process; `ResidentBytes` includes mapped indexes. In Prometheus all but the last have the names of every "
+        "program: `process_max_fds`, `process_open_fds`, `process_resident_memory_bytes`",
     ),
     Row("klamm", "info", (), ("version",), "windowed", "1; the version is a label"),
 )

@@ -100,6 +100,44 @@ def test_prometheus_gets_one_group_of_lines_per_name(pages: str) -> None:
     assert len(set(families)) == len(families)
 
 
+BOARDS = {
+    "Strimzi Kafka": """
+        kafka_cluster_partition_atminisr kafka_cluster_partition_replicascount kafka_cluster_partition_underminisr
+        kafka_controller_controllerstats_uncleanleaderelections_total
+        kafka_controller_kafkacontroller_activecontrollercount kafka_controller_kafkacontroller_offlinepartitionscount
+        kafka_log_log_size{topic,partition} kafka_network_socketserver_networkprocessoravgidle_percent
+        kafka_server_brokertopicmetrics_bytesin_total{topic} kafka_server_brokertopicmetrics_bytesout_total{topic}
+        kafka_server_brokertopicmetrics_failedfetchrequests_total
+        kafka_server_brokertopicmetrics_failedproducerequests_total
+        kafka_server_brokertopicmetrics_messagesin_total{topic}
+        kafka_server_brokertopicmetrics_totalfetchrequests_total{topic}
+        kafka_server_brokertopicmetrics_totalproducerequests_total{topic}
+        kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent
+        kafka_server_kafkaserver_linux_disk_read_bytes kafka_server_kafkaserver_linux_disk_write_bytes
+        kafka_server_replicamanager_leadercount kafka_server_replicamanager_partitioncount
+        kafka_server_replicamanager_underreplicatedpartitions
+        kafka_server_socket_server_metrics_connection_count{listener}
+        process_cpu_seconds_total process_open_fds
+    """,
+    "Kafka Overview (Grafana 721)": """
+        kafka_server_brokertopicmetrics_bytesin_total{topic} kafka_server_brokertopicmetrics_bytesout_total{topic}
+        kafka_server_brokertopicmetrics_messagesin_total{topic} process_cpu_seconds_total
+    """,
+}
+"""What well-known boards ask of a broker's page, with the labels that they use. Figures of the JVM are left out: there
+is none; so are those that Kubernetes tells.
+"""
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_public_boards_find_what_they_ask_for(pages: str, board: str) -> None:
+    text = get(f"{pages}/metrics")
+    for wanted in BOARDS[board].split():
+        name, _, labels = wanted.partition("{")
+        pattern = "".join(rf'(?=.*\b{label}="[^"]+")' for label in labels.rstrip("}").split(",") if label)
+        assert re.search(rf"^{name}(?=[ {{]){pattern}.* [0-9.e+-]+$", text, re.MULTILINE), wanted
+
+
 def test_partitions_stand_on_the_page_as_in_jmx_and_go_with_their_topic(pages: str) -> None:
     host = pages.removeprefix("http://").partition(":")[0]
 
