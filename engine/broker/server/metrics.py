@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from engine.broker.metrics.ledger import Ledger
 from engine.broker.metrics.mbeans import MBean, MBeans, PrometheusPage, SeriesPlans, gauges
-from engine.broker.metrics.measures import TICK_S
+from engine.broker.metrics.measures import TICK_S, Ledger
 from engine.broker.replication.state_changes import Breather
 from engine.broker.server.figures.cluster import ClusterFigures
 from engine.broker.server.figures.measured import MeasuredBroker

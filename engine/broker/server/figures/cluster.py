@@ -11,11 +11,10 @@ from typing import Final
 from engine.broker.controller.events import ControllerState
 from engine.broker.controller.states import PartitionState, ReplicaState
 from engine.broker.coordinator.groups.states import GroupState
-from engine.broker.metrics.ledger import Ledger
 from engine.broker.metrics.mbeans import MBean, MBeans, Tags, gauges
-from engine.broker.metrics.measures import Histogram, Meter, Timer
+from engine.broker.metrics.measures import Histogram, Ledger, Meter, Timer
 from engine.broker.server.figures.measured import MeasuredBroker
-from engine.broker.server.figures.selectors import connections
+from engine.broker.server.figures.network import connections
 from engine.kafka.zk.session_keeper import SessionEvent
 
 _CONTROLLER_TIMERS: Final = {

@@ -6,9 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from engine.broker.metrics.ledger import Ledger
 from engine.broker.metrics.mbeans import MBean, MBeans
-from engine.broker.metrics.measures import Meter
+from engine.broker.metrics.measures import Ledger, Meter
 from engine.broker.metrics.requests import FROM_CONSUMER, FROM_FOLLOWER, ApiMetrics, RequestSums, RequestTimes
 from engine.broker.network.routes import Route
 from engine.broker.replication.state_changes import Breather
