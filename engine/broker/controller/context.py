@@ -6,7 +6,7 @@ insertion order, so that the same events give the same instructions in the same 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,7 @@ NO_REPLICAS = ReplicaAssignment(())
 _NONE: dict[int, ReplicaAssignment] = {}
 
 _PIECE_SIZE = 2000
+_COUNTED_AT_ONCE = 64
 
 
 @dataclass(slots=True)
@@ -38,6 +39,16 @@ class ControllerEpoch:
 
     controller_epoch: int = 0
     zk_version: int = 0
+
+
+@dataclass(slots=True)
+class Census:
+    """Partitions without a leader, and not led by the preferred one; replicas to delete, and not deletable now."""
+
+    offline: int = 0
+    imbalanced: int = 0
+    to_delete: int = 0
+    undeletable: int = 0
 
 
 class ControllerContext:
@@ -199,7 +210,27 @@ class ControllerContext:
     def is_valid_replica_move(self, replica: PartitionAndReplica, target: ReplicaState) -> bool:
         return self.replica_state(replica) in VALID_PREVIOUS_REPLICA_STATES[target]
 
-    # For metrics: asked for each partition when somebody reads them.
+    # For metrics: counted when somebody reads them.
+
+    def census(self) -> Generator[None, None, Census]:
+        """Count what metrics tell of all partitions, in pieces: there may be very many."""
+        census = Census()
+        if PartitionState.OFFLINE in self.partition_states.values():
+            for number, (partition, state) in enumerate(list(self.partition_states.items())):
+                if state is PartitionState.OFFLINE:
+                    census.offline += partition.topic not in self.topics_with_deletion_started
+                if number % _COUNTED_AT_ONCE == 0:
+                    yield
+        if self.topics_to_be_deleted:
+            census.undeletable = list(self.replica_states.values()).count(ReplicaState.DELETION_INELIGIBLE)
+        for topic in list(self.topics_to_be_deleted):
+            census.to_delete += sum(len(each.replicas) for each in self.assignments.get(topic, {}).values())
+            yield
+        for number, (partition, leadership) in enumerate(list(self.leadership.items())):
+            census.imbalanced += self.is_imbalanced(partition, leadership)
+            if number % _COUNTED_AT_ONCE == 0:
+                yield
+        return census
 
     def is_imbalanced(self, partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> bool:
         """Return whether another replica leads than the preferred one, of a partition that is not being deleted.

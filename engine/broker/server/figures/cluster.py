@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from engine.broker.controller.context import Census
 from engine.broker.controller.events import ControllerState
-from engine.broker.controller.states import PartitionState, ReplicaState
 from engine.broker.coordinator.groups.states import GroupState
 from engine.broker.metrics.mbeans import MBean, MBeans, Tags, gauges
 from engine.broker.metrics.measures import Histogram, Ledger, Meter, Timer
@@ -57,20 +56,6 @@ _NO_MIGRATION: Final = 4
 """Kafka's number for a cluster that does not migrate to KRaft."""
 
 
-_STEP: Final = 64
-"""After so many partitions it is worth a look at the clock."""
-
-
-@dataclass(slots=True)
-class _Census:
-    """What the controller knows of all partitions."""
-
-    offline: int = 0
-    imbalanced: int = 0
-    to_delete: int = 0
-    undeletable: int = 0
-
-
 class ClusterFigures:
     """Figures of what a broker does for the cluster."""
 
@@ -80,7 +65,7 @@ class ClusterFigures:
         self._sessions = {name: Meter(event, ledger.since_s) for name, event in _SESSION_METERS.items()}
         self._sessions["ZooKeeperSyncConnectsPerSec"].count = 1
         self._zookeeper_latencies = Histogram()
-        self._census = _Census()
+        self._census = Census()
 
     def start(self) -> None:
         """Begin to count what happens to the session."""
@@ -117,25 +102,9 @@ class ClusterFigures:
 
     def look(self) -> Iterator[None]:
         """Count what the controller knows of partitions, if this broker is the one; yields after every few."""
-        self._census = census = _Census()
-        context = self._server.controller.core.context
-        if not self._server.controller.is_active:
-            return
-        if PartitionState.OFFLINE in context.partition_states.values():
-            for number, (partition, state) in enumerate(list(context.partition_states.items())):
-                if state is PartitionState.OFFLINE:
-                    census.offline += partition.topic not in context.topics_with_deletion_started
-                if number % _STEP == 0:
-                    yield
-        if context.topics_to_be_deleted:
-            census.undeletable = list(context.replica_states.values()).count(ReplicaState.DELETION_INELIGIBLE)
-        for topic in list(context.topics_to_be_deleted):
-            census.to_delete += sum(len(each.replicas) for each in context.assignments.get(topic, {}).values())
-            yield
-        for number, (partition, leadership) in enumerate(list(context.leadership.items())):
-            census.imbalanced += context.is_imbalanced(partition, leadership)
-            if number % _STEP == 0:
-                yield
+        self._census = Census()
+        if self._server.controller.is_active:
+            self._census = yield from self._server.controller.core.context.census()
 
     def controller(self) -> MBeans:
         """Yield the controller, if this broker is the one or not. ``look`` first."""
