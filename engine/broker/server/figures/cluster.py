@@ -8,7 +8,7 @@ from typing import Final
 
 from engine.broker.controller.events import ControllerState
 from engine.broker.controller.states import ReplicaState
-from engine.broker.coordinator.groups.states import GroupState
+from engine.broker.coordinator.groups.values import GroupState
 from engine.broker.metrics.ledger import Ledger
 from engine.broker.metrics.mbeans import MBean, MBeans, Tags, gauges
 from engine.broker.metrics.measures import Histogram, Meter, Timer
