@@ -144,9 +144,22 @@ REQUESTS: dict[ApiKey, list[tuple[int, Request]]] = {
         for version in (4, 9)
         for topics in (None, [metadata.MetadataRequestTopic(name=name) for name in (TOPIC, "absent")])
     ],
-    ApiKey.LEADER_AND_ISR: [(1, leader_and_isr.LeaderAndIsrRequest(
-        controller_id=0, controller_epoch=-5, broker_epoch=-1))],
-    ApiKey.STOP_REPLICA: [(1, stop_replica.StopReplicaRequest(controller_id=0, controller_epoch=-5, broker_epoch=-1))],
+    ApiKey.LEADER_AND_ISR: [
+        (1, leader_and_isr.LeaderAndIsrRequest(controller_id=0, controller_epoch=-5, broker_epoch=-1,
+            ungrouped_partition_states=[leader_and_isr.LeaderAndIsrPartitionState(topic_name=TOPIC)])),
+        (5, leader_and_isr.LeaderAndIsrRequest(controller_id=0, controller_epoch=-5, broker_epoch=-1, topic_states=[
+            leader_and_isr.LeaderAndIsrTopicState(topic_name=TOPIC, partition_states=[
+                leader_and_isr.LeaderAndIsrPartitionState(partition_index=index) for index in (0, 1)])])),
+    ],
+    ApiKey.STOP_REPLICA: [
+        (version, stop_replica.StopReplicaRequest(controller_id=0, controller_epoch=-5, broker_epoch=-1, **named))
+        for version, named in (
+            (0, {"ungrouped_partitions": [stop_replica.StopReplicaPartitionV0(topic_name=TOPIC)]}),
+            (1, {"topics": [stop_replica.StopReplicaTopicV1(name=TOPIC, partition_indexes=[0, 1])]}),
+            (3, {"topic_states": [stop_replica.StopReplicaTopicState(topic_name=TOPIC, partition_states=[
+                stop_replica.StopReplicaPartitionState()])]}),
+        )
+    ],
     ApiKey.UPDATE_METADATA: [(5, update_metadata.UpdateMetadataRequest(
         controller_id=0, controller_epoch=-5, broker_epoch=-1))],
     ApiKey.CONTROLLED_SHUTDOWN: [(2, controlled_shutdown.ControlledShutdownRequest(broker_id=0, broker_epoch=1))],
