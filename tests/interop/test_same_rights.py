@@ -280,17 +280,21 @@ REQUESTS: dict[ApiKey, list[tuple[int, Request]]] = {
             principal_type="User", principal_name=name)] for name in ("other", "renewer", "nobody")))
     ],
     ApiKey.DELETE_GROUPS: [(1, delete_groups.DeleteGroupsRequest(groups_names=[GROUP, "other"]))],
-    ApiKey.ELECT_LEADERS: [(1, elect_leaders.ElectLeadersRequest(topic_partitions=[
-        elect_leaders.TopicPartitions(topic=TOPIC, partitions=[0])], timeout_ms=1000))],
+    ApiKey.ELECT_LEADERS: [(version, elect_leaders.ElectLeadersRequest(topic_partitions=[
+        elect_leaders.TopicPartitions(topic=TOPIC, partitions=[0])], timeout_ms=1000)) for version in (0, 1)],
     ApiKey.INCREMENTAL_ALTER_CONFIGS: [
         (0, incremental_alter_configs.IncrementalAlterConfigsRequest(validate_only=True, resources=[
             incremental_alter_configs.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[])
             for kind, name in ((2, TOPIC), (4, "0"))]))
     ],
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: [(0, alter_partition_reassignments.AlterPartitionReassignmentsRequest(
-        timeout_ms=1000, topics=[]))],
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: [(0, list_partition_reassignments.ListPartitionReassignmentsRequest(
-        timeout_ms=1000, topics=None))],
+        timeout_ms=1000, topics=[alter_partition_reassignments.ReassignableTopic(name="absent", partitions=[
+            alter_partition_reassignments.ReassignablePartition(partition_index=0, replicas=[0])])]))],
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: [
+        (0, list_partition_reassignments.ListPartitionReassignmentsRequest(timeout_ms=1000, topics=topics))
+        for topics in (None, [list_partition_reassignments.ListPartitionReassignmentsTopics(
+            name=TOPIC, partition_indexes=[0])])
+    ],
     ApiKey.OFFSET_DELETE: [(0, offset_delete.OffsetDeleteRequest(group_id=GROUP, topics=[
         offset_delete.OffsetDeleteRequestTopic(name=TOPIC, partitions=[
             offset_delete.OffsetDeleteRequestPartition(partition_index=0)])]))],
