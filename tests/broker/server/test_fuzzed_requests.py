@@ -140,8 +140,10 @@ async def fill(admin: BrokerClient) -> None:
         CreatableTopic(name=name, num_partitions=1, replication_factor=1, assignments=[], configs=[])
         for name in ("orders", "hidden-topic")
     ]  # fmt: skip
-    rules = [AclCreation(resource_type=type_code(ResourceType.TOPIC), resource_name="hidden-rule",
-                         principal="User:hidden-user", host="*", operation=AclOperation.READ, permission_type=3)]  # fmt: skip
+    rule = AclCreation(
+        resource_type=type_code(ResourceType.TOPIC), resource_name="hidden-rule", principal="User:hidden-user",
+        host="*", operation=AclOperation.READ, permission_type=3,
+    )  # fmt: skip
     record = Record(0, 1_700_000_000_000, b"hidden-key", b"hidden-value")
     data = [PartitionProduceData(index=0, records=encode_batch([record]))]
     sent = [TopicProduceData(name=name, partition_data=data) for name in ("orders", "hidden-topic")]
@@ -151,7 +153,7 @@ async def fill(admin: BrokerClient) -> None:
             await asyncio.sleep(0.05)
         produced = await admin.send(ProduceRequest(acks=1, timeout_ms=5000, topic_data=sent), 9)
         assert not any(one.partition_responses[0].error_code for one in produced.responses)
-        assert not (await admin.send(CreateAclsRequest(creations=rules), 2)).results[0].error_code
+        assert not (await admin.send(CreateAclsRequest(creations=[rule]), 2)).results[0].error_code
         for kind in (0, 1):
             while (await admin.send(FindCoordinatorRequest(key="x", key_type=kind), 2)).error_code:
                 await asyncio.sleep(0.05)
