@@ -183,6 +183,11 @@ ACTIONS: tuple[Action, ...] = (
         _on("partitions"), changes=True,
     ),
     Action(
+        "transactions.abort", ("Z",), "Abort hanging",
+        "End transactions that hold readers up and that nobody will end.", Group.CHANGES, _on("partitions"),
+        changes=True,
+    ),
+    Action(
         "plan.rebalance", ("B",), "Rebalance", "Plan how to level the brokers.", Group.PLANS,
         _on("overview", "brokers"),
     ),

@@ -231,6 +231,12 @@ def _delete_records(view: View, items: Sequence[Any]) -> Offer:
     return Ask(f"Delete records of {what}", (field,), lambda v: DeleteRecords.of(names, v["before"]))
 
 
+def _abort_hanging(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.records import AbortHanging
+
+    return AbortHanging(tuple(item.name for item in items)) if items else NotNow("choose a partition")
+
+
 def _one_group(view: View, items: Sequence[Any]) -> str | None:
     if view.location.group is not None:
         return view.location.group
@@ -285,6 +291,7 @@ _OFFERS: Mapping[str, Callable[[View, Sequence[Any]], Offer]] = {
     "reassignment.unthrottle": _remove_throttles,
     "replicas.verify": _verify,
     "records.delete": _delete_records,
+    "transactions.abort": _abort_hanging,
     "group.reset": _reset,
     "group.delete_offsets": _delete_offsets,
     "group.delete": _delete_groups,

@@ -6,7 +6,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -25,7 +25,8 @@ class Answer(NamedTuple):
 
     status: int
     content_type: str
-    body: bytes
+    body: bytes | Sequence[bytes]
+    """In pieces if it is large, or to put it together would cost as much as to send it."""
 
 
 Respond = Callable[[str, bytes | None], Answer]
@@ -104,9 +105,10 @@ class MetricsServer:
             def _send(self, told: Answer) -> None:
                 self.send_response(told.status)
                 self.send_header("Content-Type", told.content_type)
-                self.send_header("Content-Length", str(len(told.body)))
+                pieces = [told.body] if isinstance(told.body, bytes) else told.body
+                self.send_header("Content-Length", str(sum(map(len, pieces))))
                 self.end_headers()
-                self.wfile.write(told.body)
+                self.wfile.writelines(pieces)
 
             def log_message(self, format: str, *args: object) -> None:
                 """Say nothing: a scraper comes every few seconds."""

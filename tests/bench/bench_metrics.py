@@ -164,7 +164,7 @@ counts.bytes_in += size
     plain_ns = (
         min(timeit.repeat(counted, timer=time.process_time, globals=names, number=number, repeat=15)) / number * 1e9
     )
-    timed = "times.answered_at_once(perf_counter() - perf_counter(), size)"
+    timed = "times.answered_at_once(0.0, perf_counter() - perf_counter(), size)"
     names["perf_counter"] = time.perf_counter
     timed_ns = (
         min(timeit.repeat(timed, timer=time.process_time, globals=names, number=number, repeat=15)) / number * 1e9

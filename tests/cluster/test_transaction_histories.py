@@ -28,6 +28,7 @@ from faults import (
     kill_broker,
     kill_controller,
 )
+from reassigning import start_reassignment, wait_reassigned
 from soak import rounds
 from transaction_histories import PARTITIONS, TRANSACTION_TIMEOUT_MS, Clients, History, Outcome, Written, violations
 from wire_client import create_topic
@@ -44,6 +45,10 @@ SETTINGS = {
     "offsets.topic.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
+    # The coordinator's log is compacted all the time.
+    "transaction.state.log.segment.bytes": "16384",
+    "log.cleaner.backoff.ms": "300",
+    "log.cleaner.min.cleanable.ratio": "0.01",
 }
 ALONE = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
 
@@ -60,8 +65,39 @@ def kill_coordinator(cluster: FaultCluster, rng: random.Random) -> Injected | No
     return Injected(f"kill -9 coordinator {leader}", 2, lambda: cluster.local.start_broker(leader))
 
 
+def reassign_coordinator(cluster: FaultCluster, rng: random.Random) -> Injected | None:
+    """Take the replicas of the coordinator's partitions from their leaders, one after the other."""
+    assignments = cluster.assignments([TRANSACTION_STATE_TOPIC])
+    states = cluster.states([TRANSACTION_STATE_TOPIC])
+    before = {partition: assignment.replicas for partition, assignment in assignments.items()}
+    for partition, replicas in before.items():
+        leader = states[partition].leader_and_isr.leader
+        target = {partition: [each for each in replicas if each != leader]}
+        start_reassignment(cluster, target)
+        wait_reassigned(cluster, target)
+
+    def undo() -> None:
+        shuffled = {partition: rng.sample(replicas, len(replicas)) for partition, replicas in before.items()}
+        start_reassignment(cluster, shuffled)
+        wait_reassigned(cluster, shuffled)
+
+    return Injected("the coordinator is reassigned", 2, undo)
+
+
+def is_compacted(cluster: FaultCluster) -> bool:
+    """Whether each broker has cleaned a partition of the coordinator's."""
+    names = [f"{TRANSACTION_STATE_TOPIC} {index} " for index in range(3)]
+    told = [
+        (log_dir / "cleaner-offset-checkpoint").read_text()
+        for broker in cluster.local.brokers.values()
+        for log_dir in broker.spec.log_dirs
+    ]
+    return all(any(name in one for name in names) for one in told)
+
+
 FAULTS: tuple[Fault, ...] = (
     kill_coordinator,
+    reassign_coordinator,
     freeze_broker,
     kill_broker,
     freeze_controller,
@@ -94,6 +130,7 @@ def test_histories_hold_under_faults(cluster: FaultCluster) -> None:
         told = f"round {number}, {fault and fault.text}: {_counts(history)}"
         print(told, flush=True)
         assert violations(history) == [], f"{told}; {clients.told[-40:]}"
+    cluster.wait_for("the coordinator's log is compacted", lambda: is_compacted(cluster))
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,11 @@ Told = list[tuple[int, list[int], list[int]]]
 class MixedCluster:
     """Brokers by id; ``kafkas`` are Apache Kafka's. The first of ``ids`` starts first, and so becomes controller."""
 
-    def __init__(self, folder: Path, zookeeper_connect: str, ids: Sequence[int], kafkas: Sequence[int]) -> None:
+    def __init__(
+        self, folder: Path, zookeeper_connect: str, ids: Sequence[int], kafkas: Sequence[int], **settings: str
+    ) -> None:
+        """``settings`` have underscores for dots."""
+        self._settings = _COMMON | {key.replace("_", "."): value for key, value in settings.items()}
         self.ids = tuple(ids)
         self.host = own_loopback_address()
         self._kafkas = frozenset(kafkas)
@@ -92,7 +96,7 @@ class MixedCluster:
                 host=self.host,
                 port=_FIRST_PORT + broker_id,
                 zookeeper_connect=self._zookeeper_connect,
-                overrides=_COMMON,
+                overrides=self._settings,
                 heap="320m",
             )
             self._running[broker_id] = kafka
@@ -104,7 +108,7 @@ class MixedCluster:
                 raise AssertionError(f"{error}\n{said}") from error
             return
         own = settings(folder, self.host, self._zookeeper_connect, broker_id=str(broker_id))
-        own |= {**_COMMON, "listeners": f"PLAINTEXT://{self.address(broker_id)}"}
+        own |= {**self._settings, "listeners": f"PLAINTEXT://{self.address(broker_id)}"}
         klamm = self._stack.enter_context(BrokerProgram(folder, own))
         self._running[broker_id] = klamm
         klamm.wait_until_started()

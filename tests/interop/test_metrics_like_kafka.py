@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+import time
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -14,7 +17,11 @@ from apache_kafka import ApacheKafkaBroker
 from broker_program import OLD_RECORDS_STAY, BrokerProgram, settings
 from java_source import run_java
 from metric_work import COUNTED, all_kinds_of_work, counted_work
+from wire_client import WireClient, fetch, produce
 
+from engine.common.errors import ErrorCode
+from engine.kafka.protocol.records.batch import Record
+from engine.kafka.protocol.records.encode import encode_batch
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 
@@ -32,9 +39,26 @@ KAFKA, KLAMM, JMX, PAGES = 21092, 21093, 21094, 21095
 MBeans = dict[str, dict[str, Any]]
 
 
+class Both:
+    """A broker of each kind, and its MBeans."""
+
+    def __init__(self, host: str) -> None:
+        self.host = host
+        self.addresses = (f"{host}:{KAFKA}", f"{host}:{KLAMM}")
+
+    def theirs(self, pattern: str = "kafka*:*") -> MBeans:
+        return {row["mbean"]: row["attributes"] for row in run_java("MBeans", f"{self.host}:{JMX}", pattern)}
+
+    def ours(self, pattern: str = "*:*") -> MBeans:
+        request = json.dumps({"type": "read", "mbean": pattern}).encode()
+        with urllib.request.urlopen(f"http://{self.host}:{PAGES}/jolokia", request, timeout=60) as answer:
+            found: MBeans = json.load(answer)["value"]
+        return found
+
+
 @pytest.fixture(scope="module")
-def registered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MBeans, MBeans]]:
-    """What Kafka and klamm register after the same work."""
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Both]:
+    """The two brokers after the same work."""
     folder = tmp_path_factory.mktemp("metrics")
     host = own_loopback_address()
     with ExitStack() as stack:
@@ -58,15 +82,18 @@ def registered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[MBean
         )
         stack.enter_context(kafka)
         klamm.wait_until_started()
-        for address in (kafka.bootstrap, f"{host}:{KLAMM}"):
+        found = Both(host)
+        for address in found.addresses:
             counted_work(address)
             all_kinds_of_work(address)
-        theirs = {row["mbean"]: row["attributes"] for row in run_java("MBeans", f"{host}:{JMX}", "kafka*:*")}
-        request = json.dumps({"type": "read", "mbean": "*:*"}).encode()
-        with urllib.request.urlopen(f"http://{host}:{PAGES}/jolokia", request, timeout=60) as answer:
-            ours = json.load(answer)["value"]
-        yield theirs, ours
+        yield found
         assert "Traceback" not in klamm.server_log
+
+
+@pytest.fixture(scope="module")
+def registered(both: Both) -> tuple[MBeans, MBeans]:
+    """What Kafka and klamm register."""
+    return both.theirs(), both.ours()
 
 
 def shape(name: str) -> str:
@@ -148,3 +175,60 @@ def test_the_same_count(registered: tuple[MBeans, MBeans], name: str) -> None:
 def test_the_same_value(registered: tuple[MBeans, MBeans], name: str) -> None:
     theirs, ours = registered
     assert ours[name]["Value"] == theirs[name]["Value"]
+
+
+STEADY_S, PAUSE_S = 130.0, 0.05
+STEADY = [
+    *(f"kafka.server:type=BrokerTopicMetrics,name={name}" for name in (
+        "BytesInPerSec", "BytesOutPerSec", "MessagesInPerSec", "TotalFetchRequestsPerSec", "TotalProduceRequestsPerSec",
+    )),
+    *(f"kafka.network:type=RequestMetrics,name=RequestsPerSec,request={api}"
+      for api in ("Produce,version=8", "FetchConsumer,version=11")),
+]  # fmt: skip
+WINDOWED = ("incoming-byte-rate", "outgoing-byte-rate", "request-rate", "response-rate")
+
+
+def work_steadily(both: Both, is_over: threading.Event) -> None:
+    """Send both brokers the same requests at the same times."""
+    records = encode_batch([Record(n, int(time.time() * 1000), b"k", bytes(100), []) for n in range(10)])
+    with ExitStack() as stack:
+        clients = [stack.enter_context(WireClient(address, timeout_s=60)) for address in both.addresses]
+        due_s = time.monotonic()
+        while not is_over.is_set():
+            for client in clients:
+                assert produce(client, COUNTED, records, partition=1, version=8).error_code == ErrorCode.NONE
+                assert fetch(client, COUNTED, 0, partition=1, max_bytes=len(records) + 100, version=11).records
+            due_s += PAUSE_S
+            time.sleep(max(0.0, due_s - time.monotonic()))
+
+
+def windowed(found: MBeans) -> dict[str, float]:
+    """Return the rates of a listener's selectors together: Kafka has one for each of its network threads."""
+    names = [
+        n for n in found if "socket-server-metrics" in n and "networkProcessor=" in n and "clientSoftware" not in n
+    ]
+    return {rate: sum(found[name][rate] for name in names) for rate in WINDOWED}
+
+
+def test_rates_after_the_same_steady_work(both: Both) -> None:
+    """Kafka's are read in the middle of two readings of ours, since Java takes its time to start."""
+    is_over = threading.Event()
+    with ThreadPoolExecutor(1) as threads:
+        working = threads.submit(work_steadily, both, is_over)
+        try:
+            is_over.wait(STEADY_S)
+            before, theirs, after = both.ours("kafka.*:*"), both.theirs(), both.ours("kafka.*:*")
+        finally:
+            is_over.set()
+        working.result(60)
+    rates = {
+        name: (float(theirs[name]["OneMinuteRate"]), (before[name]["OneMinuteRate"] + after[name]["OneMinuteRate"]) / 2)
+        for name in STEADY
+    }
+    first, last = windowed(before), windowed(after)
+    rates |= {rate: (value, (first[rate] + last[rate]) / 2) for rate, value in windowed(theirs).items()}
+    print({name: f"{kafka:.1f} {klamm:.1f} {klamm / kafka:.3f}" for name, (kafka, klamm) in rates.items()})
+    assert rates[STEADY[2]][0] > 0.5 * 10 / PAUSE_S, "the machine is too slow for that work"
+    assert {name: klamm / kafka for name, (kafka, klamm) in rates.items()} == {
+        name: pytest.approx(1, abs=0.05) for name in rates
+    }

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, fetched_once, jars_folder, wait_until_all_know_each_other
+from apache_kafka import ApacheKafkaBroker, fetch_jar, wait_until_all_know_each_other
 from json_schemas import check_json
 from klamm_program import Ran, in_process
 from metric_work import COUNTED, counted_work
@@ -46,20 +44,6 @@ rules:
 """The JMX exporter's usual rules for Kafka, in short."""
 
 
-def jar(artifact: str) -> Path:
-    """Fetch a Java agent once."""
-    name = artifact.split(":")[1]
-
-    def fetch(work: Path) -> Path:
-        folder = work / name
-        copy = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]
-        subprocess.run(copy, check=True, timeout=300)
-        return folder
-
-    (found,) = fetched_once(jars_folder().with_name(name), fetch).glob("*.jar")
-    return found
-
-
 class Watched:
     """Two brokers with a topic of 30 records, watched in three ways."""
 
@@ -82,8 +66,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
     folder, host = tmp_path_factory.mktemp("watched"), own_loopback_address()
     (folder / "rules.yaml").write_text("lowercaseOutputName: true\n" + RULES)
     agents = (
-        f"{jar(EXPORTER)}={host}:{PAGE}:{folder / 'rules.yaml'}",
-        f"{jar(JOLOKIA)}=host={host},port={AGENT}",
+        f"{fetch_jar(EXPORTER)}={host}:{PAGE}:{folder / 'rules.yaml'}",
+        f"{fetch_jar(JOLOKIA)}=host={host},port={AGENT}",
     )
     with ExitStack() as stack:
         zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string

@@ -144,9 +144,22 @@ REQUESTS: dict[ApiKey, list[tuple[int, Request]]] = {
         for version in (4, 9)
         for topics in (None, [metadata.MetadataRequestTopic(name=name) for name in (TOPIC, "absent")])
     ],
-    ApiKey.LEADER_AND_ISR: [(1, leader_and_isr.LeaderAndIsrRequest(
-        controller_id=0, controller_epoch=-5, broker_epoch=-1))],
-    ApiKey.STOP_REPLICA: [(1, stop_replica.StopReplicaRequest(controller_id=0, controller_epoch=-5, broker_epoch=-1))],
+    ApiKey.LEADER_AND_ISR: [
+        (1, leader_and_isr.LeaderAndIsrRequest(controller_id=0, controller_epoch=-5, broker_epoch=-1,
+            ungrouped_partition_states=[leader_and_isr.LeaderAndIsrPartitionState(topic_name=TOPIC)])),
+        (5, leader_and_isr.LeaderAndIsrRequest(controller_id=0, controller_epoch=-5, broker_epoch=-1, topic_states=[
+            leader_and_isr.LeaderAndIsrTopicState(topic_name=TOPIC, partition_states=[
+                leader_and_isr.LeaderAndIsrPartitionState(partition_index=index) for index in (0, 1)])])),
+    ],
+    ApiKey.STOP_REPLICA: [
+        (version, stop_replica.StopReplicaRequest(controller_id=0, controller_epoch=-5, broker_epoch=-1, **named))
+        for version, named in (
+            (0, {"ungrouped_partitions": [stop_replica.StopReplicaPartitionV0(topic_name=TOPIC)]}),
+            (1, {"topics": [stop_replica.StopReplicaTopicV1(name=TOPIC, partition_indexes=[0, 1])]}),
+            (3, {"topic_states": [stop_replica.StopReplicaTopicState(topic_name=TOPIC, partition_states=[
+                stop_replica.StopReplicaPartitionState()])]}),
+        )
+    ],
     ApiKey.UPDATE_METADATA: [(5, update_metadata.UpdateMetadataRequest(
         controller_id=0, controller_epoch=-5, broker_epoch=-1))],
     ApiKey.CONTROLLED_SHUTDOWN: [(2, controlled_shutdown.ControlledShutdownRequest(broker_id=0, broker_epoch=1))],
@@ -267,17 +280,21 @@ REQUESTS: dict[ApiKey, list[tuple[int, Request]]] = {
             principal_type="User", principal_name=name)] for name in ("other", "renewer", "nobody")))
     ],
     ApiKey.DELETE_GROUPS: [(1, delete_groups.DeleteGroupsRequest(groups_names=[GROUP, "other"]))],
-    ApiKey.ELECT_LEADERS: [(1, elect_leaders.ElectLeadersRequest(topic_partitions=[
-        elect_leaders.TopicPartitions(topic=TOPIC, partitions=[0])], timeout_ms=1000))],
+    ApiKey.ELECT_LEADERS: [(version, elect_leaders.ElectLeadersRequest(topic_partitions=[
+        elect_leaders.TopicPartitions(topic=TOPIC, partitions=[0])], timeout_ms=1000)) for version in (0, 1)],
     ApiKey.INCREMENTAL_ALTER_CONFIGS: [
         (0, incremental_alter_configs.IncrementalAlterConfigsRequest(validate_only=True, resources=[
             incremental_alter_configs.AlterConfigsResource(resource_type=kind, resource_name=name, configs=[])
             for kind, name in ((2, TOPIC), (4, "0"))]))
     ],
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: [(0, alter_partition_reassignments.AlterPartitionReassignmentsRequest(
-        timeout_ms=1000, topics=[]))],
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: [(0, list_partition_reassignments.ListPartitionReassignmentsRequest(
-        timeout_ms=1000, topics=None))],
+        timeout_ms=1000, topics=[alter_partition_reassignments.ReassignableTopic(name="absent", partitions=[
+            alter_partition_reassignments.ReassignablePartition(partition_index=0, replicas=[0])])]))],
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: [
+        (0, list_partition_reassignments.ListPartitionReassignmentsRequest(timeout_ms=1000, topics=topics))
+        for topics in (None, [list_partition_reassignments.ListPartitionReassignmentsTopics(
+            name=TOPIC, partition_indexes=[0])])
+    ],
     ApiKey.OFFSET_DELETE: [(0, offset_delete.OffsetDeleteRequest(group_id=GROUP, topics=[
         offset_delete.OffsetDeleteRequestTopic(name=TOPIC, partitions=[
             offset_delete.OffsetDeleteRequestPartition(partition_index=0)])]))],

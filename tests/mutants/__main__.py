@@ -269,9 +269,9 @@ TESTED_BY = {
         "broker/coordinator/transactions/test_transaction_coordinator.py",
     ],
     "engine/broker/coordinator/transactions/records.py": [
-        "broker/coordinator/transactions/test_transaction_coordinator.py"
+        "broker/coordinator/transactions/test_transaction_coordinator.py",
+        "broker/coordinator/transactions/test_bad_input.py",
     ],
-    "engine/broker/coordinator/transactions/loading.py": ["broker/coordinator/transactions/test_bad_input.py"],
     "engine/broker/coordinator/transactions/verifier.py": ["broker/coordinator/transactions/test_verifier.py"],
     "engine/broker/coordinator/ownership.py": ["broker/coordinator/test_ownership.py"],
     "engine/broker/coordinator/groups/offset_requests.py": [

@@ -18,7 +18,7 @@ from tui.offers import NotNow, Offer, offer_for
 from tui.operations.elections import Elect, sum_of
 from tui.operations.groups import DeleteGroups
 from tui.operations.operation import Outcome
-from tui.operations.records import DeleteRecords
+from tui.operations.records import AbortHanging, DeleteRecords
 from tui.operations.replicas import VerifyReplicas
 from tui.plan_offers import plan_offer
 
@@ -48,6 +48,7 @@ def test_on_the_screen_of_a_partition_keys_act_on_that_partition() -> None:
             assert offered(driven, action_id) == Elect(election, ElectionScope((("orders", 7),)))
         name = TopicPartition("orders", 7)
         assert offered(driven, "replicas.verify") == VerifyReplicas(("orders",), name)
+        assert offered(driven, "transactions.abort") == AbortHanging((name,))
         asked = offered(driven, "records.delete")
         assert asked.build({"before": "-1"}) == DeleteRecords.of((name,), "-1")  # type: ignore[union-attr]
 
@@ -90,7 +91,7 @@ def test_a_topic_that_was_deleted_while_it_was_looked_at_is_said_to_be_gone(wher
         driven.main.go_to(where)
         driven.feed.cluster.delete_topic("orders")
         await driven.tick()
-        for action_id in (*OF_TOPICS, "records.delete"):
+        for action_id in (*OF_TOPICS, "records.delete", "transactions.abort"):
             offer = offered(driven, action_id)
             assert isinstance(offer, NotNow), action_id
             assert offer.why == "topic orders is gone: the cluster has no topic of this name"

@@ -19,6 +19,8 @@ from group_members import commit, fill
 from operated_cluster import Klamm, filled
 from session_end import SEEN_WITHIN_S, session_ended
 from textual.widgets import Input
+from transaction_story import hang
+from transactional_clients import Confluent
 from typed_command import fault_of
 
 from engine.admin.cluster.connection import Cluster
@@ -39,7 +41,7 @@ from tui.operations.elections import Elect
 from tui.operations.groups import DeleteGroups, DeleteOffsets, ResetOffsets
 from tui.operations.operation import Operation, Outcome, Prepared
 from tui.operations.reassignments import CancelReassignments, ChangeThrottle, RemoveThrottles
-from tui.operations.records import DeleteRecords
+from tui.operations.records import AbortHanging, DeleteRecords
 from tui.operations.replicas import VerifyReplicas
 from tui.operations.settings import AlterSettings
 from tui.operations.topics import CreateTopic, DeleteTopics, GrowTopic, size_of
@@ -354,6 +356,34 @@ def test_records_are_deleted_up_to_an_offset(three_brokers: LocalCluster, topic:
     outcome = carried_out(target, operation)
     assert [cell.text for cell in outcome.rows[0]] == [str(name), "2", "2", "deleted", ""]
     assert prepared(target, operation).run is None, "nothing is left before it"
+
+
+def test_a_transaction_that_hangs_is_aborted(three_brokers: LocalCluster, topic: str, by_wire: Klamm) -> None:
+    target, name = target_of(three_brokers), TopicPartition(topic, 0)
+    operation = AbortHanging((name,))
+    assert prepared(target, operation).question == "no transaction hangs here"
+    producer_id = hang(three_brokers.broker(by_wire.leaders(topic)[0]).address, topic)
+    found = prepared(target, operation)
+    assert found.typed == str(name) and found.question == "Abort 1 hanging transaction in tried?"
+    assert found.lines == (f"{name}  producer {producer_id} from offset 0: no coordinator knows it",)
+    with pytest.raises(BadRequest, match="read-only"):
+        carried_out(target_of(three_brokers, is_read_only=True), operation)
+    outcome = carried_out(target, operation)
+    assert [cell.text for cell in outcome.rows[0]] == [str(name), "0", str(producer_id), "aborted", ""]
+    assert prepared(target, operation).run is None
+
+
+def test_a_transaction_that_its_coordinator_will_end_is_left_to_it(
+    three_brokers: LocalCluster, topic: str, by_wire: Klamm
+) -> None:
+    producer = Confluent(three_brokers.bootstrap_servers, f"open-{topic}")
+    producer.begin()
+    producer.send(topic, 0, b"open")
+    found = prepared(target_of(three_brokers), AbortHanging((TopicPartition(topic, 0),)))
+    assert found.run is None and found.question == "no transaction hangs here"
+    assert found.lines[0].endswith(f"open-{topic} is Ongoing, and its coordinator will end it")
+    producer.abort()
+    producer.close()
 
 
 def test_moves_are_throttled_and_cancelled(three_brokers: LocalCluster, by_wire: Klamm, tmp_path: Path) -> None:

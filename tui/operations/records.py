@@ -1,16 +1,26 @@
-"""Deletes the oldest records of partitions."""
+"""Deletes the oldest records of partitions, and ends the transactions that hang in them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.errors import AdminError, BadRequest
 from engine.admin.records.deletion import DeletionResult, RecordsDeletion, delete_records, preview_deletion
+from engine.admin.transactions.ending import EndResult, Marker, abort, marker_for_offset
+from engine.admin.transactions.hanging import OpenTransaction, find_holding
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
 from tui.cells import NO_DATA, Cell
-from tui.operations.operation import Outcome, Prepared, command_text, result_cell, shortened
+from tui.operations.operation import (
+    Outcome,
+    Prepared,
+    command_text,
+    failure_text,
+    failures_told,
+    result_cell,
+    shortened,
+)
 from tui.operations.topics import whole_number
 from tui.units import count, size
 
@@ -67,6 +77,62 @@ class DeleteRecords:
                 words += ["--partition", str(name.partition)] if name.topic == topic else []
             commands.append(command_text([*words, "--before-offset", str(self.before_offset)], cluster.target))
         return commands
+
+
+@dataclass(frozen=True, slots=True)
+class AbortHanging:
+    """Ends the transactions that hold partitions up and that no coordinator will ever end."""
+
+    names: tuple[TopicPartition, ...]
+    title: str = "Abort hanging transactions"
+    asks: bool = True
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        wire = await cluster.wire()
+        found = await find_holding(wire, self.names)
+        hanging = [one for one in found.transactions if one.is_hanging]
+        others = tuple(_told(one) for one in found.transactions if not one.is_hanging)
+        if not hanging:
+            return Prepared("no transaction hangs here", (*others, *failures_told(found.failures)))
+        markers = [await marker_for_offset(wire, one.name, one.start_offset) for one in hanging]
+
+        async def run(cluster: Cluster) -> Outcome:
+            cluster.check_may_change()
+            rows = [await _aborted(cluster, marker) for marker in markers]
+            return Outcome(self.title, ("partition", "begins at", "producer", "result", "why"), tuple(rows))
+
+        commands = [
+            ["transactions", "abort", str(one.name), "--start-offset", str(one.start_offset)] for one in hanging
+        ]
+        return Prepared(
+            f"Abort {counted(len(hanging), 'hanging transaction')} in {cluster.target.name}?",
+            shortened([_told(one) for one in hanging]) + others,
+            (
+                "its records stay in the log; readers of committed records leave them out",
+                *failures_told(found.failures),
+            ),
+            "; ".join(command_text(words, cluster.target) for words in commands),
+            typed=str(hanging[0].name) if len(hanging) == 1 else f"{len(hanging)} transactions",
+            run=run,
+        )
+
+
+def _told(one: OpenTransaction) -> str:
+    begun = f"{one.name}  producer {one.producer.producer_id} from offset {count(one.start_offset)}"
+    if one.is_hanging or one.description is None:
+        return f"{begun}: no coordinator knows it"
+    return f"{begun}: {one.transactional_id} is {one.description.state}, and its coordinator will end it"
+
+
+async def _aborted(cluster: Cluster, marker: Marker) -> tuple[Cell, ...]:
+    why = ""
+    try:
+        await abort(cluster, marker)
+    except AdminError as error:
+        why = failure_text(error)
+    start = NO_DATA if marker.start_offset is None else Cell(count(marker.start_offset))
+    result = result_cell("failed" if why else EndResult.ABORTED, is_good=not why)
+    return Cell(str(marker.name)), start, Cell(str(marker.producer_id)), result, Cell(why)
 
 
 def _line(one: RecordsDeletion) -> str:

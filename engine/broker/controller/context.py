@@ -6,7 +6,7 @@ insertion order, so that the same events give the same instructions in the same 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,8 +27,10 @@ from engine.common.model import (
 )
 
 NO_REPLICAS = ReplicaAssignment(())
+_NONE: dict[int, ReplicaAssignment] = {}
 
 _PIECE_SIZE = 2000
+_COUNTED_AT_ONCE = 64
 
 
 @dataclass(slots=True)
@@ -37,6 +39,16 @@ class ControllerEpoch:
 
     controller_epoch: int = 0
     zk_version: int = 0
+
+
+@dataclass(slots=True)
+class Census:
+    """Partitions without a leader, and not led by the preferred one; replicas to delete, and not deletable now."""
+
+    offline: int = 0
+    imbalanced: int = 0
+    to_delete: int = 0
+    undeletable: int = 0
 
 
 class ControllerContext:
@@ -198,26 +210,38 @@ class ControllerContext:
     def is_valid_replica_move(self, replica: PartitionAndReplica, target: ReplicaState) -> bool:
         return self.replica_state(replica) in VALID_PREVIOUS_REPLICA_STATES[target]
 
-    # Figures for metrics; computed on request, never kept.
+    # For metrics: counted when somebody reads them.
 
-    def offline_partition_count(self) -> int:
-        return sum(
-            state is PartitionState.OFFLINE and p.topic not in self.topics_with_deletion_started
-            for p, state in self.partition_states.items()
-        )
+    def census(self) -> Generator[None, None, Census]:
+        """Count what metrics tell of all partitions, in pieces: there may be very many."""
+        census = Census()
+        if PartitionState.OFFLINE in self.partition_states.values():
+            for number, (partition, state) in enumerate(list(self.partition_states.items())):
+                if state is PartitionState.OFFLINE:
+                    census.offline += partition.topic not in self.topics_with_deletion_started
+                if number % _COUNTED_AT_ONCE == 0:
+                    yield
+        if self.topics_to_be_deleted:
+            census.undeletable = list(self.replica_states.values()).count(ReplicaState.DELETION_INELIGIBLE)
+        for topic in list(self.topics_to_be_deleted):
+            census.to_delete += sum(len(each.replicas) for each in self.assignments.get(topic, {}).values())
+            yield
+        for number, (partition, leadership) in enumerate(list(self.leadership.items())):
+            census.imbalanced += self.is_imbalanced(partition, leadership)
+            if number % _COUNTED_AT_ONCE == 0:
+                yield
+        return census
 
-    def preferred_replica_imbalance_count(self) -> int:
-        return sum(
-            p.topic not in self.topics_to_be_deleted and not self._has_preferred_leader(p, leadership)
-            for p, leadership in self.leadership.items()
-        )
+    def is_imbalanced(self, partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> bool:
+        """Return whether another replica leads than the preferred one, of a partition that is not being deleted.
 
-    def _has_preferred_leader(self, partition: TopicPartition, leadership: LeaderIsrAndControllerEpoch) -> bool:
-        """A preferred replica still being added counts as balanced until it is in the ISR, as in Kafka."""
-        assignment = self.full_assignment(partition)
-        if not assignment.replicas:
-            return True
-        preferred = assignment.replicas[0]
+        A preferred replica still being added counts as balanced until it is in the ISR, as in Kafka.
+        """
+        topic, index = partition
+        assignment = self.assignments.get(topic, _NONE).get(index, NO_REPLICAS)
+        if not assignment.replicas or topic in self.topics_to_be_deleted:
+            return False
+        preferred, state = assignment.replicas[0], leadership.leader_and_isr
         if preferred in assignment.adding_replicas:
-            return preferred not in leadership.leader_and_isr.isr
-        return leadership.leader_and_isr.leader == preferred
+            return preferred in state.isr
+        return state.leader != preferred

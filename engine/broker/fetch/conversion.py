@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from time import perf_counter
 
 from engine.broker.fetch.reads import BATCHES_VERSION, FetchReads
 from engine.broker.log.file_range import OpenFile, read_fully
@@ -31,30 +32,35 @@ def needs_conversion(api_version: int, reads: FetchReads) -> bool:
     return api_version < BATCHES_VERSION and any(read.records is not None for read in reads.reads)
 
 
-def converted(
-    api_version: int, fetch_offsets: Sequence[int], reads: Sequence[PartitionRead], counts: list[int] | None = None
-) -> Converted:
-    """Convert what was read, within the limits of one answer. Safe in any thread: the files stay open meanwhile.
+class Conversion:
+    """The conversion of what was read for one answer."""
 
-    ``counts`` gets the number of records that were converted, for each partition.
-    """
-    magic = 0 if api_version < 2 else 1
-    budget = DOWN_CONVERTED_BYTES_MAX
-    results: Converted = []
-    for fetch_offset, read in zip(fetch_offsets, reads, strict=True):
-        records: bytes | None = None
-        count = 0
-        try:
-            records, used_bytes, count = _records(read, magic, fetch_offset, budget)
-            budget -= used_bytes
-        except KafkaError as error:
-            read = read_error(error.code)
-        except OSError:
-            read = read_error(ErrorCode.KAFKA_STORAGE_ERROR)
-        results.append((read, records))
-        if counts is not None:
-            counts.append(count)
-    return results
+    def __init__(self, api_version: int, fetch_offsets: Sequence[int], reads: Sequence[PartitionRead]) -> None:
+        self._magic = 0 if api_version < 2 else 1
+        self._wanted = list(zip(fetch_offsets, reads, strict=True))
+        self.counts: list[int] = []
+        """The number of records that were converted, for each partition."""
+        self.took_s = 0.0
+
+    def run(self) -> Converted:
+        """Convert, within the limits of one answer. Safe in any thread: the files stay open meanwhile."""
+        begun_s = perf_counter()
+        budget = DOWN_CONVERTED_BYTES_MAX
+        results: Converted = []
+        for fetch_offset, read in self._wanted:
+            records: bytes | None = None
+            count = 0
+            try:
+                records, used_bytes, count = _records(read, self._magic, fetch_offset, budget)
+                budget -= used_bytes
+            except KafkaError as error:
+                read = read_error(error.code)
+            except OSError:
+                read = read_error(ErrorCode.KAFKA_STORAGE_ERROR)
+            results.append((read, records))
+            self.counts.append(count)
+        self.took_s = perf_counter() - begun_s
+        return results
 
 
 def _records(read: PartitionRead, magic: int, fetch_offset: int, budget: int) -> tuple[bytes | None, int, int]:

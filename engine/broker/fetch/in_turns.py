@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 
 from engine.broker.fetch.answer import build_response, throttled_response
-from engine.broker.fetch.conversion import converted, needs_conversion
+from engine.broker.fetch.conversion import Conversion, needs_conversion
 from engine.broker.fetch.reads import FetchBroker, FetchParameters, FetchReads, MakeReads
 from engine.broker.fetch.session_cache import FetchContext, FetchPartition
 from engine.broker.network.request import LargeAnswer
@@ -149,9 +149,11 @@ def resolve_topic_ids(broker: FetchBroker, api_version: int, partitions: Iterabl
 async def converted_response(broker: FetchBroker, opened: FetchContext, reads: FetchReads) -> FetchResponse:
     """Answer an old reader; a thread converts its records."""
     offsets = [wanted.fetch_offset for wanted in reads.partitions]
-    counts: list[int] = []
-    found = await broker.offloader.run(converted, reads.parameters.api_version, offsets, reads.reads, counts)
-    for wanted, count in zip(reads.partitions, counts, strict=True):
+    topics = broker.replica_manager.environment.topics
+    work = Conversion(reads.parameters.api_version, offsets, reads.reads)
+    found = await broker.offloader.run(work.run)
+    for wanted, count in zip(reads.partitions, work.counts, strict=True):
         if wanted.topic is not None and count:
-            broker.replica_manager.environment.topics.of(wanted.topic).fetch_conversions += count
+            topics.of(wanted.topic).fetch_conversions += count
+    topics.fetched_conversions.add(work.took_s, sum(len(records or b"") for _, records in found))
     return build_response(broker, opened, reads, found)

@@ -20,6 +20,8 @@ from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.delegation_tokens import creation_refused, owner_of
 from engine.broker.handlers.registry import HandlerEntry
 from engine.broker.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, LargeAnswer
+from engine.broker.replication.leader_and_isr_change import leader_and_isr_refusal
+from engine.broker.replication.stop_replica_change import stop_replica_refusal
 from engine.broker.security.authorizer import Authorizer
 from engine.broker.security.delegation_tokens import is_owner_or_renewer, may_ask_for_tokens
 from engine.common.acl import AclOperation, ResourceType
@@ -31,6 +33,7 @@ from engine.kafka.protocol.apis import (
     add_partitions_to_txn,
     alter_client_quotas,
     alter_configs,
+    alter_partition_reassignments,
     alter_replica_log_dirs,
     alter_user_scram_credentials,
     create_acls,
@@ -50,6 +53,7 @@ from engine.kafka.protocol.apis import (
     find_coordinator,
     incremental_alter_configs,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_delete,
@@ -842,7 +846,7 @@ def _dirs_refused(ask: Ask, request: Any) -> Any:
 
 def _election_refused(ask: Ask, request: Any) -> Any:
     return elect_leaders.ElectLeadersResponse(
-        error_code=NO_CLUSTER,
+        error_code=NO_CLUSTER if ask.context.api_version >= 1 else ErrorCode.NONE,
         replica_election_results=[
             elect_leaders.ReplicaElectionResult(
                 topic=topic.topic,
@@ -856,6 +860,47 @@ def _election_refused(ask: Ask, request: Any) -> Any:
             for topic in request.topic_partitions or ()
         ],
     )
+
+
+def _roles_refused(ask: Ask, request: Any) -> Any:
+    return leader_and_isr_refusal(request, NO_CLUSTER, ask.context.api_version)
+
+
+def _stop_refused(ask: Ask, request: Any) -> Any:
+    return stop_replica_refusal(request, NO_CLUSTER)
+
+
+def _reassignments_refused(ask: Ask, request: Any) -> Any:
+    refusal: dict[str, Any] = {"error_code": NO_CLUSTER, "error_message": _MESSAGES[NO_CLUSTER]}
+    responses = [
+        alter_partition_reassignments.ReassignableTopicResponse(
+            name=topic.name,
+            partitions=[
+                alter_partition_reassignments.ReassignablePartitionResponse(
+                    partition_index=one.partition_index, **refusal
+                )
+                for one in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return alter_partition_reassignments.AlterPartitionReassignmentsResponse(responses=responses, **refusal)
+
+
+def _ongoing_refused(ask: Ask, request: Any) -> Any:
+    """Kafka names the partitions that were asked about, without anything about them."""
+    answer = _refuses_all(NO_CLUSTER)(ask, request)
+    answer.topics = [
+        list_partition_reassignments.OngoingTopicReassignment(
+            name=topic.name,
+            partitions=[
+                list_partition_reassignments.OngoingPartitionReassignment(partition_index=index)
+                for index in topic.partition_indexes
+            ],
+        )
+        for topic in request.topics or ()
+    ]
+    return answer
 
 
 def _scram_description_refused(ask: Ask, request: Any) -> Any:
@@ -956,8 +1001,8 @@ GUARDS: Final[dict[int, Guard]] = {
     ApiKey.FETCH: _fetch,
     ApiKey.LIST_OFFSETS: _needs_topics(DESCRIBE, "topics", "topics", _list_offsets_entry),
     ApiKey.METADATA: _metadata,
-    ApiKey.LEADER_AND_ISR: _CLUSTER_ACTION,
-    ApiKey.STOP_REPLICA: _CLUSTER_ACTION,
+    ApiKey.LEADER_AND_ISR: _needs_cluster(AclOperation.CLUSTER_ACTION, refuse=_roles_refused),
+    ApiKey.STOP_REPLICA: _needs_cluster(AclOperation.CLUSTER_ACTION, refuse=_stop_refused),
     ApiKey.UPDATE_METADATA: _CLUSTER_ACTION,
     ApiKey.CONTROLLED_SHUTDOWN: _CLUSTER_ACTION,
     ApiKey.OFFSET_COMMIT: _offset_commit,
@@ -1003,8 +1048,8 @@ GUARDS: Final[dict[int, Guard]] = {
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _needs_configs(
         AclOperation.ALTER_CONFIGS, "responses", incremental_alter_configs.AlterConfigsResourceResponse
     ),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _needs_cluster(ALTER),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: _needs_cluster(DESCRIBE),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: _needs_cluster(ALTER, refuse=_reassignments_refused),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: _needs_cluster(DESCRIBE, refuse=_ongoing_refused),
     ApiKey.OFFSET_DELETE: _offset_delete,
     ApiKey.DESCRIBE_CLIENT_QUOTAS: _needs_cluster(AclOperation.DESCRIBE_CONFIGS),
     ApiKey.ALTER_CLIENT_QUOTAS: _needs_cluster(AclOperation.ALTER_CONFIGS, refuse=_quotas_refused),

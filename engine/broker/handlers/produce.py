@@ -263,7 +263,10 @@ async def _append_prepared(context: RequestContext, acks: int, unprepared: _Unpr
         outcome.has_refused = True
         _refuse(answer, error, partition)
     else:
-        partition.counts.produce_conversions += preparation.converted
+        if preparation.converted:
+            partition.environment.topics.count_produce_conversions(
+                partition.topic_partition.topic, preparation.converted, preparation.took_s, len(records)
+            )
         _accept(answer, result, partition, acks, outcome)
 
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from engine.broker.coordinator.groups.commit_gathering import CommitErrors
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer, Offsets
-from engine.broker.coordinator.groups.write_errors import commit_error
 from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.verifier import Verified
+from engine.broker.coordinator.write_errors import commit_error
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces, steps_in_turns
 from engine.broker.handlers.registry import handles, handles_large

@@ -34,7 +34,7 @@ class CheckpointFile:
         return not self.names.isdisjoint(topic_partitions)
 
     def job(self, environment: LogEnvironment, offsets: Mapping[TopicPartition, int]) -> CheckpointJob:
-        """Return the job that writes a new state."""
+        """Return the job that writes a new state. It keeps ``offsets``, so nobody may change them."""
         self._made += 1
         self.names |= offsets.keys()
         return CheckpointJob(environment, self, self._made, offsets)
@@ -55,7 +55,7 @@ class CheckpointFile:
 class CheckpointJob(LogDirJob):
     """Writes one state of a checkpoint file."""
 
-    __slots__ = ("_file", "_names", "_number", "_text")
+    __slots__ = ("_file", "_number", "_offsets")
 
     def __init__(
         self, environment: LogEnvironment, file: CheckpointFile, number: int, offsets: Mapping[TopicPartition, int]
@@ -63,11 +63,10 @@ class CheckpointJob(LogDirJob):
         super().__init__(environment, file.path.parent, f"writing to checkpoint file {file.path}")
         self._file = file
         self._number = number
-        self._names = offsets.keys()
-        self._text = encode_offset_checkpoint(offsets)
+        self._offsets = offsets
 
     def _work(self) -> None:
-        self._file.write(self._number, self._text)
+        self._file.write(self._number, encode_offset_checkpoint(self._offsets))
 
     def _done(self) -> None:
-        self._file.written(self._number, self._names)
+        self._file.written(self._number, self._offsets.keys())

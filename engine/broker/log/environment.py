@@ -59,8 +59,11 @@ class LogEnvironment(DirKeeper, Protocol):
     def is_stopping(self) -> bool:
         """Whether the broker is ending: a recovery under way ends with ``LoadingStopped``."""
 
-    def note_converted(self, topic: str, records: int) -> None:
-        """Count records that a leader stores in another form than it received them: format, codec or offsets."""
+    def note_converted(self, topic: str, records: int, took_s: float, size_bytes: int) -> None:
+        """Count records that a leader stores in another form than it received them: format, codec or offsets.
+
+        ``took_s`` is how long that took, ``size_bytes`` what they need now.
+        """
 
     def flush_soon(self, log: Flushable, offset: int) -> None:
         """Flush a log up to ``offset`` soon: it has rolled there."""

@@ -234,6 +234,12 @@ class Log:
         return self._segments.size_bytes
 
     @property
+    def figures(self) -> tuple[int, int, int, int, int]:
+        """For metrics, in one read: end offset, start offset, number of segments, bytes, known producers."""
+        count, size_bytes = self._segments.count_and_bytes()
+        return self.log_end_offset, self.log_start_offset, count, size_bytes, len(self._producers.producers)
+
+    @property
     def producers(self) -> ProducerStateManager:
         """The producer state. After a cut it may have to be built first, which takes long; ``replay_job`` does it."""
         self.build_producers()

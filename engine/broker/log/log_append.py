@@ -5,6 +5,7 @@ It writes nothing: ``Log`` writes what passes.
 
 from __future__ import annotations
 
+from time import perf_counter
 from typing import NamedTuple
 
 from engine.broker.log.append_origin import AppendOrigin
@@ -123,6 +124,7 @@ class AppendChecks:
     ) -> PlacedBatches:
         """Give the batches their offsets if their headers alone are not enough."""
         rules = self.terms.rules
+        begun_s = perf_counter()
         prepared = prepare_append(
             records,
             rules,
@@ -136,7 +138,9 @@ class AppendChecks:
             stored = in_old_format(prepared.records, rules.magic)
         if prepared.is_rebuilt or stored is not prepared.records:
             self._check_batch_size(len(stored))
-            self._environment.note_converted(self._topic_partition.topic, prepared.record_count)
+            self._environment.note_converted(
+                self._topic_partition.topic, prepared.record_count, perf_counter() - begun_s, len(stored)
+            )
         return PlacedBatches(
             memoryview(stored),
             list(iter_batches(stored)),

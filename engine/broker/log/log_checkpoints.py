@@ -14,6 +14,7 @@ from engine.broker.log.disk_jobs import DiskJob
 from engine.broker.log.environment import LogEnvironment
 from engine.broker.log.log import Log
 from engine.broker.log.log_dirs import LogDirs
+from engine.broker.log.partition_folder import shared_path
 from engine.common.model import TopicPartition
 from engine.kafka.formats.checkpoints import (
     CLEANER_OFFSET_CHECKPOINT,
@@ -95,4 +96,5 @@ class LogCheckpoints:
 
     def logs_in(self, path: Path) -> list[Log]:
         """Return the logs of a dir."""
-        return [log for logs in (self._logs, self._future_logs) for log in logs.values() if log.log_dir == path]
+        where = shared_path(path)
+        return [log for logs in (self._logs, self._future_logs) for log in logs.values() if log.folder.log_dir is where]

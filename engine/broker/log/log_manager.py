@@ -87,7 +87,7 @@ class LogManager:
         self.future_logs = LogTable()
         self.preferred_dirs: dict[TopicPartition, Path] = {}
         """The dirs in which future logs should be created (AlterReplicaLogDirs)."""
-        self.on_converted: Callable[[str, int], None] = lambda topic, records: None
+        self.on_converted: Callable[[str, int, float, int], None] = lambda topic, records, took_s, size_bytes: None
         """Counts records that are stored in another form than they came in, by topic."""
         self._topic_config = topic_config
         self._on_dir_failure = on_dir_failure
@@ -111,8 +111,8 @@ class LogManager:
     def verifies_transactions(self) -> bool:
         return self.config.transaction_partition_verification_enable
 
-    def note_converted(self, topic: str, records: int) -> None:
-        self.on_converted(topic, records)
+    def note_converted(self, topic: str, records: int, took_s: float, size_bytes: int) -> None:
+        self.on_converted(topic, records, took_s, size_bytes)
 
     def fail_dir(self, log_dir: Path, message: str, error: OSError) -> None:
         """Take a log dir offline: its logs refuse everything, those in other dirs go on.

@@ -15,6 +15,13 @@ from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.formats.partition_metadata import PARTITION_METADATA_FILE, encode_partition_metadata
 
+_PATHS: dict[Path, Path] = {}
+
+
+def shared_path(log_dir: Path) -> Path:
+    """Return the same object for equal log dirs: to compare thousands of paths by their parts takes long."""
+    return _PATHS.setdefault(log_dir, log_dir)
+
 
 class PartitionFolder:
     """The folder of one log. Other classes own the segments, epochs and snapshots in it."""
@@ -33,7 +40,7 @@ class PartitionFolder:
 
     def __init__(self, path: Path, topic_partition: TopicPartition, topic_id: bytes | None, keeper: DirKeeper) -> None:
         self.path = path
-        self.log_dir = path.parent
+        self.log_dir = shared_path(path.parent)
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.is_offline = False

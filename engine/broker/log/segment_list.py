@@ -47,7 +47,14 @@ class SegmentList:
 
     @property
     def size_bytes(self) -> int:
-        return sum(segment.size_bytes for segment in self._segments)
+        return self.count_and_bytes()[1]
+
+    def count_and_bytes(self) -> tuple[int, int]:
+        """Return how many segments there are, and the bytes of all."""
+        segments = self._segments
+        if len(segments) == 1:
+            return 1, segments[0].size_bytes
+        return len(segments), sum([segment.size_bytes for segment in segments])
 
     def add(self, segment: LogSegment) -> None:
         """Add a segment; it replaces one with the same base offset."""

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import unquote
 
-from engine.broker.metrics.mbeans import MBean
+from engine.broker.metrics.mbeans import OF_PARTITIONS, MBean
 
 PROTOCOL: Final = "7.2"
 REQUESTS_MAX: Final = 1000
@@ -49,6 +49,20 @@ def requests_of(path: str, body: bytes | None) -> Any:
         if len(rest) > 2:
             request["path"] = "/".join(rest[2:])
     return request
+
+
+def asks_for_partitions(told: Any) -> bool:
+    """Return whether a request may be about single partitions, very many MBeans that are otherwise not needed."""
+    for one in told if isinstance(told, list) else [told]:
+        name = one.get("mbean") if isinstance(one, dict) else None
+        if not isinstance(name, str):
+            return True
+        domain, _, properties = name.partition(":")
+        wanted = _properties(properties).get("type", "*")
+        for known, kind in OF_PARTITIONS:
+            if re.fullmatch(_glob(domain), known) and re.fullmatch(_glob(wanted), kind):
+                return True
+    return False
 
 
 def answer(told: Any, mbeans: Iterable[MBean], product: str) -> str:

@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from engine.common.metric import label_text
 
 Tags = tuple[tuple[str, str], ...]
 
+_PROCESS: Final = {
+    "CpuSeconds": ("process_cpu_seconds_total", True),
+    "MaxOpenFiles": ("process_max_fds", False),
+    "OpenFiles": ("process_open_fds", False),
+    "ResidentBytes": ("process_resident_memory_bytes", False),
+}
+"""The names that every program has in Prometheus for these of ``klamm:type=Process``; boards rely on them."""
+
+OF_PARTITIONS: Final = (
+    ("kafka.cluster", "Partition"),
+    ("kafka.log", "Log"),
+    ("kafka.server", "FetcherLagMetrics"),
+)
+"""Domain and type of those that each partition has."""
+
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_]+")
 _PERCENTILE: Final = re.compile(r"(\d+)thPercentile")
 _PER_SECOND: Final = re.compile(r"(.+)PerSec\w*")
 _PERCENT: Final = re.compile(r"(.+)Percent\w*")
+_IDLE: Final = re.compile(r"(.*Idle)Percent")
 _PLAIN: Final = re.compile(r"[\w\-% \t.]*")
 
 
@@ -64,7 +80,7 @@ def series_of(mbean: MBean) -> Iterator[Series]:
     """Yield what the JMX exporter makes of an MBean by its usual rules for Kafka (its example for 2.0 and later).
 
     What those rules leave out, the windowed figures of Kafka's own metrics, gets names in the same manner. klamm's own
-    MBeans do as well.
+    MBeans do as well. A gauge of percent has a second name, which older rules give and Strimzi's.
     """
     for attribute, family, is_counter, labels in _series_names(mbean):
         yield Series(family, is_counter, labels, float(mbean.attributes[attribute]))  # type: ignore[arg-type]
@@ -84,7 +100,10 @@ def _series_names(mbean: MBean) -> Iterator[tuple[str, str, bool, str]]:
         if mbean.name is None:
             yield attribute, f"{stem}_{family_name(attribute)}", False, labels
         elif attribute == "Value":
-            yield attribute, stem, False, labels
+            name, is_counter = _PROCESS.get(mbean.name, (stem, False)) if mbean.domain == "klamm" else (stem, False)
+            yield attribute, name, is_counter, labels
+            if percent := _IDLE.fullmatch(mbean.name):
+                yield attribute, family_name(f"{mbean.domain}_{mbean.type}_{percent[1]}_percent"), False, labels
         elif attribute == "Count":
             per_second = _PER_SECOND.fullmatch(mbean.name)
             if per_second:
@@ -128,13 +147,25 @@ SeriesPlans = dict[tuple[object, ...], SeriesPlan]
 """By all of an MBean but its attributes. To find the names again for every page would cost most of its time."""
 
 
+class _Family:
+    """The lines of one name: those that are text already, and columns of numbers that ``pieces`` writes out."""
+
+    __slots__ = ("columns", "is_counter", "lines")
+
+    def __init__(self, *, is_counter: bool) -> None:
+        self.is_counter = is_counter
+        self.lines: list[str] = []
+        self.columns: list[tuple[list[str], list[int], int, int]] = []
+        """Labels, numbers, and where among these the family's first one stands and how far apart they are."""
+
+
 class PrometheusPage:
     """A page for a scraper: all series of one name together, as the format demands."""
 
     def __init__(self, plans: SeriesPlans | None = None) -> None:
         """``plans`` are those of the page before; this one adds to them."""
         self._plans = {} if plans is None else plans
-        self._families: dict[str, tuple[bool, list[str]]] = {}
+        self._families: dict[str, _Family] = {}
 
     def add(self, mbean: MBean) -> None:
         """Add an MBean's series."""
@@ -148,19 +179,46 @@ class PrometheusPage:
             value = float(attributes[attribute])  # type: ignore[arg-type]
             # The difference is not a number only if the value is none, or infinite.
             text = repr(value) if value - value == 0 else number_text(value)
-            self.lines_of(family, is_counter=is_counter).append(f"{begin}{text}\n")
+            self._family(family, is_counter=is_counter).lines.append(f"{begin}{text}\n")
 
-    def lines_of(self, family: str, *, is_counter: bool) -> list[str]:
-        """Return the lines of a family, to add to."""
-        known = self._families.get(family)
+    def add_numbers(
+        self, families: Sequence[str | None], labels: list[str], numbers: list[int], *, is_counter: bool = False
+    ) -> None:
+        """Add a number of each family for each of ``labels``; ``pieces`` makes text of them.
+
+        Args:
+            families: their names; None: this number is not shown.
+            labels: the labels of each thing that has numbers, as text, and a space.
+            numbers: those of the first thing in the order of the families, then those of the second one, and so on.
+            is_counter: they only grow.
+        """
+        for position, family in enumerate(families):
+            if family is not None and labels:
+                column = (labels, numbers, position, len(families))
+                self._family(family, is_counter=is_counter).columns.append(column)
+
+    def _family(self, name: str, *, is_counter: bool) -> _Family:
+        known = self._families.get(name)
         if known is None:
-            known = self._families[family] = (is_counter, [])
-        return known[1]
+            known = self._families[name] = _Family(is_counter=is_counter)
+        return known
 
-    def pieces(self) -> Iterator[str]:
-        """Yield the page, a family at a time."""
-        for family, (is_counter, lines) in sorted(self._families.items()):
-            yield f"# TYPE {family} {'counter' if is_counter else 'gauge'}\n" + "".join(lines)
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the page in pieces. Any thread may ask, once nobody adds any more."""
+        for name, family in sorted(self._families.items()):
+            header = f"# TYPE {name} {'counter' if family.is_counter else 'gauge'}\n"
+            yield (header + "".join(family.lines)).encode()
+            for labels, numbers, position, step in family.columns:
+                for begin in range(0, len(labels), _LINES):
+                    end = begin + _LINES
+                    rows = zip(labels[begin:end], numbers[begin * step + position : end * step : step], strict=True)
+                    # What two lines have between them is the cheapest to write as the separator of a join.
+                    text = f".0\n{name}".join([f"{label}{number}" for label, number in rows])
+                    yield f"{name}{text}.0\n".encode()
+
+
+_LINES: Final = 1000
+"""So many fit into the processor's cache, and into memory that can be used again at once."""
 
 
 def number_text(value: float) -> str:

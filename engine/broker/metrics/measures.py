@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+import time
 from collections import deque
 from collections.abc import Iterable, Mapping
 from heapq import heappush, heapreplace
@@ -180,6 +181,23 @@ def percentile(values: list[float], share: float) -> float:
     return lower + (position - int(position)) * (upper - lower)
 
 
+class Occasional:
+    """A value that some of many requests have: how often, the sum, and the newest. Who reads ``recent`` empties it."""
+
+    __slots__ = ("count", "recent", "total")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.total = 0.0
+        self.recent: deque[float] = deque(maxlen=RECENT_MAX)
+
+    def add(self, value: float) -> None:
+        """Take in one."""
+        self.count += 1
+        self.total += value
+        self.recent.append(value)
+
+
 class Timer:
     """How often something was done and how long each took, in milliseconds."""
 
@@ -231,3 +249,43 @@ class Rate:
         """Return the rate. As in Kafka, the time counts as half of the span at least."""
         then_s, then = self._points[0]
         return (self.total - then) / max(now_s - then_s, self._span_s / 2)
+
+
+class Ledger:
+    """Meters and rates, by name, of totals that others count. Add 1 to ``ticks`` and call ``tick`` every ``TICK_S``."""
+
+    def __init__(self) -> None:
+        self.since_s = self.now_s
+        self.ticks = 0
+        self._meters: dict[str, Meter] = {}
+        self._rates: dict[str, Rate] = {}
+
+    @property
+    def now_s(self) -> float:
+        """The monotonic time of all figures."""
+        return time.monotonic()
+
+    def tick(self) -> None:
+        """Bring the meters up to date."""
+        for meter in self._meters.values():
+            meter.tick(self.ticks)
+
+    def meter(self, name: str, event_type: str, count: int, *, unit: str = "SECONDS") -> Attributes:
+        """Return the attributes of a meter that has counted ``count`` until now."""
+        meter = self._meters.get(name)
+        if meter is None:
+            meter = self._meters[name] = Meter(event_type, self.since_s, self.ticks, rate_unit=unit)
+        meter.count = count
+        return meter.attributes(self.now_s, self.ticks)
+
+    def rate(self, name: str, now_s: float, total: float) -> float:
+        """Note what a total is now; return its growth per second over the last minute."""
+        rate = self._rates.get(name)
+        if rate is None:
+            rate = self._rates[name] = Rate(now_s)
+        rate.note(now_s, total)
+        return rate.per_second(now_s)
+
+    def rate_of(self, name: str, now_s: float) -> float:
+        """Return the growth per second of a total that was noted before."""
+        return self._rates[name].per_second(now_s)

@@ -172,8 +172,10 @@ ROWS: Final = (
         ("request",),
         "histogram",
         "of each API; `Fetch` is both `FetchConsumer` and `FetchFollower`. Local is the time until the handler returns "
-        "or waits, remote what it waited, throttle how long its connection was muted; one loop does what Kafka's "
-        "processors and handlers do, so queue and send times are 0. Of more than 128 requests a "
+        "or waits, remote what it waited, throttle how long its connection was muted. Request queue is how long it "
+        "waited for its connection's next turn: one loop does what Kafka's processors and handlers do, and gives turns "
+        "to a connection that sends very many requests at once. Response queue and send are 0: an answer goes to the "
+        "socket as soon as there is one, and nobody measures when a slow peer takes it. Of more than 128 requests a "
         "second some are timed, and stand for the others",
     ),
     Row(
@@ -182,8 +184,8 @@ ROWS: Final = (
         ("MessageConversionsTimeMs", "TemporaryMemoryBytes"),
         ("request",),
         "histogram",
-        "there for Kafka's boards: klamm counts converted records (`…MessageConversionsPerSec`), and does not measure "
-        "how long that takes",
+        "how long it took to give records another format or codec, and the bytes of the new ones; 0 for requests whose "
+        "records stayed as they were. Kafka's memory includes what it unpacks only to check it",
     ),
     Row("kafka.network", "RequestMetrics", ("RequestsPerSec",), ("request", "version"), "meter", "requests"),
     Row(
@@ -260,7 +262,7 @@ ROWS: Final = (
         "windowed",
         "bytes, requests, connections and logins of one listener. As in Kafka, `request-` is about what is sent: "
         "answers; `response-` about what is received. `io-` and `iotime-` are the CPU of the process, `io-wait` the "
-        "rest; the loop does not count its selects: 0",
+        "rest; `select-` is 0: the event loop does not tell how often it waits, and to count would cost every request",
     ),
     Row(
         "kafka.server",
@@ -580,7 +582,8 @@ ROWS: Final = (
         ("CpuSeconds", "MaxOpenFiles", "OpenFiles", "ResidentBytes", "UptimeSeconds"),
         (),
         "gauge",
-        "the process; `ResidentBytes` includes mapped indexes",
+        "the process; `ResidentBytes` includes mapped indexes. In Prometheus all but the last have the names of every "
+        "program: `process_max_fds`, `process_open_fds`, `process_resident_memory_bytes`",
     ),
     Row("klamm", "info", (), ("version",), "windowed", "1; the version is a label"),
 )

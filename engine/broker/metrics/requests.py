@@ -1,16 +1,19 @@
 """What a broker measures of its requests: ``kafka.network:type=RequestMetrics`` of Kafka.
 
 The hot path adds to a ``RequestTimes``, one for each API and version; a tick makes the histograms of an API of them.
-One loop does what Kafka's processors and handlers do, so a request never waits in a queue: those times are 0.
+One loop does what Kafka's processors and handlers do. A request waits in a queue only while its connection waits for
+its next turn; an answer is sent at once.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.broker.metrics.measures import RECENT_MAX, Histogram, Meter
+from engine.broker.metrics.measures import RECENT_MAX, Histogram, Meter, Occasional
+from engine.broker.metrics.topics import Conversions
 from engine.kafka.protocol.declaration import Struct
 from engine.kafka.protocol.types import Array
 
@@ -19,7 +22,7 @@ FROM_CONSUMER, FROM_FOLLOWER = "FetchConsumer", "FetchFollower"
 CONVERTING: Final = frozenset({"Fetch", "Produce"})
 """Kafka measures conversions of these only."""
 
-_WITHOUT_MEANING = ("RequestQueueTimeMs", "ResponseQueueTimeMs", "ResponseSendTimeMs")
+_WITHOUT_MEANING = ("ResponseQueueTimeMs", "ResponseSendTimeMs")
 
 
 ErrorCounter = Callable[[MutableMapping[int, int], Any], None]
@@ -57,7 +60,18 @@ def _counting(struct: type[Struct], api_version: int, name: str, depth: int) -> 
 class RequestTimes:
     """The requests of one API in one version since the start. The connection adds to it, without a call."""
 
-    __slots__ = ("bytes", "recent_s", "requests", "sizes", "skips", "slowest_s", "spent_s", "waited_s", "waits")
+    __slots__ = (
+        "bytes",
+        "queued_total_s",
+        "recent_s",
+        "requests",
+        "sizes",
+        "skips",
+        "slowest_s",
+        "spent_s",
+        "waited_s",
+        "waits",
+    )
 
     def __init__(self) -> None:
         self.requests = 0
@@ -67,26 +81,31 @@ class RequestTimes:
         self.spent_s = 0.0
         """Seconds that the loop was busy with all of them, as far as those that were timed tell."""
         self.slowest_s = 0.0
-        self.recent_s: deque[float] = deque(maxlen=RECENT_MAX)
+        self.queued_total_s = 0.0
+        self.recent_s: deque[tuple[float, float]] = deque(maxlen=RECENT_MAX)
+        """Of those that were answered at once: seconds in the queue, and seconds until the answer."""
         self.sizes: deque[int] = deque(maxlen=RECENT_MAX)
-        self.waits: deque[tuple[float, float]] = deque(maxlen=RECENT_MAX)
-        """Of those whose answer came later: seconds until the handler returned, and seconds until the answer."""
+        self.waits: deque[tuple[float, float, float]] = deque(maxlen=RECENT_MAX)
+        """Of those whose answer came later: seconds in the queue, until the handler returned, and until the answer."""
         self.waited_s = 0.0
 
-    def answered_at_once(self, took_s: float, size_bytes: int) -> None:
+    def answered_at_once(self, queued_s: float, took_s: float, size_bytes: int) -> None:
         """Note a timed request."""
         self.spent_s += took_s * (self.skips + 1)
-        self.recent_s.append(took_s)
+        self.recent_s.append((queued_s, took_s))
         self.sizes.append(size_bytes)
-        if took_s > self.slowest_s:
-            self.slowest_s = took_s
+        if queued_s:
+            self.queued_total_s += queued_s * (self.skips + 1)
+        if queued_s + took_s > self.slowest_s:
+            self.slowest_s = queued_s + took_s
 
-    def answered_later(self, local_s: float, waited_s: float) -> None:
+    def answered_later(self, queued_s: float, local_s: float, waited_s: float) -> None:
         """Note a timed request whose answer came ``waited_s`` after the handler had returned."""
         self.spent_s += local_s * (self.skips + 1)
-        self.slowest_s = max(self.slowest_s, local_s + waited_s)
+        self.queued_total_s += queued_s * (self.skips + 1)
+        self.slowest_s = max(self.slowest_s, queued_s + local_s + waited_s)
         self.waited_s += waited_s * (self.skips + 1)
-        self.waits.append((local_s, waited_s))
+        self.waits.append((queued_s, local_s, waited_s))
 
     def choose_skips(self, requests_per_s: float) -> None:
         """Time about ``RECENT_MAX`` requests a second from now on, or all if there are no more."""
@@ -95,73 +114,96 @@ class RequestTimes:
             self.skips = 2 * self.skips + 1
 
 
+@dataclass(slots=True)
+class RequestSums:
+    """What all versions of an API have counted together."""
+
+    requests: int = 0
+    bytes: int = 0
+    queued_s: float = 0.0
+    spent_s: float = 0.0
+    waited_s: float = 0.0
+    slowest_s: float = 0.0
+
+    def add(self, times: RequestTimes) -> None:
+        """Take in one version."""
+        self.requests += times.requests
+        self.bytes += times.bytes
+        self.queued_s += times.queued_total_s
+        self.spent_s += times.spent_s
+        self.waited_s += times.waited_s
+        self.slowest_s = max(self.slowest_s, times.slowest_s)
+
+
 class ApiMetrics:
     """The histograms of one API, over all its versions."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.local, self.remote, self.total, self.size = Histogram(), Histogram(), Histogram(), Histogram()
-        self.nothing = Histogram()
-        self.throttle = Histogram()
-        self._throttled = 0
-        self._unthrottled = 0
-        self.conversions = Histogram()
-        self.temporary_memory = Histogram()
+        self.queue, self.nothing = Histogram(), Histogram()
+        self.throttle, self.conversions, self.temporary_memory = Histogram(), Histogram(), Histogram()
+        self._seen: dict[Histogram, tuple[int, int]] = {}
+        """How many requests had a value of these, and how many had none, at the last look."""
         self.errors: dict[str, Meter] = {}
 
     def take(self, times: RequestTimes, now_s: float) -> None:
         """Put the newest requests into the samples, and forget them there."""
-        recent_ms = [1000 * took for took in times.recent_s]
-        waits = [(1000 * local, 1000 * waited) for local, waited in times.waits]
-        self.local.take([*recent_ms, *(local for local, _ in waits)], now_s)
-        self.remote.take([*(0.0 for _ in recent_ms), *(waited for _, waited in waits)], now_s)
-        self.total.take([*recent_ms, *(local + waited for local, waited in waits)], now_s)
+        at_once = [(1000 * queued, 1000 * took, 0.0) for queued, took in times.recent_s]
+        found = [*at_once, *((1000 * queued, 1000 * local, 1000 * waited) for queued, local, waited in times.waits)]
+        self.queue.take([queued for queued, _, _ in found], now_s)
+        self.local.take([local for _, local, _ in found], now_s)
+        self.remote.take([waited for _, _, waited in found], now_s)
+        self.total.take([sum(each) for each in found], now_s)
         self.size.take(times.sizes, now_s)
         times.recent_s.clear()
         times.waits.clear()
         times.sizes.clear()
 
-    def take_throttles(
-        self, recent_ms: Collection[int], throttled: int, total_ms: int, requests: int, now_s: float
-    ) -> None:
-        """Put the newest throttle times into the sample, and as many zeros for each as requests were not throttled.
+    def take_throttles(self, told: Occasional, requests: int, now_s: float) -> None:
+        """Put the newest throttle times into the sample; ``requests`` is how many there ever were."""
+        self._take_some(self.throttle, told, requests, now_s)
 
-        Args:
-            recent_ms: some of the times since the last call.
-            throttled: how many requests were ever throttled.
-            total_ms: the sum of all their times.
-            requests: how many there ever were.
-        """
-        new, self._throttled = throttled - self._throttled, throttled
-        unthrottled = requests - throttled
-        zeros, self._unthrottled = max(0, unthrottled - self._unthrottled), unthrottled
-        share = min(1.0, len(recent_ms) / new) if new else 1.0
-        self.throttle.take(recent_ms, now_s)
-        self.throttle.take([0.0] * min(RECENT_MAX, round(zeros * share)), now_s)
-        self.throttle.total = float(total_ms)
+    def take_conversions(self, told: Conversions, requests: int, now_s: float) -> None:
+        """Put the newest conversions into the samples."""
+        self._take_some(self.conversions, told.times_ms, requests, now_s)
+        self._take_some(self.temporary_memory, told.size_bytes, requests, now_s)
+
+    def _take_some(self, histogram: Histogram, told: Occasional, requests: int, now_s: float) -> None:
+        """Take in the newest values, and for each as many zeros as requests had none."""
+        had, had_none = self._seen.get(histogram, (0, 0))
+        new, none = told.count - had, max(0, requests - told.count)
+        share = min(1.0, len(told.recent) / new) if new else 1.0
+        histogram.take(told.recent, now_s)
+        histogram.take([0.0] * min(RECENT_MAX, round(max(0, none - had_none) * share)), now_s)
+        histogram.total = told.total
+        self._seen[histogram] = told.count, none
+        told.recent.clear()
 
     def merge(self, *parts: ApiMetrics) -> None:
         """Show the samples of others together."""
         self.throttle.total = sum(part.throttle.total for part in parts)
-        for name in ("local", "remote", "total", "size", "throttle"):
+        for name in ("queue", "local", "remote", "total", "size", "throttle"):
             getattr(self, name).hold(*(getattr(part, name) for part in parts))
 
-    def count(self, requests: int, size_bytes: int, spent_s: float, waited_s: float, slowest_s: float) -> None:
+    def count(self, sums: RequestSums) -> None:
         """Set what is counted exactly: number, sums and the slowest."""
         for histogram, total in (
-            (self.local, spent_s * 1000),
-            (self.remote, waited_s * 1000),
-            (self.total, (spent_s + waited_s) * 1000),
-            (self.size, float(size_bytes)),
+            (self.queue, sums.queued_s * 1000),
+            (self.local, sums.spent_s * 1000),
+            (self.remote, sums.waited_s * 1000),
+            (self.total, (sums.queued_s + sums.spent_s + sums.waited_s) * 1000),
+            (self.size, float(sums.bytes)),
             (self.nothing, 0.0),
         ):
-            histogram.count, histogram.total = requests, total
-        self.total.max = max(self.total.max, slowest_s * 1000)
-        self.throttle.count = requests
+            histogram.count, histogram.total = sums.requests, total
+        self.total.max = max(self.total.max, sums.slowest_s * 1000)
+        self.throttle.count = self.conversions.count = self.temporary_memory.count = sums.requests
 
     def mbeans(self) -> Iterator[tuple[str, dict[str, object]]]:
         """Yield name and attributes of each histogram."""
         nothing = {**self.nothing.attributes(), "Min": 0.0}
+        yield "RequestQueueTimeMs", self.queue.attributes()
         yield "LocalTimeMs", self.local.attributes()
         yield "RemoteTimeMs", self.remote.attributes()
         yield "TotalTimeMs", self.total.attributes()

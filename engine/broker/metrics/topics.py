@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from itertools import repeat
+from operator import attrgetter
 from typing import Final
 
-from engine.broker.metrics.measures import Meter
+from engine.broker.metrics.measures import Meter, Occasional
 from engine.kafka.protocol.records.append_rules import RefusedAs
 
 TOPIC_METERS: Final = {
@@ -33,6 +35,9 @@ BROKER_METERS: Final = {
 }
 
 
+_READ: Final = attrgetter(*TOPIC_METERS)
+
+
 class TopicCounts:
     """The counters of one topic. Hot paths add to them, one operation each."""
 
@@ -54,6 +59,22 @@ class TopicCounts:
             setattr(self, name, 0)
 
 
+class Conversions:
+    """Records of requests that had to be given another form."""
+
+    __slots__ = ("size_bytes", "times_ms")
+
+    def __init__(self) -> None:
+        self.times_ms = Occasional()
+        self.size_bytes = Occasional()
+        """Of the records in their new form, which needed memory beside those that there were."""
+
+    def add(self, took_s: float, size_bytes: int) -> None:
+        """Take in one conversion."""
+        self.times_ms.add(1000 * took_s)
+        self.size_bytes.add(size_bytes)
+
+
 class BrokerTopics:
     """The counters of all topics that this broker hosts, and those that only the broker as a whole has."""
 
@@ -64,6 +85,7 @@ class BrokerTopics:
         self.produced = 0
         """Partitions of answered Produce requests whose records were appended."""
         self.produce_errors: Counter[int] = Counter()
+        self.produced_conversions, self.fetched_conversions = Conversions(), Conversions()
         self._topics: dict[str, TopicCounts] = {}
         self._meters: dict[str, dict[str, Meter]] = {}
         """A topic's counters that are not 0 any more."""
@@ -78,9 +100,10 @@ class BrokerTopics:
             counts = self._topics[topic] = TopicCounts()
         return counts
 
-    def count_produce_conversions(self, topic: str, records: int) -> None:
+    def count_produce_conversions(self, topic: str, records: int, took_s: float, size_bytes: int) -> None:
         """Count records that a leader stored in another form than it received them."""
         self.of(topic).produce_conversions += records
+        self.produced_conversions.add(took_s, size_bytes)
 
     def count_refused(self, counted: Mapping[RefusedAs, int]) -> None:
         """Count refused batches and records."""
@@ -128,8 +151,9 @@ class BrokerTopics:
                 name: Meter(event_type, now_s, ticks)
                 for name, (_, event_type) in {**TOPIC_METERS, **BROKER_METERS}.items()
             }
-        for name in TOPIC_METERS:
-            self._all[name].count = self._gone[name] + sum(getattr(counts, name) for counts in self._topics.values())
+        of_all = map(sum, zip(*map(_READ, self._topics.values()), strict=True)) if self._topics else repeat(0)
+        for name, count in zip(TOPIC_METERS, of_all, strict=False):
+            self._all[name].count = self._gone[name] + count
         for name in BROKER_METERS:
             self._all[name].count = getattr(self, name)
 
@@ -148,5 +172,6 @@ class BrokerTopics:
 
     def counted(self) -> Iterator[tuple[str, list[tuple[str, int]]]]:
         """Yield each topic with the names and counts of its meters: less work than the meters themselves."""
+        names = [name for name, _ in TOPIC_METERS.values()]
         for topic, counts in list(self._topics.items()):
-            yield topic, [(name, count) for key, (name, _) in TOPIC_METERS.items() if (count := getattr(counts, key))]
+            yield topic, [named for named in zip(names, _READ(counts), strict=True) if named[1]]

@@ -173,6 +173,9 @@ class Connection(asyncio.BufferedProtocol):
         self._in_flight = 0
         self._is_async_running = False
         self._waits_for_turn = False
+        self._waits_since_s = 0.0
+        self._queued_s = 0.0
+        """For how long the requests that are handled now have waited for the connection's turns."""
         self._on_async_answer: Callable[[], None] = _do_nothing
         self._is_handling = False
         self._is_reading_paused = False
@@ -341,6 +344,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._handle_frame(frame, out)
                 if perf_counter() >= until_s and not inbox.is_empty:
                     self._waits_for_turn = True
+                    self._waits_since_s = perf_counter()
                     Turns.of_loop().put(self._take_turn)
                 if len(out) >= QUEUED_BYTES_MAX:
                     return False
@@ -389,7 +393,7 @@ class Connection(asyncio.BufferedProtocol):
         times.requests += 1
         times.bytes += len(frame)
         if begun_s:
-            times.answered_at_once(perf_counter() - begun_s, len(frame))
+            times.answered_at_once(self._queued_s, perf_counter() - begun_s, len(frame))
 
     def _note_waiting(self, route: Route, size_bytes: int, begun_s: float, answer: Deferred | None) -> None:
         """Count a request whose answer comes later: a coroutine's if there is none yet.
@@ -404,10 +408,10 @@ class Connection(asyncio.BufferedProtocol):
             return
         times.sizes.append(size_bytes)
         now_s = perf_counter()
-        local_s = now_s - begun_s
+        queued_s, local_s = self._queued_s, now_s - begun_s
 
         def answered() -> None:
-            times.answered_later(local_s, perf_counter() - now_s)
+            times.answered_later(queued_s, local_s, perf_counter() - now_s)
 
         if answer is None:
             self._on_async_answer = answered
@@ -632,7 +636,10 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_turn(self) -> None:
         self._waits_for_turn = False
+        self._queued_s += perf_counter() - self._waits_since_s
         self._go_on()
+        if not self._waits_for_turn:
+            self._queued_s = 0.0
 
     def _go_on(self) -> None:
         """Resume after a delay: handle the requests already received, then read on."""

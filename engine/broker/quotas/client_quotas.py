@@ -10,11 +10,11 @@ from __future__ import annotations
 import heapq
 import logging
 import math
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from engine.broker.metrics.measures import Occasional
 from engine.broker.network.request import NO_RESPONSE, RequestHead
 from engine.broker.quotas.limits import Limits, Owner, entity_of
 from engine.common.clock import Clock
@@ -37,7 +37,6 @@ INT_MAX: Final = 2**31 - 1
 NO_LIMIT: Final = float(2**63 - 1)
 """The limit of a client that has none while others have one: it is counted too, as in Kafka."""
 
-RECENT_THROTTLES_MAX: Final = 128
 
 _GROUPS: Final = {
     QuotaKey.PRODUCE: "Produce",
@@ -73,22 +72,6 @@ class Usage:
     limit: float
     used: float
     throttled_ms: int
-
-
-class Throttles:
-    """How long requests of one API were throttled. Who reads ``recent_ms`` empties it."""
-
-    __slots__ = ("count", "longest_ms", "recent_ms", "total_ms")
-
-    def __init__(self) -> None:
-        self.count = self.total_ms = self.longest_ms = 0
-        self.recent_ms: deque[int] = deque(maxlen=RECENT_THROTTLES_MAX)
-
-    def add(self, throttle_ms: int) -> None:
-        self.count += 1
-        self.total_ms += throttle_ms
-        self.longest_ms = max(self.longest_ms, throttle_ms)
-        self.recent_ms.append(throttle_ms)
 
 
 class _Account:
@@ -281,7 +264,7 @@ class ClientQuotas:
             for key in CLIENT_QUOTAS
         }
         self.is_on = False
-        self.throttles: dict[int, Throttles] = {}
+        self.throttles: dict[int, Occasional] = {}
         """By API key."""
         self._exempt = WindowedRate(METRICS_WINDOW, clock.monotonic_ms())
 
@@ -406,7 +389,7 @@ class ClientQuotas:
             quota.throttle(found[0], throttle_ms, now_ms)
         throttles = self.throttles.get(request.api_key)
         if throttles is None:
-            throttles = self.throttles[request.api_key] = Throttles()
+            throttles = self.throttles[request.api_key] = Occasional()
         throttles.add(throttle_ms)
         request.session.mute(throttle_ms)
 

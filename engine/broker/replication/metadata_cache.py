@@ -13,6 +13,7 @@ from typing import Any
 
 from engine.broker.replication.state_change_log import StateChangeLogger
 from engine.broker.replication.state_changes import Breather
+from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import (
     LEADER_DURING_DELETE,
     BrokerInfo,
@@ -296,19 +297,22 @@ def _partition_metadata(state: UpdateMetadataPartitionState) -> PartitionMetadat
 
 
 def _broker_info(broker: UpdateMetadataBroker) -> BrokerInfo:
-    """Return a broker of the request; versions 0 to 2 name no listener, so the security protocol's name is used."""
-    if broker.endpoints:
-        endpoints = tuple(
-            Endpoint(
-                e.host,
-                e.port,
-                e.listener or SecurityProtocol(e.security_protocol).name,
-                SecurityProtocol(e.security_protocol),
-            )
-            for e in broker.endpoints
-        )
-    else:
-        endpoints = (Endpoint.of_protocol(broker.v0_host, broker.v0_port, SecurityProtocol.PLAINTEXT),)
+    """Return a broker of the request; versions 0 to 2 name no listener, so the security protocol's name is used.
+
+    Raises:
+        KafkaError: nobody knows the protocol.
+    """
+    if not broker.endpoints:
+        alone = Endpoint.of_protocol(broker.v0_host, broker.v0_port, SecurityProtocol.PLAINTEXT)
+        return BrokerInfo(broker.id, (alone,), broker.rack)
+    try:
+        protocols = [SecurityProtocol(each.security_protocol) for each in broker.endpoints]
+    except ValueError as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {broker.id}: {error}") from None
+    endpoints = tuple(
+        Endpoint(each.host, each.port, each.listener or protocol.name, protocol)
+        for each, protocol in zip(broker.endpoints, protocols, strict=True)
+    )
     return BrokerInfo(broker.id, endpoints, broker.rack)
 
 

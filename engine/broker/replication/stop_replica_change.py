@@ -45,6 +45,15 @@ def _stops(request: StopReplicaRequest) -> Iterator[_Stop]:
         yield _Stop(topic_partition, NO_PARTITION_LEADER_EPOCH, request.delete_partitions)
 
 
+def stop_replica_refusal(request: StopReplicaRequest, error: ErrorCode) -> StopReplicaResponse:
+    """Return the answer that refuses the whole request to a peer without rights."""
+    errors = [
+        StopReplicaPartitionError(topic_name=topic, partition_index=index, error_code=error)
+        for (topic, index), _, _ in _stops(request)
+    ]
+    return StopReplicaResponse(error_code=error, partition_errors=errors)
+
+
 async def stop_replicas(
     manager: ReplicaManager, request: StopReplicaRequest, *, correlation_id: int
 ) -> StopReplicaResponse:

@@ -6,9 +6,10 @@ thing has no meaning in this broker the value is the nearest true one; ``docs/re
 
 from __future__ import annotations
 
-from engine.broker.metrics.ledger import Ledger
+from collections.abc import Iterator
+
 from engine.broker.metrics.mbeans import MBean, MBeans, PrometheusPage, SeriesPlans, gauges
-from engine.broker.metrics.measures import TICK_S
+from engine.broker.metrics.measures import TICK_S, Ledger
 from engine.broker.replication.state_changes import Breather
 from engine.broker.server.figures.cluster import ClusterFigures
 from engine.broker.server.figures.measured import MeasuredBroker
@@ -72,40 +73,40 @@ class BrokerMetrics:
         self._requests.count(now_s)
         self._network.count(now_s)
 
-    async def page(self) -> list[str]:
-        """Return all figures as Prometheus reads them, in pieces: together they may be ten megabytes."""
+    async def page(self) -> PrometheusPage:
+        """Return all figures as Prometheus reads them. To write out its pieces, some megabytes, is for a thread."""
         page = PrometheusPage(self._plans)
         breather = Breather()
-        for _ in self._replicas.add_partitions(page):
+        for _ in self._look(page):
             await breather.give_way()
         for mbean in self._few():
             page.add(mbean)
             await breather.give_way()
-        for _ in self._replicas.add_topics(page):
-            await breather.give_way()
         if len(self._plans) > PLANS_MAX:
             self._plans.clear()
-        pieces = []
-        for piece in page.pieces():
-            pieces.append(piece)
-            await breather.give_way()
-        return pieces
+        return page
 
-    async def collect(self) -> list[MBean]:
-        """Return every MBean."""
+    async def collect(self, *, with_partitions: bool) -> list[MBean]:
+        """Return every MBean; those of single partitions, very many, only with ``with_partitions``."""
         found = []
         breather = Breather()
-        for _ in self._replicas.look():
+        for _ in self._look(PrometheusPage()):
             await breather.give_way()
-        for mbean in self._all():
+        for mbean in self._all(with_partitions=with_partitions):
             found.append(mbean)
             await breather.give_way()
         return found
 
-    def _all(self) -> MBeans:
+    def _look(self, page: PrometheusPage) -> Iterator[None]:
+        """Read what there is very much of, in pieces."""
+        yield from self._replicas.look(page)
+        yield from self._cluster.look()
+
+    def _all(self, *, with_partitions: bool) -> MBeans:
         yield from self._few()
         yield from self._replicas.topics()
-        yield from self._replicas.partitions()
+        if with_partitions:
+            yield from self._replicas.partitions()
 
     def _few(self) -> MBeans:
         """Yield all but those of single topics and partitions."""

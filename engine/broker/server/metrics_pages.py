@@ -12,8 +12,8 @@ from collections.abc import Coroutine
 from concurrent.futures import Future
 from typing import Any
 
-from engine.broker.metrics.jolokia import answer, requests_of
-from engine.broker.metrics.mbeans import MBean
+from engine.broker.metrics.jolokia import answer, asks_for_partitions, requests_of
+from engine.broker.metrics.mbeans import MBean, PrometheusPage
 from engine.broker.server.metrics import BrokerMetrics
 from engine.common.errors import OperationError
 from engine.common.version import VERSION
@@ -55,10 +55,12 @@ class MetricsPages:
         page, _, _ = path.partition("?")
         try:
             if page == "/metrics" and body is None:
-                return Answer(200, PROMETHEUS_TYPE, "".join(self._ask(self._metrics.page())).encode())
+                made: PrometheusPage = self._ask(self._metrics.page())
+                return Answer(200, PROMETHEUS_TYPE, list(made.pieces()))
             if page == "/jolokia" or page.startswith("/jolokia/"):
                 request = requests_of(page.removeprefix("/jolokia"), body)
-                found: list[MBean] = self._ask(self._metrics.collect())
+                with_partitions = asks_for_partitions(request)
+                found: list[MBean] = self._ask(self._metrics.collect(with_partitions=with_partitions))
                 return Answer(200, "application/json; charset=utf-8", answer(request, found, VERSION).encode())
         except TimeoutError:
             return Answer(503, "text/plain", b"the broker is too busy to collect its metrics\n")

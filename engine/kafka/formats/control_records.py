@@ -8,7 +8,7 @@ from enum import IntEnum
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.protocol.records.buffers import Buffer
-from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.encode import RecordSection, encode_batch
 from engine.kafka.protocol.records.header import BatchHeader
 from engine.kafka.protocol.records.iterate import iter_batch_records
 from engine.kafka.protocol.records.layout import BATCH_OVERHEAD, CODEC_MASK
@@ -119,15 +119,6 @@ def read_plain_marker(buffer: Buffer, position: int) -> EndTransactionMarker | N
     return EndTransactionMarker(ControlRecordType(type_id), coordinator_epoch)
 
 
-def encode_end_transaction_record(marker: EndTransactionMarker, timestamp_ms: int) -> Record:
-    """Return the control record of a marker."""
-    return Record(
-        timestamp_ms=timestamp_ms,
-        key=_KEY.pack(_VERSION, marker.type),
-        value=_END_TRANSACTION.pack(_VERSION, marker.coordinator_epoch),
-    )
-
-
 def encode_end_transaction_batch(
     marker: EndTransactionMarker,
     *,
@@ -137,8 +128,11 @@ def encode_end_transaction_batch(
     partition_leader_epoch: int = -1,
 ) -> bytes:
     """Return the control batch that ends a producer's transaction, as the leader appends it for WriteTxnMarkers."""
+    record = _PLAIN_MARKER.pack(
+        _PLAIN_START, _VERSION, marker.type, 2 * _END_TRANSACTION.size, _VERSION, marker.coordinator_epoch, 0
+    )
     return encode_batch(
-        [encode_end_transaction_record(marker, timestamp_ms)],
+        RecordSection(record, 1, 0, timestamp_ms, timestamp_ms),
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         transactional=True,

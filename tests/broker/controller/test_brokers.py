@@ -12,6 +12,7 @@ from engine.broker.controller.events import ApiError, ControlledShutdown
 from engine.broker.controller.instructions import ConnectBrokers, DisconnectBrokers
 from engine.common.errors import ErrorCode
 from engine.common.model import LeaderAndIsr
+from engine.common.turns import at_once
 
 P = tp("t-0")
 
@@ -302,7 +303,7 @@ def test_a_failed_log_dir_as_recorded_from_kafka(caplog: pytest.LogCaptureFixtur
         f"{r.getMessage()} ({r.name})" for r in caplog.records
     ]
     assert 2 in world.core.context.live_broker_ids
-    assert world.core.context.offline_partition_count() == 0
+    assert at_once(world.core.context.census()).offline == 0
 
 
 def test_a_mended_log_dir_counts_after_a_restart() -> None:

@@ -21,7 +21,13 @@ from engine.broker.controller.election import (
     preferred_leader,
     reassigned_leader,
 )
-from engine.common.model import LeaderAndIsr, LeaderRecoveryState, ReplicaAssignment, TopicPartition
+from engine.common.model import (
+    LeaderAndIsr,
+    LeaderIsrAndControllerEpoch,
+    LeaderRecoveryState,
+    ReplicaAssignment,
+    TopicPartition,
+)
 
 PARTITION = TopicPartition("t", 0)
 
@@ -137,3 +143,30 @@ def test_names_in_the_log() -> None:
     assert str(OFFLINE_ELECTION) == "OfflinePartitionLeaderElectionStrategy(false)"
     assert str(UNCLEAN_ELECTION) == "OfflinePartitionLeaderElectionStrategy(true)"
     assert str(PREFERRED_ELECTION) == "PreferredReplicaPartitionLeaderElectionStrategy"
+
+
+@pytest.mark.parametrize(
+    ("replicas", "adding", "leader", "isr", "is_deleted", "is_imbalanced"),
+    [
+        ((1, 2), (), 1, (1, 2), False, False),
+        ((1, 2), (), 2, (1, 2), False, True),
+        ((1, 2), (), -1, (2,), False, True),
+        ((1, 2), (), 2, (1, 2), True, False),
+        ((3, 1, 2), (3,), 1, (1, 2), False, False),
+        ((3, 1, 2), (3,), 1, (1, 2, 3), False, True),
+        ((), (), 2, (2,), False, False),
+    ],
+)
+def test_which_partitions_metrics_call_imbalanced(
+    replicas: tuple[int, ...],
+    adding: tuple[int, ...],
+    leader: int,
+    isr: tuple[int, ...],
+    is_deleted: bool,
+    is_imbalanced: bool,
+) -> None:
+    context = context_of(ReplicaAssignment(replicas, adding), {1, 2, 3})
+    if is_deleted:
+        context.topics_to_be_deleted[PARTITION.topic] = None
+    leadership = LeaderIsrAndControllerEpoch(state(leader, *isr), 1)
+    assert context.is_imbalanced(PARTITION, leadership) is is_imbalanced

@@ -9,6 +9,7 @@ from fake_zookeeper import tp
 from engine.broker.controller import events
 from engine.broker.controller.events import ApiError, ElectionType, ElectLeaders
 from engine.common.errors import ErrorCode
+from engine.common.turns import at_once
 from engine.kafka.zk.cluster import ProducerIdBlock
 
 NOT_NEEDED = ApiError(ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")
@@ -143,11 +144,11 @@ def test_a_new_controller_finishes_the_znode() -> None:
 def test_leaders_go_back_when_too_many_are_away() -> None:
     world = displaced({0: (1, 2), 1: (1, 0), 2: (0, 1)})
     world.rebalance_scheduled = False
-    assert world.core.context.preferred_replica_imbalance_count() == 2
+    assert at_once(world.core.context.census()).imbalanced == 2
     world.run(events.AutoPreferredReplicaLeaderElection())
     assert [world.zk.states[tp(f"t-{p}")].state.leader for p in range(3)] == [1, 1, 0]
     assert world.rebalance_scheduled, "the next look is scheduled"
-    assert world.core.context.preferred_replica_imbalance_count() == 0
+    assert at_once(world.core.context.census()).imbalanced == 0
 
 
 def test_few_displaced_leaders_are_left_alone() -> None:

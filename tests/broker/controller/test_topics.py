@@ -11,6 +11,7 @@ from engine.broker.controller import events
 from engine.broker.controller.states import PartitionAndReplica, ReplicaState
 from engine.common.errors import ErrorCode
 from engine.common.model import ReplicaAssignment
+from engine.common.turns import at_once
 from engine.kafka.zk.topics import TopicIdReplicaAssignment
 
 
@@ -256,8 +257,8 @@ def test_a_deleted_partition_is_gone_from_everything_the_controller_counts() -> 
     assert list(context.topics) == ["u"]
     assert list(context.topic_ids) == ["u"] == list(context.topic_names.values())
     assert {r.topic_partition.topic for r in context.replica_states} == {"u"}
-    assert context.offline_partition_count() == 0
-    assert context.preferred_replica_imbalance_count() == 0
+    assert at_once(context.census()).offline == 0
+    assert at_once(context.census()).imbalanced == 0
 
 
 def test_replicas_deleted_with_the_leader_dead_too() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.broker.coordinator.timers import TICK_MS, TimerWheel
+from engine.broker.coordinator.groups.driver import TICK_MS, TimerWheel
 
 STEPS = st.lists(
     st.one_of(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from engine.broker.metrics.jolokia import answer, requests_of
+from engine.broker.metrics.jolokia import answer, asks_for_partitions, requests_of
 from engine.broker.metrics.mbeans import MBean
 
 TOPICS = "kafka.server:type=BrokerTopicMetrics,name=BytesInPerSec"
@@ -104,3 +104,22 @@ def test_refusals_name_the_class_that_java_would(path: str, status: int, java_cl
 def test_senseless_bodies_are_refused(body: bytes) -> None:
     told = json.loads(answer(requests_of("", body), MBEANS, "0"))
     assert all(one["status"] == 400 for one in (told if isinstance(told, list) else [told]))
+
+
+@pytest.mark.parametrize(
+    ("request_", "is_asked"),
+    [
+        ({"type": "read", "mbean": TOPICS}, False),
+        ({"type": "read", "mbean": "kafka.server:type=BrokerTopicMetrics,*"}, False),
+        ({"type": "search", "mbean": "kafka.log:type=LogManager,*"}, False),
+        ({"type": "read", "mbean": "kafka.log:type=Log,name=Size,topic=a,partition=0"}, True),
+        ({"type": "read", "mbean": "kafka.log:name=Size,*"}, True),
+        ({"type": "read", "mbean": "kafka.c*:type=P?rtition,*"}, True),
+        ({"type": "read", "mbean": "*:*"}, True),
+        ([{"type": "read", "mbean": TOPICS}, {"type": "read", "mbean": "kafka.server:type=Fetcher*,*"}], True),
+        ({"type": "list"}, True),
+        ("nonsense", True),
+    ],
+)
+def test_only_who_asks_for_partitions_makes_a_broker_collect_them(request_: Any, is_asked: bool) -> None:
+    assert asks_for_partitions(request_) is is_asked

@@ -8,7 +8,8 @@ import random
 import pytest
 
 from engine.broker.metrics.measures import RECENT_MAX, TICK_S, Histogram, Meter, Rate, Timer, percentile
-from engine.broker.metrics.requests import RequestTimes
+from engine.broker.metrics.requests import ApiMetrics, RequestSums, RequestTimes
+from engine.broker.metrics.topics import Conversions
 
 
 def test_a_steady_meter_shows_its_rate_from_the_first_tick_on() -> None:
@@ -129,8 +130,42 @@ def test_of_many_requests_few_are_timed_and_count_for_the_others() -> None:
     assert times.skips == 0
     times.choose_skips(40 * RECENT_MAX)
     assert times.skips == 63
-    times.answered_at_once(0.5, 100)
-    times.answered_later(0.25, 2.0)
-    assert (times.spent_s, times.waited_s, times.slowest_s) == (64 * 0.75, 64 * 2.0, 2.25)
+    times.answered_at_once(0.125, 0.5, 100)
+    times.answered_later(0.5, 0.25, 2.0)
+    assert (times.spent_s, times.waited_s, times.slowest_s) == (64 * 0.75, 64 * 2.0, 2.75)
+    assert times.queued_total_s == 64 * 0.625
     times.choose_skips(1)
     assert times.skips == 0
+
+
+def test_the_time_of_a_request_has_its_parts() -> None:
+    times, api, sums = RequestTimes(), ApiMetrics("Produce"), RequestSums()
+    times.answered_at_once(0.125, 0.5, 100)
+    times.answered_later(0.5, 0.25, 2.0)
+    times.requests = 2
+    sums.add(times)
+    api.take(times, 1.0)
+    api.count(sums)
+    told = dict(api.mbeans())
+    found = {name: (told[name]["Count"], told[name]["Mean"], told[name]["Max"]) for name in told}
+    assert found["RequestQueueTimeMs"] == (2, 312.5, 500)
+    assert found["LocalTimeMs"] == (2, 375, 500)
+    assert found["RemoteTimeMs"] == (2, 1000, 2000)
+    assert found["TotalTimeMs"] == (2, 1687.5, 2750)
+    assert found["ResponseSendTimeMs"] == found["MessageConversionsTimeMs"] == (2, 0, 0)
+
+
+def test_what_few_requests_have_is_0_for_the_others() -> None:
+    api, told = ApiMetrics("Produce"), Conversions()
+    told.add(0.004, 300)
+    told.add(0.002, 100)
+    api.take_conversions(told, 10, 1.0)
+    api.take_conversions(told, 12, 2.0)
+    api.count(RequestSums(requests=12))
+    found = dict(api.mbeans())
+    assert {name: found["MessageConversionsTimeMs"][name] for name in ("Count", "Min", "Max", "Mean")} == {
+        "Count": 12, "Min": 0, "Max": 4, "Mean": 0.5
+    }  # fmt: skip
+    assert found["MessageConversionsTimeMs"]["75thPercentile"] == 0
+    assert (found["TemporaryMemoryBytes"]["Max"], found["TemporaryMemoryBytes"]["Mean"]) == (300, 400 / 12)
+    assert not told.times_ms.recent and not told.size_bytes.recent

@@ -208,7 +208,7 @@ class TestFigures:
         found = self.figures(w)
         assert found["Produce", "", "app"] == {"byte-rate": 1400.0, "throttle-time": 3000.0}
         assert found["Produce", "", ""] == {"queue-size": 2.0}
-        assert w.quotas.throttles[ApiKey.PRODUCE].total_ms == 6000
+        assert w.quotas.throttles[ApiKey.PRODUCE].total == 6000
         w.clock.advance(3000)
         assert self.figures(w)["Produce", "", ""] == {"queue-size": 1.0}
         w.clock.advance(60_000)

@@ -14,6 +14,7 @@ from virtual_time import run_virtual
 from engine.broker.handlers.update_metadata import update_metadata
 from engine.broker.replication import state_changes
 from engine.broker.replication.metadata_cache import MetadataCache
+from engine.common.errors import KafkaError
 from engine.common.model import LEADER_DURING_DELETE, Node, TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.kafka.protocol.api_keys import ApiKey
@@ -123,6 +124,14 @@ def test_old_versions_have_ungrouped_partitions_and_no_listener_names() -> None:
     assert cache.contains(TopicPartition("a", 0))
     assert cache.node(1, "PLAINTEXT") == Node(1, "old", 9092)
     assert cache.node(2, "SSL") == Node(2, "h", 1)
+
+
+def test_an_unknown_protocol_refuses_the_whole_update() -> None:
+    cache = MetadataCache(0)
+    unknown = UpdateMetadataBroker(id=2, endpoints=[UpdateMetadataEndpoint(host="h", port=1, security_protocol=7)])
+    with pytest.raises(KafkaError, match="broker 2: 7 is not"):
+        cache.update(UpdateMetadataRequest(live_brokers=[broker(1, PLAINTEXT=9092), unknown]), correlation_id=1)
+    assert cache.node(1, "PLAINTEXT") is None
 
 
 def test_listeners_are_told_after_the_change() -> None:

@@ -18,20 +18,24 @@ from metric_work import COUNTED, counted_work
 from wire_client import WireClient, create_topic, fetch, produce, wait_until_led
 
 from engine.broker.log.preparation import PREPARED_RECORDS
+from engine.broker.metrics.mbeans import MBean, series_of
 from engine.broker.metrics.measures import TICK_S
 from engine.broker.metrics.reference import PAGE, ROWS, page
 from engine.broker.server.settings import metrics_address
 from engine.common.errors import ConfigError, ErrorCode
 from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.alter_client_quotas import (
     AlterClientQuotasRequest,
     OpData,
     RequestEntityData,
     RequestEntryData,
 )
+from engine.kafka.protocol.apis.delete_topics import DeleteTopicsRequest
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest
+from engine.kafka.protocol.apis.list_groups import ListGroupsRequest
 from engine.kafka.protocol.apis.metadata import MetadataRequest
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from engine.kafka.protocol.records.batch import Record
@@ -94,6 +98,80 @@ def test_prometheus_gets_one_group_of_lines_per_name(pages: str) -> None:
             series.add(name)
             assert name.partition("{")[0] == families[-1]
     assert len(set(families)) == len(families)
+
+
+BOARDS = {
+    "Strimzi Kafka": """
+        kafka_cluster_partition_atminisr kafka_cluster_partition_replicascount kafka_cluster_partition_underminisr
+        kafka_controller_controllerstats_uncleanleaderelections_total
+        kafka_controller_kafkacontroller_activecontrollercount kafka_controller_kafkacontroller_offlinepartitionscount
+        kafka_log_log_size{topic,partition} kafka_network_socketserver_networkprocessoravgidle_percent
+        kafka_server_brokertopicmetrics_bytesin_total{topic} kafka_server_brokertopicmetrics_bytesout_total{topic}
+        kafka_server_brokertopicmetrics_failedfetchrequests_total
+        kafka_server_brokertopicmetrics_failedproducerequests_total
+        kafka_server_brokertopicmetrics_messagesin_total{topic}
+        kafka_server_brokertopicmetrics_totalfetchrequests_total{topic}
+        kafka_server_brokertopicmetrics_totalproducerequests_total{topic}
+        kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent
+        kafka_server_kafkaserver_linux_disk_read_bytes kafka_server_kafkaserver_linux_disk_write_bytes
+        kafka_server_replicamanager_leadercount kafka_server_replicamanager_partitioncount
+        kafka_server_replicamanager_underreplicatedpartitions
+        kafka_server_socket_server_metrics_connection_count{listener}
+        process_cpu_seconds_total process_open_fds
+    """,
+    "Kafka Overview (Grafana 721)": """
+        kafka_server_brokertopicmetrics_bytesin_total{topic} kafka_server_brokertopicmetrics_bytesout_total{topic}
+        kafka_server_brokertopicmetrics_messagesin_total{topic} process_cpu_seconds_total
+    """,
+}
+"""What well-known boards ask of a broker's page, with the labels that they use. Figures of the JVM are left out: there
+is none; so are those that Kubernetes tells.
+"""
+
+
+@pytest.mark.parametrize("board", BOARDS)
+def test_public_boards_find_what_they_ask_for(pages: str, board: str) -> None:
+    text = get(f"{pages}/metrics")
+    for wanted in BOARDS[board].split():
+        name, _, labels = wanted.partition("{")
+        pattern = "".join(rf'(?=.*\b{label}="[^"]+")' for label in labels.rstrip("}").split(",") if label)
+        assert re.search(rf"^{name}(?=[ {{]){pattern}.* [0-9.e+-]+$", text, re.MULTILINE), wanted
+
+
+def test_partitions_stand_on_the_page_as_in_jmx_and_go_with_their_topic(pages: str) -> None:
+    host = pages.removeprefix("http://").partition(":")[0]
+
+    def of_both() -> tuple[set[str], set[str]]:
+        told = json.loads(get(f"{pages}/jolokia/read/*:*"))["value"]
+        names = [name for name in told if re.match(r"kafka\.cluster|kafka\.log:type=Log,", name)]
+        in_jmx = {
+            f"{each.family}{each.labels} {each.value}"
+            for name in names
+            for each in series_of(mbean_of(name, told[name]))
+        }
+        lines = get(f"{pages}/metrics").splitlines()
+        return in_jmx, {line for line in lines if re.match("kafka_cluster_partition_|kafka_log_log_", line)}
+
+    for topic, partitions in (("came", 3), ("went", 2)):
+        in_jmx, on_page = of_both()
+        assert on_page == in_jmx and not any(f'"{topic}"' in line for line in on_page)
+        create_topic(f"{host}:{PORT}", topic, partitions=partitions)
+        in_jmx, on_page = of_both()
+        assert on_page == in_jmx
+        assert sum(f'topic="{topic}"' in line for line in on_page) == 10 * partitions
+    with WireClient(f"{host}:{PORT}") as client:
+        client.ask(DeleteTopicsRequest(topic_names=["came"], timeout_ms=9000), 3)
+    deadline = time.monotonic() + 20
+    while any('"came"' in line for line in of_both()[1]):
+        assert time.monotonic() < deadline, "a deleted topic stays on the page"
+    in_jmx, on_page = of_both()
+    assert on_page == in_jmx and sum('"went"' in line for line in on_page) == 20
+
+
+def mbean_of(name: str, values: dict[str, Any]) -> MBean:
+    domain, _, properties = name.partition(":")
+    found = dict(each.split("=") for each in properties.split(","))
+    return MBean(domain, found.pop("type"), found.pop("name"), tuple(found.items()), values)
 
 
 def test_times_and_sizes_are_those_of_the_requests(pages: str) -> None:
@@ -220,6 +298,27 @@ class TestFiguresMove:
         ):
             told = self.told(pages, f"kafka.server:type=BrokerTopicMetrics,name={name},topic={topic}")
             assert (topic, name, told.get("Count")) == (topic, name, count)
+        for request, bytes_min in (("Produce", 500), ("Fetch", 4 * 34)):
+            time_ms, size, total = (
+                self.told(pages, f"kafka.network:type=RequestMetrics,name={name},request={request}")
+                for name in ("MessageConversionsTimeMs", "TemporaryMemoryBytes", "TotalTimeMs")
+            )
+            assert 0 < time_ms["Max"] < 10_000 and time_ms["Min"] == 0
+            assert bytes_min <= size["Max"] < 100_000
+            assert time_ms["Count"] == size["Count"] == total["Count"], "one for each request, as in Kafka"
+
+    def test_requests_that_wait_for_their_connections_turn(self, pages: str) -> None:
+        name = "kafka.network:type=RequestMetrics,name={},request=ListGroups"
+        number = 1000
+        with self.client(pages) as client:
+            for _ in range(number):
+                client.send(ListGroupsRequest(), 4)
+            for _ in range(number):
+                client.answer(ApiKey.LIST_GROUPS, 4)
+        queue, total = self.told(pages, name.format("RequestQueueTimeMs")), self.told(pages, name.format("TotalTimeMs"))
+        assert queue["Count"] == total["Count"] == number
+        assert 0 < queue["Max"] <= total["Max"]
+        assert 0 < queue["Mean"] <= total["Mean"]
 
     def test_a_listeners_selector(self, pages: str) -> None:
         name = "kafka.server:type=socket-server-metrics,listener=PLAINTEXT,networkProcessor=0"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from broker_program import BrokerProgram, settings
+from wire_client import create_topic
 
 from engine.broker.metrics.mbeans import MBean
 from engine.broker.server.reporters import reporters
@@ -64,10 +65,14 @@ def test_all_reporters_write_and_a_gone_peer_is_said_once(tmp_path: Path, zk_chr
         wait_for("no files", lambda: file.exists() and file.read_text().count("\n") >= 3)
         assert re.fullmatch(r"# time,value\n(\d+,0\n)+(\d+)?,?0?", file.read_text())
         assert not (folder / "Old.csv").exists() and (folder / "notes.txt").read_text() == "mine"
+        create_topic(f"{host}:{PORT}", "reported")
         with socket.create_server((host, GRAPHITE)) as listener:
             report = accept_report(listener)
             wait_for("the broker does not say that it is back", lambda: "Metrics go to Graphite" in broker.server_log)
-        assert re.search(r"^kafka\.0\.kafka\.server\.ReplicaManager\.LeaderCount\.value 0 \d+$", report, re.MULTILINE)
+        assert re.search(
+            r"^kafka\.0\.kafka\.server\.ReplicaManager\.LeaderCount\.value [01] \d+$", report, re.MULTILINE
+        )
+        assert "reported" not in report and "kafka.cluster" not in report, "partitions are for Prometheus"
         assert "kafka.server:type=ReplicaManager,name=LeaderCount Value=0 (klamm.metrics)" in broker.server_log
         assert "com.example.Other is a Java class that klamm cannot run" in broker.server_log
         assert broker.server_log.count(said) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Coroutine
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
@@ -195,8 +195,21 @@ def _fenced(error: Exception) -> Exception:
     return Fenced(said) if any(word in said for word in ("fenced", "producerepoch", "producer_epoch")) else error
 
 
+class Read(NamedTuple):
+    """A record that was read."""
+
+    key: bytes
+    value: bytes
+
+
 def read_values(bootstrap: str, topic: str, partitions: int, *, committed: bool = True) -> list[bytes]:
     """Return all values up to the end of the partitions, as a reader of committed, or of all, records sees them."""
+    found = read_records(bootstrap, topic, partitions, committed=committed)
+    return sorted(record.value for records in found for record in records)
+
+
+def read_records(bootstrap: str, topic: str, partitions: int, *, committed: bool = True) -> list[list[Read]]:
+    """Return the records of each partition, in their order, as a reader of committed, or of all, records sees them."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -210,21 +223,19 @@ def read_values(bootstrap: str, topic: str, partitions: int, *, committed: bool 
     )
     try:
         consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
-        values: list[bytes] = []
+        read: list[list[Read]] = [[] for _ in range(partitions)]
         left = set(range(partitions))
         until = time.monotonic() + DEADLINE_S
         while left:
             assert time.monotonic() < until, f"partitions {left} of {topic} have no end"
-            message = consumer.poll(0.1)
-            if message is None:
-                continue
-            error = message.error()
-            if error is None:
-                values.append(message.value() or b"")
-                left.add(message.partition() or 0)
-            elif error.code() == KafkaError._PARTITION_EOF:
-                left.discard(message.partition() or 0)
-        return sorted(values)
+            for message in consumer.consume(500, 0.1):
+                partition, error = message.partition() or 0, message.error()
+                if error is None:
+                    read[partition].append(Read(message.key() or b"", message.value() or b""))
+                    left.add(partition)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    left.discard(partition)
+        return read
     finally:
         consumer.close()
 

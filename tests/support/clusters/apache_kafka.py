@@ -100,6 +100,20 @@ def fetched_once(folder: Path, fetch: Callable[[Path], Path]) -> Path:
     return folder
 
 
+def fetch_jar(artifact: str) -> Path:
+    """Fetch one jar without what it needs, once: ``group:name:version``. Return its path."""
+    name = artifact.split(":")[1]
+
+    def fetch(work: Path) -> Path:
+        folder = work / name
+        copy = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={folder}"]
+        subprocess.run(copy, check=True, timeout=300)
+        return folder
+
+    (found,) = fetched_once(jars_folder().with_name(name), fetch).glob("*.jar")
+    return found
+
+
 def _fetch(version: str, work: Path) -> Path:
     """Let mvn copy the jars into a folder inside this one, and return it."""
     group, artifact, slf4j_version = _LOG4J_1 if version.startswith("3.") else _LOG4J_2

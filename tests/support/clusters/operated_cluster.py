@@ -24,6 +24,8 @@ def of_three_brokers(folder: Path) -> LocalCluster:
         "controlled.shutdown.retry.backoff.ms": "100",
         "replica.fetch.max.bytes": "65536",
         "log.cleaner.backoff.ms": "200",
+        # Only then can a transaction hang.
+        "transaction.partition.verification.enable": "false",
     }
     return LocalCluster(3, directory=folder, config=settings, racks=["a", "b", "c"])
 

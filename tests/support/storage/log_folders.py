@@ -42,7 +42,7 @@ class StandIn:
         self.flushes: list[tuple[Flushable, int]] = []
         self.checkpoints: list[Path] = []
 
-    def note_converted(self, topic: str, records: int) -> None:
+    def note_converted(self, topic: str, records: int, took_s: float, size_bytes: int) -> None:
         self.converted += records
 
     def fail_dir(self, log_dir: Path, message: str, error: OSError) -> None:

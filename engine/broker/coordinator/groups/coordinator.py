@@ -16,18 +16,18 @@ from engine.broker.coordinator.groups.offset_requests import OffsetRequests
 from engine.broker.coordinator.groups.outbox import JoinReply, StoreGroup, SyncReply, TimerKind
 from engine.broker.coordinator.groups.records import batch_of, group_record
 from engine.broker.coordinator.groups.settings import group_settings, offsets_topic_settings
-from engine.broker.coordinator.groups.states import GroupState
 from engine.broker.coordinator.groups.values import (
     UNKNOWN_MEMBER_ID,
     GroupDescription,
+    GroupState,
     Joining,
     JoinResult,
     MemberIdentity,
     Syncing,
     SyncResult,
 )
-from engine.broker.coordinator.groups.write_errors import store_error
 from engine.broker.coordinator.ownership import Content, OwnedPartition, OwnedPartitions
+from engine.broker.coordinator.write_errors import store_error
 from engine.broker.coordinator.writer import InternalTopicWriter
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.replica_manager import ReplicaManager

@@ -9,8 +9,14 @@ from dataclasses import dataclass
 from engine.broker.coordinator.groups.member import Member
 from engine.broker.coordinator.groups.offsets import GroupOffsets
 from engine.broker.coordinator.groups.outbox import JoinReply
-from engine.broker.coordinator.groups.states import VALID_PREVIOUS_STATES, GroupState
-from engine.broker.coordinator.groups.values import CommittedOffset, GroupDescription, JoinedMember, Protocols
+from engine.broker.coordinator.groups.values import (
+    VALID_PREVIOUS_STATES,
+    CommittedOffset,
+    GroupDescription,
+    GroupState,
+    JoinedMember,
+    Protocols,
+)
 from engine.common.errors import KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE, decode_subscription

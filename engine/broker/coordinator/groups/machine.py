@@ -27,11 +27,11 @@ from engine.broker.coordinator.groups.rebalance import (
     logger,
     member_error,
 )
-from engine.broker.coordinator.groups.states import GroupState
 from engine.broker.coordinator.groups.values import (
     UNKNOWN_MEMBER_ID,
     Committer,
     GroupSettings,
+    GroupState,
     Joining,
     JoinResult,
     MemberIdentity,

@@ -20,10 +20,9 @@ from engine.broker.coordinator.groups.records import (
     transactional_batch_of,
 )
 from engine.broker.coordinator.groups.settings import OffsetsTopicSettings
-from engine.broker.coordinator.groups.states import GroupState
-from engine.broker.coordinator.groups.values import CommittedOffset, Committer, Offsets
-from engine.broker.coordinator.groups.write_errors import commit_error
+from engine.broker.coordinator.groups.values import CommittedOffset, Committer, GroupState, Offsets
 from engine.broker.coordinator.ownership import OwnedPartitions
+from engine.broker.coordinator.write_errors import commit_error
 from engine.broker.coordinator.writer import InternalTopicWriter
 from engine.broker.log.producer_entry import Verification
 from engine.broker.replication.state_changes import Breather

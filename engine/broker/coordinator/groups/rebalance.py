@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from engine.broker.coordinator.groups.group import Group, InitialDelay
 from engine.broker.coordinator.groups.member import Member
 from engine.broker.coordinator.groups.outbox import Outbox, StoreGroup, StorePurpose, TimerKey, TimerKind
-from engine.broker.coordinator.groups.states import GroupState
 from engine.broker.coordinator.groups.values import (
     UNKNOWN_MEMBER_ID,
     GroupSettings,
+    GroupState,
     JoinResult,
     SyncResult,
 )

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.member import Member
-from engine.broker.coordinator.groups.states import GroupState
-from engine.broker.coordinator.groups.values import CommittedOffset, Offsets
+from engine.broker.coordinator.groups.values import CommittedOffset, GroupState, Offsets
 from engine.common.model import TopicPartition
 from engine.kafka.config.metadata_version import (
     MetadataVersion,

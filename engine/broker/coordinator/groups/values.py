@@ -1,9 +1,10 @@
-"""The inputs and outputs of the group state machine: plain values, no wire messages and no clock."""
+"""The states, inputs and outputs of the group state machine: plain values, no wire messages and no clock."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from enum import Enum
+from typing import Final, NamedTuple
 
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -13,6 +14,37 @@ UNKNOWN_MEMBER_ID = ""
 
 Protocols = tuple[tuple[str, bytes], ...]
 """Names of the assignment strategies that a member knows, the preferred first, each with its subscription."""
+
+
+class GroupState(Enum):
+    """A group's state; the values are the words that clients see. Source: Kafka 3.9."""
+
+    EMPTY = "Empty"
+    """No members; there may be offsets."""
+
+    PREPARING_REBALANCE = "PreparingRebalance"
+    """Waits until the members have joined, at most for the rebalance time-out."""
+
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    """The members are known; waits for the leader's assignment."""
+
+    STABLE = "Stable"
+    """Every member may fetch its assignment."""
+
+    DEAD = "Dead"
+    """Removed, or moved to another coordinator. A final state."""
+
+
+_S = GroupState
+
+VALID_PREVIOUS_STATES: Final[dict[GroupState, frozenset[GroupState]]] = {
+    _S.EMPTY: frozenset({_S.PREPARING_REBALANCE}),
+    _S.PREPARING_REBALANCE: frozenset({_S.STABLE, _S.COMPLETING_REBALANCE, _S.EMPTY}),
+    _S.COMPLETING_REBALANCE: frozenset({_S.PREPARING_REBALANCE}),
+    _S.STABLE: frozenset({_S.COMPLETING_REBALANCE}),
+    _S.DEAD: frozenset(_S),
+}
+"""The transitions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,10 +15,9 @@ from engine.broker.coordinator.ownership import Content, OwnedPartition, OwnedPa
 from engine.broker.coordinator.peers import BrokerConnections
 from engine.broker.coordinator.transactions import decisions
 from engine.broker.coordinator.transactions.decisions import Decision, ProducerIdAndEpoch
-from engine.broker.coordinator.transactions.loading import TransactionLoader, logger
 from engine.broker.coordinator.transactions.marker_writer import MarkerWriter
 from engine.broker.coordinator.transactions.markers import RETRY_BACKOFF_MS, Ending, MarkerSender
-from engine.broker.coordinator.transactions.records import tombstone_batch, transition_batch
+from engine.broker.coordinator.transactions.records import TransactionLoader, logger, tombstone_batch, transition_batch
 from engine.broker.coordinator.transactions.settings import TransactionSettings
 from engine.broker.coordinator.transactions.transaction import ENDING, Transaction, Transition
 from engine.broker.coordinator.write_errors import TOO_LARGE, coordinator_error

@@ -94,7 +94,6 @@ class MarkerSender:
         self._retry: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._supervisor = Supervisor("transaction-markers")
-        self._is_stopped = False
         metadata_cache.update_listeners.append(self._metadata_changed)
 
     @property
@@ -104,16 +103,13 @@ class MarkerSender:
 
     def send(self, ending: Ending) -> None:
         """Send a transaction's markers, unless another coordinator will do it."""
-        if self._is_current(ending) and not self._is_stopped:
+        if self._is_current(ending):
             self._send(ending, set(ending.transaction.partitions))
             self._check_completed(ending)
 
     async def stop(self) -> None:
-        """Stop sending. What is left, the next coordinator finds in the log."""
-        self._is_stopped = True
+        """Stop sending, once no transaction is current. What is left, the next coordinator finds in the log."""
         self._metadata_cache.update_listeners.remove(self._metadata_changed)
-        if self._retry is not None:
-            self._retry.cancel()
         await self._supervisor.stop()
         await self.connections.close()
 
@@ -140,7 +136,7 @@ class MarkerSender:
 
     def _queue(self, leader: int, ending: Ending, partitions: Iterable[TopicPartition]) -> None:
         _add(self._queues.setdefault(leader, {}), ending, partitions)
-        if leader not in self._sending and not self._is_stopped:
+        if leader not in self._sending:
             self._sending.add(leader)
             self._supervisor.start(self._send_to(leader), f"to broker {leader}")
 
@@ -215,7 +211,7 @@ class MarkerSender:
 
     def _try_again(self, ending: Ending, partitions: Iterable[TopicPartition]) -> None:
         _add(self._failed, ending, partitions)
-        if self._retry is None and not self._is_stopped:
+        if self._retry is None:
             self._retry = self._loop.call_later(RETRY_BACKOFF_MS / 1000, self._send_failed)
 
     def _send_failed(self) -> None:

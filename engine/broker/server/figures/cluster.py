@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from typing import Final
 
+from engine.broker.controller.context import Census
 from engine.broker.controller.events import ControllerState
-from engine.broker.controller.states import ReplicaState
-from engine.broker.coordinator.groups.states import GroupState
-from engine.broker.metrics.ledger import Ledger
+from engine.broker.coordinator.groups.values import GroupState
 from engine.broker.metrics.mbeans import MBean, MBeans, Tags, gauges
-from engine.broker.metrics.measures import Histogram, Meter, Timer
+from engine.broker.metrics.measures import Histogram, Ledger, Meter, Timer
 from engine.broker.server.figures.measured import MeasuredBroker
-from engine.broker.server.figures.selectors import connections
+from engine.broker.server.figures.network import connections
 from engine.kafka.zk.session_keeper import SessionEvent
 
 _CONTROLLER_TIMERS: Final = {
@@ -65,6 +65,7 @@ class ClusterFigures:
         self._sessions = {name: Meter(event, ledger.since_s) for name, event in _SESSION_METERS.items()}
         self._sessions["ZooKeeperSyncConnectsPerSec"].count = 1
         self._zookeeper_latencies = Histogram()
+        self._census = Census()
 
     def start(self) -> None:
         """Begin to count what happens to the session."""
@@ -99,13 +100,19 @@ class ClusterFigures:
         histogram.count, histogram.total = told.count, 1000 * told.total_s
         histogram.max = 1000 * told.slowest_s
 
+    def look(self) -> Iterator[None]:
+        """Count what the controller knows of partitions, if this broker is the one; yields after every few."""
+        self._census = Census()
+        if self._server.controller.is_active:
+            self._census = yield from self._server.controller.core.context.census()
+
     def controller(self) -> MBeans:
-        """Yield the controller, if this broker is the one or not."""
+        """Yield the controller, if this broker is the one or not. ``look`` first."""
         now_s = self._ledger.now_s
         controller = self._server.controller
         context = controller.core.context
         is_active = controller.is_active
-        states = Counter(context.replica_states.values()) if is_active and context.topics_to_be_deleted else Counter()
+        census = self._census
         yield from gauges("kafka.controller", "KafkaController", {
             "ActiveBrokerCount": len(context.live_brokers) if is_active else 0,
             "ActiveControllerCount": int(is_active),
@@ -113,14 +120,10 @@ class ClusterFigures:
             "FencedBrokerCount": 0,
             "GlobalPartitionCount": sum(map(len, context.assignments.values())) if is_active else 0,
             "GlobalTopicCount": len(context.topics) if is_active else 0,
-            "OfflinePartitionsCount": context.offline_partition_count() if is_active else 0,
-            "PreferredReplicaImbalanceCount": context.preferred_replica_imbalance_count() if is_active else 0,
-            "ReplicasIneligibleToDeleteCount": states[ReplicaState.DELETION_INELIGIBLE],
-            "ReplicasToDeleteCount": sum(
-                len(context.replicas(p))
-                for topic in context.topics_to_be_deleted
-                for p in context.partitions_of_topic(topic)
-            ),
+            "OfflinePartitionsCount": census.offline,
+            "PreferredReplicaImbalanceCount": census.imbalanced,
+            "ReplicasIneligibleToDeleteCount": census.undeletable,
+            "ReplicasToDeleteCount": census.to_delete,
             "TopicsIneligibleToDeleteCount": len(context.topics_ineligible_for_deletion),
             "TopicsToDeleteCount": len(context.topics_to_be_deleted),
             "ZkMigrationState": _NO_MIGRATION,

@@ -6,15 +6,20 @@ import math
 from collections import Counter, defaultdict, deque
 from typing import Final
 
-from engine.broker.metrics.ledger import Ledger
 from engine.broker.metrics.mbeans import MBean, MBeans, Tags, gauges
-from engine.broker.metrics.measures import TICK_S
+from engine.broker.metrics.measures import TICK_S, Ledger
 from engine.broker.metrics.requests import NetworkTotals
 from engine.broker.server.figures.measured import MeasuredBroker
 from engine.broker.server.figures.process import ProcessFigures
-from engine.broker.server.figures.selectors import connections, listener_totals, selector
 from engine.kafka.client.broker_client import ChannelTotals
 from engine.runtime.turns import Turns
+
+_LOGINS: Final = (
+    "failed-authentication",
+    "failed-reauthentication",
+    "successful-authentication",
+    "successful-reauthentication",
+)
 
 RATES_OF_S: Final = 60
 """Kafka's windowed figures are those of about the last minute."""
@@ -68,6 +73,13 @@ class NetworkFigures:
                 self._ledger.rate_of(f"connection-creation {name}", now_s) for name in network.totals
             ),
         })  # fmt: skip
+        software = Counter(
+            (c.session.client_software_name, c.session.client_software_version, c.session.listener_name)
+            for c in network.connections
+        )
+        connected: Counter[str] = Counter()
+        for (_, _, listener), count in software.items():
+            connected[listener] += count
         for listener, totals in network.totals.items():
             tags: Tags = (("listener", listener),)
             throttle_ms, address_throttle_ms = network.rates.throttle_times_ms(listener)
@@ -78,28 +90,24 @@ class NetworkFigures:
                 "connection-accept-throttle-time": throttle_ms,
                 "ip-connection-accept-throttle-time": address_throttle_ms,
             })  # fmt: skip
-            selector = self._selector(now_s, listener, totals)
+            selector = self._selector(now_s, listener, totals, connected[listener])
             yield MBean("kafka.server", "socket-server-metrics", None, (*tags, ("networkProcessor", "0")), selector)
         for address, rate in network.rates.of_addresses():
             yield MBean(
                 "kafka.server", "socket-server-metrics", None, (("ip", address),), {"connection-accept-rate": rate}
             )
-        software = Counter(
-            (c.session.client_software_name, c.session.client_software_version, c.session.listener_name)
-            for c in network.connections
-        )
         for (name, version, listener), count in software.items():
             tags = (("clientSoftwareName", name), ("clientSoftwareVersion", version), ("listener", listener))
             tags = (*tags, ("networkProcessor", "0"))
             yield MBean("kafka.server", "socket-server-metrics", None, tags, {"connections": count})
 
-    def _selector(self, now_s: float, listener: str, totals: NetworkTotals) -> dict[str, object]:
+    def _selector(self, now_s: float, listener: str, totals: NetworkTotals, connected: int) -> dict[str, object]:
         """Return the figures of Kafka's selector. One loop serves all listeners: its times are those of all.
 
         As in Kafka, "requests" are what the selector sends, so they are answers, and "responses" what it receives.
         """
         found = selector(
-            connections=sum(c.session.listener_name == listener for c in self._server.network.connections),
+            connections=connected,
             created=totals.accepted,
             closed=totals.closed,
             bytes_in=totals.bytes_in,
@@ -142,3 +150,76 @@ class NetworkFigures:
         yield MBean("kafka.server", "AddPartitionsToTxnManager", "VerificationFailureRate", (), failures)
         times = verifier.times_ms.attributes()
         yield MBean("kafka.server", "AddPartitionsToTxnManager", "VerificationTimeMs", (), times)
+
+
+def listener_totals(totals: NetworkTotals) -> tuple[tuple[str, int], ...]:
+    """Return what one listener has counted, under the names of Kafka's selector without ``-total`` and ``-rate``."""
+    return (
+        ("connection-close", totals.closed),
+        ("connection-creation", totals.accepted),
+        ("failed-authentication", totals.failed_logins),
+        ("failed-reauthentication", totals.failed_renewals),
+        ("incoming-byte", totals.bytes_in),
+        ("network-io", totals.answers + totals.requests),
+        ("outgoing-byte", totals.bytes_out),
+        ("request", totals.answers),
+        ("response", totals.requests),
+        ("successful-authentication", totals.logins),
+        ("successful-reauthentication", totals.renewals),
+    )
+
+
+def connections(ledger: Ledger, type_: str, tags: Tags, totals: ChannelTotals) -> MBean:
+    """Return what is known of a channel to other brokers."""
+    now_s = ledger.now_s
+    found = selector(
+        connections=totals.created - totals.closed,
+        created=totals.created,
+        closed=totals.closed,
+        bytes_in=totals.bytes_in,
+        bytes_out=totals.bytes_out,
+        requests=totals.requests,
+        responses=totals.responses,
+        request_size=totals.bytes_out / totals.requests if totals.requests else math.nan,
+    )
+    found["request-size-max"] = float(totals.largest_request)
+    for name, total in (
+        ("connection-creation-rate", totals.created),
+        ("connection-close-rate", totals.closed),
+        ("incoming-byte-rate", totals.bytes_in),
+        ("outgoing-byte-rate", totals.bytes_out),
+        ("request-rate", totals.requests),
+        ("response-rate", totals.responses),
+    ):
+        found[name] = ledger.rate(f"{type_} {tags} {name}", now_s, total)
+    return MBean("kafka.server", type_, None, tags, found)
+
+
+def selector(
+    *,
+    connections: int,
+    created: int,
+    closed: int,
+    bytes_in: int,
+    bytes_out: int,
+    requests: int,
+    responses: int,
+    request_size: float,
+) -> dict[str, object]:
+    """Return the attributes of one of Kafka's selectors; nobody waits for sockets here, so those times are 0."""
+    found: dict[str, object] = {
+        "connection-close-rate": 0.0, "connection-close-total": float(closed), "connection-count": float(connections),
+        "connection-creation-rate": 0.0, "connection-creation-total": float(created),
+        "incoming-byte-rate": 0.0, "incoming-byte-total": float(bytes_in),
+        "io-ratio": 0.0, "io-time-ns-avg": 0.0, "io-time-ns-total": 0.0, "io-wait-ratio": 0.0,
+        "io-wait-time-ns-avg": 0.0, "io-wait-time-ns-total": 0.0, "io-waittime-total": 0.0, "iotime-total": 0.0,
+        "network-io-rate": 0.0, "network-io-total": float(requests + responses),
+        "outgoing-byte-rate": 0.0, "outgoing-byte-total": float(bytes_out),
+        "reauthentication-latency-avg": math.nan, "reauthentication-latency-max": math.nan,
+        "request-rate": 0.0, "request-size-avg": request_size, "request-size-max": math.nan,
+        "request-total": float(requests), "response-rate": 0.0, "response-total": float(responses),
+        "select-rate": 0.0, "select-total": 0.0, "successful-authentication-no-reauth-total": 0.0,
+    }  # fmt: skip
+    for name in _LOGINS:
+        found[f"{name}-rate"] = found[f"{name}-total"] = 0.0
+    return found

@@ -8,9 +8,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from engine.broker.metrics.ledger import Ledger
 from engine.broker.metrics.mbeans import MBean, MBeans, gauges
-from engine.broker.metrics.measures import TICK_S, Attributes, Meter, Timer
+from engine.broker.metrics.measures import TICK_S, Attributes, Ledger, Meter, Timer
 from engine.broker.server.figures.measured import MeasuredBroker
 from engine.common.version import VERSION
 from engine.runtime.descriptors import descriptor_limit

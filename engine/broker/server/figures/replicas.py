@@ -2,50 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
 from engine.broker.log.cleaner.stats import CleaningStats
 from engine.broker.log.log import Log
-from engine.broker.metrics.ledger import Ledger
 from engine.broker.metrics.mbeans import MBean, MBeans, PrometheusPage, Tags, family_name, gauges, labels_text
+from engine.broker.metrics.measures import Ledger
 from engine.broker.metrics.topics import TOPIC_METERS
+from engine.broker.replication.fetcher import ReplicaFetcher
 from engine.broker.replication.partition import Partition
 from engine.broker.server.figures.measured import MeasuredBroker
+from engine.common.model import TopicPartition
 from engine.runtime.purgatory import Purgatory
 
 
 class _Census:
-    """What all replicas have together, counted in one pass."""
+    """What all replicas have together."""
 
-    def __init__(self, now_ms: int, transaction_max_timeout_ms: int) -> None:
-        self._now_ms = now_ms
-        self._longest_ms = transaction_max_timeout_ms
+    def __init__(self) -> None:
         self.partitions = self.logs = self.producers = self.copy_lag = 0
         self.led = self.at_min_isr = self.under_min_isr = self.under_replicated = self.reassigning = self.late = 0
+        self.topic_meters = self.lags = 0
         self.uncleanable: dict[Path, tuple[int, int]] = {}
         """Number and bytes of logs that cannot be cleaned, by log dir."""
 
-    def count(self, partition: Partition, role: tuple[int, ...]) -> None:
-        """Take in a replica and what ``_role`` says of it."""
-        log = partition.log
-        self.partitions += 1
-        if log is not None:
-            self.logs += 1
-            self.producers += log.producer_count
-            if log.cleaning.is_uncleanable:
-                number, size_bytes = self.uncleanable.get(log.log_dir, (0, 0))
-                self.uncleanable[log.log_dir] = number + 1, size_bytes + log.size_bytes
-            if partition.future_log is not None:
-                self.copy_lag = max(self.copy_lag, _copy_lag(partition))
-        if partition.leader_log is not None:
-            self.led += 1
-            self.at_min_isr += role[0]
-            self.under_min_isr += role[4]
-            self.under_replicated += role[5]
-            self.reassigning += partition.assignment.is_being_reassigned
-            self.late += partition.leader_log.has_late_transaction(self._now_ms, self._longest_ms)
+    def take_uncleanable(self, log: Log) -> None:
+        number, size_bytes = self.uncleanable.get(log.log_dir, (0, 0))
+        self.uncleanable[log.log_dir] = number + 1, size_bytes + log.size_bytes
+
+    def add_up(self, roles: list[int], logs: list[int]) -> None:
+        """Take in what ``_role`` says of all replicas, and what all logs say."""
+        at_min_isr, _, _, replicas, under_min_isr, under_replicated = (
+            roles[position :: len(_OF_PARTITION)] for position in range(len(_OF_PARTITION))
+        )
+        self.partitions, self.led = len(replicas), len(replicas) - replicas.count(0)
+        self.at_min_isr, self.under_min_isr = sum(at_min_isr), sum(under_min_isr)
+        self.under_replicated = sum(under_replicated)
+        producers = logs[_OF_LOG.index(None) :: len(_OF_LOG)]
+        self.logs, self.producers = len(producers), sum(producers)
 
 
 class ReplicaFigures:
@@ -54,7 +50,12 @@ class ReplicaFigures:
     def __init__(self, server: MeasuredBroker, ledger: Ledger) -> None:
         self._server = server
         self._ledger = ledger
-        self._census = _Census(0, 0)
+        self._census = _Census()
+        self._labelled: list[TopicPartition] = []
+        self._labels: list[str] = []
+        """Those of each replica in ``_labelled``, from one page to the next: to make them costs as much as the rest."""
+        self._topic_labels: dict[str, str] = {}
+        """How those of each topic begin."""
 
     def replicas(self) -> MBeans:
         """Yield what all replicas have together."""
@@ -132,7 +133,7 @@ class ReplicaFigures:
             yield from gauges("kafka.server", type_, values, tags)
         for fetcher in fetchers.fetchers:
             leader = fetcher.leader.node
-            client = f"ReplicaFetcherThread-{fetcher.fetcher_id}-{leader.id}"
+            client = _client_id(fetcher)
             tags = (("clientId", client), ("brokerHost", leader.host), ("brokerPort", str(leader.port)))
             for name, event, count in (
                 ("BytesPerSec", "bytes", fetcher.fetched_bytes_total),
@@ -141,13 +142,6 @@ class ReplicaFigures:
                 yield MBean(
                     "kafka.server", "FetcherStats", name, tags, self._ledger.meter(f"{client} {name}", event, count)
                 )
-            for topic_partition, lag in fetcher.lags():
-                tags = (
-                    ("clientId", client),
-                    ("topic", topic_partition.topic),
-                    ("partition", str(topic_partition.partition)),
-                )
-                yield MBean("kafka.server", "FetcherLagMetrics", "ConsumerLag", tags, {"Value": lag})
         # Kafka's appear with the first follower that fetches, and with the first throttled bytes.
         if manager.environment.topics.replication_bytes_out:
             rate = manager.leader_quota.rate_bytes()
@@ -207,68 +201,114 @@ class ReplicaFigures:
     def of_singles(self) -> int:
         """How many MBeans are of single topics and partitions."""
         census = self._census
-        topics = sum(len(counts) for _, counts in self._server.replica_manager.environment.topics.counted())
-        return census.partitions * len(_OF_PARTITION) + census.logs * len(_OF_LOG) + topics
+        return (
+            census.partitions * len(_OF_PARTITION)
+            + census.logs * (len(_OF_LOG) - 1)
+            + census.topic_meters
+            + census.lags
+        )
 
-    def look(self) -> Iterator[None]:
-        """Take the census anew, for those MBeans that are about all replicas; yields after each."""
-        census = _Census(self._server.clock.now_ms(), self._server.config.transaction_max_timeout_ms)
-        for partition in list(self._server.replica_manager.partitions.values()):
-            census.count(partition, _role(partition))
-            yield
+    def look(self, page: PrometheusPage) -> Iterator[None]:
+        """Read all replicas and topics, for those MBeans that are about all of them; yields after every few.
+
+        They are added to ``page`` as plain numbers, without an MBean for each of a hundred thousand.
+        """
+        census = _Census()
+        yield from self._look_at_replicas(census, page)
+        yield from self._look_at_topics(census, page)
+        yield from self._look_at_lags(census, page)
         self._census = census
 
+    def _look_at_replicas(self, census: _Census, page: PrometheusPage) -> Iterator[None]:
+        now_ms, longest_ms = self._server.clock.now_ms(), self._server.config.transaction_max_timeout_ms
+        replicas = dict(self._server.replica_manager.partitions)
+        yield from self._label(replicas)
+        labels = self._labels
+        log_labels, numbers, log_numbers = list[str](), list[int](), list[int]()
+        for number, partition in enumerate(replicas.values()):
+            if number % _STEP == 0:
+                yield
+            numbers += _role(partition)
+            log, is_led = partition.log, partition.leader_log is not None
+            if log is not None:
+                log_labels.append(labels[number])
+                log_numbers += log.figures
+                if log.cleaning.is_uncleanable:
+                    census.take_uncleanable(log)
+                if log.first_unstable_offset is not None and is_led:
+                    census.late += log.has_late_transaction(now_ms, longest_ms)
+                if partition.future_log is not None:
+                    census.copy_lag = max(census.copy_lag, _copy_lag(partition))
+            assignment = partition.assignment
+            if is_led and (assignment.adding_replicas or assignment.removing_replicas):
+                census.reassigning += 1
+        census.add_up(numbers, log_numbers)
+        page.add_numbers(_families("kafka.cluster", "Partition", _OF_PARTITION), labels, numbers)
+        page.add_numbers(_families("kafka.log", "Log", _OF_LOG), log_labels, log_numbers)
+
+    def _label(self, replicas: Iterable[TopicPartition]) -> Iterator[None]:
+        """Make the labels of all replicas and topics, unless they are those of the last page."""
+        if (names := list(replicas)) == self._labelled:
+            return
+        topic_labels, labels = dict[str, str](), list[str]()
+        for number, (topic, partition) in enumerate(names):
+            if number % _STEP == 0:
+                yield
+            begin = topic_labels.get(topic)
+            if begin is None:
+                begin = topic_labels[topic] = labels_text((("topic", topic),))[:-1]
+            labels.append(f'{begin},partition="{partition}"}} ')
+        self._labelled, self._labels, self._topic_labels = names, labels, topic_labels
+
+    def _look_at_topics(self, census: _Census, page: PrometheusPage) -> Iterator[None]:
+        columns: dict[str, tuple[list[str], list[int]]] = {name: ([], []) for name, _ in TOPIC_METERS.values()}
+        for number, (topic, counts) in enumerate(self._server.replica_manager.environment.topics.counted()):
+            if number % _STEP == 0:
+                yield
+            text = f"{self._topic_labels.get(topic) or labels_text((('topic', topic),))[:-1]}}} "
+            for name, count in counts:
+                labels, numbers = columns[name]
+                labels.append(text)
+                numbers.append(count)
+        for name, (labels, numbers) in columns.items():
+            census.topic_meters += len(labels)
+            families = _families("kafka.server", "BrokerTopicMetrics", [f"{name.removesuffix('PerSec')}_total"])
+            page.add_numbers(families, labels, numbers, is_counter=True)
+
+    def _look_at_lags(self, census: _Census, page: PrometheusPage) -> Iterator[None]:
+        """Read how far behind each replica is that this broker fetches."""
+        labels, numbers = list[str](), list[int]()
+        for fetcher in list(self._server.replica_manager.fetchers.fetchers):
+            client = labels_text((("clientId", _client_id(fetcher)),))[:-1]
+            for number, ((topic, partition), lag) in enumerate(list(fetcher.lags())):
+                if number % _STEP == 0:
+                    yield
+                begin = self._topic_labels.get(topic) or labels_text((("topic", topic),))[:-1]
+                labels.append(f'{client},{begin[1:]},partition="{partition}"}} ')
+                numbers.append(lag)
+        census.lags = len(labels)
+        page.add_numbers(_families("kafka.server", "FetcherLagMetrics", ["ConsumerLag"]), labels, numbers)
+
     def partitions(self) -> MBeans:
-        """Yield each replica."""
+        """Yield each replica, and how far behind it is if this broker fetches it."""
         for partition in list(self._server.replica_manager.partitions.values()):
             topic, index = partition.topic_partition
             tags: Tags = (("topic", topic), ("partition", str(index)))
             values = dict(zip(_OF_PARTITION, _role(partition), strict=True))
             yield from gauges("kafka.cluster", "Partition", values, tags)
             if partition.log is not None:
-                values = dict(zip(_OF_LOG, _of_log(partition.log), strict=True))
-                yield from gauges("kafka.log", "Log", values, tags)
+                for name, value in zip(_OF_LOG, partition.log.figures, strict=True):
+                    if name is not None:
+                        yield MBean("kafka.log", "Log", name, tags, {"Value": value})
+        for fetcher in list(self._server.replica_manager.fetchers.fetchers):
+            client = ("clientId", _client_id(fetcher))
+            for (topic, index), lag in list(fetcher.lags()):
+                tags = (client, ("topic", topic), ("partition", str(index)))
+                yield MBean("kafka.server", "FetcherLagMetrics", "ConsumerLag", tags, {"Value": lag})
 
-    def add_partitions(self, page: PrometheusPage) -> Iterator[None]:
-        """Add the same to a page, without an MBean for each of a hundred thousand numbers, and take the census anew;
-        yields after each replica.
-        """
-        census = _Census(self._server.clock.now_ms(), self._server.config.transaction_max_timeout_ms)
-        of_partition = [_family(page, "kafka.cluster", "Partition", name) for name in _OF_PARTITION]
-        of_log = [_family(page, "kafka.log", "Log", name) for name in _OF_LOG]
-        labels_of: dict[str, str] = {}
-        for partition in list(self._server.replica_manager.partitions.values()):
-            topic, index = partition.topic_partition
-            labels = labels_of.get(topic)
-            if labels is None:
-                labels = labels_of[topic] = labels_text((("topic", topic),))[:-1]
-            labels = f'{labels},partition="{index}"}}'
-            role = _role(partition)
-            census.count(partition, role)
-            for (family, lines), value in zip(of_partition, role, strict=True):
-                lines.append(f"{family}{labels} {value}.0\n")
-            if partition.log is not None:
-                for (family, lines), value in zip(of_log, _of_log(partition.log), strict=True):
-                    lines.append(f"{family}{labels} {value}.0\n")
-            yield
-        self._census = census
 
-    def add_topics(self, page: PrometheusPage) -> Iterator[None]:
-        """Add the counters of topics to a page in the same manner."""
-        topics = self._server.replica_manager.environment.topics
-        families = {
-            name: _family(
-                page, "kafka.server", "BrokerTopicMetrics", name.removesuffix("PerSec") + "_total", is_counter=True
-            )
-            for name, _ in TOPIC_METERS.values()
-        }
-        for topic, counts in topics.counted():
-            labels = labels_text((("topic", topic),))
-            for name, count in counts:
-                family, lines = families[name]
-                lines.append(f"{family}{labels} {count}.0\n")
-            yield
-
+_STEP: Final = 64
+"""After so many replicas or topics it is worth a look at the clock."""
 
 _PURGATORIES: Final = (
     "AlterAcls", "DeleteRecords", "ElectLeader", "Fetch", "Heartbeat", "Produce", "Rebalance", "RemoteFetch", "topic",
@@ -283,34 +323,36 @@ _OF_PARTITION: Final = (
     "UnderMinIsr",
     "UnderReplicated",
 )
-_OF_LOG: Final = ("LogEndOffset", "LogStartOffset", "NumLogSegments", "Size")
+_OF_LOG: Final = ("LogEndOffset", "LogStartOffset", "NumLogSegments", "Size", None)
+"""The names of ``Log.figures``. The producers of single logs are not shown."""
 
 
-def _family(
-    page: PrometheusPage, domain: str, type_: str, name: str, *, is_counter: bool = False
-) -> tuple[str, list[str]]:
-    """Return a family's name, and its lines to add to."""
-    family = family_name(f"{domain}_{type_}_{name}")
-    return family, page.lines_of(family, is_counter=is_counter)
+def _families(domain: str, type_: str, names: Iterable[str | None]) -> list[str | None]:
+    """Return the names of families."""
+    return [None if name is None else family_name(f"{domain}_{type_}_{name}") for name in names]
+
+
+def _client_id(fetcher: ReplicaFetcher) -> str:
+    """Return the name of Kafka's thread for a fetcher."""
+    return f"ReplicaFetcherThread-{fetcher.fetcher_id}-{fetcher.leader.node.id}"
 
 
 def _role(partition: Partition) -> tuple[int, int, int, int, int, int]:
     """Return the values of ``_OF_PARTITION``: of its leadership only what its leader knows, as in Kafka."""
     led, log = partition.leader_log, partition.log
-    lag = 0 if log is None else log.high_watermark - log.last_stable_offset
+    lag = 0
+    if log is not None and log.first_unstable_offset is not None:
+        lag = log.high_watermark - log.last_stable_offset
     if led is None:
         return 0, 0, lag, 0, 0, 0
-    assignment, isr = partition.assignment, len(partition.isr)
+    assignment, isr = partition.assignment, len(partition.isr_state.committed)
     replicas = len(assignment.replicas)
-    min_isr = min(led.config.min_insync_replicas, len(partition.followers) + 1)
+    min_isr, all_replicas = led.config.min_insync_replicas, len(partition.followers) + 1
+    if min_isr > all_replicas:
+        min_isr = all_replicas
     # Those that a reassignment adds may be out of sync.
     is_short = replicas - len(assignment.adding_replicas) > isr
-    return int(isr == min_isr), isr, lag, replicas, int(isr < min_isr), int(is_short)
-
-
-def _of_log(log: Log) -> tuple[int, int, int, int]:
-    """Return the values of ``_OF_LOG``."""
-    return log.log_end_offset, log.log_start_offset, log.segment_count, log.size_bytes
+    return 1 if isr == min_isr else 0, isr, lag, replicas, 1 if isr < min_isr else 0, 1 if is_short else 0
 
 
 def _copy_lag(partition: Partition) -> int:

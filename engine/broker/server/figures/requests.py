@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Final
 
-from engine.broker.metrics.ledger import Ledger
 from engine.broker.metrics.mbeans import MBean, MBeans
-from engine.broker.metrics.measures import Meter
-from engine.broker.metrics.requests import FROM_CONSUMER, FROM_FOLLOWER, ApiMetrics, RequestTimes
+from engine.broker.metrics.measures import Ledger, Meter
+from engine.broker.metrics.requests import FROM_CONSUMER, FROM_FOLLOWER, ApiMetrics, RequestSums, RequestTimes
 from engine.broker.network.routes import Route
 from engine.broker.replication.state_changes import Breather
 from engine.broker.server.figures.measured import MeasuredBroker
@@ -43,7 +42,7 @@ class RequestFigures:
             if times.recent_s or times.waits:
                 self._api(name).take(times, now_s)
                 await breather.give_way()
-        self._take_throttles(now_s)
+        self._take_few(now_s)
 
     def count(self, now_s: float) -> None:
         """Bring the meters to what connections have counted."""
@@ -100,32 +99,35 @@ class RequestFigures:
             api = self._apis[name] = ApiMetrics(name)
         return api
 
-    def _take_throttles(self, now_s: float) -> None:
+    def _take_few(self, now_s: float) -> None:
+        """Take in what only some requests have: throttle times, and records that were converted."""
+        requests: Counter[str] = Counter()
+        for name, times in self._all_times():
+            requests[name] += times.requests
+        requests["Fetch"] = requests[FROM_CONSUMER] + requests[FROM_FOLLOWER]
         for api_key, throttles in self._server.quotas.throttles.items():
             name = FROM_CONSUMER if api_key == ApiKey.FETCH else _name_of(api_key)
-            requests = sum(times.requests for each, times in self._all_times() if each == name)
-            self._api(name).take_throttles(throttles.recent_ms, throttles.count, throttles.total_ms, requests, now_s)
-            throttles.recent_ms.clear()
+            self._api(name).take_throttles(throttles, requests[name], now_s)
+        topics = self._server.replica_manager.environment.topics
+        for name, conversions in (("Produce", topics.produced_conversions), ("Fetch", topics.fetched_conversions)):
+            self._api(name).take_conversions(conversions, requests[name], now_s)
 
     def mbeans(self) -> MBeans:
         """Yield the figures of each API."""
         now_s = self._ledger.now_s
-        self._take_throttles(now_s)
+        self._take_few(now_s)
         for name, times in self._all_times():
             self._api(name).take(times, now_s)
-        sums: dict[str, list[float]] = {}
+        sums: defaultdict[str, RequestSums] = defaultdict(RequestSums)
         for name, _, times in self._all_versions():
-            for each in (name, "Fetch") if name in (FROM_CONSUMER, FROM_FOLLOWER) else (name,):
-                total = sums.setdefault(each, [0, 0, 0.0, 0.0, 0.0])
-                for index, value in enumerate((times.requests, times.bytes, times.spent_s, times.waited_s)):
-                    total[index] += value
-                total[4] = max(total[4], times.slowest_s)
+            sums[name].add(times)
+            if name in (FROM_CONSUMER, FROM_FOLLOWER):
+                sums["Fetch"].add(times)
         for name in _API_NAMES:
-            requests, size_bytes, spent_s, waited_s, slowest_s = sums.get(name, (0, 0, 0.0, 0.0, 0.0))
             api = self._api(name)
             if name == "Fetch":
                 api.merge(self._api(FROM_CONSUMER), self._api(FROM_FOLLOWER))
-            api.count(int(requests), int(size_bytes), spent_s, waited_s, slowest_s)
+            api.count(sums[name])
             for histogram, attributes in api.mbeans():
                 yield MBean("kafka.network", "RequestMetrics", histogram, (("request", name),), attributes)
             for error, meter in api.errors.items():

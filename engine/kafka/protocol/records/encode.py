@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.protocol.records import layout
@@ -19,8 +19,7 @@ _INT32_MAX = 2**31 - 1
 _MAGIC = 2
 
 
-@dataclass(frozen=True, slots=True)
-class RecordSection:
+class RecordSection(NamedTuple):
     """Encoded, uncompressed records, and the facts about them for the batch's header."""
 
     data: bytes | bytearray | memoryview
@@ -113,22 +112,26 @@ def encode_batch(
         section = records
     else:
         section = encode_records(records, base_offset, delete_horizon_ms)
-    header = BatchHeader(
-        base_offset=base_offset,
-        batch_length=0,
-        partition_leader_epoch=partition_leader_epoch,
-        magic=_MAGIC,
-        crc=0,
-        attributes=_attributes(codec, timestamp_type, transactional, control, delete_horizon_ms is not None),
-        last_offset_delta=(section.last_offset if last_offset is None else last_offset) - base_offset,
-        base_timestamp=section.base_timestamp,
-        max_timestamp=section.max_timestamp if log_append_time_ms is None else log_append_time_ms,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        base_sequence=base_sequence,
-        record_count=section.record_count,
+    data = section.data if codec is Codec.NONE else compress(codec, section.data, level)
+    # A plain tuple: coordinators encode a batch for each step of a transaction, and a BatchHeader costs more than it.
+    return _sealed(
+        (
+            base_offset,
+            layout.BATCH_OVERHEAD - layout.LOG_OVERHEAD + len(data),
+            partition_leader_epoch,
+            _MAGIC,
+            0,
+            _attributes(codec, timestamp_type, transactional, control, delete_horizon_ms is not None),
+            (section.last_offset if last_offset is None else last_offset) - base_offset,
+            section.base_timestamp,
+            section.max_timestamp if log_append_time_ms is None else log_append_time_ms,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            section.record_count,
+        ),
+        data,
     )
-    return seal_batch(header, section.data if codec is Codec.NONE else compress(codec, section.data, level))
 
 
 def empty_batch(header: BatchHeader) -> bytes:
@@ -143,16 +146,20 @@ def empty_batch(header: BatchHeader) -> bytes:
 
 def seal_batch(header: BatchHeader, section: bytes | bytearray | memoryview) -> bytes:
     """Join header and (compressed) record section; compute length and checksum."""
+    size_bytes = layout.BATCH_OVERHEAD + len(section)
+    return _sealed(header._replace(batch_length=size_bytes - layout.LOG_OVERHEAD, crc=0), section)
+
+
+def _sealed(header: tuple[int, ...], section: bytes | bytearray | memoryview) -> bytes:
     batch = bytearray(layout.BATCH_OVERHEAD)
     batch += section
-    length = len(batch) - layout.LOG_OVERHEAD
-    write_header(batch, header._replace(batch_length=length, crc=0))
+    write_header(batch, header)
     stamp_crc(batch, 0, len(batch))
     return bytes(batch)
 
 
-def write_header(target: bytearray | memoryview, header: BatchHeader) -> None:
-    """Write the header over the first bytes of the target.
+def write_header(target: bytearray | memoryview, header: tuple[int, ...]) -> None:
+    """Write the header, a ``BatchHeader`` or its values, over the first bytes of the target.
 
     Raises:
         KafkaError: INVALID_RECORD for a value that its field cannot hold, such as a sum of a producer's deltas.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+from engine.broker.coordinator.groups.driver import TimerWheel
 from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.loading import GroupLoader
 from engine.broker.coordinator.groups.machine import GroupMachine
@@ -17,7 +18,6 @@ from engine.broker.coordinator.groups.values import (
     Syncing,
     SyncResult,
 )
-from engine.broker.coordinator.timers import TimerWheel
 from engine.common.clock import ManualClock
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition

@@ -7,8 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from soak import SOAK
 
-from engine.broker.coordinator.groups.states import GroupState
-from engine.broker.coordinator.groups.values import JoinResult, SyncResult
+from engine.broker.coordinator.groups.values import GroupState, JoinResult, SyncResult
 from engine.common.errors import ErrorCode
 
 PARTITIONS = 7

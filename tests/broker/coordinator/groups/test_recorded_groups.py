@@ -16,7 +16,7 @@ from engine.broker.coordinator.groups.records import (
     group_tombstone,
     offset_tombstones,
 )
-from engine.broker.coordinator.groups.states import GroupState
+from engine.broker.coordinator.groups.values import GroupState
 from engine.common.model import TopicPartition
 from engine.kafka.config.metadata_version import parse_metadata_version
 from engine.kafka.formats.consumer_offsets import (

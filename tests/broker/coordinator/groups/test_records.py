@@ -16,11 +16,10 @@ from engine.broker.coordinator.groups.records import (
     offset_records,
     offset_tombstones,
 )
-from engine.broker.coordinator.groups.states import GroupState
-from engine.broker.coordinator.groups.values import CommittedOffset
+from engine.broker.coordinator.groups.values import CommittedOffset, GroupState
 from engine.common.model import TopicPartition
 from engine.kafka.config.metadata_version import parse_metadata_version
-from engine.kafka.formats.control_records import ControlRecordType, EndTransactionMarker, encode_end_transaction_record
+from engine.kafka.formats.control_records import ControlRecordType, EndTransactionMarker, encode_end_transaction_batch
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
@@ -134,10 +133,8 @@ def test_offsets_of_a_transaction_count_when_it_is_committed(outcome: ControlRec
         offsets_at(1, {T0: inside}, producer_id=5, producer_epoch=0, base_sequence=0, transactional=True),
     ]
     if outcome is not None:
-        marker = encode_end_transaction_record(EndTransactionMarker(outcome, 0), 6)
-        batches.append(
-            encode_batch([marker], base_offset=2, producer_id=5, producer_epoch=0, transactional=True, control=True)
-        )
+        marker = EndTransactionMarker(outcome, 0)
+        batches.append(encode_end_transaction_batch(marker, producer_id=5, producer_epoch=0, timestamp_ms=6))
     _, groups = load(*batches)
     offsets = groups["g"].offsets
     assert offsets.get(T0) == (inside if outcome is ControlRecordType.COMMIT else before)

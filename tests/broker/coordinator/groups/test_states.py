@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from engine.broker.coordinator.groups.group import Group
-from engine.broker.coordinator.groups.states import GroupState
+from engine.broker.coordinator.groups.values import GroupState
 
 S = GroupState
 ALLOWED = {

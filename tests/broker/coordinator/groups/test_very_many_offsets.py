@@ -17,8 +17,7 @@ from coordinator_requests import with_world
 from coordinator_world import READ, CoordinatorWorld
 
 from engine.broker.coordinator.groups import commit_gathering, offset_requests
-from engine.broker.coordinator.groups.states import GroupState
-from engine.broker.coordinator.groups.values import CommittedOffset, Committer
+from engine.broker.coordinator.groups.values import CommittedOffset, Committer, GroupState
 from engine.broker.handlers.delete_groups import delete_groups
 from engine.broker.handlers.in_turns import steps_in_turns
 from engine.broker.replication import state_changes

@@ -35,6 +35,8 @@ from engine.runtime.purgatory import Purgatory
 STATE_PARTITION = TopicPartition("__transaction_state", 0)
 HERE, THERE = 1, 2
 """This broker, and another."""
+ANSWER_S = 0.001
+"""How long the other broker takes for an answer."""
 
 
 class Partition(MemoryPartition):
@@ -61,12 +63,15 @@ class OtherBroker:
 
     def __init__(self) -> None:
         self.requests: list[WriteTxnMarkersRequest] = []
+        self.times_s: list[float] = []
+        """When each came."""
         self.errors: list[ErrorCode | None] = []
         """One per request; None: the answer is lost."""
 
     async def send(self, request: WriteTxnMarkersRequest, api_version: int) -> WriteTxnMarkersResponse:
         self.requests.append(request)
-        await asyncio.sleep(0.001)
+        self.times_s.append(asyncio.get_running_loop().time())
+        await asyncio.sleep(ANSWER_S)
         error = self.errors.pop(0) if self.errors else ErrorCode.NONE
         if error is None:
             raise ConnectionLost("the broker was killed", address="there:1")

@@ -6,28 +6,23 @@ import math
 
 from engine.broker.metrics.mbeans import MBean
 from engine.broker.metrics.measures import Histogram, Meter, Timer
-from engine.broker.metrics.reports import csv_rows, graphite_lines, reported, text_lines
+from engine.broker.server.reporters import csv_rows, graphite_lines, text_lines
 
 GAUGE = MBean("kafka.server", "ReplicaManager", "LeaderCount", (), {"Value": 7})
 METER = MBean("kafka.server", "BrokerTopicMetrics", "BytesInPerSec", (), Meter("bytes", 0.0).attributes(1.0, 0))
 OF_TOPIC = METER._replace(tags=(("topic", "a.b"),))
-OF_PARTITION = MBean("kafka.log", "Log", "Size", (("topic", "a"), ("partition", "0")), {"Value": 1})
 WINDOWED = MBean(
     "kafka.server", "Produce", None, (("client-id", "app"),), {"byte-rate": 1.5, "throttle-time": math.nan}
 )
 OF_FETCH = (("request", "Fetch"),)
 HISTOGRAM = MBean("kafka.network", "RequestMetrics", "TotalTimeMs", OF_FETCH, Histogram().attributes())
 TIMER = MBean("kafka.log", "LogFlushStats", "LogFlushRateAndTimeMs", (), Timer(0.0).attributes(1.0, 0))
-ALL = [GAUGE, METER, OF_TOPIC, OF_PARTITION, WINDOWED, HISTOGRAM, TIMER]
-
-
-def test_single_partitions_are_not_reported() -> None:
-    assert list(reported(ALL)) == [one for one in ALL if one is not OF_PARTITION]
+ALL = [GAUGE, METER, OF_TOPIC, WINDOWED, HISTOGRAM, TIMER]
 
 
 def test_csv_has_yammers_files_and_columns() -> None:
     other = GAUGE._replace(type="Another")
-    rows = {row.file: row for row in csv_rows([*reported(ALL), other], 30)}
+    rows = {row.file: row for row in csv_rows([*ALL, other], 30)}
     meter = "# time,count,1 min rate,mean rate,5 min rate,15 min rate\n"
     histogram = "# time,min,max,mean,median,stddev,95%,99%,99.9%\n"
     assert {name: row.header for name, row in rows.items()} == {
