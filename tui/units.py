@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from engine.common.quantities import scaled_text, size_text
+
 NOTHING = "—"
 """Shown in place of a figure that is not known."""
 
-_BYTES = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _COUNTS = ("", "k", "M", "G", "T")
 _SPANS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: "\\t", 10: "\\n", 13: "\\r"}
@@ -35,12 +36,12 @@ def at_least(text: str, *, is_least: bool = True) -> str:
 
 def short_count(value: float | None) -> str:
     """Return a number in at most five characters: ``950``, ``12.3k``, ``1.2M``."""
-    return NOTHING if value is None else _scaled(value, 1000, _COUNTS, "")
+    return NOTHING if value is None else scaled_text(value, 1000, _COUNTS, "")
 
 
 def size(value: float | None) -> str:
     """Return bytes in binary units: ``1.2 GiB``."""
-    return NOTHING if value is None else _scaled(value, 1024, _BYTES, " ")
+    return NOTHING if value is None else size_text(value)
 
 
 def rate(value: float | None, unit: str = "/s") -> str:
@@ -91,16 +92,6 @@ def clock_time(at_ms: float | None) -> str:
 def ids(values: tuple[int, ...]) -> str:
     """Return broker ids with commas between them."""
     return ",".join(map(str, values)) or NOTHING
-
-
-def _scaled(value: float, base: int, units: tuple[str, ...], gap: str) -> str:
-    left, power = float(abs(value)), 0
-    # A value that would print as one whole next unit becomes that unit.
-    while left >= base - 0.5 and power < len(units) - 1:
-        left, power = left / base, power + 1
-    digits = 0 if power == 0 or left >= 99.95 else 1
-    sign = "-" if value < 0 else ""
-    return f"{sign}{left:.{digits}f}{gap if units[power] else ''}{units[power]}"
 
 
 def _printable(character: str) -> str:

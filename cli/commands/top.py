@@ -137,7 +137,7 @@ def _record_headless(invocation: Invocation, target: ClusterTarget, wishes: Wish
 
 
 def _refuse_beside_all(invocation: Invocation, others: Mapping[str, object]) -> None:
-    """Refuse what is about one cluster beside ``--all``; and that itself where no profile is."""
+    """Reject options for a single cluster beside ``--all``, and ``--all`` itself without profiles."""
     import os
 
     from engine.admin.cluster.profiles import load_profiles, profiles_path

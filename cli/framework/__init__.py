@@ -1,1 +1,1 @@
-"""What every command shares: options, the run of one command, errors and exit codes, talk on stderr."""
+"""What every command shares: options, the run of one command, errors, and talk on stderr."""

@@ -38,7 +38,7 @@ class Minutes:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """The option means nothing here, but for our last words in ``kept_for``."""
+    """The option is dropped, except for the subcommands of ours in ``kept_for``."""
 
     has_value: bool = False
     kept_for: tuple[str, ...] = ()
@@ -77,8 +77,8 @@ class KafkaTool:
         words: our command for it.
         options: those of its options that differ from ours.
         unless: words to add if none of the named options is given.
-        changes: our last words with which it changes something. Like the tool, it then does not ask for confirmation.
-        defaults: by our last word, options with the tool's defaults; they come first, so that the user's options win.
+        changes: the subcommands of ours that change something. Like the tool, it then does not ask for confirmation.
+        defaults: by our subcommand, options with the tool's defaults; they come first, so that the user's options win.
         first: the option that takes the first word as its value, if the tool wants such a word.
     """
 

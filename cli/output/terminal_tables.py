@@ -1,4 +1,4 @@
-"""Sections and tables for eyes, by rich. Loaded only for ``--output table``."""
+"""Renders sections and tables for a terminal, with rich. Loaded only for ``--output table``."""
 
 from __future__ import annotations
 

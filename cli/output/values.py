@@ -87,7 +87,7 @@ def human_text(kind: Kind, value: object) -> str:
     if value is None or value == "" or (isinstance(value, (list, tuple, Mapping)) and not value):
         return "-"
     if kind is Kind.BYTES and isinstance(value, int):
-        return human_bytes(value)
+        return size_text(value)
     if kind is Kind.DURATION_MS and isinstance(value, int):
         return human_duration(value)
     if kind is Kind.FLAG and isinstance(value, bool):
@@ -109,11 +109,6 @@ def iso_time(value: datetime) -> str:
     """Return an instant as ISO 8601 in UTC with milliseconds: ``2026-11-21T12:14:51.549Z``."""
     utc = value.astimezone(UTC)
     return f"{utc:%Y-%m-%dT%H:%M:%S}.{utc.microsecond // 1000:03d}Z"
-
-
-def human_bytes(size_bytes: int) -> str:
-    """Return a size in binary units: ``1.2 GiB``."""
-    return size_text(size_bytes)
 
 
 def human_duration(duration_ms: int) -> str:

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Fields, Kind, Report, Section, Table, Tone
-from cli.output.values import human_bytes
 from cli.views.kafka.brokers import api_versions_text
 from engine.admin.brokers.description import BrokerDetails, BrokerPartitions, has_trouble
 from engine.admin.log_dirs.describing import NOT_ALIVE
+from engine.common.quantities import size_text
 
 _EXAMPLES_MAX = 5
 
@@ -155,7 +155,7 @@ def _facts(one: BrokerDetails) -> list[tuple[str, object]]:
         ("preferred", _preferred(share)),
         ("out of sync", _examples(share.out_of_sync)),
         ("leaderless", _examples(share.leaderless)),
-        ("on disk", None if not dirs else human_bytes(sum(each.size_bytes for each in dirs))),
+        ("on disk", None if not dirs else size_text(sum(each.size_bytes for each in dirs))),
         ("configs", [f"{key}={value}" for key, value in one.configs.items()] or None),
     ]
 

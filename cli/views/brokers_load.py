@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from cli.output.report import Column, Drawing, Kind, Report, Section, Table, Tone
-from cli.output.values import human_bytes
 from engine.admin.brokers.load import BrokerLoad, PlannedLoad
+from engine.common.quantities import size_text
 
 
 def _alive_tone(value: object) -> Tone | None:
@@ -81,7 +81,7 @@ def heat_section(loads: Sequence[PlannedLoad], partition_count: int, copied_byte
         for b in loads
     ]
     plural = "" if partition_count == 1 else "s"
-    copied = f", {human_bytes(copied_bytes)} to copy" if copied_bytes else ""
+    copied = f", {size_text(copied_bytes)} to copy" if copied_bytes else ""
     title = f"What brokers carry of {partition_count} partition{plural}, before and after{copied}"
     return Section(title, without_empty(Table(_PLANNED, rows), keeps=("broker",)))
 
@@ -107,7 +107,7 @@ def _spread_notes(loads: Sequence[BrokerLoad]) -> tuple[str, ...]:
     ]
     sizes = [load.size_bytes for load in live if load.size_bytes is not None]
     if sizes:
-        notes[0] += f", {_spread(sizes, human_bytes)}"
+        notes[0] += f", {_spread(sizes, size_text)}"
     if len(sizes) < len(live):
         silent = ", ".join(str(load.broker) for load in live if load.size_bytes is None)
         notes.append(f"sizes are not known of broker{'' if len(live) - len(sizes) == 1 else 's'} {silent}")

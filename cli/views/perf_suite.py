@@ -8,11 +8,11 @@ from pathlib import Path
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Drawing, Kind, Report, Section, Table
-from cli.output.values import human_bytes, human_text
+from cli.output.values import human_text
 from engine.admin.perf.suite import Case, CaseResult, Experiment, by_experiment, bytes_on_disks, document
 from engine.admin.perf.suite_disks import WatchedDisks
 from engine.admin.perf.suite_run import SuiteOptions
-from engine.common.quantities import counted
+from engine.common.quantities import counted, size_text
 
 Rates = Mapping[tuple[str, str], float]
 
@@ -63,7 +63,7 @@ def preview_lines(
         *lines,
         f"  about {count * (options.seconds + 2):.0f} s on {counted(broker_count, 'broker')}; a topic for each case, "
         f"deleted after it; stops if less than {options.free_share_min:.0%} of a disk is free",
-        f"  a case writes at most {human_bytes(at_most)} on all disks; brokers free it log.segment.delete.delay.ms "
+        f"  a case writes at most {size_text(at_most)} on all disks; brokers free it log.segment.delete.delay.ms "
         "later (60 s by default), so a case may wait for room",
         *_disk_lines(cases, options.producer_bytes_max, disks),
     ]

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cli.output.report import Column, Drawing, Kind, Report, Section, Table, Tone
-from cli.output.values import human_bytes, human_duration
+from cli.output.values import human_duration
 from cli.views.brokers_load import without_empty
 from engine.admin.reassignment.plan_runs import moves_between
 from engine.admin.reassignment.waves import WaveCaps, waves_of
-from engine.common.quantities import counted
+from engine.common.quantities import counted, size_text
 from plans.made import MadePlan
 from plans.options import Strategy
 from plans.plan_file import PlanFile, plan_document, sizes_of
@@ -18,7 +18,7 @@ from plans.score import Score
 from plans.telling import PlannedMove, Units, card_rows, largest, moves_of, summary
 
 LARGEST_MAX = 10
-UNITS = Units(human_bytes, lambda seconds: human_duration(round(seconds * 1000)))
+UNITS = Units(size_text, lambda seconds: human_duration(round(seconds * 1000)))
 
 _ENTRIES = (
     Column("topic"),
@@ -185,7 +185,7 @@ def partitions_markdown(plan: PlanFile) -> list[str]:
     lines = ["", f"<details><summary>{counted(len(moves), 'partition')}</summary>", ""]
     lines += ["| partition | from | to | copies | leader | wave |", "|---|---|---|---:|---|---:|"]
     for one in moves[:PARTITIONS_MAX]:
-        copies = "?" if one.bytes is None else human_bytes(one.bytes)
+        copies = "?" if one.bytes is None else size_text(one.bytes)
         is_led_on = one.leader_before == one.leader_after
         leader = str(one.leader_before) if is_led_on else f"{one.leader_before} → {one.leader_after}"
         places = "".join(f"<br>{path}" for path in one.log_dirs)

@@ -9,9 +9,8 @@ from xml.sax.saxutils import escape, quoteattr
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table
-from cli.output.values import human_bytes
 from cli.views.plan import UNITS, markdown_cell, partitions_markdown
-from engine.common.quantities import counted
+from engine.common.quantities import counted, size_text
 from plans.findings import OF_CLUSTER, Check, Finding, Lack
 from plans.plan_file import PlanFile
 from plans.policy import Policy
@@ -231,4 +230,4 @@ def _figure(value: Figure) -> str:
 
 
 def _bytes(value: int | None) -> str:
-    return "?" if value is None else human_bytes(value)
+    return "?" if value is None else size_text(value)

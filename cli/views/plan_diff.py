@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table
-from cli.output.values import human_bytes
-from engine.common.quantities import counted
+from engine.common.quantities import counted, size_text
 from plans.comparing import PlanDifference
 
 _COLUMNS = (
@@ -46,5 +45,5 @@ def diff_report(difference: PlanDifference) -> Report:
 def _text(name: str, value: object) -> str:
     """Return a figure for a person; what counts bytes has them in its name."""
     if isinstance(value, int) and "bytes" in name:
-        return human_bytes(value)
+        return size_text(value)
     return "none" if value is None else str(value)

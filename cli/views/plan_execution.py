@@ -16,11 +16,12 @@ from cli.output.format import OutputFormat
 from cli.output.printer import json_text
 from cli.output.report import Column, Fields, Kind, Report, Section, Table
 from cli.output.terminal import TerminalView, can_show_blocks, is_terminal
-from cli.output.values import human_bytes, human_duration
+from cli.output.values import human_duration
 from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.wave_progress import WaveProgress
 from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
 from engine.admin.reassignment.waves import Wave
+from engine.common.quantities import size_text
 
 _PIPE_PACE_S = 5.0
 _JSON_PACE_S = 1.0
@@ -130,9 +131,9 @@ def progress_line(progress: WaveProgress, room: int | None = None) -> str:
     if progress.moved_bytes is None or progress.total_bytes is None:
         return f"{head} sizes are not known"
     share = progress.moved_bytes / progress.total_bytes if progress.total_bytes else 1.0
-    sizes = f"{human_bytes(progress.moved_bytes)} of {human_bytes(progress.total_bytes)}"
+    sizes = f"{size_text(progress.moved_bytes)} of {size_text(progress.total_bytes)}"
     p99 = "" if progress.p99_s is None else f", p99 {progress.p99_s * 1000:.0f} ms"
-    tail = f"{share:4.0%} {human_bytes(int(progress.rate))}/s{_left(progress)}{p99}"
+    tail = f"{share:4.0%} {size_text(int(progress.rate))}/s{_left(progress)}{p99}"
     line = f"{head} {sizes} {tail}"
     width = _BAR_WIDTH if room is None else min(_BAR_WIDTH, room - len(line) - len("[] "))
     if width >= _BAR_WIDTH_MIN:

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cli.output.report import Column, Fields, Kind, Report, Section, Table
-from cli.output.values import human_bytes
 from engine.admin.reassignment.journal import JournalRecord
 from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.waves import Standing
 from engine.common.model import TopicPartition
-from engine.common.quantities import counted
+from engine.common.quantities import counted, size_text
 
 
 def plan_status_report(
@@ -62,9 +61,9 @@ def _event_told(event: Mapping[str, Any], run: str = "") -> str:
         case {"event": "throttle", "rate": int(rate), "topics": [*topics], "brokers": [*brokers]}:
             where = f"topics {_listed(topics)}" if topics else ""
             where += f"{' and ' if topics and brokers else ''}brokers {_listed(brokers)}" if brokers else ""
-            return f"a throttle of {human_bytes(rate)}/s was set on {where}"
+            return f"a throttle of {size_text(rate)}/s was set on {where}"
         case {"event": "asked", "throttle": int(rate)}:
-            return f"somebody asked for a throttle of {human_bytes(rate)}/s"
+            return f"somebody asked for a throttle of {size_text(rate)}/s"
         case {"event": "wave_done", "wave": wave}:
             return f"wave {wave} is done"
         case {"event": "election", "partitions": [*names]}:

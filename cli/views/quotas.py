@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
-from cli.output.values import human_bytes
 from cli.views.brokers_metrics import SAY_WHERE
 from engine.admin.brokers.quota_usage import QuotaUsage, UsageOfBrokers
 from engine.admin.configs.quota_reading import OwnedQuota
 from engine.admin.configs.values import Entity
+from engine.common.quantities import size_text
 
 _COLUMNS = (Column("user"), Column("client_id"), Column("ip"), Column("quota"), Column("value", Kind.NUMBER))
 
@@ -79,7 +79,7 @@ def _amount(one: QuotaUsage, value: float | None) -> str | None:
     if value is None:
         return None
     if one.quota.endswith("byte_rate"):
-        return f"{human_bytes(round(value))}/s"
+        return f"{size_text(round(value))}/s"
     return f"{value:.1f} %" if one.quota == "request_percentage" else f"{value:.1f}/s"
 
 

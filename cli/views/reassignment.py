@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
-from cli.output.values import human_bytes
 from cli.views.kafka.reassignment import running_text
 from engine.admin.reassignment.cancel import CancelledPartition, CancelledReassignments, CancelResult
 from engine.admin.reassignment.execute import PlannedMove
@@ -17,6 +16,7 @@ from engine.admin.reassignment.room import RoomShortage
 from engine.admin.reassignment.throttles import ClearedThrottles
 from engine.admin.reassignment.values import RunningReassignment
 from engine.admin.reassignment.verify import HELD_UP
+from engine.common.quantities import size_text
 
 _STATE_TONES = {
     ReassignmentState.COMPLETE: Tone.GOOD,
@@ -77,7 +77,7 @@ _ALWAYS = 4
 def shortage_told(shortage: RoomShortage) -> str:
     """Say that there is less room than will be copied."""
     where = shortage.log_dir or "its log dirs"
-    copied, free = human_bytes(shortage.bytes_to_copy), human_bytes(shortage.usable_bytes)
+    copied, free = size_text(shortage.bytes_to_copy), size_text(shortage.usable_bytes)
     return f"broker {shortage.broker} has to copy {copied}, but has only {free} free in {where}"
 
 
@@ -132,7 +132,7 @@ def planned_report(moves: Sequence[PlannedMove], heat: Section | None = None) ->
     ]
     table = Table(_PLANNED, rows)
     known = [move.bytes_to_copy for move in moves if move.bytes_to_copy is not None]
-    notes = (f"to copy: {human_bytes(sum(known))}",) if known else ()
+    notes = (f"to copy: {size_text(sum(known))}",) if known else ()
     return Report(moves, table, (Section(body=_without_empty(table)), *([] if heat is None else [heat])), notes)
 
 

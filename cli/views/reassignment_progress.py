@@ -16,12 +16,12 @@ from cli.framework.invocation import Invocation
 from cli.framework.talk import Talk, Verbosity
 from cli.output.drawing import gauge
 from cli.output.terminal import TerminalView, can_show_blocks, is_terminal
-from cli.output.values import human_bytes, human_duration
+from cli.output.values import human_duration
 from engine.admin.cluster.errors import Refused
 from engine.admin.reassignment.execute import PreparedReassignment
 from engine.admin.reassignment.progress import MoveProgress, ReassignmentProgress
 from engine.admin.reassignment.values import Refusal
-from engine.common.quantities import counted
+from engine.common.quantities import counted, size_text
 
 PARTITION_LINES_MAX = 6
 _LOG_PACE_S = 10.0
@@ -122,5 +122,5 @@ def _figures(one: MoveProgress) -> str:
     share = one.moved_bytes / one.total_bytes if one.total_bytes else 0.0
     bar = gauge(share, _BAR_WIDTH, has_blocks=can_show_blocks(sys.stderr))
     left = "" if one.eta_s is None else f", {human_duration(int(one.eta_s + 1) * 1000)} left"
-    sizes = f"{human_bytes(one.moved_bytes)} of {human_bytes(one.total_bytes)}"
-    return f"{sizes} {bar} {share:4.0%} {human_bytes(int(one.rate))}/s{left}"
+    sizes = f"{size_text(one.moved_bytes)} of {size_text(one.total_bytes)}"
+    return f"{sizes} {bar} {share:4.0%} {size_text(int(one.rate))}/s{left}"

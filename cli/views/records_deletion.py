@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
-from cli.output.values import human_bytes
 from cli.views.kafka import brokers as kafka
 from engine.admin.records.deletion import DeletionResult, RecordsDeletion
+from engine.common.quantities import size_text
 
 
 def _result_tone(value: object) -> Tone | None:
@@ -38,7 +38,7 @@ def deletion_lines(deletions: Sequence[RecordsDeletion]) -> list[str]:
 
 
 def _line(one: RecordsDeletion) -> str:
-    size = "" if one.estimated_bytes is None else f", about {human_bytes(one.estimated_bytes)} of each replica"
+    size = "" if one.estimated_bytes is None else f", about {size_text(one.estimated_bytes)} of each replica"
     left = one.end_offset - one.before_offset
     return f"  {one.name}: offsets {one.start_offset} to {one.before_offset - 1}: {one.records}{size}; {left} stay"
 

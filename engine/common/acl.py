@@ -1,4 +1,4 @@
-"""The words of access control: what is done, and to what. Codes and spelling are Kafka's."""
+"""Operations and resource types of access control, with Kafka's codes and spelling."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _SIZE = re.compile(rf"{_NUMBER}\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
@@ -44,14 +45,20 @@ def counted(count: int, noun: str) -> str:
 
 def size_text(size_bytes: float) -> str:
     """Return a size as klamm always shows it, in binary units: ``1.2 GiB``."""
-    size, power = float(abs(size_bytes)), 0
-    while size >= 1024 and power < len(_UNITS) - 1:
-        size, power = size / 1024, power + 1
-    sign = "-" if size_bytes < 0 else ""
-    digits = 0 if power == 0 or size >= 100 else 1
-    return f"{sign}{size:.{digits}f} {_UNITS[power]}"
+    return scaled_text(size_bytes, 1024, _UNITS, " ")
 
 
 def rate_text(bytes_per_s: float) -> str:
     """Return a rate in the units of sizes: ``47.7 MiB/s``."""
     return f"{size_text(bytes_per_s)}/s"
+
+
+def scaled_text(value: float, base: int, units: Sequence[str], gap: str) -> str:
+    """Return a figure in the largest unit that it fills, with one decimal below 100: ``12.3k``."""
+    size, power = float(abs(value)), 0
+    # A value that would print as one whole next unit becomes that unit.
+    while size >= base - 0.5 and power < len(units) - 1:
+        size, power = size / base, power + 1
+    digits = 0 if power == 0 or size >= 99.95 else 1
+    sign = "-" if value < 0 else ""
+    return f"{sign}{size:.{digits}f}{gap if units[power] else ''}{units[power]}"

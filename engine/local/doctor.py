@@ -1,4 +1,4 @@
-"""What this machine has for running klamm and what it lacks, with how to get it. Changes nothing."""
+"""Checks what klamm needs on this machine, and says how to get what is missing. Changes nothing."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from cli.framework.progress import progress_line
 from cli.output.format import OutputFormat
 from cli.output.printer import json_text, print_report
 from cli.output.report import Column, Fields, Kind, Report, Section, Table
-from cli.output.values import escape_controls, human_bytes, human_duration, human_text, iso_time, json_value
+from cli.output.values import escape_controls, human_duration, human_text, iso_time, json_value
 
 
 class Colour(Enum):
@@ -123,21 +123,6 @@ def test_what_a_person_sees(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "a\\tb" in text
     assert lines[-2:] == ["size  3", "none  -"]
     assert all(line == line.rstrip() for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [
-        (0, "0 B"),
-        (1023, "1023 B"),
-        (1024, "1.0 KiB"),
-        (1536, "1.5 KiB"),
-        (123 * 1024**2, "123 MiB"),
-        (-2048, "-2.0 KiB"),
-    ],
-)
-def test_sizes(size: int, text: str) -> None:
-    assert human_bytes(size) == text
 
 
 @pytest.mark.parametrize(

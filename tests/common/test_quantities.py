@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.common.quantities import parse_duration_s, parse_size
+from engine.common.quantities import parse_duration_s, parse_size, size_text
 
 
 @pytest.mark.parametrize(
@@ -31,3 +31,20 @@ def test_durations(text: str, seconds: float) -> None:
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(ValueError, match="not a duration"):
         parse_duration_s(text)
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1_048_575, "1.0 MiB"),
+        (100 * 1024**3 - 1, "100 GiB"),
+        (1536, "1.5 KiB"),
+        (123 * 1024**2, "123 MiB"),
+        (-2048, "-2.0 KiB"),
+    ],
+)
+def test_sizes_as_klamm_shows_them(size: int, text: str) -> None:
+    assert size_text(size) == text

@@ -1,4 +1,4 @@
-"""Rules looked at together: which one decides, which never match, which are in vain, which open too much. Pure."""
+"""Checks across all rules: which one decides, which never match or have no effect, which grant too much. Pure."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A Kafka client's properties (``--command-config``): the keys that klamm's own client honours.
 
-Keys it does not know are kept but mean nothing, as in Kafka's clients; ``client_keys`` finds typing errors.
+Keys it does not know are kept but mean nothing, as in Kafka's clients; ``unknown_keys`` finds typing errors.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
         …
     print(plan.problems)
 
-It prints nothing, and parses only what the order needs: ``merged_text`` and ``merged_rows`` do the rest.
+It prints nothing, and parses only what the order needs: ``merged_rows`` parses the rest.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ async def create_acls(context: RequestContext, request: CreateAclsRequest) -> Cr
 
 @handles(ApiKey.DELETE_ACLS, requires=["Alter Cluster"])
 async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """Remove the rules that filters take; a rule that several take is told by the first."""
+    """Delete the rules that the filters match; a rule that several match is reported under the first."""
     authorizer = context.broker.authorizer
     results, wanted, breather = [], [], Breather()
     for asked in request.filters:

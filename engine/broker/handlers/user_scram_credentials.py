@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials (50): v0. AlterUserScramCredentials (51): v0.
 
 Behaviour
-* Tell and change which users can log in by SCRAM (KIP-554). Nothing tells their secrets.
+* Describe and change SCRAM credentials (KIP-554). Their secrets are never returned.
 * The controller changes them: others answer NOT_CONTROLLER. All changes of a user are made, or none.
 * A user without a credential is RESOURCE_NOT_FOUND, one named twice DUPLICATE_RESOURCE; a mechanism that does not exist
   is UNSUPPORTED_SASL_MECHANISM, and fewer than 4,096 or more than 16,384 iterations are UNACCEPTABLE_CREDENTIAL.

@@ -1,1 +1,1 @@
-"""Quotas of clients: what users and client ids may use of one broker, and how long one that used more has to wait."""
+"""Client quotas: limits for users and client ids on one broker, and how long a client over its limit is throttled."""

@@ -6,7 +6,7 @@ How the parts fit:
 * ``declaration``, ``types``: declare a message once for all its versions. ``apis/`` holds one file per API.
 * ``codec``: a decoder or encoder for one message in one version, compiled from the declaration on first use
   (``decoder_source`` and ``encoder_source`` write straight-line Python; ``wire`` is what that code calls;
-  ``diagnosis`` finds the field at fault if a value cannot be written). The encoded bytes go into an ``Outgoing``
+  ``encoder_source.find_fault`` names the field if a value cannot be written). The encoded bytes go into an ``Outgoing``
   buffer, which also notes the file ranges to send directly.
 * ``frames``: request and response headers, whole frames.
 * ``records/``: record batches, which the messages carry as opaque bytes.

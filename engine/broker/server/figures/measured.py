@@ -1,4 +1,4 @@
-"""What a running broker has that has figures."""
+"""The parts of a running broker that metrics are read from."""
 
 from __future__ import annotations
 
