@@ -10,7 +10,7 @@ from engine.admin.analysis.incidents import Run
 from engine.admin.analysis.moves import CopyState, moves_board
 from engine.admin.health.report import Check, HealthReason, Severity
 from engine.admin.lag.results import GroupLag
-from engine.admin.lag.rules import Reason
+from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.events import EventKind
 from tui.actions import Registry
 from tui.board import Board, Since

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
     from engine.admin.lag.measuring import LagMeter
     from engine.admin.lag.results import LagAnswer
-    from engine.admin.lag.rules import LagStatus
     from engine.admin.lag.stores import OtherStore
     from engine.admin.lag.traces import QueryTraces
+    from engine.admin.lag.verdicts import LagStatus
     from engine.admin.topics.selection import TopicSelection
     from engine.common.model import IsolationLevel
 
@@ -279,7 +279,7 @@ def _isolation(word: str) -> IsolationLevel:
 
 
 def _fails_on(word: str) -> LagStatus:
-    from engine.admin.lag.rules import LagStatus
+    from engine.admin.lag.verdicts import LagStatus
 
     if word not in _FAIL_ON:
         raise UsageError(f"--fail-on must be stall, warn or unknown, not {word!r}")

@@ -34,7 +34,7 @@ from cli.views.lag import lag_report
 from engine.admin.cluster.errors import Unreachable
 from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag
-from engine.admin.lag.rules import LagStatus, Reason
+from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.local.cluster import LocalCluster
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, 250_000, UTC)

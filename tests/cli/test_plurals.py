@@ -9,7 +9,7 @@ import pytest
 from cli.commands.reassignment_run import _summary
 from cli.views.spark_history import compacted_report, history_report
 from engine.admin.lag.lake_history import CompactedDay, LagHistory, ReaderHistory
-from engine.admin.lag.rules import LagStatus
+from engine.admin.lag.verdicts import LagStatus
 from engine.admin.reassignment.execute import PreparedReassignment
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.common.model import TopicPartition

@@ -15,7 +15,7 @@ from klamm_program import Ran, in_process
 from cli.views.spark_history import plot_lines
 from engine.admin.lag.lake import COLUMNS, Lake
 from engine.admin.lag.lake_history import Moment
-from engine.admin.lag.rules import LagStatus
+from engine.admin.lag.verdicts import LagStatus
 
 Program = Callable[..., Ran]
 MINUTE = 60_000

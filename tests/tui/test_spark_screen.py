@@ -10,7 +10,7 @@ from dashboards import Driven, dashboard, drive
 from fake_feed import fake_feed
 
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
-from engine.admin.lag.rules import LagStatus
+from engine.admin.lag.verdicts import LagStatus
 from engine.admin.watch.frame import LinkState, Stage
 from tui.saving import Saving
 from tui.status import Standing, standing_of

@@ -10,7 +10,7 @@ from dashboards import Driven, dashboard, drive
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed, fake_feed
 
-from engine.admin.lag.rules import LagStatus
+from engine.admin.lag.verdicts import LagStatus
 from engine.admin.watch.frame import Frame, Stage, StageStatus
 from tui.board import Board
 from tui.lines import width_of

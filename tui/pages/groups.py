@@ -10,7 +10,7 @@ from engine.admin.analysis.rebalances import group_past
 from engine.admin.cluster.target import Side
 from engine.admin.groups.values import GroupMember
 from engine.admin.lag.results import GroupLag, PartitionLag
-from engine.admin.lag.rules import LagStatus
+from engine.admin.lag.verdicts import LagStatus
 from engine.admin.watch.frame import LinkState, Stage, WatchedGroup
 from tui.cells import DENIED, LOADING, NO_DATA, Cell, Column, Tone
 from tui.lines import Line, line, wrapped

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from engine.admin.lag.positions import ReaderKind
 from engine.admin.lag.queries import Job, JobSource
 from engine.admin.lag.results import QueryLag, QueryPartitionLag
-from engine.admin.lag.rules import LagStatus
+from engine.admin.lag.verdicts import LagStatus
 from engine.admin.watch.frame import Stage
 from tui.cells import NO_DATA, Cell, Column, Tone
 from tui.lines import Line, line

@@ -24,8 +24,8 @@ from typing import BinaryIO
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Parameter, Phrase
 from engine.admin.groups.values import GroupType
-from engine.admin.lag.rules import Point
 from engine.admin.lag.sampling import Sample
+from engine.admin.lag.verdicts import Point
 from engine.common.model import TopicPartition
 
 POINTS_MAX = 10

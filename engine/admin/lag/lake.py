@@ -29,7 +29,7 @@ from engine.admin.groups.reset_plan import GroupReset, PartitionReset
 from engine.admin.groups.values import CommittedOffset, GroupType
 from engine.admin.lag.history import POINTS_MAX
 from engine.admin.lag.positions import Query
-from engine.admin.lag.rules import Point
+from engine.admin.lag.verdicts import Point
 from engine.common.model import TopicPartition
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Final
 
 from engine.admin.lag.lake import Lake, SampleFile, day_of
-from engine.admin.lag.rules import LagStatus
+from engine.admin.lag.verdicts import LagStatus
 
 _COLUMNS: Final = (
     "sample", "time", "cluster", "kind", "group", "source", "path", "group_status", "lag", "time_lag_ms",

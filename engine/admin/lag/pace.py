@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from engine.admin.lag.rules import TELLING_SPAN_MS, KnownPoint, LagStatus, Reason, Verdict, went_back
+from engine.admin.lag.verdicts import TELLING_SPAN_MS, KnownPoint, LagStatus, Reason, Verdict, went_back
 
 COMMITS_MAX: Final = 10
 """How many of the latest steps forward are judged: what happened an hour ago says little."""

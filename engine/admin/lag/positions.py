@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from engine.admin.lag.rules import Point
+from engine.admin.lag.verdicts import Point
 from engine.common.model import TopicPartition
 from engine.kafka.formats.spark_checkpoints import Offsets
 

@@ -27,9 +27,9 @@ from engine.admin.lag.results import (
     place_of_newest,
     place_of_unread,
 )
-from engine.admin.lag.rules import LagStatus, Point, Rhythm, Verdict, without_position
 from engine.admin.lag.sampling import GroupSample, IsWanted, PartitionSample, why_unknown
 from engine.admin.lag.unread import Place, Times, UnreadRecord, read_times
+from engine.admin.lag.verdicts import LagStatus, Point, Rhythm, Verdict, without_position
 from engine.admin.offsets.listing import Offsets, end_offsets, offsets_at, start_offsets
 from engine.common.model import IsolationLevel, TopicPartition
 

@@ -12,7 +12,9 @@ from engine.admin.cluster.errors import AdminError, Unknown
 from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.lag.pace import UNKNOWN_TREND, Trend, between_commits, sum_of_trends, trend_of
 from engine.admin.lag.positions import ReaderKind
-from engine.admin.lag.rules import (
+from engine.admin.lag.sampling import GroupSample, PartitionSample
+from engine.admin.lag.unread import Place, Times, UnreadRecord
+from engine.admin.lag.verdicts import (
     KnownPoint,
     LagStatus,
     Point,
@@ -26,8 +28,6 @@ from engine.admin.lag.rules import (
     known_points,
     without_records,
 )
-from engine.admin.lag.sampling import GroupSample, PartitionSample
-from engine.admin.lag.unread import Place, Times, UnreadRecord
 from engine.common.metric import Metric
 from engine.common.model import TopicPartition
 

@@ -21,7 +21,7 @@ from engine.admin.groups.values import (
     GroupState,
     GroupType,
 )
-from engine.admin.lag.rules import Reason
+from engine.admin.lag.verdicts import Reason
 from engine.admin.offsets.listing import NO_LEADER_TEXT, end_offsets, start_offsets
 from engine.common.errors import ErrorCode
 from engine.common.model import IsolationLevel, TopicPartition

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from engine.admin.groups.values import GroupState, GroupType, ListedGroup
 from engine.admin.lag.results import GroupLag
-from engine.admin.lag.rules import LagStatus
+from engine.admin.lag.verdicts import LagStatus
 from engine.admin.watch.frame import WatchedGroup
 
 

@@ -12,8 +12,8 @@ import pytest
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.lag.history import KEPT_MS, POINTS_MAX, History, append_sample, read_history
-from engine.admin.lag.rules import Point
 from engine.admin.lag.sampling import GroupSample, PartitionSample, Sample
+from engine.admin.lag.verdicts import Point
 from engine.common.model import TopicPartition
 
 NOW = time.time_ns() // 1_000_000

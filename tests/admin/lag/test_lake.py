@@ -16,7 +16,7 @@ from engine.admin.groups.values import GroupType
 from engine.admin.lag.lake import COLUMNS, Lake, Rows, chunk_of
 from engine.admin.lag.lake_history import CompactedDay, Moment, Objective, compact, read_lake
 from engine.admin.lag.lake_sampling import Watched, plan_chunks, sample_chunk
-from engine.admin.lag.rules import LagStatus, Point
+from engine.admin.lag.verdicts import LagStatus, Point
 from engine.common.model import TopicPartition
 
 MIDNIGHT_MS = round(datetime(2026, 11, 22, tzinfo=UTC).timestamp() * 1000)

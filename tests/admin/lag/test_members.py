@@ -6,8 +6,8 @@ import pytest
 
 from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.lag.results import GroupLag, PartitionLag, group_lag
-from engine.admin.lag.rules import LagStatus, Point, Reason
 from engine.admin.lag.sampling import GroupSample, PartitionSample
+from engine.admin.lag.verdicts import LagStatus, Point, Reason
 from engine.common.model import TopicPartition
 
 Pairs = list[tuple[int | None, int]]

@@ -17,7 +17,7 @@ from engine.admin.lag.pace import (
     seems_still,
     steps_of,
 )
-from engine.admin.lag.rules import LagStatus, Reason, Verdict
+from engine.admin.lag.verdicts import LagStatus, Reason, Verdict
 
 MINUTE_MS = 60_000
 NOW_MS = 100 * MINUTE_MS

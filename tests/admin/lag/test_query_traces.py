@@ -14,7 +14,6 @@ from spark_traces import RECORDED, Made, event_lines, one_source, restore, write
 
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Unreachable
 from engine.admin.lag.positions import Query, ReaderKind
-from engine.admin.lag.rules import Point
 from engine.admin.lag.stores import Entry, LocalStore, Location, expand, locate
 from engine.admin.lag.traces import (
     BATCHES_MAX,
@@ -24,6 +23,7 @@ from engine.admin.lag.traces import (
     read_checkpoint,
     read_event_logs,
 )
+from engine.admin.lag.verdicts import Point
 from engine.common.model import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)

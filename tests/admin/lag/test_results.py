@@ -8,9 +8,9 @@ from engine.admin.cluster.errors import Unknown
 from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.lag.pace import Trend, sum_of_trends, trend_of
 from engine.admin.lag.results import GroupLag, group_lag, place_of_newest, place_of_unread
-from engine.admin.lag.rules import KnownPoint, LagStatus, Point, Reason
 from engine.admin.lag.sampling import GroupSample, PartitionSample
 from engine.admin.lag.unread import Place, Times, UnreadRecord
+from engine.admin.lag.verdicts import KnownPoint, LagStatus, Point, Reason
 from engine.common.model import TopicPartition
 
 NOW = 1_000_000

@@ -16,7 +16,7 @@ from engine.admin.groups.scope import FoundGroups
 from engine.admin.groups.values import GroupListing, GroupState, GroupType, ListedGroup
 from engine.admin.health.report import Check
 from engine.admin.lag.results import LagAnswer
-from engine.admin.lag.rules import LagStatus
+from engine.admin.lag.verdicts import LagStatus
 from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.watch.by_wire import GroupReader
 from engine.admin.watch.frame import BrokerWords, Frame, Link, LinkState, Stage, StageStatus

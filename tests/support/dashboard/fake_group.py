@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from engine.admin.groups.values import GroupMember, GroupState, GroupType
 from engine.admin.lag.results import group_lag
-from engine.admin.lag.rules import Point, Reason
 from engine.admin.lag.sampling import GroupSample, PartitionSample
 from engine.admin.lag.unread import Place, Times, UnreadRecord
+from engine.admin.lag.verdicts import Point, Reason
 from engine.admin.offsets.listing import NO_LEADER_TEXT
 from engine.admin.watch.frame import PartitionOffsets, WatchedGroup
 from engine.common.model import TopicPartition

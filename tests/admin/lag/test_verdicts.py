@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.admin.lag.rules import (
+from engine.admin.lag.verdicts import (
     STUCK_MS,
     KnownPoint,
     LagStatus,
