@@ -19,6 +19,7 @@ from cryptography.hazmat.bindings.openssl.binding import Binding
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
 
 from engine.broker.log.file_range import FileRange, OpenFile
+from engine.broker.network import connection
 from engine.broker.network.connection import ADMIT_WITHIN_MS
 from engine.broker.network.request import RequestHead
 from engine.broker.network.server import ServerLimits, SocketServer
@@ -130,6 +131,28 @@ def test_many_small_requests_in_few_records_and_one_request_in_many(tmp_path: Pa
                 writer.write(bytes([byte]))
                 await writer.drain()
             assert correlation_ids([await read_frame(reader)]) == [7]
+            writer.close()
+
+    run(check)
+
+
+def test_what_is_decrypted_when_a_turn_ends_is_handled_in_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The inbox has little room behind a half frame, so TLS keeps the rest of a record, and no more bytes come."""
+    monkeypatch.setattr(connection, "TURN_MS_MAX", 0)
+    requests = b"".join(metadata_request("x" * 100, number) for number in range(100))
+
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (server, host, port):
+            reader, writer = await connected(host, port, client_context(tmp_path))
+            writer.write(requests[:10])
+            (totals,) = server.totals.values()
+            async with asyncio.timeout(PATIENCE_S):
+                while totals.bytes_in < 10:
+                    await asyncio.sleep(0)
+            writer.write(requests[10:])
+            assert correlation_ids([await read_frame(reader) for _ in range(100)]) == list(range(100))
             writer.close()
 
     run(check)
