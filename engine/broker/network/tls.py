@@ -240,7 +240,7 @@ class TlsConnection(Connection):
     def _open_records(self) -> None:
         """Decrypt and handle what has come, as long as requests can be handled."""
         try:
-            while (self._incoming.pending or self._tls.pending()) and self._can_handle():
+            while self._has_more and self._can_handle():
                 room = self._inbox.room()
                 filled, is_over = self._decrypt_into(room)
                 if filled:
@@ -266,6 +266,11 @@ class TlsConnection(Connection):
         if not self._can_handle():
             self._settle()
 
+    @property
+    def _has_more(self) -> bool:
+        """Whether bytes have come that are not decrypted, or decrypted ones that the inbox had no room for."""
+        return bool(self._incoming.pending or self._tls.pending())
+
     def _decrypt_into(self, room: memoryview) -> tuple[int, bool]:
         """Return the number of bytes, and whether the peer has said that it sends no more."""
         filled, tls, incoming = 0, self._tls, self._incoming
@@ -287,7 +292,7 @@ class TlsConnection(Connection):
 
     def _go_on(self) -> None:
         super()._go_on()
-        if self._incoming.pending and self._are_hands_shaken:
+        if self._are_hands_shaken and self._has_more:
             self._open_records()
 
     def _resume_reading(self) -> None:

@@ -8,16 +8,18 @@ import random
 import socket
 import ssl
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from certificates import Authority, Signed
+from cryptography.hazmat.bindings.openssl.binding import Binding
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
 
 from engine.broker.log.file_range import FileRange, OpenFile
+from engine.broker.network import connection
 from engine.broker.network.connection import ADMIT_WITHIN_MS
 from engine.broker.network.request import RequestHead
 from engine.broker.network.server import ServerLimits, SocketServer
@@ -129,6 +131,28 @@ def test_many_small_requests_in_few_records_and_one_request_in_many(tmp_path: Pa
                 writer.write(bytes([byte]))
                 await writer.drain()
             assert correlation_ids([await read_frame(reader)]) == [7]
+            writer.close()
+
+    run(check)
+
+
+def test_what_is_decrypted_when_a_turn_ends_is_handled_in_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The inbox has little room behind a half frame, so TLS keeps the rest of a record, and no more bytes come."""
+    monkeypatch.setattr(connection, "TURN_MS_MAX", 0)
+    requests = b"".join(metadata_request("x" * 100, number) for number in range(100))
+
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (server, host, port):
+            reader, writer = await connected(host, port, client_context(tmp_path))
+            writer.write(requests[:10])
+            (totals,) = server.totals.values()
+            async with asyncio.timeout(PATIENCE_S):
+                while totals.bytes_in < 10:
+                    await asyncio.sleep(0)
+            writer.write(requests[10:])
+            assert correlation_ids([await read_frame(reader) for _ in range(100)]) == list(range(100))
             writer.close()
 
     run(check)
@@ -256,7 +280,25 @@ def test_what_is_not_tls_ends_its_connection_only(tmp_path: Path) -> None:
     run(check)
 
 
-def test_damaged_records_end_the_connection(tmp_path: Path) -> None:
+def flipped(record: bytes) -> bytes:
+    return record[:-1] + bytes((record[-1] ^ 1,))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        flipped,
+        lambda record: metadata_request("t", 1),
+        lambda record: record[:3] + (16 * 1024 + 257).to_bytes(2) + bytes(16 * 1024 + 257),
+        lambda record: record[:3] + b"\0\0",
+        lambda record: b"\x16" + record[1:],
+        lambda record: record[:1] + b"\x02\x00" + record[3:],
+        lambda record: record[5:] + record,
+        lambda record: record[:-1] + record,
+    ],
+    ids=["a bit", "plaintext", "too large", "empty", "a handshake", "version 2", "its middle first", "cut short"],
+)
+def test_damaged_records_end_the_connection(tmp_path: Path, damage: Callable[[bytes], bytes]) -> None:
     async def check() -> None:
         handled: list[int] = []
 
@@ -265,9 +307,7 @@ def test_damaged_records_end_the_connection(tmp_path: Path) -> None:
             return answer_with_name(request, body)
 
         async with serving({ApiKey.METADATA: note}, tls=listener(tmp_path)) as (_, host, port):
-            raw = socket.create_connection((host, port))
-            raw.setblocking(False)
-            loop = asyncio.get_running_loop()
+            reader, writer = await asyncio.open_connection(host, port)
             incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
             tls = client_context(tmp_path).wrap_bio(incoming, outgoing, server_hostname="broker.example")
             async with asyncio.timeout(PATIENCE_S):
@@ -276,16 +316,93 @@ def test_damaged_records_end_the_connection(tmp_path: Path) -> None:
                         tls.do_handshake()
                         break
                     except ssl.SSLWantReadError:
-                        await loop.sock_sendall(raw, outgoing.read())
-                        incoming.write(await loop.sock_recv(raw, 65536))
+                        writer.write(outgoing.read())
+                        incoming.write(await reader.read(65536))
+                writer.write(outgoing.read())
                 tls.write(metadata_request("t", 1))
-                record = bytearray(outgoing.read())
-                record[-1] ^= 1
-                await loop.sock_sendall(raw, record)
-                while await loop.sock_recv(raw, 65536):
-                    pass
-            raw.close()
+                writer.write(damage(outgoing.read()))
+                with suppress(ConnectionError):
+                    await reader.read()
+            writer.close()
             assert handled == []
+
+    run(check)
+
+
+def test_nobody_renegotiates(tmp_path: Path) -> None:
+    """Of TLS 1.2: a client could make the broker compute signatures for ever, and change who it is."""
+    bound = Binding()
+    ffi, lib = bound.ffi, bound.lib
+
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (_, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            context = ffi.gc(lib.SSL_CTX_new(lib.TLS_method()), lib.SSL_CTX_free)
+            lib.SSL_CTX_set_max_proto_version(context, lib.TLS1_2_VERSION)
+            tls = ffi.gc(lib.SSL_new(context), lib.SSL_free)
+            incoming, outgoing = lib.BIO_new(lib.BIO_s_mem()), lib.BIO_new(lib.BIO_s_mem())
+            lib.SSL_set_bio(tls, incoming, outgoing)
+            lib.SSL_set_connect_state(tls)
+            held = ffi.new("char[]", 65536)
+
+            async def until_done(step: Callable[[], int]) -> int:
+                """Exchange bytes until a step of TLS is over; return its result, or TLS's error below zero."""
+                async with asyncio.timeout(PATIENCE_S):
+                    while True:
+                        result = step()
+                        while (size := lib.BIO_read(outgoing, held, 65536)) > 0:
+                            writer.write(ffi.buffer(held, size)[:])
+                        if result > 0 or lib.SSL_get_error(tls, result) != lib.SSL_ERROR_WANT_READ:
+                            return result or -1
+                        if not (got := await reader.read(65536)):
+                            return -1
+                        lib.BIO_write(incoming, got, len(got))
+
+            assert await until_done(lambda: lib.SSL_do_handshake(tls)) == 1
+            lib.SSL_renegotiate(tls)
+            assert await until_done(lambda: lib.SSL_do_handshake(tls)) < 0
+            writer.close()
+
+    run(check)
+
+
+def test_a_client_whose_ca_is_revoked_gets_in_no_more(tmp_path: Path) -> None:
+    """Neither by a new handshake nor by going on with the session of an earlier one; who is in stays, as in Kafka."""
+
+    def handshake(host: str, port: int, context: ssl.SSLContext, session: ssl.SSLSession | None) -> ssl.SSLSession:
+        with (
+            socket.create_connection((host, port), timeout=PATIENCE_S) as raw,
+            context.wrap_socket(raw, server_hostname="broker.example", session=session) as tls,
+        ):
+            tls.sendall(metadata_request("t", 1))
+            if not tls.recv(4):
+                raise ConnectionResetError
+            assert tls.session is not None
+            return tls.session
+
+    other = Authority("the CA of others")
+
+    async def check() -> None:
+        trusting = config(tmp_path, "required")
+        (tmp_path / "ca.pem").write_text(CA.pem + other.pem)
+        policy = TlsListener(trusting, "SSL", SecurityProtocol.SSL)
+        for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+            policy.reload(trusting)
+            context = client_context(tmp_path, other.sign("mallory"))
+            context.maximum_version = version
+            async with telling_principals(policy) as (_, host, port):
+                inside = await connected(host, port, context)
+                session = await asyncio.to_thread(handshake, host, port, context, None)
+                session = await asyncio.to_thread(handshake, host, port, context, session)
+                (tmp_path / "ca.pem").write_text(CA.pem)
+                policy.reload(trusting)
+                for resumed in (session, None):
+                    with pytest.raises(REFUSED):
+                        await asyncio.to_thread(handshake, host, port, context, resumed)
+                inside[1].write(metadata_request("t", 7))
+                assert correlation_ids([await read_frame(inside[0])]) == [7]
+                inside[1].close()
+            (tmp_path / "ca.pem").write_text(CA.pem + other.pem)
 
     run(check)
 
