@@ -1,1 +1,1 @@
-"""The commands, one file per group. Imported when the command is called, not before."""
+"""The commands: a file or a folder for each noun. Imported when a command is called, not before."""

@@ -169,7 +169,7 @@ def _traces(
 
 @asynccontextmanager
 async def _stores(invocation: Invocation) -> AsyncIterator[OtherStore]:
-    from cli.commands.spark_stores import other_stores
+    from cli.commands.spark.stores import other_stores
 
     with other_stores(invocation) as others:
         yield others

@@ -14,7 +14,7 @@ from typing import Any, cast
 import pytest
 from klamm_program import PROGRAM, Ran, environment, in_process, klamm
 
-from cli.commands import local_up
+from cli.commands.local import up as local_up
 from cli.views.local import running_notes
 from engine.local.addresses import own_loopback_address
 from engine.local.cluster import ClusterStatus

@@ -14,7 +14,7 @@ import pytest
 from klamm_program import in_process
 from plan_files import plan_of
 
-from cli.commands.reassignment_run import _how_to_go_on
+from cli.commands.reassignment.run import _how_to_go_on
 from cli.framework.invocation import Invocation, TargetOptions
 from cli.framework.talk import Talk
 from cli.output.format import OutputFormat

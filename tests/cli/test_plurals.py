@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cli.commands.reassignment_run import _summary
+from cli.commands.reassignment.run import _summary
 from cli.views.spark_history import compacted_report, history_report
 from engine.admin.lag.lake_history import CompactedDay, LagHistory, ReaderHistory
 from engine.admin.lag.verdicts import LagStatus

@@ -41,10 +41,10 @@ READ_THE_MACHINES_CLOCK = {
 
 READ_THE_HOUR = {
     "cli/commands/consume.py": "a time such as 2h counts back from now",
-    "cli/commands/groups_reset.py": "--by-duration counts back from now",
-    "cli/commands/perf_group.py": "processes begin at the same moment",
+    "cli/commands/groups/reset.py": "--by-duration counts back from now",
+    "cli/commands/perf/__init__.py": "processes begin at the same moment",
     "cli/commands/produce.py": "the time of a record",
-    "cli/commands/spark_history.py": "the age of samples",
+    "cli/commands/spark/history.py": "the age of samples",
     "engine/admin/cluster/rollback_file.py": "the name of a file",
     "engine/admin/groups/reset_spec.py": "a time such as 2h counts back from now",
     "engine/admin/lag/queries.py": "the age of samples",

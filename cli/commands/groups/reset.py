@@ -1,0 +1,231 @@
+"""``klamm groups reset-offsets``: a dry run unless ``--execute``, with the rollback written first."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer._click.exceptions import UsageError
+
+from cli.commands.groups import AllGroups, GroupNames, GroupOptions, Topics, group, scope
+from cli.exit_codes import ExitCode
+from cli.framework.invocation import Invocation
+from cli.framework.options import Needs
+from cli.framework.stdout import data_stream
+from cli.output.format import OutputFormat
+from cli.output.report import Report
+from engine.kafka.config.input_files import name_of, read_input
+
+if TYPE_CHECKING:
+    from engine.admin.groups.reset_spec import ResetSpec, TopicScope
+    from engine.admin.groups.resetting import PlannedReset
+
+AllTopics = Annotated[bool, typer.Option("--all-topics", help="Every partition with a committed offset.")]
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="To the first record that still exists.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="After the last record.")]
+ToCurrent = Annotated[
+    bool, typer.Option("--to-current", help="Keep the offset; if none is committed, go after the last record.")
+]
+ToOffset = Annotated[int | None, typer.Option("--to-offset", metavar="N", help="To this offset.")]
+ShiftBy = Annotated[int | None, typer.Option("--shift-by", metavar="N", help="Forward by N records, or back by -N.")]
+ToDatetime = Annotated[
+    str | None,
+    typer.Option(
+        "--to-datetime", metavar="TIME", help="To the first record from this time on (UTC): 2026-11-21T12:23:04.866."
+    ),
+]
+ByDuration = Annotated[
+    str | None,
+    typer.Option("--by-duration", metavar="TIME", help="To the first record no older than this: 30m, 2h, PT30M."),
+]
+FromFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--from-file", metavar="CSV", allow_dash=True, help="topic,partition,offset; or group,topic,partition,offset."
+    ),
+]
+Execute = Annotated[bool, typer.Option("--execute", help="Do it; without this nothing is changed.")]
+Export = Annotated[bool, typer.Option("--export", help="Print the new offsets as CSV for --from-file.")]
+RollbackFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Where to write the rollback.  [default: offsets-TIME.csv]")
+]
+
+
+@group.command(
+    "reset-offsets",
+    needs=Needs(cluster=True, changes=True, kafka=True),
+    examples=(
+        "klamm groups reset-offsets --group billing --all-topics --to-earliest",
+        "klamm groups reset-offsets --group billing --topic orders:0,2 --shift-by -100 --execute --yes",
+        "klamm groups reset-offsets --group billing --topic orders --to-datetime 2026-11-21T08:00:00.000 --execute",
+        "klamm groups reset-offsets --all-groups --all-topics --to-current --export > offsets.csv",
+        "klamm groups reset-offsets --group billing --from-file offsets.csv --execute --yes",
+    ),
+)
+async def reset_offsets(
+    invocation: Invocation,
+    groups: GroupNames = None,
+    group: GroupOptions = None,
+    all_groups: AllGroups = False,
+    topic: Topics = None,
+    all_topics: AllTopics = False,
+    to_earliest: ToEarliest = False,
+    to_latest: ToLatest = False,
+    to_current: ToCurrent = False,
+    to_offset: ToOffset = None,
+    shift_by: ShiftBy = None,
+    to_datetime: ToDatetime = None,
+    by_duration: ByDuration = None,
+    from_file: FromFile = None,
+    execute: Execute = False,
+    export: Export = False,
+    rollback_file: RollbackFile = None,
+) -> Report | ExitCode:
+    """Reset a group's committed offsets. A dry run unless you give --execute.
+
+    The group must have no members; if it has some, klamm refuses and names them. With --to-current --export it only
+    reads groups, whatever their state. An offset before the first record becomes the first, one after the end becomes
+    the end, with a warning. --execute first writes the current offsets to a file, which --from-file restores. A group
+    that cannot be reset does not block the others.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.groups_changes import planned_lines, reset_report
+    from engine.admin.cluster.rollback_file import new_rollback_path
+    from engine.admin.groups.committing import execute_reset
+    from engine.admin.groups.resetting import plan_reset
+
+    if execute and invocation.is_dry_run:
+        raise UsageError("give one of --execute and --dry-run")
+    is_unsaid = not execute and not invocation.is_dry_run
+    # Kafka's rule: a change needs an explicit option.
+    invocation.is_dry_run = not execute
+    named = [*(groups or ()), *(group or ())]
+    meant = scope(groups, group, all_groups)
+    topics = _topics(topic, all_topics, from_file)
+    spec = _spec(
+        {"--to-earliest": to_earliest, "--to-latest": to_latest, "--to-current": to_current},
+        {"--to-offset": to_offset, "--shift-by": shift_by},
+        {"--to-datetime": to_datetime, "--by-duration": by_duration},
+        from_file,
+        only_group=named[0] if len(named) == 1 else None,
+    )
+    is_backup = export and to_current and not execute
+    async with open_cluster(invocation, for_change=execute) as cluster:
+        plan = await plan_reset(cluster, meant, topics, spec, is_backup=is_backup)
+        code = _tell(invocation, plan)
+        able = plan.able
+        rows = [one for group_plan in able for one in group_plan.resets]
+        # They are for the person who is asked; the report lists them anyway.
+        details = planned_lines(rows) if execute and not invocation.is_confirmed else ()
+        change = f"reset {_counted(plan)} in {cluster.target.title}"
+        if able and not is_backup and invocation.confirm(change, details, is_destructive=True):
+            path = rollback_file or new_rollback_path("offsets", ".csv")
+            way_back = invocation.pasteable(_way_back(invocation, plan, path, with_group=len(named) != 1))
+            rows, failures = await execute_reset(
+                cluster,
+                plan,
+                rollback_file=path,
+                with_group=len(named) != 1,
+                goes_on=f"some offsets may be set already; to go back: {way_back}",
+                on_saved=lambda: invocation.talk.remind(f"the rollback is in {path}; to go back: {way_back}"),
+            )
+            code = invocation.tell_failures(failures, code)
+    if not export:
+        return reset_report(rows, exit_code=code, is_unsaid=is_unsaid)
+    if invocation.output is OutputFormat.KAFKA:
+        return reset_report(rows, exit_code=code, is_unsaid=is_unsaid, exported=_exported(plan, named))
+    with data_stream() as stream:
+        stream.write(_exported(plan, named))
+    return code
+
+
+def _topics(texts: list[str] | None, is_all: bool, file: Path | None) -> TopicScope | None:
+    from engine.admin.groups.reset_spec import parse_topic_scope
+
+    if bool(texts) + is_all + (file is not None) != 1:
+        raise UsageError("give one of --topic, --all-topics and --from-file")
+    return parse_topic_scope(texts) if texts else None
+
+
+def _spec(
+    flags: dict[str, bool],
+    numbers: dict[str, int | None],
+    times: dict[str, str | None],
+    file: Path | None,
+    *,
+    only_group: str | None,
+) -> ResetSpec:
+    from engine.admin.groups.reset_spec import (
+        ResetSpec,
+        ResetTo,
+        before_now,
+        parse_datetime,
+        parse_iso_duration,
+        parse_offsets_file,
+    )
+
+    given = [word for word, is_set in flags.items() if is_set]
+    given += [word for word, value in (numbers | times).items() if value is not None]
+    if len(given) + (file is not None) != 1:
+        words = ", ".join([*flags, *numbers, *times])
+        raise UsageError(f"give one of {words} and --from-file")
+    if file is not None:
+        text = read_input(file)
+        return ResetSpec(ResetTo.FILE, offsets=parse_offsets_file(text, name_of(file), only_group=only_group))
+    word = given[0]
+    text = times.get(word) or ""
+    match word:
+        case "--to-datetime":
+            return ResetSpec(ResetTo.TIME, parse_datetime(text))
+        case "--by-duration":
+            return ResetSpec(ResetTo.TIME, before_now(parse_iso_duration(text), datetime.now(UTC)))
+        case "--to-offset":
+            return ResetSpec(ResetTo.OFFSET, numbers[word] or 0)
+        case "--shift-by":
+            return ResetSpec(ResetTo.SHIFT_BY, numbers[word] or 0)
+    return ResetSpec(ResetTo[word.removeprefix("--to-").upper()])
+
+
+def _tell(invocation: Invocation, plan: PlannedReset) -> ExitCode:
+    for one in plan.groups:
+        for warning in one.warnings:
+            invocation.talk.warn(f"group {one.group}: {warning}")
+        if one.is_new:
+            invocation.talk.warn(f"group {one.group} does not exist yet; committing offsets creates it")
+    if plan.others:
+        from engine.admin.groups.scope import by_name
+
+        invocation.talk.warn(f"left out, because they are not consumer groups: {by_name(plan.others)}")
+    return invocation.tell_failures(plan.refusals)
+
+
+def _counted(plan: PlannedReset) -> str:
+    from engine.admin.groups.scope import by_name
+
+    count = sum(len(one.resets) for one in plan.able)
+    names = [one.group for one in plan.able]
+    groups = f"group{'' if len(names) == 1 else 's'} {by_name(names)}"
+    return f"{count} offset{'' if count == 1 else 's'} of {groups}"
+
+
+def _way_back(invocation: Invocation, plan: PlannedReset, path: Path, *, with_group: bool) -> str:
+    """Return the command that restores the current offsets; warn about those that it cannot restore."""
+    blank = plan.uncommitted_count
+    if blank:
+        hint = "to go back, delete what is set now: klamm groups delete-offsets"
+        invocation.talk.warn(f"{blank} partition{'' if blank == 1 else 's'} had no offset before; {hint}")
+    if blank == sum(len(one.resets) for one in plan.able):
+        return "klamm groups delete-offsets"
+    which = "--all-groups" if with_group else f"--group {shlex.quote(plan.able[0].group)}"
+    return f"klamm groups reset-offsets {which} --from-file {shlex.quote(str(path))} --execute"
+
+
+def _exported(plan: PlannedReset, named: Sequence[str]) -> str:
+    from engine.admin.groups.reset_spec import offsets_text
+    from engine.admin.groups.resetting import offsets_after
+
+    return offsets_text(offsets_after(plan.able), with_group=len(named) != 1)

@@ -1,0 +1,293 @@
+"""``klamm plan apply``, ``resume`` and ``rollback``: the commands that carry out a plan. All share their options."""
+
+from __future__ import annotations
+
+import inspect
+import shlex
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cli.commands.plan import group
+from cli.commands.plan.files import (
+    JournalOption,
+    LoadedPlan,
+    PlanArgument,
+    load_plan,
+    seconds_option,
+    size_option,
+    throttle_options,
+)
+from cli.exit_codes import ExitCode
+from cli.framework.failure import Failure
+from cli.framework.invocation import Invocation, Stop
+from cli.framework.options import Needs
+from cli.output.report import Report
+
+if TYPE_CHECKING:
+    from engine.admin.cluster.connection import Cluster
+    from engine.admin.reassignment.plan_runs import PlanRun
+    from engine.admin.reassignment.waves import Standing, Wave
+    from engine.common.model import TopicPartition
+
+_Size = str | None
+_OPTIONS: dict[str, tuple[Any, Any]] = {
+    "throttle": (
+        Annotated[
+            _Size,
+            typer.Option(
+                "--throttle",
+                metavar="SIZE",
+                help="Bytes a second between brokers; 0 is none.  [default: resume and rollback that of the last run, "
+                "else what the plan says]",
+            ),
+        ],
+        None,
+    ),
+    "throttle_floor": (
+        Annotated[
+            _Size,
+            typer.Option(
+                metavar="SIZE", help="Never halve the throttle below this.  [default: a quarter of --throttle]"
+            ),
+        ],
+        None,
+    ),
+    "throttle_ceiling": (
+        Annotated[
+            _Size,
+            typer.Option(metavar="SIZE", help="Raise it up to this while all is calm.  [default: --throttle]"),
+        ],
+        None,
+    ),
+    "throttle_p99": (
+        Annotated[
+            str | None,
+            typer.Option(
+                metavar="TIME", help="Halve the throttle while a broker's p99 latency is above this, such as 50ms."
+            ),
+        ],
+        None,
+    ),
+    "wave_replicas": (
+        Annotated[
+            int,
+            typer.Option(metavar="N", min=1, help="At most this many replicas per wave into or out of a broker."),
+        ],
+        10,
+    ),
+    "wave_bytes": (
+        Annotated[_Size, typer.Option(metavar="SIZE", help="At most so many bytes per wave into or out of a broker.")],
+        None,
+    ),
+    "stall": (
+        Annotated[str, typer.Option(metavar="TIME", help="Stop if a copy makes no progress for this long.")],
+        "5m",
+    ),
+    "lock_timeout": (
+        Annotated[
+            str,
+            typer.Option(
+                metavar="TIME", help="How long the lock outlives a klamm that was killed; at least 6s over the wire."
+            ),
+        ],
+        "10s",
+    ),
+    "elect": (
+        Annotated[
+            bool,
+            typer.Option("--elect/--no-elect", help="At the end elect the replicas that the plan puts first."),
+        ],
+        True,
+    ),
+    "journal": (JournalOption, None),
+}
+_ROLLBACK_FILE = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Where to write the rollback.  [default: FILE.rollback.json]")
+]
+
+
+def _carrying_out(verb: str, summary: str, examples: Sequence[str], *, writes_way_back: bool = True) -> None:
+    """Declare one of the commands: the plan file, then the options that all share."""
+
+    async def command(invocation: Invocation, **values: Any) -> Report:
+        return await _carry_out(invocation, _run(verb, load_plan(values["file"]), values))
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        inspect.Parameter("invocation", inspect.Parameter.POSITIONAL_OR_KEYWORD),
+        inspect.Parameter("file", keyword, annotation=PlanArgument),
+    ]
+    options = _OPTIONS | ({"rollback_file": (_ROLLBACK_FILE, None)} if writes_way_back else {})
+    parameters += [
+        inspect.Parameter(key, keyword, default=one, annotation=kind) for key, (kind, one) in options.items()
+    ]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__doc__, command.__name__ = summary, verb
+    function: Callable[..., Awaitable[Report]] = command
+    needs = Needs(cluster=True, changes=True, bounded=False, has_deadline=True)
+    group.command(verb, needs=needs, examples=tuple(examples))(function)
+
+
+def _run(verb: str, loaded: LoadedPlan, values: dict[str, Any]) -> tuple[LoadedPlan, PlanRun]:
+    from engine.admin.reassignment.journal import throttle_of_last_run
+    from engine.admin.reassignment.plan_runs import PlanRun, Verb
+    from engine.admin.reassignment.waves import WaveCaps
+
+    journal: Path = values["journal"] or loaded.beside(".journal")
+    last = None if verb == Verb.APPLY else throttle_of_last_run(journal, loaded.digest)
+    return loaded, PlanRun(
+        Verb(verb),
+        loaded.path,
+        loaded.digest,
+        loaded.moves,
+        throttle_options(
+            loaded.plan.klamm.throttle if last is None else last,
+            values["throttle"],
+            values["throttle_floor"],
+            values["throttle_ceiling"],
+            values["throttle_p99"],
+        ),
+        WaveCaps(values["wave_replicas"], size_option("--wave-bytes", values["wave_bytes"])),
+        seconds_option("--stall", values["stall"]),
+        seconds_option("--lock-timeout", values["lock_timeout"]),
+        values["elect"],
+        journal,
+        values.get("rollback_file"),
+    )
+
+
+async def _carry_out(invocation: Invocation, wanted: tuple[LoadedPlan, PlanRun]) -> Report:
+    import asyncio
+
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.plan_execution import ExecutionView, waves_report, waves_result_report
+    from engine.admin.reassignment.plan_runs import Verb, what_is_left
+    from engine.admin.reassignment.wave_values import Outcome, WavesResult
+    from tui.operations.plan_commands import running_words
+
+    loaded, run = wanted
+    run.refuse_begun()
+    async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:
+        async with asyncio.timeout(invocation.timeout_s):
+            is_done = await _refuse_drift(invocation, cluster, loaded, run)
+            waves = () if is_done else await run.waves(cluster)
+            standings = await run.standings(cluster) if waves and run.verb is not Verb.APPLY else None
+        goes_on = invocation.pasteable(shlex.join(["klamm", *running_words(run, run.goes_on_with)]))
+        if is_done:
+            invocation.talk.say("nothing to do: the plan is carried out already")
+            done = WavesResult(Outcome.DONE, None, 0, 0, len(run.moves), (), len(run.moves))
+            return (
+                waves_report(()) if invocation.is_dry_run else waves_result_report(done, goes_on, str(run.journal_file))
+            )
+        if not waves:
+            invocation.talk.say("nothing to move: the plan is empty")
+            return waves_report(waves)
+        await _warn_of_room(invocation, cluster, waves, standings)
+        if not invocation.confirm(run.told(cluster, waves, standings)):
+            return waves_report(what_is_left(waves, standings))
+        view = ExecutionView(invocation, goes_on, is_throttled=run.throttle is not None)
+        deadline_s = invocation.timeout_s if invocation.has_timeout_given else None
+        try:
+            result = await run.carry_out(cluster, waves, view, deadline_s=deadline_s)
+        finally:
+            view.end()
+    return waves_result_report(result, goes_on, str(run.journal_file), is_back=run.verb is Verb.ROLLBACK)
+
+
+async def _warn_of_room(
+    invocation: Invocation,
+    cluster: Cluster,
+    waves: Sequence[Wave],
+    standings: Mapping[TopicPartition, Standing] | None,
+) -> None:
+    """Warn of brokers that have too little room for what is not copied yet, as far as sizes are known."""
+    from cli.views.reassignment import shortage_told
+    from engine.admin.brokers.reading_load import read_volumes
+    from engine.admin.reassignment.room import of_wave, room_shortages
+    from engine.admin.reassignment.waves import Standing
+
+    ahead = [
+        move
+        for wave in waves
+        for move in wave
+        if standings is None or standings.get(move.name, Standing.WAITING) is Standing.WAITING
+    ]
+    sizes = {move.name: move.size_bytes for move in ahead if move.size_bytes is not None}
+    for shortage in room_shortages(map(of_wave, ahead), sizes, await read_volumes(cluster)):
+        invocation.talk.warn(shortage_told(shortage))
+
+
+async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: LoadedPlan, run: PlanRun) -> bool:
+    """Stop if the plan is for another cluster, or if a plan to apply no longer fits the cluster.
+
+    Returns:
+        Whether a plan to apply is already carried out in every partition.
+
+    Raises:
+        LockHeld: it does not fit while another operator carries out a plan, maybe this one.
+        Stop: code 1, the gate before the first wave.
+    """
+    from engine.admin.reassignment.lock import refuse_while_held
+    from engine.admin.reassignment.plan_runs import Verb
+    from engine.admin.snapshots.taking import read_snapshot
+    from plans.checking import check_drift, what_stops
+    from plans.findings import Check
+
+    is_fresh = run.verb is Verb.APPLY
+    findings = check_drift(loaded.plan, await read_snapshot(cluster))
+    serious = what_stops(findings, is_fresh=is_fresh)
+    if not serious:
+        for note in findings if is_fresh else ():
+            invocation.talk.warn(note.message)
+        return False
+    is_elsewhere = any(one.check is Check.CLUSTER for one in serious)
+    if is_fresh and not is_elsewhere and await run.is_carried_out(cluster):
+        return True
+    if not is_elsewhere:
+        await refuse_while_held(cluster)
+    path = run.path
+    for one in serious:
+        invocation.talk.say(one.message)
+    told = f"the plan does not fit the cluster: {len(serious)} finding{'' if len(serious) == 1 else 's'}"
+    if is_elsewhere:
+        hint = "name the cluster that the plan was made for, or plan again for this one"
+    else:
+        hint = f"klamm plan check {path} shows all; plan again, or, if this plan has begun: klamm plan resume {path}"
+    raise Stop(Failure(ExitCode.BAD_ANSWER, "stopped", told, str(path), hint))
+
+
+_carrying_out(
+    "apply",
+    """Carry out a plan in waves.
+
+    It writes the journal and the rollback file before it changes anything. A gate before each wave stops it if a target
+    is dead, an ISR has shrunk, a copy has stalled or --timeout has passed; without --timeout there is no deadline. You
+    can interrupt it at any moment, by Ctrl-C or by kill -9: klamm plan resume continues, from any machine that has the
+    plan.
+    """,
+    (
+        "klamm plan apply plan.json --dry-run",
+        "klamm plan apply plan.json --throttle 50M",
+        "klamm plan apply plan.json --throttle 50M --throttle-ceiling 200M --wave-replicas 4 --wave-bytes 100G",
+        "klamm plan apply plan.json --throttle 50M --throttle-p99 80ms",
+        "klamm plan apply plan.json --yes --timeout 14400 -o jsonl",
+    ),
+)
+_carrying_out(
+    "resume",
+    """Go on with a plan that was stopped, interrupted or killed, on this machine or on another.
+
+    It needs only the plan file and the cluster: it skips what is done and waits for what is under way. It removes
+    throttles that the killed run left.
+    """,
+    ("klamm plan resume plan.json", "klamm plan resume plan.json --throttle 20M"),
+)
+_carrying_out(
+    "rollback",
+    """Move every partition of a plan back to where it was, in waves, including those that are still moving.""",
+    ("klamm plan rollback plan.json --dry-run", "klamm plan rollback plan.json --throttle 50M"),
+    writes_way_back=False,
+)

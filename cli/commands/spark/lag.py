@@ -1,0 +1,129 @@
+"""``klamm spark lag``: keeps the lag of groups and queries, sample by sample."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer._click.exceptions import UsageError
+
+from cli.commands.spark import Confs, Master, Packages, group, open_spark, waits_shown
+from cli.exit_codes import ExitCode
+from cli.framework.invocation import Invocation
+from cli.framework.options import Asks, Needs
+from cli.framework.places import Checkpoints, EventLogs
+from cli.framework.quantities import seconds_option
+from engine.common.quantities import counted
+
+if TYPE_CHECKING:
+    from engine.admin.lag.lake_sampling import Watched
+    from engine.spark.lag_job import SampleTold
+
+
+@group.command(
+    "lag",
+    needs=Needs(cluster=True, asks=Asks.CLUSTER, bounded=False),
+    examples=(
+        "klamm spark lag --out /srv/lag --interval 30s",
+        "klamm spark lag --out s3://lake/lag --state s3a://lake/lag-state --profile prod --profile test",
+        "klamm spark lag --out /srv/lag --checkpoint /srv/spark/checkpoints --master spark://head:7077",
+    ),
+)
+def lag(
+    invocation: Invocation,
+    out: Annotated[
+        str | None, typer.Option("--out", metavar="PATH", help="A folder for Parquet: a path, s3://, gs:// or abfs://.")
+    ] = None,
+    interval: Annotated[str, typer.Option("--interval", metavar="TIME", help="Time between two samples.")] = "30s",
+    checkpoint: Checkpoints = None,
+    event_log: EventLogs = None,
+    profile: Annotated[
+        list[str] | None,
+        typer.Option("--profile", metavar="NAME", help="A profile to sample, instead of --cluster; may be repeated."),
+    ] = None,
+    time_lag: Annotated[bool, typer.Option("--time-lag", help="Read the times of unread records, too.")] = False,
+    samples: Annotated[int | None, typer.Option("--samples", metavar="N", min=1, help="Stop after N samples.")] = None,
+    chunks: Annotated[
+        int, typer.Option("--chunks", metavar="N", min=1, max=999, help="Tasks and files per sample, for a new folder.")
+    ] = 2,
+    state: Annotated[
+        str | None,
+        typer.Option("--state", metavar="PATH", help="Where Spark records which samples are done.  [default: in PATH]"),
+    ] = None,
+    master: Master = None,
+    conf: Confs = None,
+    packages: Packages = None,
+) -> ExitCode:
+    """Sample the lag of all groups and of Spark queries again and again, as a Spark job, and keep it as Parquet.
+
+    It runs until Ctrl-C. Start it again, even after a kill, and it continues in the same folder: it writes no sample
+    twice, and repeats an incomplete one at once. It reports a cluster or broker that does not answer; that sample lacks
+    what only that one knows. klamm spark history reads the folder.
+    """
+    import asyncio
+
+    from engine.admin.lag.lake import Lake
+    from engine.spark.lag_job import LagJob, run_lag_job
+
+    if not out:
+        raise UsageError("no place to write is given: give --out PATH")
+    interval_s = seconds_option("--interval", interval)
+    if interval_s < 1:
+        raise UsageError("--interval must be at least a second")
+    clusters = _clusters(invocation, profile, checkpoint, event_log)
+    Lake(out).prepare(chunks)
+    asyncio.run(_reach(clusters, invocation.timeout_s))
+    job = LagJob(clusters, out, interval_s, chunks, state, time_lag, samples)
+
+    def tell(one: SampleTold) -> None:
+        for failure in one.failures:
+            invocation.talk.warn(failure)
+        told = f"{counted(one.group_count, 'group')}, {counted(one.row_count, 'row')}"
+        invocation.talk.say(f"sample {one.sample}: {told}, {one.took_ms} ms")
+
+    with (
+        open_spark(invocation, master, conf, packages, name="klamm spark lag") as spark,
+        waits_shown(invocation) as wait,
+    ):
+        run_lag_job(spark, job, tell, threading.Event(), wait)
+    return ExitCode.DONE
+
+
+async def _reach(clusters: Sequence[Watched], timeout_s: float) -> None:
+    """Raise the first cluster's error if no cluster answers, before Spark is started for nothing."""
+    import asyncio
+
+    from engine.admin.cluster.connection import Cluster
+    from engine.admin.cluster.errors import AdminError
+
+    failures: list[AdminError] = []
+    for watched in clusters:
+        try:
+            async with asyncio.timeout(timeout_s), Cluster(watched.target, timeout_s=timeout_s) as cluster:
+                await (await cluster.wire()).metadata([])
+                return
+        except AdminError as error:
+            failures.append(error)
+    raise failures[0]
+
+
+def _clusters(
+    invocation: Invocation, profiles: list[str] | None, checkpoints: list[str] | None, event_logs: list[str] | None
+) -> list[Watched]:
+    import os
+    from pathlib import Path
+
+    from engine.admin.cluster.target import Naming, resolve_target
+    from engine.admin.lag.lake_sampling import Watched
+
+    if profiles:
+        if checkpoints or event_logs:
+            raise UsageError("with --profile the profiles say where checkpoints and event logs are")
+        jaas = invocation.target_options.jaas_config
+        namings = [Naming(cluster=name, jaas_config=jaas, may_jaas_idle=True) for name in dict.fromkeys(profiles)]
+        targets = [resolve_target(naming, os.environ, Path.cwd()) for naming in namings]
+        return [Watched(target, target.checkpoints, target.event_logs) for target in targets]
+    target = invocation.target()
+    return [Watched(target, tuple(checkpoints or target.checkpoints), tuple(event_logs or target.event_logs))]

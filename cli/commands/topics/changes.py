@@ -1,0 +1,278 @@
+"""``klamm topics create``, ``alter`` and ``delete``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from typer._click.exceptions import UsageError
+
+from cli.commands.topics import IfExists, NamedTopics, TopicOptions, group
+from cli.exit_codes import ExitCode
+from cli.framework.completing import complete_topics
+from cli.framework.invocation import Invocation
+from cli.framework.options import Needs
+from cli.framework.plan_guard import BesidePlan, minds_plan
+from cli.output.format import OutputFormat
+from cli.output.report import Report
+from engine.common.quantities import counted
+
+if TYPE_CHECKING:
+    from engine.admin.cluster.connection import Cluster
+    from engine.admin.cluster.errors import AdminError
+    from engine.admin.topics.access import TopicChanger
+    from engine.admin.topics.changes import NewTopic, TopicAlteration, TopicChange
+
+OneTopic = Annotated[
+    str | None, typer.Argument(metavar="TOPIC", help="Name of the topic.", autocompletion=complete_topics)
+]
+NewTopics = Annotated[list[str] | None, typer.Argument(metavar="TOPIC", help="Names of the topics.")]
+OneTopicOption = Annotated[str | None, typer.Option("--topic", hidden=True)]
+Partitions = Annotated[int | None, typer.Option("--partitions", metavar="N", help="How many partitions in all.")]
+Assignment = Annotated[
+    str | None,
+    typer.Option(
+        "--replica-assignment",
+        metavar="B:B,B:B",
+        help="The brokers of each partition by hand: one part per partition, the preferred leader first.",
+    ),
+]
+Configs = Annotated[
+    list[str] | None, typer.Option("--config", metavar="KEY=VALUE", help="A setting of the topic; may be repeated.")
+]
+Wait = Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until it is done.")]
+
+
+@group.command(
+    "create",
+    needs=Needs(cluster=True, changes=True, kafka=True),
+    examples=(
+        "klamm topics create orders --partitions 6 --replication-factor 3",
+        "klamm topics create orders --replica-assignment 0:1,1:2,2:0 --config retention.ms=3600000",
+        "klamm topics create orders payments --partitions 6 --config retention.ms=2d --config segment.bytes=64Mi",
+        "klamm topics create orders --if-not-exists --dry-run",
+    ),
+)
+async def create(
+    invocation: Invocation,
+    names: NewTopics = None,
+    topic: TopicOptions = None,
+    partitions: Partitions = None,
+    replication_factor: Annotated[
+        int | None, typer.Option("--replication-factor", metavar="N", help="Replicas of each partition.")
+    ] = None,
+    replica_assignment: Assignment = None,
+    config: Configs = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="A topic that exists already is not an error.")
+    ] = False,
+    disable_rack_aware: Annotated[
+        bool, typer.Option("--disable-rack-aware", help="Spread replicas without regard to racks (ZooKeeper only).")
+    ] = False,
+) -> Report:
+    """Create topics, all of the same shape.
+
+    Without --partitions and --replication-factor the cluster's defaults are used. A topic that cannot be created does
+    not hold up the others.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.topics_changes import topic_changes_report
+    from engine.admin.topics.access import topic_changer
+    from engine.admin.topics.changes import NewTopic, check_new_topic, parse_replica_assignment, parse_topic_configs
+
+    texts = list(dict.fromkeys([*(names or ()), *(topic or ())]))
+    if not texts:
+        raise UsageError("name the topics to be created")
+    assignment = parse_replica_assignment(replica_assignment) if replica_assignment else ()
+    configs = parse_topic_configs(config or ())
+    wanted = [NewTopic(name, partitions, replication_factor, assignment, configs) for name in texts]
+    for one in wanted:
+        check_new_topic(one)
+    if invocation.output is not OutputFormat.KAFKA:
+        for warning in dict.fromkeys(warning for one in wanted for warning in one.warnings):
+            invocation.talk.warn(warning)
+    changes: list[TopicChange] = []
+    async with open_cluster(invocation, for_change=True) as cluster:
+        changer = await topic_changer(cluster, is_rack_aware=not disable_rack_aware)
+        # Do not announce what cannot be done: the cluster checks a dry run first.
+        if invocation.is_dry_run:
+            changes = [await changer.create(one, if_not_exists=if_not_exists, validate_only=True) for one in wanted]
+        code = ExitCode.DONE
+        if invocation.confirm(f"create {_summary(wanted)} in {cluster.target.title}"):
+            changes, refusals = await _create_each(changer, wanted, if_not_exists=if_not_exists)
+            code = invocation.tell_failures(refusals)
+    return topic_changes_report(changes, exit_code=code)
+
+
+async def _create_each(
+    changer: TopicChanger, wanted: Sequence[NewTopic], *, if_not_exists: bool
+) -> tuple[list[TopicChange], list[AdminError]]:
+    from engine.admin.cluster.errors import NotFound, Refused
+
+    changes: list[TopicChange] = []
+    refusals: list[AdminError] = []
+    for topic in wanted:
+        try:
+            changes.append(await changer.create(topic, if_not_exists=if_not_exists))
+        except (NotFound, Refused) as refusal:
+            if len(wanted) == 1:
+                raise
+            refusals.append(refusal)
+    return changes, refusals
+
+
+@group.command(
+    "alter",
+    needs=Needs(cluster=True, changes=True, kafka=True),
+    examples=(
+        "klamm topics alter orders --partitions 12",
+        "klamm topics alter orders --config retention.ms=1h --delete-config cleanup.policy --yes",
+    ),
+)
+async def alter(
+    invocation: Invocation,
+    name: OneTopic = None,
+    topic: OneTopicOption = None,
+    partitions: Partitions = None,
+    replica_assignment: Assignment = None,
+    config: Configs = None,
+    delete_config: Annotated[
+        list[str] | None, typer.Option("--delete-config", metavar="KEY", help="A setting to be dropped.")
+    ] = None,
+    if_exists: IfExists = False,
+    force: BesidePlan = False,
+) -> Report:
+    """Add partitions to a topic, or change its settings.
+
+    With more partitions, records with a key may go to another partition than before, and no partition can be removed.
+    So more partitions, like settings that may lose records, need --yes in a script.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.topics_changes import topic_changes_report
+    from engine.admin.reassignment.throttle_settings import THROTTLE_SETTINGS
+    from engine.admin.topics.access import topic_changer
+    from engine.admin.topics.changes import TopicAlteration, parse_replica_assignment, parse_topic_configs
+
+    wanted = TopicAlteration(
+        one_name(name, topic),
+        partitions,
+        parse_replica_assignment(replica_assignment) if replica_assignment else None,
+        parse_topic_configs(config or ()),
+        tuple(delete_config or ()),
+    )
+    wanted.check()
+    async with open_cluster(invocation, for_change=True) as cluster:
+        changer = await topic_changer(cluster)
+        if not await changer.exists(wanted.name, if_exists=if_exists):
+            invocation.talk.say(f"topic {wanted.name} does not exist, nothing to do")
+            return topic_changes_report([])
+        present = await _present_count(cluster, wanted)
+        adds_none = present is not None and wanted.partition_count is not None and wanted.partition_count <= present
+        if invocation.is_dry_run or adds_none or not invocation.is_confirmed:
+            # The cluster refuses what cannot be done before anybody reads of effects or is asked.
+            change = await changer.alter(wanted, validate_only=True)
+        for warning in wanted.warnings if invocation.output is not OutputFormat.KAFKA else ():
+            invocation.talk.warn(warning)
+        lines, is_destructive = await _alteration_lines(cluster, wanted, present)
+        if wanted.is_irreversible or not THROTTLE_SETTINGS.isdisjoint((*wanted.additions, *wanted.deletions)):
+            is_destructive |= await minds_plan(invocation, cluster, [wanted.name], is_forced=force)
+        what = f"alter topic {wanted.name} in {cluster.target.title}"
+        if invocation.confirm(what, lines if invocation.tells_details else (), is_destructive=is_destructive):
+            change = await changer.alter(wanted)
+    return topic_changes_report([change])
+
+
+async def _present_count(cluster: Cluster, wanted: TopicAlteration) -> int | None:
+    """Return how many partitions the topic has, if their number is to change and is known."""
+    from engine.admin.topics.access import topic_reader
+
+    if wanted.partition_count is None:
+        return None
+    shape = (await (await topic_reader(cluster)).shapes([wanted.name])).get(wanted.name)
+    return None if shape is None else shape[0]
+
+
+async def _alteration_lines(cluster: Cluster, wanted: TopicAlteration, present: int | None) -> tuple[list[str], bool]:
+    """Return what changes into what, line by line, and whether that may lose records or cannot be undone."""
+    from engine.admin.configs.changes import read_changes
+    from engine.admin.configs.values import Entity, EntityType
+
+    lines = []
+    if wanted.partition_count is not None:
+        lines.append(f"  partitions: {'unknown' if present is None else present} → {wanted.partition_count}")
+    if not wanted.changes_configs:
+        return lines, wanted.is_irreversible
+    changes = await read_changes(
+        cluster, Entity(EntityType.TOPIC, wanted.name), wanted.additions, list(wanted.deletions), tells_inherited=True
+    )
+    may_lose_data = any(change.may_lose_data for change in changes)
+    return lines + [f"  {change}" for change in changes], wanted.is_irreversible or may_lose_data
+
+
+@group.command(
+    "delete",
+    needs=Needs(cluster=True, changes=True, kafka=True),
+    examples=("klamm topics delete orders --yes", "klamm topics delete 'test-.*' --dry-run"),
+)
+async def delete(
+    invocation: Invocation,
+    topics: NamedTopics = None,
+    topic: TopicOptions = None,
+    if_exists: IfExists = False,
+    wait: Wait = True,
+    force: BesidePlan = False,
+) -> Report:
+    """Delete topics with all their records.
+
+    A regular expression never matches Kafka's own topics; name such a topic to delete it.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.topics_changes import topic_changes_report
+    from engine.admin.topics.access import topic_changer
+    from engine.admin.topics.changes import TopicChange, TopicOutcome, deletion_warnings, held_up_told
+
+    texts = [*(topics or ()), *(topic or ())]
+    if not texts:
+        raise UsageError("name the topics to be deleted")
+    async with open_cluster(invocation, for_change=True) as cluster:
+        changer = await topic_changer(cluster)
+        names = await changer.to_be_deleted(texts, if_exists=if_exists)
+        if not names:
+            invocation.talk.say("no such topic, nothing to do")
+            return topic_changes_report([])
+        what = f"topic {names[0]}" if len(names) == 1 else counted(len(names), "topic")
+        listed = [f"  {name}" for name in names] if len(names) > 1 else []
+        for warning in deletion_warnings(names):
+            invocation.talk.warn(warning)
+        await minds_plan(invocation, cluster, names, is_forced=force)
+        if not invocation.confirm(f"delete {what} in {cluster.target.title}", listed, is_destructive=True):
+            return topic_changes_report([TopicChange(name, TopicOutcome.WOULD_BE_DELETED) for name in names])
+        changes, refusals = await changer.delete(names, waits=wait)
+    is_under_way = any(change.result is TopicOutcome.MARKED_FOR_DELETION for change in changes)
+    for told in held_up_told(changes) if wait else ():
+        invocation.talk.say(f"the deletion goes on: it {told}")
+    code = invocation.tell_failures(refusals, ExitCode.UNDER_WAY if is_under_way else ExitCode.DONE)
+    return topic_changes_report(changes, exit_code=code)
+
+
+def one_name(argument: str | None, option: str | None) -> str:
+    """Return the topic that was named, as an argument or in Kafka's way as ``--topic``."""
+    if (argument is None) == (option is None):
+        raise UsageError("name one topic")
+    return argument or option or ""
+
+
+def _summary(topics: Sequence[NewTopic]) -> str:
+    from engine.admin.groups.scope import by_name
+
+    topic = topics[0]
+    if topic.assignment:
+        shape = f"{counted(len(topic.assignment), 'partition')} assigned by hand"
+    else:
+        count = "default number of" if topic.partition_count is None else str(topic.partition_count)
+        factor = "default" if topic.replication_factor is None else str(topic.replication_factor)
+        shape = f"{count} partition{'' if count == '1' else 's'}, factor {factor}"
+    configs = "".join(f", {key}={value}" for key, value in topic.configs.items())
+    named = f"topic{'' if len(topics) == 1 else 's'} {by_name(one.name for one in topics)}"
+    return f"{named} ({shape}{configs}{'' if len(topics) == 1 else ', each'})"
