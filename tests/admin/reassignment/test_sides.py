@@ -9,7 +9,6 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
-from event_loop import in_event_loop
 from znode_trees import load_tree
 
 from engine.admin.cluster.connection import Cluster
@@ -195,8 +194,7 @@ def test_the_rate_of_a_dead_broker_comes_off_too(play: Play) -> None:
     play(scene)
 
 
-@in_event_loop
-async def test_a_snapshot_tells_what_was_under_way_and_takes_a_dry_run(play: Play, tmp_path: Path) -> None:
+def test_a_snapshot_tells_what_was_under_way_and_takes_a_dry_run(play: Play, tmp_path: Path) -> None:
     file = tmp_path / "snapshot.json"
 
     async def taken(cluster: Cluster) -> None:
@@ -205,14 +203,18 @@ async def test_a_snapshot_tells_what_was_under_way_and_takes_a_dry_run(play: Pla
     play(taken, tree="reassignment-under-way")
     # Only the broker can say whether it has such a log dir.
     manual = PartitionMove(TopicPartition("manual", 0), (1, 2), ("any", "/somewhere"))
-    async with Cluster(ClusterTarget("snapshot", Origin.SNAPSHOT, snapshot=file)) as cluster:
-        assert isinstance(await reassignment_reader(cluster), SnapshotReassignments)
-        running = [(one.topic, one.partition, one.adding) for one in await list_running(cluster)]
-        assert running == [("move", 0, (2,)), ("move", 1, (0,))]
-        prepared = await prepare_reassignment(cluster, [manual], Throttle(50_000), is_additional=True)
-        assert [str(move) for move in prepared.planned] == ["manual-0: 0,1 -> 1,2, broker 2: into /somewhere"]
-        assert prepared.throttle is not None
-        verified = await verify_reassignment(cluster, [manual])
-        assert [one.state for one in verified.statuses] == [ReassignmentState.FAILED]
-        with pytest.raises(BadRequest, match="a snapshot cannot be changed"):
-            await (await reassignment_changer(cluster)).alter({manual.name: manual.replicas})
+
+    async def scene() -> None:
+        async with Cluster(ClusterTarget("snapshot", Origin.SNAPSHOT, snapshot=file)) as cluster:
+            assert isinstance(await reassignment_reader(cluster), SnapshotReassignments)
+            running = [(one.topic, one.partition, one.adding) for one in await list_running(cluster)]
+            assert running == [("move", 0, (2,)), ("move", 1, (0,))]
+            prepared = await prepare_reassignment(cluster, [manual], Throttle(50_000), is_additional=True)
+            assert [str(move) for move in prepared.planned] == ["manual-0: 0,1 -> 1,2, broker 2: into /somewhere"]
+            assert prepared.throttle is not None
+            verified = await verify_reassignment(cluster, [manual])
+            assert [one.state for one in verified.statuses] == [ReassignmentState.FAILED]
+            with pytest.raises(BadRequest, match="a snapshot cannot be changed"):
+                await (await reassignment_changer(cluster)).alter({manual.name: manual.replicas})
+
+    asyncio.run(scene())
