@@ -16,8 +16,8 @@ from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.errors import NotFound, Refused, Unreachable
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.records import consume
-from engine.admin.records.committed import visible_batches
-from engine.admin.records.consume import ConsumedRecord, ConsumeOptions, Consumer
+from engine.admin.records.consume import ConsumeOptions, Consumer
+from engine.admin.records.consumed import ConsumedRecord, visible_batches
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import EARLIEST_TIMESTAMP
 from engine.kafka.protocol.api_keys import ApiKey
@@ -53,7 +53,7 @@ async def read(wire: WireCluster, **options: Any) -> list[ConsumedRecord]:
     )
     await consumer.open()
     async with aclosing(consumer.batches()) as batches:
-        return [record async for some in batches for record in some]
+        return [record async for some in batches for record in some.records]
 
 
 def offsets(records: list[ConsumedRecord], partition: int) -> list[int]:
@@ -197,7 +197,7 @@ def test_a_silent_leader_holds_up_only_what_it_leads(monkeypatch: pytest.MonkeyP
         records: list[ConsumedRecord] = []
         async with aclosing(consumer.batches()) as batches:
             async for some in batches:
-                records += some
+                records += some.records
                 if len(offsets(records, 1)) == 30:
                     answers[ApiKey.LIST_OFFSETS] = tell
                 if len(records) == 60 and not until_end:
@@ -238,7 +238,7 @@ def test_who_has_time_without_end_waits_for_a_leader_with_a_word(
         count = 0
         async with aclosing(consumer.batches()) as batches:
             while count < 60:
-                count += len(await anext(batches))
+                count += len((await anext(batches)).records)
         assert complaints == [f"1 partition must wait for {whom}: topic t partition 0"]
 
     play(scene)
