@@ -32,12 +32,8 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
         yield running
 
 
-CELLS_OF_ONE_BROKER = [
-    cell
-    for cell in CELLS
-    if CASES[cell.case].brokers == 1 and not CASES[cell.case].hangs and cell.user != "users-list-no-describe-cluster"
-]
-"""A broker that verifies partitions of transactions lets none hang, and 3.9.1 does not answer who may not see users."""
+CELLS_OF_ONE_BROKER = [cell for cell in CELLS if CASES[cell.case].brokers == 1 and not CASES[cell.case].hangs]
+"""A broker that verifies partitions of transactions lets none hang."""
 
 
 @pytest.fixture(scope="module")
