@@ -128,7 +128,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "acls list": ("Describe Cluster",),
     "acls add": ("Alter Cluster",),
     "acls remove": ("Alter Cluster",),
-    "acls explain": ("Describe Cluster",),
+    "acls explain": ("Describe Cluster", "DescribeConfigs Cluster?: whether there are super users"),
     "acls lint": ("Describe Cluster",),
     "acls export": ("Describe Cluster",),
     "acls diff": ("Describe Cluster",),
