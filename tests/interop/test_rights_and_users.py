@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import html
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -236,6 +238,22 @@ def test_who_may_not_look_is_told_so(kafka: SecuredKafka, capsys: pytest.Capture
         ran = in_process("acls", *words, *where, capture=capsys)
         assert (ran.code, ran.error["kind"]) == (4, "authorization"), ran.err
         assert "--cluster-resource" in ran.error["hint"]
+
+
+def test_the_dashboard_marks_what_somebody_may_not_see(
+    kafka: SecuredKafka, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run("topics", "create", "seen", "--partitions", "1", "--replication-factor", "1")
+    run("acls", "add", "--allow-principal", "User:alice", "--topic", "seen", "--operation", "describe")
+    picture, config = tmp_path / "top.svg", kafka.login("LOGIN", "SCRAM-SHA-512", "alice")
+    where = ("-b", kafka.address("LOGIN"), "--command-config", str(config))
+    ran = in_process("top", "--screen", "topics", "--screenshot", picture, *where, capture=capsys)
+    assert ran.code == 0, ran.err
+    shown = html.unescape(re.sub(r"<[^>]+>", "\n", picture.read_text("utf-8"))).replace("\xa0", " ")
+    assert "as User:alice" in shown and "seen" in shown and "unreachable" not in shown
+    lines = [line for line in shown.splitlines() if "⊘" in line]
+    assert any("⊘ User:alice lacks describe on the cluster" in line for line in lines)
+    assert sum(line.strip() == "⊘" for line in lines) >= 2, "the topic's size and its settings"
 
 
 SECRET = 'n3w, "Secr3t" = ü'
