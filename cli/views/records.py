@@ -48,7 +48,8 @@ def prints_values(output: OutputFormat, pattern: str | None, properties: Mapping
 
 def value_lines(values: Sequence[bytes | None]) -> bytes:
     """Return values as lines."""
-    return b"\n".join([*(_NULL if value is None else value for value in values), b""])
+    lines = [_NULL if value is None else value for value in values]
+    return b"\n".join([*lines, b""])
 
 
 def record_printer(output: OutputFormat, pattern: str | None, properties: Mapping[str, str]) -> RecordPrinter:
