@@ -392,7 +392,7 @@ def test_rules_users_and_tokens_of_kafka_4(tmp_path: Path, capsys: pytest.Captur
         config = tmp_path / f"{name}.properties"
         module = jaas("SCRAM-SHA-512", username=user, password=password, **more)
         text = f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=SCRAM-SHA-512\nsasl.jaas.config={module}\n"
-        config.write_text(text.encode("ascii", "backslashreplace").decode(), "latin-1")
+        config.write_text(text, "latin-1")
         return ("-b", login_address, "--command-config", str(config))
 
     def ran(*words: str, where: tuple[str, ...] = ("-b", f"{host}:21302"), code: int = 0) -> Ran:
