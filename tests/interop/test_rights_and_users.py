@@ -254,7 +254,7 @@ def test_the_dashboard_marks_what_somebody_may_not_see(
     shown = html.unescape(re.sub(r"<[^>]+>", "\n", picture.read_text("utf-8"))).replace("\xa0", " ")
     assert "as User:alice" in shown and "seen" in shown and "unreachable" not in shown
     lines = [line for line in shown.splitlines() if "⊘" in line]
-    assert any("⊘ User:alice lacks describe on the cluster" in line for line in lines)
+    assert any(line.strip().startswith("⊘ User:alice lacks describe") for line in lines), lines
     assert sum(line.strip() == "⊘" for line in lines) >= 2, "the topic's size and its settings"
 
 
@@ -351,21 +351,22 @@ def test_tokens_are_made_used_renewed_and_ended(kafka: SecuredKafka, capsys: pyt
     until(lambda: in_process("topics", "list", "-b", kafka.address("LOGIN"), "--command-config", str(with_token),
                              capture=capsys).code == 0)  # fmt: skip
     assert "not by a token" in done("tokens", "create", config=with_token, code=4).error["hint"]
-    listed = done("tokens", "list", "--owner-principal", "User:admin")
+    mine = ("tokens", "list", "--owner-principal", "User:admin")
+    listed = done(*mine)
     assert listed.json == [token | {"hmac": None}]
     theirs = run_tool(
         "org.apache.kafka.tools.DelegationTokenCommand", "--bootstrap-server", kafka.address("LOGIN"),
         "--command-config", str(config), "--describe", "--owner-principal", "User:admin",
     ).stdout  # fmt: skip
     assert token["token_id"] in theirs and token["hmac"] in theirs
-    assert done("tokens", "list", "--show-hmac").json == [token]
+    assert done(*mine, "--show-hmac").json == [token]
     renewed = done("tokens", "renew", token["token_id"], "--renew-time-period", "10m")
     check_json("tokens expiry", Seen(renewed.code, renewed.out, renewed.err))
     assert renewed.json["expiry_timestamp_ms"] < token["expiry_timestamp_ms"], "ten minutes, not an hour"
     assert done("kafka-delegation-tokens", "--renew", "--renew-time-period", "-1", "--hmac", token["hmac"]).json
     assert "without confirmation" in done("tokens", "expire", token["token_id"], code=2).error["message"]
     done("tokens", "expire", token["token_id"], "--yes")
-    assert until(lambda: not done("tokens", "list").json)
+    assert until(lambda: not done(*mine).json)
     for words in (("renew", token["token_id"]), ("expire", "--hmac", token["hmac"], "--yes")):
         assert done("tokens", *words, code=2).error["kind"] == "not_found"
     assert "base64" in done("tokens", "renew", "--hmac", "no?", code=2).error["message"]
