@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import pickle
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +26,12 @@ from engine.common.errors import OperationError
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
 from engine.common.snapshot import ClusterSnapshot, ReplicaLog, TopicSnapshot
-from plans.options import Strategy
+from engine.common.snapshot_json import snapshot_to_json
+from engine.runtime.own_process import module_command
+from plans.errors import PlanError
+from plans.made import MadePlan
+from plans.options import PlanOptions, Strategy
+from plans.solver_process import LENGTH_BYTES, Request
 from tui.cells import Cell, Tone
 from tui.dialogs.confirm import GO_ON, SAME, ConfirmDialog, OutcomeDialog
 from tui.dialogs.dialog import ProgressDialog, TextDialog
@@ -40,7 +46,6 @@ from tui.operations.plan_commands import making_words, running_words
 from tui.plan_forms import STRATEGIES, ask_for_plan, path_named
 from tui.presenters.plan_card import detail_lines
 from tui.saving import write_new
-from tui.solver import solve_apart
 from tui.state.opened_plan import OpenedPlan, plan_made, read_plan_file
 from tui.state.plan_run import PlanRunState, RunState
 from tui.work import Work
@@ -421,3 +426,63 @@ def run_outcome(state: PlanRunState) -> Outcome:
     )
     errors = () if result.reason is None else (result.reason,)
     return Outcome(title, ("", ""), rows, errors, (*result.left, f"journal: {state.run.journal_file}"))
+
+
+# Has a separate process make a plan: the dashboard goes on drawing, and cancelling ends the process.
+
+
+async def solve_apart(
+    snapshot: ClusterSnapshot, strategy: Strategy, options: PlanOptions, progress: Callable[[str], None]
+) -> MadePlan:
+    """Return the plan that ``make_plan`` makes.
+
+    Raises:
+        PlanError: there is none, or an option is wrong.
+        OperationError: the process ended without an answer.
+    """
+    # A large cluster takes a moment to encode; nothing changes it meanwhile.
+    text = await asyncio.to_thread(snapshot_to_json, snapshot)
+    pipe = asyncio.subprocess.PIPE
+    command = module_command("plans.solver_process")
+    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+    try:
+        answer, told = await asyncio.gather(
+            _answer(process, pickle.dumps(Request(text, strategy, options)), progress), _errors(process)
+        )
+        await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if isinstance(answer, PlanError):
+        raise answer
+    if isinstance(answer, MadePlan):
+        return answer
+    raise OperationError(f"the planner ended without a plan: {told or process.returncode}")
+
+
+async def _answer(process: asyncio.subprocess.Process, request: bytes, progress: Callable[[str], None]) -> object:
+    """Send the request, report progress, and return the plan or the error; None if the process ended before."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(request)
+        await process.stdin.drain()
+    process.stdin.close()
+    try:
+        while True:
+            length = int.from_bytes(await process.stdout.readexactly(LENGTH_BYTES))
+            # The plan of a large cluster takes a moment to decode.
+            value = await asyncio.to_thread(pickle.loads, await process.stdout.readexactly(length))
+            if not isinstance(value, str):
+                return value
+            progress(value)
+    except asyncio.IncompleteReadError:
+        return None
+
+
+async def _errors(process: asyncio.subprocess.Process) -> str:
+    """Return the last line that the process wrote to stderr."""
+    assert process.stderr is not None
+    lines = (await process.stderr.read()).decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else ""

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+import csv
+import io
+import json
 import shlex
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from engine.common.model import TopicPartition
+from tui.cells import Column
 from tui.dialogs.menu import Choice, MenuDialog
-from tui.export import as_csv, as_json
 from tui.main_view import MainView
 from tui.operations.operation import command_text
 
@@ -122,3 +131,104 @@ class Saving:
         is_whole = app.board.was_read_whole if fleet is None else fleet.is_settled
         if app.session.screenshot is not None and (is_whole or is_last):
             self._screen.call_after_refresh(app.finish_screenshot, 0 if app.has_answer else 3)
+
+
+# A table written for other programs: CSV and JSON, exact values, all columns, the visible rows. Pure.
+
+
+def as_csv(columns: Sequence[Column], items: Sequence[Any]) -> str:
+    """Return a header and a line per row; what is not known is empty, lists have commas."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([column.name for column in columns])
+    writer.writerows([_csv_cell(_value(column.value(item))) for column in columns] for item in items)
+    return out.getvalue()
+
+
+def as_json(columns: Sequence[Column], items: Sequence[Any]) -> str:
+    """Return a list of objects, one per row, with a key per column."""
+    rows = [{column.name: _value(column.value(item)) for column in columns} for item in items]
+    return json.dumps(rows, ensure_ascii=False, indent=2) + "\n"
+
+
+def _value(value: Any) -> Any:
+    match value:
+        case Enum():
+            return value.value
+        case TopicPartition():
+            return str(value)
+        case tuple() | list():
+            return [_value(one) for one in value]
+        case set() | frozenset():
+            return sorted(_value(one) for one in value)
+        case None | bool() | int() | float() | str():
+            return value
+    return str(value)
+
+
+def _csv_cell(value: Any) -> str:
+    match value:
+        case None:
+            return ""
+        case bool():
+            return "true" if value else "false"
+        case list():
+            return ",".join(map(str, value))
+    return str(value)
+
+
+# Where a copied text goes: to the machine's own clipboard if a program for it is installed, and to the terminal's.
+#
+# A terminal takes it by OSC 52, also over SSH; some are configured not to, and none says whether it did.
+
+NATIVE_LIMIT_S = 2.0
+TERMINAL_BYTES_MAX = 74_994
+"""The most that common terminals take in one OSC 52, before it is encoded."""
+
+
+def native_command(environment: Mapping[str, str], platform: str = sys.platform) -> list[str] | None:
+    """Return the program that writes this session's clipboard; None if there is none.
+
+    Over SSH without a display, such a program would write the remote machine's clipboard, from which nobody pastes.
+    """
+    if platform == "darwin" and not environment.get("SSH_CONNECTION"):
+        candidates = [["pbcopy"]]
+    else:
+        candidates = [["wl-copy"]] if environment.get("WAYLAND_DISPLAY") else []
+        if environment.get("DISPLAY"):
+            candidates += [["xclip", "-selection", "clipboard"], ["xsel", "--clipboard", "--input"]]
+    path = environment.get("PATH")
+    return next((words for words in candidates if shutil.which(words[0], path=path)), None)
+
+
+async def copy_natively(text: str, command: list[str], environment: Mapping[str, str]) -> str:
+    """Have the program take the text; return why it failed, or an empty text."""
+    quiet = asyncio.subprocess.DEVNULL
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.PIPE, stdout=quiet, stderr=quiet, env=dict(environment)
+        )
+    except OSError as error:
+        return f"{command[0]}: {error.strerror or error}"
+    try:
+        async with asyncio.timeout(NATIVE_LIMIT_S):
+            await process.communicate(text.encode())
+    except TimeoutError:
+        return f"{command[0]} did not end within {NATIVE_LIMIT_S:g} s"
+    finally:
+        # Another copy may have come, or the dashboard ends.
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return "" if process.returncode == 0 else f"{command[0]} ended with {process.returncode}"
+
+
+def told(used: str, why_not: str, size_bytes: int) -> str:
+    """Return the message that follows copying."""
+    if used:
+        return f"copied by {used}, and by the terminal (OSC 52)"
+    if size_bytes > TERMINAL_BYTES_MAX:
+        reason = "more than terminals take: ^s writes a file"
+    else:
+        reason = why_not or "if it takes that"
+    return f"copied by the terminal (OSC 52): {reason}"

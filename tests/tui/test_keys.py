@@ -8,10 +8,10 @@ import pytest
 
 from tui.actions import ACTIONS, PAGES, Registry, key_label
 from tui.command_line import Do, GoTo, NotUnderstood, parse_command, suggestions
-from tui.key_file import load_keys
 from tui.location import History, Location
 from tui.offers import OPERATIONS
 from tui.plan_offers import PLAN_CHANGES
+from tui.run import load_keys
 
 
 def problems_of(text: str, tmp_path: Path) -> list[str]:

@@ -15,8 +15,8 @@ from state_change_logs import recorded_entries
 from engine.admin.cluster.profiles import profiles_path
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.watch.frame import LinkState
-from tui.key_file import key_file_path
 from tui.log_ring import LINES_MAX, LogRing, log_file_path, logs_kept
+from tui.run import key_file_path
 from tui.saving import Saving
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "state-changes" / "broker-killed"

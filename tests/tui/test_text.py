@@ -8,8 +8,8 @@ from tui import units
 from tui.cells import Tone
 from tui.lines import fitted, folded, line, width_of, wrapped
 from tui.pages.groups import groups_told
-from tui.plain_text import ascii_text
 from tui.sparkline import ceiling_of, spark_lines
+from tui.themes import ascii_text
 
 
 @pytest.mark.parametrize(

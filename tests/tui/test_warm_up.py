@@ -17,8 +17,7 @@ from fake_feed import FakeFeed
 from engine.admin.cluster.target import Side
 from engine.admin.watch.frame import LinkState
 from tests.support.paths import FOLDERS
-from tui.app import Dashboard
-from tui.warm_up import MODULES
+from tui.app import MODULES, Dashboard
 
 ROOT = Path(__file__).parents[2]
 NEVER_IN_A_HURRY = {
