@@ -25,6 +25,7 @@ from engine.admin.cluster.target import ClusterTarget
 from engine.admin.watch.feed import Feed
 from engine.admin.watch.frame import Frame
 from engine.common.collection import full_collections_put_off, leave_uncollected
+from tui.action_handlers import perform, places, why_not
 from tui.board import Board
 from tui.dialogs.confirm import GO_ON, ConfirmDialog
 from tui.dialogs.dialog import EarlyKeys
@@ -55,7 +56,7 @@ class Places(Provider):
         if not isinstance(screen, MainScreen):
             return
         part = query.lower()
-        found = [one for one in screen.places() if part in one[0].lower()]
+        found = [one for one in places(screen) if part in one[0].lower()]
         found.sort(key=lambda one: not one[0].lower().startswith(part))
         for name, what, location in found[:PLACES_MAX]:
             score = 1.0 if name.lower().startswith(part) else 0.5
@@ -379,9 +380,9 @@ class Dashboard(App[int], inherit_bindings=False):
         if main is None:
             return
         for action in self.session.registry.on_page(main.page_name):
-            why_not = main.why_not(action)
-            text = f"{action.help}  {action.key_text}" + (f"  — {why_not}" if why_not else "")
-            yield SystemCommand(action.title, text, lambda action_id=action.id: main.perform(action_id))
+            reason = why_not(main, action)
+            text = f"{action.help}  {action.key_text}" + (f"  — {reason}" if reason else "")
+            yield SystemCommand(action.title, text, lambda action_id=action.id: perform(main, action_id))
 
 
 async def handled_by(node: MessagePump) -> None:
@@ -426,7 +427,7 @@ MODULES = (
     "tui.operations.topics",
     "tui.pages.plans",
     "tui.plan_desk",
-    "tui.plan_offers",
+    "tui.plan_forms",
 )
 """Whatever ``tui`` imports inside functions, but for what a command line or a broken file needs."""
 

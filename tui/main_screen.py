@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -12,34 +11,25 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from engine.common.model import TopicPartition
-from tui.actions import Action, Group
-from tui.bars import footer_items, tab_items, title_line
+from tui.action_handlers import footer_items, perform
+from tui.actions import PAGES, key_label
 from tui.cells import Tone
-from tui.clusters import ask_for_cluster, leave_for_fleet, open_member
-from tui.command_line import Do, GoTo, NotUnderstood, parse_command, suggestions
-from tui.dialogs.dialog import TextDialog
-from tui.dialogs.menu import CommandDialog
-from tui.filters import Filter
-from tui.help import help_lines
-from tui.lines import Line, line
+from tui.cluster_mark import cluster_mark
+from tui.lines import Line, fitted, line, width_of
 from tui.location import History, Location
-from tui.main_view import Program
-from tui.offers import ASK_CLUSTER, OPERATIONS, offer_for
-from tui.pace import change_rate, seek, step
-from tui.pages import clusters, logs, overview, replicas, timeline
-from tui.pages.all_pages import pages_of
-from tui.pages.asides import aside_of
-from tui.pages.page import View, rows_at
+from tui.main_view import MainView, Program
+from tui.pages import clusters, overview
+from tui.pages.all_pages import aside_of, pages_of
+from tui.pages.logs import PartitionLogs
+from tui.pages.overview import health_word
+from tui.pages.page import View
 from tui.pages.zookeeper import ZnodeLevel
-from tui.partition_logs import PartitionLogs
-from tui.problems import why_lines
 from tui.saving import Saving
-from tui.status import source_lines, standing_of, status_lines
-from tui.table_model import TableModel
-from tui.units import plain
+from tui.status import login_of, standing_of, status_lines
+from tui.table_model import Filter, TableModel
+from tui.units import clock_time, plain
 from tui.widgets.line_table import LineTable
-from tui.widgets.lines_view import KeyBar, LinesView, RowsView
-from tui.widgets.table_room import TableRoom
+from tui.widgets.lines_view import KeyBar, KeyItem, LinesView, RowsView, TableRoom
 from tui.work import Work
 
 if TYPE_CHECKING:
@@ -74,16 +64,16 @@ class MainScreen(Screen[None]):
 
     def __init__(self, dashboard: Program) -> None:
         super().__init__()
-        self.dashboard = dashboard
+        self.dashboard: Program = dashboard
         self.history = History(Location("overview"))
         self._models: dict[str, TableModel] = {}
-        self._only_trouble: set[str] = set()
+        self.only_trouble: set[str] = set()
         self.znodes = ZnodeLevel("/")
         self.work = Work(self)
         self.opened_desk: PlanDesk | None = None
-        self.saving = Saving(self)
+        self.saving: Saving = Saving(self)
         self.partition_logs = PartitionLogs(self)
-        self._pages = pages_of(self, self.partition_logs)
+        self.pages = pages_of(self, self.partition_logs)
 
     @property
     def desk(self) -> PlanDesk:
@@ -105,7 +95,7 @@ class MainScreen(Screen[None]):
 
     @property
     def shows_only_trouble(self) -> bool:
-        return self.location.page in self._only_trouble
+        return self.location.page in self.only_trouble
 
     @property
     def is_free(self) -> bool:
@@ -165,10 +155,11 @@ class MainScreen(Screen[None]):
             self.history.visit(location)
         else:
             self.history.current = location
-        self._arrive()
+        self.arrive()
 
-    def _arrive(self) -> None:
-        self._close_filter()
+    def arrive(self) -> None:
+        """Show where one is now."""
+        self.close_filter()
         where = self.location
         if where.page == "logs" and where.topic is not None and where.partition is not None:
             self.partition_logs.read(TopicPartition(where.topic, where.partition))
@@ -246,7 +237,7 @@ class MainScreen(Screen[None]):
         self._draw_around()
 
     def _draw_rows(self, *, is_new_data: bool) -> None:
-        page = self._pages[self.location.page]
+        page = self.pages[self.location.page]
         view = self.view
         rows = page.rows(view)
         if self.shows_only_trouble and page.is_trouble is not None:
@@ -263,7 +254,7 @@ class MainScreen(Screen[None]):
 
     def _draw_around(self) -> None:
         view, page, item = self.view, self.location.page, self.model.cursor_item
-        self._show_summary(self._pages[page].summary(view, self.size.width - 4))
+        self._show_summary(self.pages[page].summary(view, self.size.width - 4))
         self.query_one(TableRoom).show_aside(self.size.width, lambda width: aside_of(view, page, item, width))
 
     def _show_summary(self, lines: list[Line]) -> None:
@@ -310,7 +301,7 @@ class MainScreen(Screen[None]):
             return False
         action = self.dashboard.session.registry.for_key(key, self.page_name)
         if action is not None:
-            self.perform(action.id)
+            perform(self, action.id)
             return True
         if self.location.page == "overview":
             return self._take_cursor_key(key)
@@ -335,7 +326,7 @@ class MainScreen(Screen[None]):
     def on_rows_view_clicked(self, event: RowsView.Clicked) -> None:
         """Choose the problem that was clicked; a click on the chosen one opens it."""
         if event.row == self.model.cursor:
-            self.perform("row.open")
+            perform(self, "row.open")
         else:
             self._choose_problem(event.row)
 
@@ -347,11 +338,11 @@ class MainScreen(Screen[None]):
 
     def on_key_bar_pressed(self, event: KeyBar.Pressed) -> None:
         """A click on a key is the key."""
-        self.perform(event.action_id)
+        perform(self, event.action_id)
 
     def on_line_table_opened(self) -> None:
         """A second click opens."""
-        self.perform("row.open")
+        perform(self, "row.open")
 
     def on_line_table_moved(self) -> None:
         """Describe the new row, unless a key has left the table meanwhile."""
@@ -363,119 +354,16 @@ class MainScreen(Screen[None]):
         self.model.sort_by(event.name)
         self.query_one(LineTable).refresh_rows(is_new_data=False)
 
-    def why_not(self, action: Action) -> str:
-        """Return why an action cannot be done now, or an empty text."""
-        session = self.dashboard.session
-        if action.changes or (action.id in ASK_CLUSTER and session.target is None):
-            return session.why_no_changes
-        if action.group is Group.RECORDING and session.feed.playback is None:
-            return "this is not a recording"
-        if action.id == "clusters" and session.fleet is None and None in (session.profiles, session.open_feed):
-            return "no profiles"
-        return ""
-
-    def perform(self, action_id: str) -> None:
-        """Carry out an action, or say why not."""
-        action = self.dashboard.session.registry.named(action_id)
-        if why_not := self.why_not(action):
-            self.tell(why_not, is_error=True)
-            return
-        if not action.is_on(self.page_name):
-            self.tell(f"{action.title.lower()} belongs to {', '.join(sorted(action.pages))}", is_error=True)
-            return
-        if action.is_of_rows and action_id != "row.open" and self.location.page == "overview":
-            self.tell("problems are shown by their gravity: enter opens the rows of one")
-        elif action_id.startswith("page."):
-            self.go_to(Location(action_id.removeprefix("page.")))
-        elif action_id in OPERATIONS:
-            self.work.offer(offer_for(action_id, self.view, self.chosen(action_id)))
-        elif action_id in self._handlers:
-            self._handlers[action_id](self)
-        else:
-            from tui.plan_offers import plan_offer
-
-            self.work.offer(plan_offer(action_id, self.desk, self.view, self.chosen(action_id)))
-
-    def chosen(self, action_id: str) -> list[Any]:
-        """Return the subject of an operation; inside a group that is the group, not its partitions.
-
-        On the overview they are the rows that a problem is about, if the operation may mend it.
-        """
-        if self.location.page == "partition":
-            return list(replicas.chosen(self.view))
-        problem = self.model.cursor_item if self.location.page == "overview" else None
-        if problem is not None and action_id in problem.mends:
-            return rows_at(self._pages[problem.opens.page], replace(self.view, location=problem.opens))
-        return [] if self.location.page in ("group", "overview") else self.model.chosen
-
     def tell(self, text: str, *, is_error: bool = False) -> None:
         """Say something for a moment; what is said again takes the place of what is there."""
         for same in [one for one in self.app._notifications if one.message == plain(text)]:
             self.app._unnotify(same)
         self.notify(plain(text), severity="warning" if is_error else "information", markup=False)
 
-    # What the actions do
+    # The filter
 
-    def _open(self) -> None:
-        item = self.model.cursor_item
-        if self.location.page == "logs" and item is not None:
-            self.app.push_screen(TextDialog("One line of the log", logs.whole(item), is_wide=True))
-            return
-        if self.location.page == "clusters" and item is not None:
-            open_member(self, item)
-        elif item is not None and (location := self._pages[self.location.page].opens(self.view, item)) is not None:
-            self.go_to(location)
-
-    def _why(self) -> None:
-        problem = self.model.cursor_item
-        if problem is None:
-            self.tell("nothing is wrong")
-            return
-        lines = why_lines(problem, self.dashboard.board, self.dashboard.session.registry)
-        self.app.push_screen(TextDialog("Why", lines, is_wide=True, folds=True))
-
-    def _incident(self) -> None:
-        problem = self.model.cursor_item
-        if problem is None or problem.incident is None:
-            self.tell("incidents begin with a broker that fails while the dashboard watches; 8 shows all that happened")
-            return
-        self.go_to(Location("timeline", incident=problem.incident))
-
-    def _partition_log(self) -> None:
-        items = replicas.chosen(self.view) if self.location.page == "partition" else [self.model.cursor_item]
-        if not items or items[0] is None:
-            self.tell("there is no partition under the cursor", is_error=True)
-            return
-        name = items[0].name
-        self.go_to(Location("logs", topic=name.topic, partition=name.partition))
-
-    def _leave(self) -> None:
-        if self.query_one("#filter", Input).has_class("-shown"):
-            self._close_filter()
-            self.set_focus(self.query_one(LineTable))
-        elif not self.model.filter.is_empty and self.location.page != "overview":
-            self.model.set_filter(Filter())
-            self.draw(is_new_data=False)
-        else:
-            self._back()
-
-    def _back(self) -> None:
-        if self.history.back():
-            self._arrive()
-        else:
-            leave_for_fleet(self)
-
-    def _forward(self) -> None:
-        if self.history.forward():
-            self._arrive()
-
-    def _filter(self) -> None:
-        field = self.query_one("#filter", Input)
-        field.add_class("-shown")
-        field.value = self.model.filter.text
-        self.set_focus(field)
-
-    def _close_filter(self) -> None:
+    def close_filter(self) -> None:
+        """Hide the field; the filter stays."""
         self.query_one("#filter", Input).remove_class("-shown")
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -487,147 +375,108 @@ class MainScreen(Screen[None]):
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Keep the filter and go back to the rows."""
         if event.input.id == "filter":
-            self._close_filter()
+            self.close_filter()
             self.set_focus(self.query_one(LineTable))
             self.draw(is_new_data=False)
 
-    def _sort(self) -> None:
-        self.model.sort_by_next()
-        self.query_one(LineTable).refresh_rows(is_new_data=False)
-
-    def _reverse(self) -> None:
-        self.model.reverse()
-        self.query_one(LineTable).refresh_rows(is_new_data=False)
-
-    def _scroll_columns(self, by: int) -> None:
-        if not self.query_one(LineTable).scroll_columns(by):
-            self.tell(f"there are no columns further {'right' if by > 0 else 'left'}")
-
-    def _tag(self) -> None:
-        self.model.toggle_tag()
-        self.query_one(LineTable).take_key("down")
-        self.draw(is_new_data=False)
-
-    def _tag_all(self) -> None:
-        self.model.toggle_all_tags()
-        self.draw(is_new_data=False)
-
-    def _trouble(self) -> None:
-        if self.location.page == "timeline":
-            self.go_to(replace(self.location, only=timeline.next_severity(self.location.only)), is_visit=False)
-            return
-        self._only_trouble ^= {self.location.page}
-        self.draw(is_new_data=False)
-
-    def _pause(self) -> None:
-        self.dashboard.toggle_pause()
-        self.draw(is_new_data=False)
-
-    def _refresh(self) -> None:
-        self.dashboard.session.feed.refresh()
-        where = self.location
-        if where.page == "zookeeper":
-            self.work.read_znodes(where.path or "/")
-        if where.page == "logs" and where.topic is not None and where.partition is not None:
-            self.partition_logs.read(TopicPartition(where.topic, where.partition))
-        self.tell("asking now")
-
-    def _source(self) -> None:
-        member = self.model.cursor_item if self.location.page == "clusters" else None
-        lines = source_lines((self.dashboard if member is None else member).board.frame)
-        self.app.push_screen(TextDialog("Where the data comes from", lines, is_wide=True, folds=True))
-
-    def _theme(self) -> None:
-        names = list(self.dashboard.session.palettes)
-        at = names.index(self.app.theme) if self.app.theme in names else -1
-        self.app.theme = names[(at + 1) % len(names)]
-        self.tell(f"theme {self.app.theme}")
-
-    def _command(self) -> None:
-        registry = self.dashboard.session.registry
-        self.app.push_screen(CommandDialog(lambda text: suggestions(text, registry, self._named)), self._run_command)
-
-    def _named(self, page: str) -> list[str]:
-        """Return the names that a command may give behind this screen."""
-        board = self.dashboard.board
-        match page:
-            case "topics" | "partitions":
-                return [topic.name for topic in board.topics]
-            case "brokers":
-                return [str(broker) for broker in board.broker_ids]
-            case "groups":
-                return [group.name for group in (board.frame.groups if board.frame is not None else ())]
-        return []
-
-    def places(self) -> Iterator[tuple[str, str, Location]]:
-        """Return the places that the palette finds by name: what it is called, what it is, and where."""
-        for topic in self._named("topics"):
-            yield topic, "topic", Location("partitions", topic=topic)
-        for group in self._named("groups"):
-            yield group, "consumer group", Location("group", group=group)
-        for broker in self._named("brokers"):
-            yield f"broker {broker}", "its partitions", Location("partitions", broker=int(broker))
-
-    def _run_command(self, text: str | None) -> None:
-        if text is None or not text.removeprefix(":").strip():
-            return
-        word, _, rest = text.strip().removeprefix(":").partition(" ")
-        if word == "plan" and rest.strip():
-            self.desk.open_named(rest)
-            return
-        match parse_command(text, self.dashboard.session.registry):
-            case GoTo(location):
-                self.go_to(location)
-            case Do(action_id):
-                self.perform(action_id)
-            case NotUnderstood(message):
-                self.tell(message, is_error=True)
-
-    def _help(self) -> None:
-        lines = help_lines(self.dashboard.session.registry.on_page(self.page_name), self.why_not, self.size.width)
-        self.app.push_screen(TextDialog(f"Keys of {self.page_name}", lines, is_wide=True, folds=True))
-
-    _handlers: dict[str, Callable[[MainScreen], object]] = {  # noqa: RUF012
-        "row.open": _open,
-        "history.leave": _leave,
-        "history.back": _back,
-        "history.forward": _forward,
-        "rows.filter": _filter,
-        "rows.sort": _sort,
-        "rows.reverse": _reverse,
-        "rows.left": lambda self: self._scroll_columns(-1),
-        "rows.right": lambda self: self._scroll_columns(1),
-        "rows.tag": _tag,
-        "rows.tag_all": _tag_all,
-        "rows.trouble": _trouble,
-        "partition.log": _partition_log,
-        "problem.why": _why,
-        "problem.incident": _incident,
-        "view.pause": _pause,
-        "view.refresh": _refresh,
-        "view.faster": lambda self: change_rate(self, 0.5),
-        "view.slower": lambda self: change_rate(self, 2),
-        "view.source": _source,
-        "view.copy": lambda self: self.saving.ask_what_to_copy(),
-        "view.export": lambda self: self.saving.ask_what_to_export(),
-        "view.theme": _theme,
-        "plan.make": lambda self: self.desk.ask_for_strategy(),
-        "plan.open": lambda self: self.desk.ask_what_to_open(),
-        "plan.save": lambda self: self.desk.ask_where_to_save(),
-        "plan.details": lambda self: self.desk.show_details(),
-        "plan.explain": lambda self: self.desk.explain(),
-        "plan.stop": lambda self: self.desk.ask_to_stop(),
-        "replay.step": lambda self: step(self, 1),
-        "replay.back": lambda self: step(self, -1),
-        "replay.begin": lambda self: seek(self, to_end=False),
-        "replay.end": lambda self: seek(self, to_end=True),
-        "command.line": _command,
-        "palette": lambda self: self.app.action_command_palette(),
-        "clusters": ask_for_cluster,
-        "help": _help,
-        "quit": lambda self: self.dashboard.leave(0),
-    }
-
     def page_command(self, items: list[Any]) -> list[str]:
         """Return the words of the command that shows the same."""
-        return self._pages[self.location.page].command(self.view, items)
+        return self.pages[self.location.page].command(self.view, items)
+
+
+# The lines above every screen: title and tabs
+
+_TAB_TITLES = {"reassignments": "Reassign", "zookeeper": "ZK"}
+"""Eleven titles have to fit into 120 columns."""
+_SHORT_TITLES = {
+    "overview": "Over",
+    "brokers": "Brok",
+    "topics": "Topic",
+    "partitions": "Part",
+    "groups": "Group",
+    "reassignments": "Moves",
+    "plans": "Plan",
+    "timeline": "Time",
+}
+"""And these into 80; the others are short enough."""
+
+
+def title_line(screen: MainView) -> Line:
+    """Return the cluster's name, the location in it, the state of the view, and how the cluster is."""
+    if screen.dashboard.session.shows_fleet:
+        return _fleet_title(screen)
+    app, width = screen.dashboard, screen.size.width
+    crumbs: list[Any] = [(" klamm ", Tone.ACCENT), *_cluster(app)]
+    if login := login_of(app.newest):
+        crumbs.append((f" as {plain(login)}", Tone.QUIET))
+    for crumb in screen.location.breadcrumbs:
+        crumbs += [(" › ", Tone.QUIET), (plain(crumb), Tone.STRONG)]
+    word = health_word(app.board, is_seen=standing_of(app.newest, app.now_ms).is_seen)
+    pace = f"  every {app.session.feed.status.interval_s:g}s "
+    if app.session.feed.playback is not None and app.board.frame is not None:
+        pace = f"  at {clock_time(app.board.frame.at_ms)} "
+    way, marks = line(*crumbs), line(*_marks(screen))
+    left = line(*way, *marks)
+    right = line(word, (pace, Tone.QUIET))
+    if width_of(left) + width_of(right) + 2 > width:
+        right = line(word, " ")
+        room = width - width_of(right) - 2
+        # How the cluster is, and that it is read-only, matters more than a long name and the last breadcrumbs.
+        way = fitted(way, min(width_of(way), max(room - width_of(marks), room // 2)))
+        left = line(*way, *marks)
+        left = fitted(left, min(width_of(left), room))
+    gap = width - width_of(left) - width_of(right)
+    return line(*left, " " * max(2, gap), *right)
+
+
+def _fleet_title(screen: MainView) -> Line:
+    crumbs = [part for crumb in screen.location.breadcrumbs for part in ((" › ", Tone.QUIET), (crumb, Tone.STRONG))]
+    left = line((" klamm ", Tone.ACCENT), ("all clusters", Tone.STRONG), *crumbs, *_marks(screen))
+    return fitted(left, screen.size.width)
+
+
+def _cluster(app: Program) -> Line:
+    target = app.session.target
+    if target is None:
+        return cluster_mark(app.cluster_name)
+    return cluster_mark(target.name, target.label, target.colour)
+
+
+def _marks(screen: MainView) -> list[tuple[str, Tone]]:
+    app, feed = screen.dashboard, screen.dashboard.session.feed
+    marks = []
+    if app.session.why_no_changes and not app.session.shows_fleet:
+        marks.append(("  read-only", Tone.WARN))
+    if app.is_paused or feed.status.is_paused:
+        frame = app.board.frame
+        since = f" at {clock_time(frame.at_ms)}" if app.is_paused and frame is not None else ""
+        marks.append((f"  paused{since}", Tone.WARN))
+    if (playback := feed.playback) is not None:
+        cut = f" ({playback.cut_short})" if playback.cut_short else ""
+        marks.append((f"  recording {playback.position + 1}/{playback.count} ×{playback.speed:g}{cut}", Tone.ACCENT))
+    if screen.shows_only_trouble:
+        marks.append(("  only trouble", Tone.WARN))
+    if not screen.model.filter.is_empty and screen.location.page != "overview":
+        marks.append((f"  /{plain(screen.model.filter.text)}", Tone.ACCENT))
+    if tagged := len(screen.model.tags):
+        marks.append((f"  {tagged} tagged", Tone.ACCENT))
+        if hidden := screen.model.tags_out_of_sight:
+            marks.append((", not in sight" if hidden == tagged else f", {hidden} not in sight", Tone.WARN))
+    return marks
+
+
+def tab_items(screen: MainView) -> list[KeyItem]:
+    """Return the screens with their keys; while no cluster is opened there is only one."""
+    if screen.dashboard.session.shows_fleet:
+        return []
+    registry = screen.dashboard.session.registry
+    return [
+        KeyItem(
+            key_label(registry.named(f"page.{name}").keys[0]),
+            tab := _TAB_TITLES.get(name, title),
+            f"page.{name}",
+            is_current=name == screen.page_name,
+            short=_SHORT_TITLES.get(name, tab),
+        )
+        for name, _, title in PAGES
+    ]

@@ -12,10 +12,10 @@ from dashboards import dashboard, drive
 
 from engine.admin.cluster.profiles import Colour
 from engine.admin.cluster.target import ClusterTarget, Origin
-from tui.bars import title_line
 from tui.cells import Tone
 from tui.cluster_mark import cluster_mark, cluster_tone
 from tui.lines import Line
+from tui.main_screen import title_line
 from tui.saving import TERMINAL_BYTES_MAX, copy_natively, native_command, told
 
 

@@ -6,9 +6,8 @@ import pytest
 from dashboards import dashboard, drive
 from textual.widgets import Input
 
-from tui.actions import Registry
-from tui.command_line import suggestions
-from tui.help import help_lines
+from tui.actions import Registry, help_lines
+from tui.dialogs.menu import suggestions
 from tui.lines import width_of
 from tui.location import Location
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tui.actions import ACTIONS, PAGES, Registry, key_label
-from tui.command_line import Do, GoTo, NotUnderstood, parse_command, suggestions
+from tui.dialogs.menu import Do, GoTo, NotUnderstood, parse_command, suggestions
 from tui.location import History, Location
 from tui.offers import OPERATIONS
-from tui.plan_offers import PLAN_CHANGES
+from tui.plan_forms import PLAN_CHANGES
 from tui.run import load_keys
 
 

@@ -18,12 +18,11 @@ from engine.admin.analysis.timeline import timelines
 from engine.admin.watch.events import Event, EventKind
 from engine.common.model import TopicPartition
 from tui.board import Board
-from tui.filters import Filter
 from tui.location import Location
 from tui.pages import timeline
 from tui.pages.all_pages import pages_of
 from tui.pages.page import View
-from tui.table_model import TableModel
+from tui.table_model import Filter, TableModel
 
 
 def present_by_rows(board: Board) -> set[tuple[int, TopicPartition, int]]:

@@ -12,6 +12,7 @@ from fake_feed import FakeFeed
 
 from engine.admin.elections.values import ElectionScope, ElectionType
 from engine.common.model import NO_LEADER, TopicPartition
+from tui.action_handlers import chosen
 from tui.cells import Cell
 from tui.location import Location
 from tui.offers import NotNow, Offer, offer_for
@@ -20,7 +21,7 @@ from tui.operations.groups import DeleteGroups
 from tui.operations.operation import Outcome
 from tui.operations.records import AbortHanging, DeleteRecords
 from tui.operations.replicas import VerifyReplicas
-from tui.plan_offers import plan_offer
+from tui.plan_forms import plan_offer
 
 ELECTIONS = {"leader.elect": ElectionType.PREFERRED, "leader.elect_unclean": ElectionType.UNCLEAN}
 
@@ -36,8 +37,8 @@ def shown(look: Callable[[Driven], Awaitable[None]], scene: str | FakeFeed = "li
 def offered(driven: Driven, action_id: str) -> Offer:
     main = driven.main
     if action_id.startswith("plan."):
-        return plan_offer(action_id, main.desk, main.view, main.chosen(action_id))
-    return offer_for(action_id, main.view, main.chosen(action_id))
+        return plan_offer(action_id, main.desk, main.view, chosen(main, action_id))
+    return offer_for(action_id, main.view, chosen(main, action_id))
 
 
 def test_on_the_screen_of_a_partition_keys_act_on_that_partition() -> None:

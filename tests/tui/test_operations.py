@@ -34,6 +34,7 @@ from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
 from engine.kafka.zk.client import ZkClient
 from engine.local.cluster import LocalCluster
+from tui.action_handlers import why_not
 from tui.app import Dashboard
 from tui.cells import Tone
 from tui.operations import reassignments
@@ -583,7 +584,7 @@ def test_a_read_only_session_lets_no_changing_key_through(three_brokers: LocalCl
             await driven.press(key)
             for action in registry.on_page(page):
                 if action.changes:
-                    assert driven.main.why_not(action) == "started with --read-only"
+                    assert why_not(driven.main, action) == "started with --read-only"
                     await driven.press(action.keys[0])
                     assert driven.app.screen is driven.main, action.id
         await driven.press("3", "V")

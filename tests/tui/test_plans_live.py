@@ -24,6 +24,7 @@ from engine.admin.reassignment.plan_runs import Verb
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
+from tui.action_handlers import why_not
 from tui.app import Dashboard
 from tui.operations.operation import beside_plan
 from tui.operations.plans import CancelPlan, CarryOutPlan, run_asked_for
@@ -234,7 +235,7 @@ def test_a_read_only_cluster_is_refused_by_keys_and_by_the_engine(
         await driven.until(lambda: driven.main.desk.plan is not None)
         for action in driven.app.session.registry.on_page("plans"):
             if action.changes:
-                assert driven.main.why_not(action) == "started with --read-only", action.id
+                assert why_not(driven.main, action) == "started with --read-only", action.id
                 await driven.press(action.keys[0])
                 assert driven.app.screen is driven.main, action.id
         await driven.press("c")

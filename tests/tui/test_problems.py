@@ -12,6 +12,7 @@ from fake_feed import FakeFeed, fake_feed
 
 from engine.admin.analysis.incidents import RUNS_MAX, Runs
 from engine.admin.watch.events import Event, EventKind
+from tui.action_handlers import chosen
 from tui.board import Board
 from tui.cells import Tone
 from tui.location import Location, Only
@@ -92,12 +93,12 @@ def test_enter_opens_the_rows_concerned_and_no_others() -> None:
         assert [str(item.name) for item in driven.main.model.shown] == ["single-0"]
         await driven.press("escape")
         assert driven.lines_with("▌✖ 1 partition offline"), "the cursor is where it was"
-        offer = offer_for("leader.elect_unclean", driven.main.view, driven.main.chosen("leader.elect_unclean"))
+        offer = offer_for("leader.elect_unclean", driven.main.view, chosen(driven.main, "leader.elect_unclean"))
         assert isinstance(offer, Elect) and offer.scope.wanted == (("single", 0),)
         await driven.press("up")
         assert driven.lines_with("▌✖ broker ")
         assert isinstance(
-            offer_for("leader.elect_unclean", driven.main.view, driven.main.chosen("leader.elect_unclean")), NotNow
+            offer_for("leader.elect_unclean", driven.main.view, chosen(driven.main, "leader.elect_unclean")), NotNow
         )
 
     shown(FakeFeed(cluster, plays=False), look)

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import pytest
 
 from tui.cells import Cell, Column
-from tui.filters import Filter
 from tui.saving import as_csv, as_json
-from tui.table_model import Rows, TableModel
+from tui.table_model import Filter, Rows, TableModel
 
 
 @dataclass(frozen=True)

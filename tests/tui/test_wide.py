@@ -16,7 +16,7 @@ from tui.board import Board
 from tui.lines import width_of
 from tui.location import Location
 from tui.pages import brokers, groups, overview, reassignments
-from tui.pages.asides import aside_of
+from tui.pages.all_pages import aside_of
 from tui.pages.page import View
 from tui.pages.plans import PlannedItem
 from tui.problems import problems_of
