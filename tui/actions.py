@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from tui.cells import Tone
-from tui.lines import Line, beside, line
+from tui.drawing.cells import Tone
+from tui.drawing.lines import Line, beside, line
 
 
 class Group(StrEnum):

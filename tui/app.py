@@ -25,17 +25,17 @@ from engine.admin.cluster.target import ClusterTarget
 from engine.admin.watch.feed import Feed
 from engine.admin.watch.frame import Frame
 from engine.common.collection import full_collections_put_off, leave_uncollected
-from tui.action_handlers import perform, places, why_not
-from tui.board import Board
 from tui.dialogs.confirm import GO_ON, ConfirmDialog
 from tui.dialogs.dialog import EarlyKeys
-from tui.main_screen import MainScreen
-from tui.saving import copy_natively, native_command, told
-from tui.session import Session
-from tui.status import Standing, causes_of, standing_of
+from tui.drawing.units import plain
+from tui.screen.action_handlers import perform, places, why_not
+from tui.screen.main_screen import MainScreen
+from tui.screen.saving import copy_natively, native_command, told
+from tui.state.board import Board
+from tui.state.session import Session
+from tui.state.status import Standing, causes_of, standing_of
 from tui.terminal import INTERRUPTED, Terminal, signals_taken
 from tui.themes import ColourlessFilter, PlainTextFilter, theme_of
-from tui.units import plain
 
 log = logging.getLogger(__name__)
 
@@ -421,13 +421,13 @@ MODULES = (
     "tui.operations.elections",
     "tui.operations.groups",
     "tui.operations.reassignments",
-    "tui.operations.records",
-    "tui.operations.replicas",
+    "tui.operations.partitions",
+    "tui.operations.partitions",
     "tui.operations.settings",
     "tui.operations.topics",
     "tui.pages.plans",
-    "tui.plan_desk",
-    "tui.plan_forms",
+    "tui.planning.desk",
+    "tui.planning.forms",
 )
 """Whatever ``tui`` imports inside functions, but for what a command line or a broken file needs."""
 

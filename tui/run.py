@@ -21,11 +21,11 @@ from engine.admin.watch.live_feed import LiveFeed
 from engine.admin.watch.recording import Recorded, record
 from tui.actions import PAGES, Registry, key_label, key_name
 from tui.app import Dashboard, has_utf8
-from tui.log_ring import log_file_path, logs_kept
 from tui.operations.operation import EXPECTED, failure_text
-from tui.recorded_feed import RecordedFeed
-from tui.session import Session
 from tui.state.fleet import Fleet, Member
+from tui.state.log_ring import log_file_path, logs_kept
+from tui.state.recorded_feed import RecordedFeed
+from tui.state.session import Session
 from tui.terminal import INTERRUPTED, TERMINATED
 from tui.themes import PALETTES, custom_themes
 

@@ -8,8 +8,8 @@ from textual.widgets import Input
 
 from tui.actions import Registry, help_lines
 from tui.dialogs.menu import suggestions
-from tui.lines import width_of
-from tui.location import Location
+from tui.drawing.lines import width_of
+from tui.state.location import Location
 
 
 def test_the_cursor_moves_as_in_vim() -> None:

@@ -17,12 +17,12 @@ from engine.admin.analysis import absences, history
 from engine.admin.analysis.timeline import timelines
 from engine.admin.watch.events import Event, EventKind
 from engine.common.model import TopicPartition
-from tui.board import Board
-from tui.location import Location
+from tui.drawing.table_model import Filter, TableModel
 from tui.pages import timeline
 from tui.pages.all_pages import pages_of
 from tui.pages.page import View
-from tui.table_model import Filter, TableModel
+from tui.state.board import Board
+from tui.state.location import Location
 
 
 def present_by_rows(board: Board) -> set[tuple[int, TopicPartition, int]]:

@@ -12,16 +12,15 @@ from fake_feed import FakeFeed
 
 from engine.admin.elections.values import ElectionScope, ElectionType
 from engine.common.model import NO_LEADER, TopicPartition
-from tui.action_handlers import chosen
-from tui.cells import Cell
-from tui.location import Location
-from tui.offers import NotNow, Offer, offer_for
+from tui.drawing.cells import Cell
 from tui.operations.elections import Elect, sum_of
 from tui.operations.groups import DeleteGroups
 from tui.operations.operation import Outcome
-from tui.operations.records import AbortHanging, DeleteRecords
-from tui.operations.replicas import VerifyReplicas
-from tui.plan_forms import plan_offer
+from tui.operations.partitions import AbortHanging, DeleteRecords, VerifyReplicas
+from tui.planning.forms import plan_offer
+from tui.screen.action_handlers import chosen
+from tui.screen.offers import NotNow, Offer, offer_for
+from tui.state.location import Location
 
 ELECTIONS = {"leader.elect": ElectionType.PREFERRED, "leader.elect_unclean": ElectionType.UNCLEAN}
 

@@ -34,19 +34,18 @@ from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import PartitionSnapshot
 from engine.kafka.zk.client import ZkClient
 from engine.local.cluster import LocalCluster
-from tui.action_handlers import why_not
 from tui.app import Dashboard
-from tui.cells import Tone
+from tui.drawing.cells import Tone
 from tui.operations import reassignments
 from tui.operations.elections import Elect
 from tui.operations.groups import DeleteGroups, DeleteOffsets, ResetOffsets
 from tui.operations.operation import Operation, Outcome, Prepared
+from tui.operations.partitions import AbortHanging, DeleteRecords, VerifyReplicas
 from tui.operations.reassignments import CancelReassignments, ChangeThrottle, RemoveThrottles
-from tui.operations.records import AbortHanging, DeleteRecords
-from tui.operations.replicas import VerifyReplicas
 from tui.operations.settings import AlterSettings
 from tui.operations.topics import CreateTopic, DeleteTopics, GrowTopic, size_of
-from tui.session import Session
+from tui.screen.action_handlers import why_not
+from tui.state.session import Session
 
 
 def target_of(cluster: LocalCluster, *, has_zookeeper: bool = False, is_read_only: bool = False) -> ClusterTarget:
@@ -660,7 +659,7 @@ def test_commands_name_the_cluster_as_it_was_named(three_brokers: LocalCluster) 
 
 
 def test_a_result_with_a_failed_row_is_not_called_done() -> None:
-    from tui.cells import Cell
+    from tui.drawing.cells import Cell
 
     assert not Outcome("t", ("a",), ((Cell("x", Tone.BAD),),)).is_good
     assert not Outcome("t", ("a",), (), ("no",)).is_good

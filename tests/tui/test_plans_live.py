@@ -24,14 +24,14 @@ from engine.admin.reassignment.plan_runs import Verb
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
-from tui.action_handlers import why_not
 from tui.app import Dashboard
 from tui.operations.operation import beside_plan
 from tui.operations.plans import CancelPlan, CarryOutPlan, run_asked_for
 from tui.operations.topics import DeleteTopics
-from tui.session import Session
-from tui.state.opened_plan import read_plan_file
-from tui.state.plan_run import RunState
+from tui.planning.opened_plan import read_plan_file
+from tui.planning.plan_run import RunState
+from tui.screen.action_handlers import why_not
+from tui.state.session import Session
 
 FORM = {"throttle": "", "wave_replicas": "10", "wave_bytes": "", "stall": "5m"}
 

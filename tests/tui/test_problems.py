@@ -12,14 +12,14 @@ from fake_feed import FakeFeed, fake_feed
 
 from engine.admin.analysis.incidents import RUNS_MAX, Runs
 from engine.admin.watch.events import Event, EventKind
-from tui.action_handlers import chosen
-from tui.board import Board
-from tui.cells import Tone
-from tui.location import Location, Only
-from tui.offers import NotNow, offer_for
+from tui.drawing.cells import Tone
 from tui.operations.elections import Elect
 from tui.pages import overview
-from tui.problems import age_told, problems_of, why_lines
+from tui.screen.action_handlers import chosen
+from tui.screen.offers import NotNow, offer_for
+from tui.state.board import Board
+from tui.state.location import Location, Only
+from tui.state.problems import age_told, problems_of, why_lines
 
 
 def shown(scene: str | FakeFeed, look: Callable[[Driven], Awaitable[None]], **options: object) -> None:

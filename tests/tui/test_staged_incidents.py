@@ -22,16 +22,16 @@ from engine.admin.health.report import Check, HealthReason, HealthReport, Health
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
-from tui.action_handlers import chosen
 from tui.app import Dashboard
-from tui.board import Board
-from tui.offers import Ask, NotNow, Offer, offer_for
 from tui.operations.elections import Elect
 from tui.operations.reassignments import CancelReassignments, RemoveThrottles
 from tui.pages.brokers import BrokerItem
-from tui.plan_forms import plan_offer
-from tui.problems import problems_of
-from tui.session import Session
+from tui.planning.forms import plan_offer
+from tui.screen.action_handlers import chosen
+from tui.screen.offers import Ask, NotNow, Offer, offer_for
+from tui.state.board import Board
+from tui.state.problems import problems_of
+from tui.state.session import Session
 
 
 @dataclass(frozen=True)

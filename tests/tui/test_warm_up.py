@@ -34,7 +34,7 @@ import sys
 
 async def run():
     async with dashboard("live") as driven:
-        assert "tui.plan_desk" not in sys.modules, "the first picture does without it"
+        assert "tui.planning.desk" not in sys.modules, "the first picture does without it"
         await driven.until(lambda: driven.app._loading is not None and driven.app._loading.done())
         before = set(sys.modules)
         for key in "7123456890l":

@@ -12,15 +12,15 @@ from fake_feed import FakeFeed, fake_feed
 
 from engine.admin.lag.rules import LagStatus
 from engine.admin.watch.frame import Frame, Stage, StageStatus
-from tui.board import Board
-from tui.lines import width_of
-from tui.location import Location
+from tui.drawing.lines import width_of
 from tui.pages import brokers, groups, overview, reassignments
 from tui.pages.all_pages import aside_of
 from tui.pages.page import View
 from tui.pages.plans import PlannedItem
-from tui.problems import problems_of
-from tui.status import status_lines
+from tui.state.board import Board
+from tui.state.location import Location
+from tui.state.problems import problems_of
+from tui.state.status import status_lines
 from tui.widgets.lines_view import LinesView
 
 HUGE = (200, 60)

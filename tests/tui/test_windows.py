@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 import pytest
 from dashboards import Driven, dashboard, drive
 
-from tui.cells import Cell
 from tui.dialogs.confirm import ConfirmDialog, OutcomeDialog
 from tui.dialogs.dialog import TextDialog, WaitDialog
+from tui.drawing.cells import Cell
 from tui.operations.operation import Outcome, Prepared
 
 SIZES = [(80, 24), (120, 40)]

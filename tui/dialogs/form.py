@@ -11,11 +11,11 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from engine.admin.cluster.errors import AdminError
-from tui.cells import Tone
 from tui.dialogs.dialog import Dialog
-from tui.lines import line
-from tui.offers import Ask, FieldNeeded
+from tui.drawing.cells import Tone
+from tui.drawing.lines import line
 from tui.operations.operation import failure_text
+from tui.screen.offers import Ask, FieldNeeded
 from tui.widgets.lines_view import LinesView
 
 FEW = 4

@@ -13,11 +13,11 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from tui.actions import PAGES, Registry
-from tui.cells import Tone
 from tui.dialogs.dialog import Dialog
-from tui.lines import line
-from tui.location import Location
-from tui.units import plain
+from tui.drawing.cells import Tone
+from tui.drawing.lines import line
+from tui.drawing.units import plain
+from tui.state.location import Location
 from tui.widgets.lines_view import LinesView
 
 

@@ -17,9 +17,9 @@ from engine.admin.elections.values import (
 )
 from engine.common.model import NO_LEADER
 from engine.common.quantities import counted
-from tui.cells import Cell
+from tui.drawing.cells import Cell
+from tui.drawing.units import count
 from tui.operations.operation import Outcome, Prepared, command_text, result_cell, shortened
-from tui.units import count
 
 _COLUMNS = ("partition", "before", "after", "preferred", "result", "why")
 

@@ -18,8 +18,8 @@ from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.reassignment.lock import plan_in_the_way
 from engine.common.errors import KlammError, OperationError
 from engine.common.model import address_text
-from tui.cells import Cell, Tone
-from tui.plan_words import planner_words
+from tui.drawing.cells import Cell, Tone
+from tui.planning.words import planner_words
 from tui.remedies import spelled
 
 EXPECTED = (KlammError, OSError, TimeoutError)

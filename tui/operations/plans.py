@@ -21,15 +21,15 @@ from engine.common.quantities import counted, parse_duration_s
 from plans.checking import check_drift, check_plan, what_stops
 from plans.findings import Check
 from plans.lines import plan_lines
-from tui.cells import Cell, Tone
+from tui.drawing.cells import Cell, Tone
+from tui.drawing.units import byte_rate, ids, size
 from tui.operations.operation import Outcome, Prepared, command_text, shortened
 from tui.operations.plan_commands import running_words
 from tui.operations.reassignments import CancelReassignments
 from tui.operations.topics import size_of, whole_number
-from tui.plan_words import planner_words
-from tui.presenters.plan_runs import NO_END, past_runs
-from tui.state.opened_plan import OpenedPlan
-from tui.units import byte_rate, ids, size
+from tui.planning.card import NO_END, past_runs
+from tui.planning.opened_plan import OpenedPlan
+from tui.planning.words import planner_words
 
 _TITLES = {Verb.APPLY: "Apply the plan", Verb.RESUME: "Resume the plan", Verb.ROLLBACK: "Roll the plan back"}
 

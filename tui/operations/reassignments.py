@@ -21,10 +21,10 @@ from engine.admin.reassignment.throttles import ClearedThrottles, set_throttle
 from engine.admin.reassignment.verify import preview_unneeded_throttles, verify_reassignment
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
-from tui.cells import Cell
+from tui.drawing.cells import Cell
+from tui.drawing.units import byte_rate, ids
 from tui.operations.operation import Outcome, Prepared, command_text, result_cell, shortened
 from tui.operations.topics import size_of
-from tui.units import byte_rate, ids
 
 PLAN_FILE = "plan.json"
 """What the command calls the file of the partitions that are moving."""

@@ -9,7 +9,7 @@ from engine.admin.configs.access import alter_entity
 from engine.admin.configs.changes import read_changes
 from engine.admin.configs.values import Entity, EntityType, parse_additions
 from engine.admin.reassignment.throttle_settings import THROTTLE_SETTINGS
-from tui.cells import Cell
+from tui.drawing.cells import Cell
 from tui.operations.operation import Outcome, Prepared, command_text, result_cell
 
 _OPTIONS = {EntityType.TOPIC: "--topic", EntityType.BROKER: "--broker"}

@@ -18,7 +18,7 @@ from engine.admin.topics.changes import (
     parse_topic_configs,
 )
 from engine.common.quantities import counted, parse_size
-from tui.cells import Cell
+from tui.drawing.cells import Cell
 from tui.operations.operation import Outcome, Prepared, command_text, failures_told, result_cell, shortened
 
 _COLUMNS = ("topic", "result", "partitions", "factor")

@@ -14,11 +14,11 @@ from engine.admin.watch.events import Event
 from engine.admin.watch.frame import WatchedGroup
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import TopicSnapshot
-from tui.board import Board, PartitionItem
-from tui.cells import Tone
-from tui.lines import Line, fitted, folded, line
-from tui.location import Location
-from tui.main_view import MainView
+from tui.drawing.cells import Tone
+from tui.drawing.lines import Line, fitted, folded, line
+from tui.drawing.sparkline import ceiling_of, spark_lines
+from tui.drawing.table_model import Rows
+from tui.drawing.units import NOTHING, byte_rate, clock_time, count, percent, plain, short_count, size, span
 from tui.pages import (
     brokers,
     clusters,
@@ -42,9 +42,9 @@ from tui.pages.reassignments import MoveItem
 from tui.pages.reassignments import why_of as why_of_copy
 from tui.pages.replicas import Replica, chosen, replicas_of
 from tui.pages.timeline import change_text, kind_cell
-from tui.sparkline import ceiling_of, spark_lines
-from tui.table_model import Rows
-from tui.units import NOTHING, byte_rate, clock_time, count, percent, plain, short_count, size, span
+from tui.screen.main_view import MainView
+from tui.state.board import Board, PartitionItem
+from tui.state.location import Location
 
 _OF_THE_BOARD = (
     overview.PAGE,

@@ -11,13 +11,13 @@ from engine.admin.analysis.disks import dir_trends
 from engine.admin.analysis.leadership import leadership
 from engine.admin.analysis.restarts import RestartAdvice, Verdict, restart_board
 from engine.common.model import BrokerInfo
-from tui.board import Board
-from tui.cells import DENIED, NO_DATA, Cell, Column, Tone, tinted
-from tui.lines import Line, fitted, folded, line, wrapped
-from tui.location import Location, Only
+from tui.drawing.cells import DENIED, NO_DATA, Cell, Column, Tone, tinted
+from tui.drawing.lines import Line, fitted, folded, line, wrapped
+from tui.drawing.table_model import Rows
+from tui.drawing.units import count, percent, plain, short_count, size, span
 from tui.pages.page import Page, View, why_empty
-from tui.table_model import Rows
-from tui.units import count, percent, plain, short_count, size, span
+from tui.state.board import Board
+from tui.state.location import Location, Only
 
 _RESTART_LINES = 2
 

@@ -10,14 +10,14 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from engine.common.model import TopicPartition
-from tui.cells import NO_DATA, Cell, Column, Tone
-from tui.lines import Line, line
-from tui.log_ring import LogLine, LogRing
-from tui.main_view import MainView
+from tui.drawing.cells import NO_DATA, Cell, Column, Tone
+from tui.drawing.lines import Line, line
+from tui.drawing.table_model import Rows
+from tui.drawing.units import clock_time, count, ids, plain, size
 from tui.operations.operation import EXPECTED, failure_text
 from tui.pages.page import View
-from tui.table_model import Rows
-from tui.units import clock_time, count, ids, plain, size
+from tui.screen.main_view import MainView
+from tui.state.log_ring import LogLine, LogRing
 
 if TYPE_CHECKING:
     from engine.admin.cluster.target import ClusterTarget

@@ -14,18 +14,18 @@ from engine.admin.analysis.moves import moves_board
 from engine.admin.health.report import HealthStatus
 from engine.admin.watch.frame import Stage
 from engine.common.model import NO_CONTROLLER
-from tui.board import Board
-from tui.cells import Cell, Column, Tone
-from tui.lines import Line, Span, beside, fitted, folded, line, panel, width_of, wrapped
-from tui.location import Location
+from tui.drawing.cells import Cell, Column, Tone
+from tui.drawing.lines import Line, Span, beside, fitted, folded, line, panel, width_of, wrapped
+from tui.drawing.sparkline import ceiling_of, line_chart, spark_lines
+from tui.drawing.table_model import Rows, TableModel
+from tui.drawing.units import at_least, count, counted, plain, short_count, span_left
 from tui.pages import brokers, reassignments
 from tui.pages.groups import status_cell, time_lag_cell, trend_of, unknown_told
 from tui.pages.page import Page, View
 from tui.pages.timeline import gravity, run_line
-from tui.problems import Problem, age_told, problems_of, why_lines
-from tui.sparkline import ceiling_of, line_chart, spark_lines
-from tui.table_model import Rows, TableModel
-from tui.units import at_least, count, counted, plain, short_count, span_left
+from tui.state.board import Board
+from tui.state.location import Location
+from tui.state.problems import Problem, age_told, problems_of, why_lines
 
 WORDS = {HealthStatus.OK: "healthy", HealthStatus.WARNING: "warning", HealthStatus.CRITICAL: "critical"}
 _TONES = {HealthStatus.OK: Tone.GOOD, HealthStatus.WARNING: Tone.WARN, HealthStatus.CRITICAL: Tone.BAD}

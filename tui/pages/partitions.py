@@ -8,13 +8,13 @@ from typing import Any
 from engine.admin.watch.log_ends import LogEnds
 from engine.admin.watch.replica_logs import ReplicaLogs
 from engine.common.model import NO_LEADER
-from tui.board import Board, PartitionItem
-from tui.cells import ITEM_ALONE, NO_DATA, Cell, Column, Tone
-from tui.lines import Line, line
-from tui.location import Location, Only
+from tui.drawing.cells import ITEM_ALONE, NO_DATA, Cell, Column, Tone
+from tui.drawing.lines import Line, line
+from tui.drawing.table_model import Rows
+from tui.drawing.units import NOTHING, count, counted, ids, plain, short_count, size, span
 from tui.pages.page import Page, View, why_empty
-from tui.table_model import Rows
-from tui.units import NOTHING, count, counted, ids, plain, short_count, size, span
+from tui.state.board import Board, PartitionItem
+from tui.state.location import Location, Only
 
 _BROKERS_NAMED = 12
 

@@ -8,17 +8,16 @@ from dataclasses import dataclass
 
 from engine.admin.analysis.moves import moves_board
 from engine.common.model import TopicPartition
-from tui.board import Board, PartitionItem
-from tui.cells import NO_DATA, Cell, Column, Tone
-from tui.lines import Line, beside, folded, line, width_of, wrapped
+from tui.drawing.cells import NO_DATA, Cell, Column, Tone
+from tui.drawing.lines import Line, beside, folded, line, width_of, wrapped
+from tui.drawing.table_model import Rows
+from tui.drawing.units import count, ids, size
 from tui.operations.plan_commands import making_words
 from tui.pages.page import View
-from tui.presenters.plan_card import CARD_WIDTH, Load, card_lines, heat_lines, loads_of, proof, sentence
-from tui.presenters.plan_runs import run_lines
-from tui.state.opened_plan import OpenedPlan
-from tui.state.plan_run import PlanRunState
-from tui.table_model import Rows
-from tui.units import count, ids, size
+from tui.planning.card import CARD_WIDTH, Load, card_lines, heat_lines, loads_of, proof, run_lines, sentence
+from tui.planning.opened_plan import OpenedPlan
+from tui.planning.plan_run import PlanRunState
+from tui.state.board import Board, PartitionItem
 
 TALL = 30
 """From this many lines on, there is room for all measures and for more than one line of reasons."""

@@ -8,13 +8,13 @@ from typing import Any
 
 from engine.admin.analysis.incidents import Incident, Run
 from engine.admin.watch.events import Event, EventKind
-from tui.board import Board
-from tui.cells import Cell, Column, Tone
-from tui.lines import Line, line
-from tui.location import Location, Only
+from tui.drawing.cells import Cell, Column, Tone
+from tui.drawing.lines import Line, line
+from tui.drawing.table_model import Rows
+from tui.drawing.units import clock_time, count, counted, ids, plain, span
 from tui.pages.page import Page, View
-from tui.table_model import Rows
-from tui.units import clock_time, count, counted, ids, plain, span
+from tui.state.board import Board
+from tui.state.location import Location, Only
 
 _CHANGE_MAX = 80
 _NAMES = 4

@@ -8,13 +8,13 @@ from typing import Any
 from engine.admin.analysis.tallies import Tally
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.snapshot import TopicSnapshot
-from tui.board import Board
-from tui.cells import DENIED, NO_DATA, Cell, Column, Tone, tinted
-from tui.lines import Line, line, wrapped
-from tui.location import Location
+from tui.drawing.cells import DENIED, NO_DATA, Cell, Column, Tone, tinted
+from tui.drawing.lines import Line, line, wrapped
+from tui.drawing.table_model import Rows
+from tui.drawing.units import NOTHING, count, counted, short_count, size
 from tui.pages.page import Page, View, why_empty
-from tui.table_model import Rows
-from tui.units import NOTHING, count, counted, short_count, size
+from tui.state.board import Board
+from tui.state.location import Location
 
 
 def _rows(view: View) -> Rows:

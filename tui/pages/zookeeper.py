@@ -8,12 +8,12 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from tui.cells import NO_DATA, Cell, Column, Tone
-from tui.lines import Line, line
-from tui.location import Location
+from tui.drawing.cells import NO_DATA, Cell, Column, Tone
+from tui.drawing.lines import Line, line
+from tui.drawing.table_model import Rows
+from tui.drawing.units import plain
 from tui.pages.page import View
-from tui.table_model import Rows
-from tui.units import plain
+from tui.state.location import Location
 
 if TYPE_CHECKING:
     # The import for reading znodes is slow, so it waits until somebody looks at them.

@@ -20,9 +20,9 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.cells import Tone
-from tui.lines import Line, fitted, folded
-from tui.units import plain
+from tui.drawing.cells import Tone
+from tui.drawing.lines import Line, fitted, folded
+from tui.drawing.units import plain
 from tui.widgets.line_table import LineTable
 
 _TONES_CSS = """

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from rich.cells import cell_len, set_cell_size
 
-from tui.cells import Tone
+from tui.drawing.cells import Tone
 
 Span = tuple[str, Tone]
 Line = tuple[Span, ...]

@@ -27,21 +27,32 @@ from plans.made import MadePlan
 from plans.options import Aim, BrokerCapacity, Minimise, PlanOptions, Replacement, Strategy
 from plans.planning import make_plan
 from plans.score import Bounds, Score
-from tui.board import Board
-from tui.lines import Line
-from tui.location import Location
-from tui.offers import Ask, PlanWish
+from tui.drawing.lines import Line
 from tui.operations import plans as plan_operations
 from tui.operations.plan_commands import making_words, running_words
 from tui.operations.plans import CancelPlan, history_outcome, read_journals, run_asked_for
 from tui.pages import plans
 from tui.pages.page import View
-from tui.plan_desk import command_after, run_outcome, with_logs
-from tui.plan_forms import ask_for_plan
-from tui.presenters.plan_card import Load, card_lines, detail_lines, heat_lines, proof, shade
-from tui.presenters.plan_runs import NO_END, past_runs, progress_texts, run_lines, time_left
-from tui.state.opened_plan import OpenedPlan, plan_made, read_plan_file
-from tui.state.plan_run import PlanRunState, RunState
+from tui.planning.card import (
+    NO_END,
+    Load,
+    card_lines,
+    detail_lines,
+    heat_lines,
+    past_runs,
+    progress_texts,
+    proof,
+    run_lines,
+    shade,
+    time_left,
+)
+from tui.planning.desk import command_after, run_outcome, with_logs
+from tui.planning.forms import ask_for_plan
+from tui.planning.opened_plan import OpenedPlan, plan_made, read_plan_file
+from tui.planning.plan_run import PlanRunState, RunState
+from tui.screen.offers import Ask, PlanWish
+from tui.state.board import Board
+from tui.state.location import Location
 
 SCORE = Score(16, None, 7, 0, 0, Bounds(14, None, 5), 0.142857, False, "highs", None, NOT_MEASURED, NOT_MEASURED)
 

@@ -11,29 +11,29 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from engine.common.model import TopicPartition
-from tui.action_handlers import footer_items, perform
 from tui.actions import PAGES, key_label
-from tui.cells import Tone
-from tui.cluster_mark import cluster_mark
-from tui.lines import Line, fitted, line, width_of
-from tui.location import History, Location
-from tui.main_view import MainView, Program
+from tui.drawing.cells import Tone
+from tui.drawing.lines import Line, fitted, line, width_of
+from tui.drawing.table_model import Filter, TableModel
+from tui.drawing.units import clock_time, plain
 from tui.pages import clusters, overview
 from tui.pages.all_pages import aside_of, pages_of
+from tui.pages.clusters import cluster_mark
 from tui.pages.logs import PartitionLogs
 from tui.pages.overview import health_word
 from tui.pages.page import View
 from tui.pages.zookeeper import ZnodeLevel
-from tui.saving import Saving
-from tui.status import login_of, standing_of, status_lines
-from tui.table_model import Filter, TableModel
-from tui.units import clock_time, plain
+from tui.screen.action_handlers import footer_items, perform
+from tui.screen.main_view import MainView, Program
+from tui.screen.saving import Saving
+from tui.screen.work import Work
+from tui.state.location import History, Location
+from tui.state.status import login_of, standing_of, status_lines
 from tui.widgets.line_table import LineTable
 from tui.widgets.lines_view import KeyBar, KeyItem, LinesView, RowsView, TableRoom
-from tui.work import Work
 
 if TYPE_CHECKING:
-    from tui.plan_desk import PlanDesk
+    from tui.planning.desk import PlanDesk
 
 WIDTH_MIN, HEIGHT_MIN = 60, 16
 
@@ -79,7 +79,7 @@ class MainScreen(Screen[None]):
     def desk(self) -> PlanDesk:
         """Where plans are made and carried out. Its import is slow, so it waits until somebody needs it."""
         if self.opened_desk is None:
-            from tui.plan_desk import PlanDesk
+            from tui.planning.desk import PlanDesk
 
             self.opened_desk = PlanDesk(self, self.work)
         return self.opened_desk

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from engine.common.model import TopicPartition
-from tui.cells import Column
 from tui.dialogs.menu import Choice, MenuDialog
-from tui.main_view import MainView
+from tui.drawing.cells import Column
 from tui.operations.operation import command_text
+from tui.screen.main_view import MainView
 
 
 def write_new(path: Path, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Deletes the oldest records of partitions, and ends the transactions that hang in them."""
+"""What is done with the data of partitions: old records deleted, hanging transactions ended, replicas compared."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest
 from engine.admin.records.deletion import DeletionResult, RecordsDeletion, delete_records, preview_deletion
+from engine.admin.replicas.verification import PartitionVerification, verify_topics
+from engine.admin.topics.selection import select_topics
 from engine.admin.transactions.ending import EndResult, Marker, abort, marker_for_offset
 from engine.admin.transactions.hanging import OpenTransaction, find_holding
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
-from tui.cells import NO_DATA, Cell
+from tui.drawing.cells import NO_DATA, Cell
+from tui.drawing.units import count, size
 from tui.operations.operation import (
     Outcome,
     Prepared,
@@ -22,7 +25,6 @@ from tui.operations.operation import (
     shortened,
 )
 from tui.operations.topics import whole_number
-from tui.units import count, size
 
 _GOOD = (DeletionResult.DELETED, DeletionResult.NOTHING_TO_DO)
 
@@ -147,4 +149,43 @@ def _row(one: RecordsDeletion) -> tuple[Cell, ...]:
         Cell(count(one.records)),
         result_cell(one.result, is_good=one.result in _GOOD, is_pending=one.result is DeletionResult.UNDER_WAY),
         Cell(one.error or ""),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReplicas:
+    """The replicas of all partitions of some topics, or of ``only`` one, for which there is no command."""
+
+    topics: tuple[str, ...]
+    only: TopicPartition | None = None
+    title: str = "Verify replicas"
+    asks: bool = False
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        words = ["replicas", "verify"]
+        for topic in self.topics:
+            words += ["--topic", topic]
+        what = self.topics[0] if len(self.topics) == 1 else counted(len(self.topics), "topic")
+        command = "" if self.only else command_text(words, cluster.target)
+        return Prepared(f"Compare the replicas of {self.only or what}", command=command, run=self._run)
+
+    async def _run(self, cluster: Cluster) -> Outcome:
+        results = await verify_topics(cluster, select_topics(self.topics), lambda compared: None, only=self.only)
+        rows = tuple(_verified_row(one) for one in results)
+        bad = sum(not one.is_good for one in results)
+        note = f"{counted(bad, 'partition')} differ or cannot be read" if bad else "all replicas agree"
+        return Outcome(self.title, ("partition", "from", "to", "result", "replicas"), rows, (), (note,))
+
+
+def _verified_row(one: PartitionVerification) -> tuple[Cell, ...]:
+    words = []
+    for replica in one.replicas:
+        verdict = replica.error or ("agrees" if replica.agrees else "differs")
+        words.append(f"{replica.broker} {verdict}")
+    return (
+        Cell(str(TopicPartition(one.topic, one.partition))),
+        NO_DATA if one.from_offset is None else Cell(count(one.from_offset)),
+        NO_DATA if one.to_offset is None else Cell(count(one.to_offset)),
+        result_cell("agree" if one.is_good else "differ", is_good=one.is_good),
+        Cell("; ".join(words)),
     )

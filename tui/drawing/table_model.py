@@ -14,7 +14,7 @@ from functools import cached_property
 from itertools import chain
 from typing import Any
 
-from tui.cells import Column
+from tui.drawing.cells import Column
 
 Predicate = Callable[[str], bool]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from tui.units import NOTHING
+from tui.drawing.units import NOTHING
 
 
 class Tone(StrEnum):

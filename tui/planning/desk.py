@@ -32,23 +32,23 @@ from plans.errors import PlanError
 from plans.made import MadePlan
 from plans.options import PlanOptions, Strategy
 from plans.solver_process import LENGTH_BYTES, Request
-from tui.cells import Cell, Tone
 from tui.dialogs.confirm import GO_ON, SAME, ConfirmDialog, OutcomeDialog
 from tui.dialogs.dialog import ProgressDialog, TextDialog
 from tui.dialogs.form import FormDialog
 from tui.dialogs.menu import Choice, MenuDialog
-from tui.lines import Line, line
-from tui.location import Location
-from tui.main_view import MainView
-from tui.offers import Ask, FieldNeeded, PlanWish
+from tui.drawing.cells import Cell, Tone
+from tui.drawing.lines import Line, line
 from tui.operations.operation import EXPECTED, Outcome, Prepared, command_text, failure_text
 from tui.operations.plan_commands import making_words, running_words
-from tui.plan_forms import STRATEGIES, ask_for_plan, path_named
-from tui.presenters.plan_card import detail_lines
-from tui.saving import write_new
-from tui.state.opened_plan import OpenedPlan, plan_made, read_plan_file
-from tui.state.plan_run import PlanRunState, RunState
-from tui.work import Work
+from tui.planning.card import detail_lines
+from tui.planning.forms import STRATEGIES, ask_for_plan, path_named
+from tui.planning.opened_plan import OpenedPlan, plan_made, read_plan_file
+from tui.planning.plan_run import PlanRunState, RunState
+from tui.screen.main_view import MainView
+from tui.screen.offers import Ask, FieldNeeded, PlanWish
+from tui.screen.saving import write_new
+from tui.screen.work import Work
+from tui.state.location import Location
 
 log = logging.getLogger(__name__)
 

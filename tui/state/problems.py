@@ -13,15 +13,15 @@ from engine.admin.lag.results import GroupLag
 from engine.admin.lag.rules import Reason
 from engine.admin.watch.events import EventKind
 from tui.actions import Registry
-from tui.board import Board, Since
-from tui.cells import Tone
-from tui.lines import Line, line
-from tui.location import Location, Only
+from tui.drawing.cells import Tone
+from tui.drawing.lines import Line, line
+from tui.drawing.units import NOTHING, at_least, count, counted, plain, short_count, span
 from tui.pages.groups import growth_of, status_cell, time_lag_cell, why_of
 from tui.pages.reassignments import why_of as why_of_copy
 from tui.pages.timeline import gravity, run_line
 from tui.remedies import spelled
-from tui.units import NOTHING, at_least, count, counted, plain, short_count, span
+from tui.state.board import Board, Since
+from tui.state.location import Location, Only
 
 _NAMED_MAX = 3
 _MOMENT_MS = 2_000

@@ -12,9 +12,9 @@ from engine.admin.configs.values import Entity, EntityType
 from engine.admin.elections.values import ElectionScope, ElectionType
 from engine.admin.watch.frame import Stage
 from engine.common.quantities import counted
-from tui.board import PartitionItem
 from tui.operations.operation import Operation
 from tui.pages.page import View
+from tui.state.board import PartitionItem
 
 if TYPE_CHECKING:
     from plans.options import PlanOptions, Strategy
@@ -212,7 +212,7 @@ def _remove_throttles(view: View, items: Sequence[Any]) -> Offer:
 
 
 def _verify(view: View, items: Sequence[Any]) -> Offer:
-    from tui.operations.replicas import VerifyReplicas
+    from tui.operations.partitions import VerifyReplicas
 
     topics = topics_of(view, items)
     if not topics:
@@ -221,7 +221,7 @@ def _verify(view: View, items: Sequence[Any]) -> Offer:
 
 
 def _delete_records(view: View, items: Sequence[Any]) -> Offer:
-    from tui.operations.records import DeleteRecords
+    from tui.operations.partitions import DeleteRecords
 
     if not items:
         return NotNow("choose a partition")

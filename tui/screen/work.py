@@ -11,15 +11,15 @@ import logging
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.target import Side
-from tui.cells import Tone
 from tui.dialogs.confirm import ConfirmDialog, OutcomeDialog
 from tui.dialogs.dialog import TextDialog, WaitDialog
 from tui.dialogs.form import FormDialog
-from tui.lines import line
-from tui.main_view import MainView
-from tui.offers import Ask, NotNow, Offer, PlanWish
+from tui.drawing.cells import Tone
+from tui.drawing.lines import line
 from tui.operations.operation import EXPECTED, Operation, Outcome, Prepared, beside_plan, failure_text
 from tui.pages.zookeeper import ZnodeLevel
+from tui.screen.main_view import MainView
+from tui.screen.offers import Ask, NotNow, Offer, PlanWish
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from engine.admin.cluster.profiles import Profiles
 from engine.admin.cluster.target import ClusterTarget
 from engine.admin.watch.feed import Feed
 from tui.actions import Registry
-from tui.log_ring import LogRing
+from tui.state.log_ring import LogRing
 from tui.themes import PALETTES, Palette
 
 if TYPE_CHECKING:

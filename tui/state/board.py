@@ -24,7 +24,7 @@ from engine.admin.watch.replica_logs import ReplicaLogs
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.model import BrokerInfo, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
-from tui.table_model import Picked
+from tui.drawing.table_model import Picked
 
 HISTORY_MAX = 600
 RATE_OVER_MS = 10_000

@@ -7,10 +7,10 @@ from enum import StrEnum
 from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import Side
 from engine.admin.watch.frame import Frame, Link, LinkState, Stage, StageSource, StageStatus
-from tui.cells import Tone
-from tui.lines import Line, Span, folded, line, wrapped
+from tui.drawing.cells import Tone
+from tui.drawing.lines import Line, Span, folded, line, wrapped
+from tui.drawing.units import NOTHING, plain, span
 from tui.remedies import spelled
-from tui.units import NOTHING, plain, span
 
 
 class Standing(StrEnum):

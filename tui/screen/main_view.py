@@ -13,17 +13,17 @@ from textual.geometry import Size
 
 from engine.admin.cluster.target import ClusterTarget
 from engine.admin.watch.frame import Frame
-from tui.board import Board
-from tui.location import Location
+from tui.drawing.table_model import TableModel
 from tui.pages.zookeeper import ZnodeLevel
-from tui.session import Session
-from tui.table_model import TableModel
+from tui.state.board import Board
+from tui.state.location import Location
+from tui.state.session import Session
 
 if TYPE_CHECKING:
     # They import the planner, which the first picture does not need.
-    from tui.offers import PlanWish
-    from tui.state.opened_plan import OpenedPlan
-    from tui.state.plan_run import PlanRunState
+    from tui.planning.opened_plan import OpenedPlan
+    from tui.planning.plan_run import PlanRunState
+    from tui.screen.offers import PlanWish
 
 
 class Program(Protocol):

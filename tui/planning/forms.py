@@ -18,14 +18,14 @@ from plans import option_texts
 from plans.capacity_file import parse_capacities
 from plans.errors import BadOption
 from plans.options import BrokerCapacity, LogDirCapacity, PlanOptions, Strategy
-from tui.offers import Ask, FieldNeeded, NotNow, Offer, PlanWish, offer_for, topic_gone, topics_of
 from tui.operations.plans import CancelPlan, CarryOutPlan, CheckPlan, PlanHistory, ThrottlePlan, run_asked_for
 from tui.operations.topics import size_of, whole_number
 from tui.pages.page import View
-from tui.plan_words import planner_words
+from tui.planning.words import planner_words
+from tui.screen.offers import Ask, FieldNeeded, NotNow, Offer, PlanWish, offer_for, topic_gone, topics_of
 
 if TYPE_CHECKING:
-    from tui.plan_desk import PlanDesk
+    from tui.planning.desk import PlanDesk
 
 STRATEGIES: Mapping[Strategy, str] = {
     Strategy.REBALANCE: "level replicas and leaders, or bytes",

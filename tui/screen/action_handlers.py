@@ -13,27 +13,27 @@ from textual.widgets import Input
 from engine.admin.cluster.target import ClusterTarget
 from engine.common.model import TopicPartition
 from tui.actions import Action, Group, help_lines, key_label
-from tui.cells import Tone
-from tui.cluster_mark import cluster_tone
 from tui.dialogs.dialog import TextDialog
 from tui.dialogs.menu import Choice, CommandDialog, Do, GoTo, MenuDialog, NotUnderstood, parse_command, suggestions
-from tui.lines import line
-from tui.location import Location
-from tui.main_view import MainView
-from tui.offers import ASK_CLUSTER, OPERATIONS, offer_for
+from tui.drawing.cells import Tone
+from tui.drawing.lines import line
+from tui.drawing.table_model import Filter
 from tui.operations.operation import EXPECTED, failure_text
 from tui.pages import logs, replicas, timeline
+from tui.pages.clusters import cluster_tone
 from tui.pages.page import rows_at
-from tui.problems import why_lines
-from tui.recorded_feed import RecordedFeed
+from tui.screen.main_view import MainView
+from tui.screen.offers import ASK_CLUSTER, OPERATIONS, offer_for
 from tui.state.fleet import Member
-from tui.status import source_lines
-from tui.table_model import Filter
+from tui.state.location import Location
+from tui.state.problems import why_lines
+from tui.state.recorded_feed import RecordedFeed
+from tui.state.status import source_lines
 from tui.widgets.line_table import LineTable
 from tui.widgets.lines_view import KeyItem
 
 if TYPE_CHECKING:
-    from tui.main_screen import MainScreen
+    from tui.screen.main_screen import MainScreen
 
 
 def why_not(screen: MainScreen, action: Action) -> str:
@@ -98,7 +98,7 @@ def perform(screen: MainScreen, action_id: str) -> None:
     elif action_id in _HANDLERS:
         _HANDLERS[action_id](screen)
     else:
-        from tui.plan_forms import plan_offer
+        from tui.planning.forms import plan_offer
 
         screen.work.offer(plan_offer(action_id, screen.desk, screen.view, chosen(screen, action_id)))
 
