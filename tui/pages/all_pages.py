@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
-from engine.admin.analysis.disks import dir_trends
 from engine.admin.analysis.timeline import timelines
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import WatchedGroup
@@ -100,7 +99,7 @@ def _plans(screen: MainView) -> Page:
 def _znodes(screen: MainView) -> Page:
     return Page(
         "zookeeper",
-        lambda view: zookeeper.rows_of(screen.znodes),
+        lambda view: zookeeper.rows_of(screen.znodes, view.location.only),
         lambda view, width: zookeeper.summary_of(screen.znodes, view),
         zookeeper.opens,
         lambda view, item: item.complaint is not None,
@@ -213,7 +212,7 @@ def _broker(view: View, item: BrokerItem, width: int) -> list[Line]:
     lines += _chart("records in/s", [one.in_by_broker.get(item.id) for one in board.samples], width, short_count)
     lines += _title(f"restart now: {item.restart.verdict.value}")
     lines += [part for reason in item.restart.reasons for part in _told(f"• {reason}", width)]
-    dirs = [one for one in dir_trends(board.frame, board.history) if one.broker == item.id]
+    dirs = [one for one in board.dir_trends if one.broker == item.id]
     lines += _title("log dirs") if dirs else []
     for one in dirs[:_ROWS]:
         used = NOTHING if one.used_percent is None else percent(one.used_percent / 100)

@@ -15,7 +15,7 @@ from tui.drawing.cells import NO_DATA, Cell, Column, Tone, tinted
 from tui.drawing.lines import Line, Span, folded, line, wrapped
 from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, at_least, count, counted, plain, short_count
-from tui.pages.overview import WORDS, health_word
+from tui.pages.overview import WORDS, health_word, status_of
 from tui.pages.page import Page, View
 from tui.state.board import Board
 from tui.state.fleet import Fleet, Member
@@ -47,7 +47,7 @@ def _status_seen(member: Member, now_ms: int | None) -> HealthStatus | None:
     frame, standing = member.board.frame, member.standing(now_ms)
     if frame is None or frame.health is None or standing is None or not standing.is_seen:
         return None
-    return frame.health.status
+    return status_of(member.board)
 
 
 def reasons_of(member: Member, now_ms: int | None = None) -> list[str]:

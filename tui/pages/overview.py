@@ -83,14 +83,22 @@ def overview_of(
     return Picture(lines[:height], places, (1, main - 1))
 
 
-def health_word(board: Board, *, is_seen: bool = True) -> tuple[str, Tone]:
-    """Return how the cluster is in a word, with a sign for terminals without colour; or how it was when last seen."""
+def status_of(board: Board) -> HealthStatus | None:
+    """Return how the cluster is. A disk that fills up is seen by its trend alone, which no check of one moment has."""
     health = board.frame.health if board.frame is not None else None
     if health is None:
+        return None
+    return HealthStatus.WARNING if health.status is HealthStatus.OK and board.filling else health.status
+
+
+def health_word(board: Board, *, is_seen: bool = True) -> tuple[str, Tone]:
+    """Return how the cluster is in a word, with a sign for terminals without colour; or how it was when last seen."""
+    status = status_of(board)
+    if status is None:
         return "not known yet", Tone.QUIET
     if not is_seen:
-        return f"? was {WORDS[health.status]} when last seen", Tone.QUIET
-    return f"{_SIGNS[health.status]} {WORDS[health.status]}", _TONES[health.status]
+        return f"? was {WORDS[status]} when last seen", Tone.QUIET
+    return f"{_SIGNS[status]} {WORDS[status]}", _TONES[status]
 
 
 # The banner
@@ -98,20 +106,20 @@ def health_word(board: Board, *, is_seen: bool = True) -> tuple[str, Tone]:
 
 def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: bool, is_seen: bool) -> list[Line]:
     """Return the verdict: as large as the room allows if something is wrong, and one calm line if not."""
-    health = board.frame.health if board.frame is not None else None
+    status = status_of(board)
     word, tone = health_word(board, is_seen=is_seen)
-    if health is None:
+    if status is None:
         text = "the cluster's health is not known yet: topics and partitions have not been read"
         return [fitted(line(f" {text}"), width), *_figures(board, width)]
     told = _stakes(problems)
-    if health.status is HealthStatus.OK or not is_seen:
+    if status is HealthStatus.OK or not is_seen:
         calm = line(
             (f" {word.upper() if is_seen else word}", tone), "  ", *told or ((_nothing_wrong(board), Tone.QUIET),)
         )
         return [fitted(calm, width), *_figures(board, width)]
-    loud = _LOUD[health.status]
+    loud = _LOUD[status]
     verdict = fitted(line((f" {word.upper()}  {''.join(part for part, _ in told)}", loud)), width)
-    is_large = is_tall and health.status is HealthStatus.CRITICAL
+    is_large = is_tall and status is HealthStatus.CRITICAL
     air: list[Line] = [((" " * width, loud),)] if is_large else []
     return [*air, tuple((part, loud) for part, _ in verdict), *air, *_figures(board, width)]
 

@@ -11,6 +11,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, overload
 
+from engine.admin.analysis.disks import DirTrend, dir_trends
 from engine.admin.analysis.history import History
 from engine.admin.analysis.incidents import Incident
 from engine.admin.analysis.sanity import Finding, SanityCheck
@@ -132,6 +133,7 @@ class Board:
         self._end_sums: dict[int, int] = {}
         self._counting: Iterator[int] | None = None
         self._past: deque[Frame] = deque()
+        self._dir_trends: list[DirTrend] | None = None
         self._all_items: list[PartitionItem] | None = None
 
     def turns(self, frame: Frame) -> Iterator[None]:
@@ -156,6 +158,7 @@ class Board:
             self._all_items = None
         if self.history.take(frame):
             self._event_count += len(frame.events)
+        self._dir_trends = None
         self.findings = self._sanity.check(frame)
         self._note_troubles(frame)
         self._topic_in, self._topic_bytes, self._in_per_s, self._rates_from = {}, {}, None, None
@@ -167,6 +170,7 @@ class Board:
         if frame.health is not None:
             wrong |= {reason.check: "cluster" for reason in frame.health.reasons}
             wrong |= {("broker", id_): "cluster" for id_ in (*self.silent, *(set(self.broker_ids) - self.live))}
+        wrong |= {("log dir", one.broker, one.log_dir): "cluster" for one in self.filling}
         wrong |= {("group", one.name): "groups" for one in frame.groups if one.lag.status.is_trouble}
         wrong |= {("query", one.job.path): "queries" for one in frame.queries if one.job.status.is_trouble}
         self.since = {
@@ -222,6 +226,18 @@ class Board:
     def hides_log_dirs(self) -> bool:
         """Whether sizes are hidden."""
         return self.lacks(AclOperation.DESCRIBE, ResourceType.CLUSTER)
+
+    @property
+    def dir_trends(self) -> list[DirTrend]:
+        """All log dirs, the most urgent first."""
+        if self._dir_trends is None:
+            self._dir_trends = [] if self.frame is None else dir_trends(self.frame, self.history)
+        return self._dir_trends
+
+    @property
+    def filling(self) -> list[DirTrend]:
+        """The log dirs in which somebody has to make room."""
+        return [one for one in self.dir_trends if one.is_filling]
 
     @property
     def topics(self) -> tuple[TopicSnapshot, ...]:

@@ -19,14 +19,20 @@ class Only(StrEnum):
 
     OFFLINE = "offline"
     UNDER_MIN_ISR = "under min ISR"
+    MIN_ISR_ABOVE_FACTOR = "min ISR above factor"
     UNDER_REPLICATED = "under-replicated"
+    BEHIND = "behind"
+    AGAINST_RACKS = "against racks"
     NOT_PREFERRED = "not preferred"
     HELD_UP = "held by a transaction"
     DOWN = "down"
     SILENT = "silent"
     DIR_FAILED = "log dir failed"
     STUCK = "stuck"
-    BEING_DELETED = "being deleted"
+    DELETION_STUCK = "deletion stuck"
+    SETTINGS_UNKNOWN = "settings not known"
+    UNREADABLE = "unreadable"
+    FILLING = "filling up"
     WARNINGS = "warnings and failures"
     FAILURES = "failures"
 
@@ -85,10 +91,10 @@ class Location:
             parts.append(self.query.name)
         if self.incident is not None:
             parts.append(f"incident {self.incident}")
-        if self.only is not None:
-            parts.append(self.only)
         if self.path is not None and self.path != "/":
             parts += [part for part in self.path.split("/") if part]
+        if self.only is not None:
+            parts.append(self.only)
         return tuple(parts)
 
 

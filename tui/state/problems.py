@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from engine.admin.analysis.causes import missing_brokers
+from engine.admin.analysis.disks import NO_ROOM_SOON_S, DirTrend
 from engine.admin.analysis.incidents import Run
 from engine.admin.analysis.moves import CopyState, moves_board
 from engine.admin.health.report import Check, HealthReason, Severity
@@ -15,7 +16,7 @@ from engine.admin.watch.events import EventKind
 from tui.actions import Registry
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, line
-from tui.drawing.units import NOTHING, at_least, count, counted, plain, short_count, span
+from tui.drawing.units import NOTHING, at_least, count, counted, percent, plain, short_count, span
 from tui.pages.groups import growth_of, status_cell, time_lag_cell, why_of
 from tui.pages.reassignments import why_of as why_of_copy
 from tui.pages.timeline import gravity, run_line
@@ -54,16 +55,16 @@ _PLACES: Mapping[Check, Location] = {
     Check.OFFLINE_PARTITIONS: Location("partitions", only=Only.OFFLINE),
     Check.UNDER_MIN_ISR: Location("partitions", only=Only.UNDER_MIN_ISR),
     Check.UNDER_REPLICATED_DEAD_BROKER: Location("partitions", only=Only.UNDER_REPLICATED),
-    Check.UNDER_REPLICATED_LAGGING: Location("partitions", only=Only.UNDER_REPLICATED),
+    Check.UNDER_REPLICATED_LAGGING: Location("partitions", only=Only.BEHIND),
     Check.UNDER_REPLICATED_MOVING: Location("reassignments"),
     Check.PREFERRED_LEADER_IMBALANCE: Location("partitions", only=Only.NOT_PREFERRED),
     Check.RUNNING_REASSIGNMENTS: Location("reassignments"),
     Check.LEAKED_THROTTLES: Location("reassignments"),
-    Check.UNREADABLE_TOPICS: Location("topics"),
-    Check.MIN_ISR_ABOVE_FACTOR: Location("topics"),
-    Check.UNKNOWN_SETTINGS: Location("topics"),
-    Check.RACK_VIOLATIONS: Location("partitions"),
-    Check.DELETION_STUCK: Location("topics", only=Only.BEING_DELETED),
+    Check.UNREADABLE_TOPICS: Location("zookeeper", path="/brokers/topics", only=Only.UNREADABLE),
+    Check.MIN_ISR_ABOVE_FACTOR: Location("partitions", only=Only.MIN_ISR_ABOVE_FACTOR),
+    Check.UNKNOWN_SETTINGS: Location("topics", only=Only.SETTINGS_UNKNOWN),
+    Check.RACK_VIOLATIONS: Location("partitions", only=Only.AGAINST_RACKS),
+    Check.DELETION_STUCK: Location("topics", only=Only.DELETION_STUCK),
     Check.HANGING_TRANSACTIONS: Location("partitions", only=Only.HELD_UP),
     Check.LONG_TRANSACTIONS: Location("partitions", only=Only.HELD_UP),
     Check.OFFLINE_LOG_DIRS: Location("brokers", only=Only.DIR_FAILED),
@@ -189,6 +190,8 @@ def _of_cluster(board: Board) -> Iterator[Problem]:
             yield from _brokers(board, reason)
         else:
             yield _problem(board, reason)
+    for one in board.filling:
+        yield _filling(board, one)
 
 
 def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
@@ -206,6 +209,19 @@ def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
             advice=spelled(reason.check.advice), mends=("plan.retire",) if is_down else (),
             incident=incident.number if (incident := board.history.incidents.around(broker)) is not None else None,
         )  # fmt: skip
+
+
+def _filling(board: Board, trend: DirTrend) -> Problem:
+    is_soon = trend.full_in_s is not None and trend.full_in_s < NO_ROOM_SOON_S
+    used = "" if trend.used_percent is None else f"{percent(trend.used_percent / 100)} full"
+    left = "" if trend.full_in_s is None else f"no room in {span(trend.full_in_s)}"
+    effect = ", ".join(part for part in (left, used, plain(trend.log_dir or "")) if part)
+    return Problem(
+        f"log dir {trend.broker} {trend.log_dir}", Tone.BAD if is_soon else Tone.WARN,
+        f"broker {trend.broker} disk fills up", effect, board.since.get(("log dir", trend.broker, trend.log_dir)),
+        Location("brokers", row=str(trend.broker), only=Only.FILLING),
+        advice="shorten the retention of large topics (S), or move partitions to brokers with room (N: rebalance)",
+    )  # fmt: skip
 
 
 def _problem(board: Board, reason: HealthReason) -> Problem:
@@ -272,7 +288,10 @@ def _doubts(board: Board) -> Iterator[Problem]:
     for finding in board.findings[:_NAMED_MAX]:
         words = finding.doubt.value.replace("_", " ")
         subject = f"{plain(finding.subject)}: {words}"
-        yield Problem(subject, Tone.BAD, subject, plain(finding.evidence), None, Location("brokers"))
+        topic, dash, number = finding.subject.rpartition("-")
+        is_of_partition = bool(dash) and number.isdecimal()
+        opens = Location("partitions", topic=topic, row=finding.subject) if is_of_partition else Location("brokers")
+        yield Problem(subject, Tone.BAD, subject, plain(finding.evidence), None, opens)
 
 
 def _of_groups(board: Board) -> Iterator[Problem]:
