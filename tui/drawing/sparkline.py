@@ -5,8 +5,11 @@ A flat line at 5 and a flat line at 0 look different, and so do two lines that s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import floor, isfinite, log10
+
+from tui.drawing.cells import Tone
+from tui.drawing.lines import Line, line
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
 _BRAILLE = 0x2800
@@ -49,6 +52,25 @@ def line_chart(values: Sequence[float | None], width: int, height: int, *, top: 
             cells[dot // 4][x // 2] |= _DOTS[x % 2][dot % 4]
         before = y
     return ["".join(chr(_BRAILLE + bits) if bits else " " for bits in row) for row in cells]
+
+
+def chart_lines(
+    values: Sequence[float | None],
+    width: int,
+    height: int,
+    text: Callable[[float | None], str],
+    *,
+    top: float | None = None,
+    tone: Tone = Tone.ACCENT,
+) -> list[Line]:
+    """Return a curve beside its scale, from zero to ``top``, or to a round number above all values."""
+    top = top or ceiling_of(max((one for one in values if one is not None and isfinite(one)), default=None))
+    labels = {0: text(top), height - 1: "0"}
+    wide = max(5, len(labels[0]))
+    return [
+        line((f"{labels.get(row, ''):>{wide}}", Tone.QUIET), ("┤" if row in labels else "│", Tone.FRAME), (drawn, tone))
+        for row, drawn in enumerate(line_chart(values, width - wide - 2, height, top=top))
+    ]
 
 
 def ceiling_of(value: float | None) -> float:

@@ -14,8 +14,8 @@ from engine.admin.watch.frame import WatchedGroup
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import TopicSnapshot
 from tui.drawing.cells import Tone
-from tui.drawing.lines import Line, fitted, folded, line
-from tui.drawing.sparkline import ceiling_of, spark_lines
+from tui.drawing.lines import Line, beside, fitted, folded, line
+from tui.drawing.sparkline import chart_lines
 from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, byte_rate, clock_time, count, percent, plain, short_count, size, span
 from tui.pages import (
@@ -128,7 +128,9 @@ Aside = Callable[[View, Any, int], list[Line]]
 
 _EVENTS = 12
 _ROWS = 8
-_CHART_HEIGHT = 3
+_CHART_HEIGHT, _CHART_WIDTH = 4, 64
+_COLUMNS_MIN = 100
+"""From this width on, the parts stand in two columns."""
 _BAR_MAX = 20
 
 
@@ -137,7 +139,26 @@ def aside_of(view: View, page: str, item: Any, width: int) -> list[Line]:
     made = _ASIDES.get(page)
     if made is None or item is None or view.board.frame is None:
         return []
+    if width >= _COLUMNS_MIN and page not in _ONE_TEXT:
+        half = (width - 3) // 2
+        return [fitted(one, width) for one in _in_columns(made(view, item, half), half)]
     return [fitted(one, width) for one in made(view, item, width)]
+
+
+def _in_columns(lines: Sequence[Line], width: int) -> list[Line]:
+    """Return the first part, and below it the other parts in two columns of about the same height."""
+    parts: list[list[Line]] = [[]]
+    for one in lines:
+        if one:
+            parts[-1].append(one)
+        elif parts[-1]:
+            parts.append([])
+    left: list[Line] = []
+    right: list[Line] = []
+    for part in parts[1:]:
+        into = left if not right and 2 * len(left) < len(lines) - len(parts[0]) - len(part) else right
+        into += [*[()] * bool(into), *part]
+    return [*parts[0], (), *beside(left, right, left_width=width)]
 
 
 # Pieces
@@ -160,13 +181,10 @@ def _chart(
     top: float | None = None,
 ) -> list[Line]:
     """Return a chart from zero to ``top``, or to a round number above all values, with the newest of them."""
-    known = [value for value in values if value is not None]
-    if len(known) < 2:
+    if sum(value is not None for value in values) < 2:
         return []
-    top = top or ceiling_of(max(known))
-    drawn = spark_lines(values, width, _CHART_HEIGHT, top=top)
-    head = (f"{title}  ", Tone.QUIET), (text(values[-1]), Tone.STRONG), (f"   0 to {text(top)}", Tone.QUIET)
-    return [(), line(*head), *(line((one, Tone.ACCENT)) for one in drawn)]
+    head = (f"{title}  ", Tone.QUIET), (text(values[-1]), Tone.STRONG)
+    return [(), line(*head), *chart_lines(values, min(width, _CHART_WIDTH), _CHART_HEIGHT, text, top=top)]
 
 
 def _happened(events: Iterable[Event]) -> list[Line]:
@@ -196,7 +214,7 @@ def _bars(rows: Sequence[tuple[str, float, str]], width: int) -> list[Line]:
     label = max((len(name) for name, _, _ in rows), default=0)
     room = max(4, min(_BAR_MAX, width - label - 16))
     return [
-        line(f"{name:<{label}}  ", ("█" * round(room * value / top) if top else "", Tone.ACCENT), f" {text}")
+        line(f"{name:<{label}}  ", ("▇" * round(room * value / top) if top else "", Tone.QUIET), f" {text}")
         for name, value, text in rows
     ]
 
@@ -333,6 +351,8 @@ def _log(view: View, item: Any, width: int) -> list[Line]:
     return [part for one in logs.whole(item) for part in folded(one, width)]
 
 
+_ONE_TEXT = ("clusters", "zookeeper", "logs")
+"""Their texts have no parts."""
 _ASIDES: Mapping[str, Aside] = {
     "clusters": clusters.aside,
     "brokers": _broker,

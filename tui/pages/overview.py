@@ -16,7 +16,7 @@ from engine.admin.watch.frame import Stage
 from engine.common.model import NO_CONTROLLER
 from tui.drawing.cells import Cell, Column, Tone
 from tui.drawing.lines import Line, Span, beside, fitted, folded, line, panel, width_of, wrapped
-from tui.drawing.sparkline import ceiling_of, line_chart, spark_lines
+from tui.drawing.sparkline import ceiling_of, chart_lines, spark_lines
 from tui.drawing.table_model import Rows, TableModel
 from tui.drawing.units import at_least, count, counted, plain, short_count, span_left
 from tui.pages import brokers, reassignments
@@ -62,8 +62,12 @@ def overview_of(
     charts = max(_CHARTS_WIDTH, width * 2 // 5 - 6)
     main = width - charts if is_wide else width
     many = len(board.broker_ids)
-    strip = min(max(many, 1) + 3, max(4, room * 2 // 5))
-    events = max(4, room // 4) if is_wide else max(3, room - strip - max(4, min(len(problems), 6) + 2))
+    strip = min(max(many, 1) + 3, max(4, room * (2 if problems else 3) // 5))
+    events = (
+        max(4, room // 4)
+        if is_wide
+        else max(3, room - strip - max(6 if not problems else 4, min(len(problems), 6) + 2))
+    )
     upper = room - strip - events
     rows, top = _problem_lines(board, problems, main - 2, upper - 2, cursor)
     count_shown = len(rows)
@@ -73,11 +77,14 @@ def overview_of(
     if is_wide:
         events = min(max(events, room - strip - max(len(rows) + 3, _UPPER_MIN)), _EVENTS_MAX)
         upper = room - strip - events
-    note = "enter opens  w why" if problems else ""
-    title = f"Problems {len(problems)}" if len(problems) > count_shown else "Problems"
-    left = panel(title, rows, main, upper, note=note)
-    if is_wide:
-        left = _beside(left, _charts(board, charts - 1, upper))
+    if problems or not board.has_metadata:
+        title = f"Problems {len(problems)}" if len(problems) > count_shown else "Problems"
+        left = panel(title, rows, main, upper, note="enter opens  w why" if problems else "")
+        if is_wide:
+            left = _beside(left, _charts(board, charts - 1, upper))
+    else:
+        # The banner says that nothing is wrong; an empty panel would say it once more.
+        left = _charts(board, width, upper, across=3 if is_wide else 1)
     lines = [*banner, *left, *_brokers(board, width, strip), *_bottom(board, width, events)]
     places = {len(banner) + 1 + index: top + index for index in range(count_shown)} if problems else {}
     return Picture(lines[:height], places, (1, main - 1))
@@ -216,8 +223,8 @@ _CHARTS: tuple[tuple[str, Callable[[Any], float | None], Tone], ...] = (
 )
 
 
-def _charts(board: Board, width: int, height: int) -> list[Line]:
-    """Return the course of the main figures: of what is zero only if there is room."""
+def _charts(board: Board, width: int, height: int, *, across: int = 1) -> list[Line]:
+    """Return the course of the main figures, one below the other, or up to ``across`` side by side."""
     samples = list(board.samples)
     # A curve of zeros needs no eye if zero is well, and a chart without a figure is a hole.
     shown = [
@@ -225,25 +232,18 @@ def _charts(board: Board, width: int, height: int) -> list[Line]:
         for one in _CHARTS
         if any(one[1](sample) if one[2] is Tone.BAD else one[1](sample) is not None for sample in samples)
     ] or list(_CHARTS[:1])
-    shown = shown[: max(1, min(len(shown), height // 5))]
+    shown = shown[: across if across > 1 else max(1, height // 5)]
     lines: list[Line] = []
     for index, (title, value, tone) in enumerate(shown):
-        high = (height - len(lines)) // (len(shown) - index)
+        rest = len(shown) - index
+        high = height if across > 1 else (height - len(lines)) // rest
+        taken = width_of(lines[0]) + 1 if lines and across > 1 else 0
+        wide = (width - taken + 1) // rest - 1 if across > 1 else width
         values = [value(sample) for sample in samples]
-        last = values[-1] if values else None
-        lines += panel(title, _chart(values, width - 2, high - 2, tone), width, high, note=short_count(last))
+        curve = chart_lines(values, wide - 2, high - 2, short_count, tone=tone)
+        block = panel(title, curve, wide, high, note=short_count(values[-1] if values else None))
+        lines = _beside(lines, block) if across > 1 else [*lines, *block]
     return lines
-
-
-def _chart(values: Sequence[float | None], width: int, height: int, tone: Tone) -> list[Line]:
-    """Return a curve beside its scale."""
-    top = ceiling_of(max((one for one in values if one is not None), default=None))
-    curve = line_chart(values, width - 7, height, top=top)
-    labels = {0: short_count(top), height - 1: "0"}
-    return [
-        line((f"{labels.get(row, ''):>5}", Tone.QUIET), ("┤" if row in labels else "│", Tone.FRAME), (text, tone))
-        for row, text in enumerate(curve)
-    ]
 
 
 def _brokers(board: Board, width: int, height: int) -> list[Line]:
@@ -283,7 +283,7 @@ def _lead_columns(most: int) -> tuple[Column, Column]:
     def bar(item: brokers.BrokerItem) -> Cell:
         full = round(item.leaders / most * _BAR) if most else 0
         wanted = max(full, round(item.preferred / most * _BAR) if most else 0)
-        return Cell("█" * full + "░" * (wanted - full), tone(item, Tone.QUIET))
+        return Cell("▇" * full + "░" * (wanted - full), tone(item, Tone.QUIET))
 
     def figures(item: brokers.BrokerItem) -> Cell:
         return Cell(f"{item.leaders}/{item.preferred}", tone(item, Tone.PLAIN))
@@ -316,7 +316,7 @@ def _add_courses(board: Board, rows: list[Line], ids: Sequence[int], width: int)
         return
     rows[0] = line(*rows[0], (f" 0 to {short_count(top)} in/s", Tone.QUIET))
     for index, course in enumerate(courses):
-        rows[index + 1] = line(*rows[index + 1], " ", (spark_lines(course, width, top=top)[0], Tone.ACCENT))
+        rows[index + 1] = line(*rows[index + 1], " ", (spark_lines(course, width, top=top)[0], Tone.QUIET))
 
 
 def _bottom(board: Board, width: int, height: int) -> list[Line]:
@@ -324,7 +324,7 @@ def _bottom(board: Board, width: int, height: int) -> list[Line]:
     if width < _WIDE:
         return panel("Last changes", _events(board, width - 2, height - 2), width, height)
     moving = bool(board.frame is not None and board.total.moving)
-    left = (width - 1) * 3 // 5
+    left = width * 21 // 40
     has_groups = board.frame is not None and bool(board.frame.groups)
     makers = [("Groups" if has_groups else "Busiest topics", _groups)] if has_groups or not moving else []
     makers += [("Moves", _moves)] if moving else []
@@ -346,14 +346,14 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
     )
     shown = groups[:lines_max]
     most = max((one.lag or 0 for one in shown), default=0)
-    bar = max(0, min(12, width - 58))
+    bar = max(0, min(12, width - 56))
     lines = []
     for lag in shown:
         status, trend, behind = status_cell(lag.status), trend_of(lag), time_lag_cell(lag)
         more = (unknown_told(lag), Tone.QUIET) if lag.has_unknown_lag else (f"{trend.text:<10}", _course(trend, lag))
         figure = at_least(short_count(lag.lag), is_least=lag.has_unknown_lag)
-        length = round((lag.lag or 0) / most * bar) if most else 0
-        name = fitted(line((plain(lag.group), Tone.STRONG)), max(8, width - 44 - bar))
+        length = max(round(lag.lag / most * bar), bar > 0) if lag.lag else 0
+        name = fitted(line((plain(lag.group), Tone.STRONG)), max(8, width - 41 - bar))
         late = behind.text if lag.lag else ""
         lines.append(fitted(line("  ", (f"{status.text:<7}", status.tone), " ", *name, f" {figure:>6} ",
                      ("▇" * length + " " * (bar - length), Tone.QUIET), f" {late:>8}  ", more), width))  # fmt: skip
@@ -414,7 +414,7 @@ def _events(board: Board, width: int, lines_max: int) -> list[Line]:
     if not kept:
         return [line(("  none since the dashboard started", Tone.QUIET))]
     kind = max(len(run.event.kind) for run in kept) + 2
-    return [fitted(line(" ", *run_line(run, kind)), width) for run in kept]
+    return [fitted(line(" ", *run_line(run, kind, is_short=True)), width) for run in kept]
 
 
 def _page_rows(view: View) -> Rows:

@@ -66,10 +66,11 @@ def change_text(event: Event) -> str:
     return event.after or event.before
 
 
-def run_line(run: Run, kind_width: int) -> Line:
-    """Return the events of one kind in one moment as a line."""
+def run_line(run: Run, kind_width: int, *, is_short: bool = False) -> Line:
+    """Return the events of one kind in one moment as a line; a short one has no tenths of seconds."""
     event, kind = run.event, kind_cell(run.event)
-    head = ((f"{clock_time(event.at_ms)}  ", Tone.QUIET), (f"{kind.text:<{kind_width}}", kind.tone))
+    at = clock_time(event.at_ms)
+    head = ((f"{at.partition('.')[0] if is_short else at}  ", Tone.QUIET), (f"{kind.text:<{kind_width}}", kind.tone))
     if run.count == 1:
         subject = (f"{plain(event.subject)}  ", Tone.STRONG)
         return line(*head, subject, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET))

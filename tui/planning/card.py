@@ -1,7 +1,4 @@
-"""What a plan does, drawn: its sentence, the score card, brokers as heat before and after, waves, the largest moves.
-
-Pure. The shades of a measure before and after share one scale, which begins at zero.
-"""
+"""What a plan does, drawn: its sentence, the score card, brokers before and after, waves, the largest moves. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from engine.admin.reassignment.wave_progress import WaveProgress
 from plans.score import BrokerScore, Score
 from plans.telling import Units, card_rows, largest, summary
 from tui.drawing.cells import Tone
-from tui.drawing.lines import Line, beside, line
+from tui.drawing.lines import Line, Span, beside, line
 from tui.drawing.units import NOTHING, byte_rate, clock_time, count, ids, percent, size, span, span_left
 from tui.planning.opened_plan import OpenedPlan
 from tui.planning.plan_run import PlanRunState, RunState
@@ -26,11 +23,10 @@ from tui.planning.plan_run import PlanRunState, RunState
 UNITS = Units(size, span)
 LARGEST_MAX = 10
 CARD_WIDTH = 54
-LABEL_WIDTH = 18
-COUNT_WIDTH, SIZE_WIDTH = 9, 12
-"""Width of a cell with a count, and of all cells if some have bytes."""
+LABEL_WIDTH = 10
+BAR_MIN, BAR_MAX = 4, 14
+"""A shorter bar tells nothing, and a longer one no more."""
 WAVES_MAX = 30
-_SHADES = " ░▒▓█"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,33 +69,59 @@ def loads_of(score: Score) -> list[Load]:
     return [*loads, load("bytes", "bytes", size)] if has_bytes else loads
 
 
-def heat_lines(loads: Sequence[Load], brokers: Sequence[int], width: int) -> list[Line]:
-    """Return brokers side by side, each measure before and after. If few fit, those that change most are shown."""
-    cell_width = SIZE_WIDTH if any(load.text is size for load in loads) else COUNT_WIDTH
-    room = max(1, (width - LABEL_WIDTH - 8) // cell_width)
-    shown = _most_changed(loads, brokers, room)
-    title = "broker" if len(shown) == len(brokers) else f"{len(shown)} of {len(brokers)} brokers"
-    lines = [line((f"{title:<{LABEL_WIDTH}}" + "".join(f"{broker:>{cell_width}}" for broker in shown), Tone.QUIET))]
-    for load in loads:
-        known = [value for side in (load.before, load.after) for value in side.values() if value is not None]
-        top = max([*known, 1])
-        for word, values in (("before", load.before), ("after", load.after)):
-            label = load.label if word == "before" else ""
-            cells: list[tuple[str, Tone]] = []
-            for broker in shown:
-                value = values.get(broker)
-                has_changed = word == "after" and value != load.before.get(broker)
-                text = f" {shade(value, top)} {load.text(value):>{cell_width - 4}}"
-                cells.append((text, Tone.ACCENT if has_changed else Tone.PLAIN))
-            lines.append(line((f"{label:<{LABEL_WIDTH}}", Tone.QUIET), *cells, (f"  {word}", Tone.QUIET)))
+def bar_lines(loads: Sequence[Load], brokers: Sequence[int], width: int, rows: int) -> list[Line]:
+    """Return a row for each broker: each measure before and after, and beside it a bar.
+
+    What stays is quiet, what comes is coloured, what goes is a shade. The bars of a measure have one scale, which
+    begins at zero. If not all brokers fit into ``rows``, those that change most are shown.
+    """
+    shown = _most_changed(loads, brokers, rows)
+    title = "broker" if len(shown) == len(brokers) else f"{len(shown)} of {len(brokers)}"
+    parts = [_figures(load, shown) for load in loads]
+    wide = [sum(max(len(one[at]) for one in part) for at in (0, 1)) for part in parts]
+    room = (width - LABEL_WIDTH - sum(wide)) // max(1, len(loads)) - 4
+    bar = min(BAR_MAX, room) if room >= BAR_MIN else 0
+    head = "".join(f"{load.label:<{width_ + bar + 4}}" for load, width_ in zip(loads, wide, strict=True))
+    lines = [line((f"{title:<{LABEL_WIDTH}}{head}".rstrip(), Tone.QUIET))]
+    for index, broker in enumerate(shown):
+        spans: list[Span] = [(f"{broker:<{LABEL_WIDTH}}", Tone.STRONG)]
+        for load, part in zip(loads, parts, strict=True):
+            before, after = part[index]
+            first, second = (max(len(one[at]) for one in part) for at in (0, 1))
+            has_changed = load.before.get(broker) != load.after.get(broker)
+            spans += [(f"{before:>{first}}", Tone.QUIET), (f"{after:>{second}} ", _changed_tone(has_changed))]
+            spans += [*_bar(load, broker, bar), ("   ", Tone.PLAIN)]
+        lines.append(tuple(spans))
     return lines
 
 
-def shade(value: int | None, top: int) -> str:
-    """Return two cells, the darker the nearer the value is to the top."""
-    if not value or value < 0:
-        return "  "
-    return _SHADES[min(4, max(1, round(value / top * 4)))] * 2
+def _changed_tone(has_changed: bool) -> Tone:
+    return Tone.ACCENT if has_changed else Tone.PLAIN
+
+
+def _figures(load: Load, brokers: Sequence[int]) -> list[tuple[str, str]]:
+    """Return what each broker has before, with an arrow, and after; one figure alone says that nothing changes."""
+    found = []
+    for broker in brokers:
+        before, after = load.before.get(broker), load.after.get(broker)
+        found.append(("" if before == after else f"{load.text(before)} → ", load.text(after)))
+    return found
+
+
+def _bar(load: Load, broker: int, width: int) -> list[Span]:
+    """Return the bar of a broker in ``width`` cells."""
+    top = max([1, *(value or 0 for side in (load.before, load.after) for value in side.values())])
+    before, after = (
+        min(width, max(round((value or 0) / top * width), 1 if value and value > 0 else 0))
+        for value in (load.before.get(broker), load.after.get(broker))
+    )
+    stays = min(before, after)
+    return [
+        ("▇" * stays, Tone.QUIET),
+        ("▇" * (after - stays), Tone.ACCENT),
+        ("░" * (before - stays), Tone.QUIET),
+        (" " * (width - max(before, after)), Tone.PLAIN),
+    ]
 
 
 def _most_changed(loads: Sequence[Load], brokers: Sequence[int], room: int) -> list[int]:

@@ -27,7 +27,9 @@ from plans.made import MadePlan
 from plans.options import Aim, BrokerCapacity, Minimise, PlanOptions, Replacement, Strategy
 from plans.planning import make_plan
 from plans.score import Bounds, Score
+from tui.drawing.cells import Tone
 from tui.drawing.lines import Line
+from tui.drawing.units import size
 from tui.operations import plans as plan_operations
 from tui.operations.plan_commands import making_words, running_words
 from tui.operations.plans import CancelPlan, history_outcome, read_journals, run_asked_for
@@ -36,14 +38,13 @@ from tui.pages.page import View
 from tui.planning.card import (
     NO_END,
     Load,
+    bar_lines,
     card_lines,
     detail_lines,
-    heat_lines,
     past_runs,
     progress_texts,
     proof,
     run_lines,
-    shade,
     time_left,
 )
 from tui.planning.desk import command_after, run_outcome, with_logs
@@ -111,14 +112,26 @@ def test_a_file_that_is_no_plan_says_why(text: str, told: str, tmp_path: Path) -
     assert read_plan_file(absent).error == f"{absent} cannot be read: No such file or directory"
 
 
-def test_the_heat_shows_those_that_change_most_where_there_is_little_room() -> None:
+def test_the_brokers_that_change_most_are_shown_where_there_is_little_room() -> None:
     before = dict.fromkeys(range(20), 10)
     after = before | {7: 0, 13: 20}
-    told = text_of(heat_lines([Load("replicas", before, after)], list(before), 18 + 8 + 2 * 9))
-    assert told.splitlines()[0].split() == ["2", "of", "20", "brokers", "7", "13"]
-    assert told.splitlines()[1].split() == ["replicas", "▒▒", "10", "▒▒", "10", "before"]
-    assert told.splitlines()[2].split() == ["0", "██", "20", "after"]
-    assert (shade(0, 5), shade(None, 5), shade(1, 100), shade(100, 100)) == ("  ", "  ", "░░", "██")
+    lines = bar_lines([Load("replicas", before, after)], list(before), 40, 3)
+    assert text_of(lines).splitlines() == [
+        "3 of 20   replicas",
+        "0              10 ▇▇▇▇▇▇▇",
+        "7         10 →  0 ░░░░░░░",
+        "13        10 → 20 ▇▇▇▇▇▇▇▇▇▇▇▇▇▇",
+    ]
+    gained = [text for text, tone in lines[3] if tone is Tone.ACCENT]
+    assert gained == ["20 ", "▇▇▇▇▇▇▇"], "what stays is quiet"
+
+
+def test_a_broker_with_little_has_a_bar_and_an_empty_one_has_none() -> None:
+    load = Load("bytes", {1: 1_000_000, 2: None}, {1: 1, 2: 0}, size)
+    first, second = text_of(bar_lines([load], [1, 2], 60, 2)).splitlines()[1:]
+    assert first.rstrip() == "1         977 KiB → 1 B ▇░░░░░░░░░░░░░"
+    assert second.rstrip() == "2               — → 0 B"
+    assert "▇" not in text_of(bar_lines([load], [1], 28, 1)), "without room there are only figures"
 
 
 def test_proof_and_card_tell_bound_gap_before_and_after() -> None:
