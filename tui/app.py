@@ -418,6 +418,7 @@ def forget_removed_widgets() -> None:
 MODULES = (
     "engine.admin.state_changes.partition_log",
     "engine.admin.znodes.tree",
+    "tui.dialogs.settings",
     "tui.operations.elections",
     "tui.operations.groups",
     "tui.operations.reassignments",

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
+from engine.admin.configs.access import describe_entity
+from engine.admin.configs.values import Entity, EntityType
 from engine.admin.topics.access import topic_changer
 from engine.admin.topics.changes import (
     NewTopic,
@@ -21,6 +23,8 @@ from engine.common.quantities import counted, parse_size
 from tui.drawing.cells import Cell
 from tui.operations.operation import Outcome, Prepared, command_text, failures_told, result_cell, shortened
 
+DEFAULT_HINT = "empty: the cluster's default"
+_DEFAULTS = {"partitions": "num.partitions", "factor": "default.replication.factor"}
 _COLUMNS = ("topic", "result", "partitions", "factor")
 
 
@@ -140,6 +144,19 @@ class DeleteTopics:
         changes, refusals = await (await topic_changer(cluster)).delete(self.names, waits=True)
         notes = tuple(f"the deletion goes on: it {told}" for told in held_up_told(changes))
         return Outcome(self.title, _COLUMNS, tuple(map(_row, changes)), failures_told(refusals), notes)
+
+
+async def new_topic_hints(cluster: Cluster) -> dict[str, str]:
+    """Return what empty fields of a new topic mean, as the controller's own settings have it.
+
+    Raises:
+        AdminError: it does not say.
+    """
+    wire = await cluster.wire()
+    controller = (await wire.metadata([])).controller_id
+    found = await describe_entity(cluster, Entity(EntityType.BROKER, str(controller)), include_all=True)
+    values = {entry.name: entry.value for entry in found.configs}
+    return {name: f"{DEFAULT_HINT}, {values[key]}" for name, key in _DEFAULTS.items() if values.get(key)}
 
 
 def whole_number(what: str, text: str) -> int | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import Side
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.elections.values import ElectionScope, ElectionType
@@ -32,11 +34,40 @@ class FieldNeeded:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask for these first."""
+    """Ask for these first.
+
+    Attributes:
+        build: makes the operation from what was typed; raises AdminError.
+        hints: reads better hints from the cluster, by field, while the form is open already.
+        problem: why what was typed the last time was refused.
+    """
 
     title: str
     fields: tuple[FieldNeeded, ...]
     build: Callable[[Mapping[str, str]], Any]
+    hints: Callable[[Cluster], Awaitable[Mapping[str, str]]] | None = None
+    problem: str = ""
+
+    def at_fault(self) -> FieldNeeded | None:
+        """Return the field that the problem names: by what was typed there, by its label, or by a part of the text."""
+        told = self.problem.lower()
+        if not told:
+            return None
+        tests: tuple[Callable[[FieldNeeded], bool], ...] = (
+            lambda field: bool(field.value) and f"{field.value.lower()!r}" in told,
+            lambda field: field.label.lower() in told,
+            lambda field: any(len(word) > 2 and word in told for word in re.split(r"[\s,=]+", field.value.lower())),
+        )
+        return next((field for test in tests for field in self.fields if test(field)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class EditSettings:
+    """Show all settings of something, to be edited in place. ``edits`` is by name; None drops a setting."""
+
+    entity: Entity
+    edits: Mapping[str, str | None] = field(default_factory=dict)
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +86,7 @@ class PlanWish:
     capacity_file: Path | None = None
 
 
-Offer = Operation | Ask | NotNow
+Offer = Operation | Ask | EditSettings | NotNow
 
 
 def offer_for(action_id: str, view: View, items: Sequence[Any]) -> Offer:
@@ -93,10 +124,10 @@ def topic_gone(view: View, items: Sequence[Any]) -> NotNow | None:
 
 
 def _create_topic(view: View, items: Sequence[Any]) -> Offer:
-    from tui.operations.topics import CreateTopic
+    from tui.operations.topics import DEFAULT_HINT, CreateTopic, new_topic_hints
 
     has_defaults = view.target is None or view.target.changes_by is Side.WIRE
-    hint = "empty: the cluster's default" if has_defaults else "needed: ZooKeeper does not tell the cluster's default"
+    hint = DEFAULT_HINT if has_defaults else "needed: ZooKeeper does not tell the cluster's default"
     fields = (
         FieldNeeded("name", "Name"),
         FieldNeeded("partitions", "Partitions", hint=hint),
@@ -108,7 +139,7 @@ def _create_topic(view: View, items: Sequence[Any]) -> Offer:
         given = (values["name"], values["partitions"], values["factor"], values["configs"])
         return CreateTopic.of(*given, has_defaults=has_defaults)
 
-    return Ask("New topic", fields, build)
+    return Ask("New topic", fields, build, new_topic_hints if has_defaults else None)
 
 
 def _grow_topic(view: View, items: Sequence[Any]) -> Offer:
@@ -119,30 +150,16 @@ def _grow_topic(view: View, items: Sequence[Any]) -> Offer:
         return NotNow("choose one topic to give it more partitions")
     name = topics[0]
     before = next((len(topic.partitions) for topic in view.board.topics if topic.name == name), 0)
-    field = FieldNeeded("partitions", "Partitions in all", str(before), f"now {before}")
-    return Ask(f"Add partitions to {name}", (field,), lambda v: GrowTopic.of(name, before, v["partitions"]))
+    needed = FieldNeeded("partitions", "Partitions in all", str(before), f"now {before}")
+    return Ask(f"Add partitions to {name}", (needed,), lambda v: GrowTopic.of(name, before, v["partitions"]))
 
 
 def _alter_settings(view: View, items: Sequence[Any]) -> Offer:
-    from tui.operations.settings import AlterSettings
-
     if len(items) != 1 and not (view.location.page == "partitions" and view.location.topic):
         return NotNow("choose one topic or broker to alter its settings")
     if view.location.page == "brokers":
-        entity, example = Entity(EntityType.BROKER, str(items[0].id)), "log.cleaner.threads=2,num.io.threads=16"
-        cluster = view.board.frame.cluster if view.board.frame is not None else None
-        present = {} if cluster is None else dict(cluster.broker_configs.get(items[0].id, {}))
-    else:
-        name = topics_of(view, items)[0]
-        entity, example = Entity(EntityType.TOPIC, name), "retention.ms=3600000,cleanup.policy=[compact,delete]"
-        found = next((topic.configs for topic in view.board.topics if topic.name == name), None)
-        present = dict(found or {})
-    told = ", ".join(f"{key}={value}" for key, value in sorted(present.items())) or "nothing of its own"
-    fields = (
-        FieldNeeded("additions", "Set", hint=example),
-        FieldNeeded("deletions", "Drop", hint=f"set now: {told}"),
-    )
-    return Ask(f"Settings of {entity}", fields, lambda v: AlterSettings.of(entity, v["additions"], v["deletions"]))
+        return EditSettings(Entity(EntityType.BROKER, str(items[0].id)))
+    return EditSettings(Entity(EntityType.TOPIC, topics_of(view, items)[0]))
 
 
 def _delete_topics(view: View, items: Sequence[Any]) -> Offer:
@@ -201,8 +218,8 @@ def _cancel(view: View, items: Sequence[Any]) -> Offer:
 def _throttle(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.reassignments import ChangeThrottle
 
-    field = FieldNeeded("rate", "Bytes a second", hint="50M, for each broker")
-    return Ask("Change the throttle", (field,), lambda v: ChangeThrottle.of(v["rate"]))
+    needed = FieldNeeded("rate", "Bytes a second", hint="50M, for each broker")
+    return Ask("Change the throttle", (needed,), lambda v: ChangeThrottle.of(v["rate"]))
 
 
 def _remove_throttles(view: View, items: Sequence[Any]) -> Offer:
@@ -227,8 +244,8 @@ def _delete_records(view: View, items: Sequence[Any]) -> Offer:
         return NotNow("choose a partition")
     names = tuple(item.name for item in items)
     what = str(names[0]) if len(names) == 1 else f"{len(names)} partitions"
-    field = FieldNeeded("before", "Records before this offset", hint="-1: all that are committed")
-    return Ask(f"Delete records of {what}", (field,), lambda v: DeleteRecords.of(names, v["before"]))
+    needed = FieldNeeded("before", "Records before this offset", hint="-1: all that are committed")
+    return Ask(f"Delete records of {what}", (needed,), lambda v: DeleteRecords.of(names, v["before"]))
 
 
 def _abort_hanging(view: View, items: Sequence[Any]) -> Offer:
@@ -265,9 +282,9 @@ def _delete_offsets(view: View, items: Sequence[Any]) -> Offer:
     frame = view.board.frame
     known = next((one for one in (frame.groups if frame is not None else ()) if one.name == group), None)
     topics = " ".join(dict.fromkeys(one.topic for one in known.lag.partitions)) if known is not None else ""
-    field = FieldNeeded("topics", "Topics", topics, "orders or orders:0,1")
+    needed = FieldNeeded("topics", "Topics", topics, "orders or orders:0,1")
     title = f"Delete offsets of group {group}"
-    return Ask(title, (field,), lambda v: DeleteOffsets(group, tuple(v["topics"].split())))
+    return Ask(title, (needed,), lambda v: DeleteOffsets(group, tuple(v["topics"].split())))
 
 
 def _delete_groups(view: View, items: Sequence[Any]) -> Offer:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import TYPE_CHECKING
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
@@ -15,11 +16,16 @@ from tui.dialogs.confirm import ConfirmDialog, OutcomeDialog
 from tui.dialogs.dialog import TextDialog, WaitDialog
 from tui.dialogs.form import FormDialog
 from tui.drawing.cells import Tone
-from tui.drawing.lines import line
+from tui.drawing.lines import Line, line
 from tui.operations.operation import EXPECTED, Operation, Outcome, Prepared, beside_plan, failure_text
 from tui.pages.zookeeper import ZnodeLevel
 from tui.screen.main_view import MainView
-from tui.screen.offers import Ask, NotNow, Offer, PlanWish
+from tui.screen.offers import Ask, EditSettings, NotNow, Offer, PlanWish
+
+if TYPE_CHECKING:
+    from tui.dialogs.settings import SettingsDialog
+
+    Form = FormDialog | SettingsDialog
 
 log = logging.getLogger(__name__)
 
@@ -37,22 +43,38 @@ class Work:
         screen = self._screen
         if isinstance(offer, NotNow):
             screen.tell(offer.why, is_error=True)
-        elif isinstance(offer, Ask):
-            form = FormDialog(offer)
+        elif isinstance(offer, Ask | EditSettings):
+            # What Kafka's settings mean is a slow import.
+            from tui.dialogs.settings import SettingsDialog
+
+            form = FormDialog(offer) if isinstance(offer, Ask) else SettingsDialog(offer)
             screen.app.push_screen(form, lambda operation: self._begin(operation, form))
+            if form.reads:
+                screen.run_worker(self._fill(form), name="read for a form", group="forms", exclusive=True)
         else:
             self._begin(offer)
 
-    def _begin(self, operation: Operation | PlanWish | None, form: FormDialog | None = None) -> None:
+    async def _fill(self, form: Form) -> None:
+        """Tell a form what it wants to know of the cluster; it is open meanwhile."""
+        session = self._screen.dashboard.session
+        if session.target is None:
+            return
+        try:
+            async with session.make_cluster(session.target, session.timeout_s) as cluster:
+                await form.fill(cluster)
+        except EXPECTED as error:
+            form.not_filled(failure_text(error))
+
+    def _begin(self, operation: Operation | PlanWish | None, form: Form | None = None) -> None:
         if isinstance(operation, PlanWish):
             self._screen.desk.make(operation)
         elif operation is not None:
             self._screen.run_worker(self._carry_out(operation, form), name=operation.title, group="operations")
 
-    async def _carry_out(self, operation: Operation, form: FormDialog | None) -> None:
+    async def _carry_out(self, operation: Operation, form: Form | None) -> None:
         """Prepare, ask, run, and report; a failure stays on the screen until the user closes it.
 
-        If it cannot be done at all, the form comes back with what was typed.
+        If it cannot be done at all, the form comes back with what was typed, and with why not.
         """
         session = self._screen.dashboard.session
         target = session.target
@@ -83,7 +105,10 @@ class Work:
         except Exception as error:
             text = failure_text(error)
             log.warning("%s failed: %s", operation.title, text, exc_info=not isinstance(error, EXPECTED))
-            self._tell(f"{operation.title}: failed", [line((text, Tone.BAD))], command, refused)
+            if refused is not None:
+                self.offer(refused.again(text))
+            else:
+                self._tell(f"{operation.title}: failed", [line((text, Tone.BAD))], command)
             return
         session.feed.refresh()
         await self._screen.app.push_screen(OutcomeDialog(outcome, command))
@@ -104,14 +129,10 @@ class Work:
         async with _Shown(self._screen, WaitDialog(operation.title, "under way …")):
             return await prepared.run(cluster)
 
-    def _tell(
-        self, title: str, lines: list[tuple[tuple[str, Tone], ...]], command: str, form: FormDialog | None = None
-    ) -> None:
-        """Tell something; when it was read, the ``form`` that led to it comes back."""
+    def _tell(self, title: str, lines: list[Line], command: str) -> None:
         if command:
             lines = [*lines, (), line(("the same as a command", Tone.QUIET)), line((command, Tone.ACCENT))]
-        dialog = TextDialog(title, lines, copied=command, is_wide=True, folds=True)
-        self._screen.app.push_screen(dialog, lambda _: None if form is None else self.offer(form.ask))
+        self._screen.app.push_screen(TextDialog(title, lines, copied=command, is_wide=True, folds=True))
 
     # What is read on demand
 
