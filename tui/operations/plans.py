@@ -23,7 +23,7 @@ from plans.findings import Check
 from plans.lines import plan_lines
 from tui.drawing.cells import Cell, Tone
 from tui.drawing.units import byte_rate, ids, size
-from tui.operations.operation import Outcome, Prepared, command_text, shortened
+from tui.operations.operation import Outcome, Prepared, command_text, flow_told, shortened
 from tui.operations.plan_commands import running_words
 from tui.operations.reassignments import CancelReassignments
 from tui.operations.topics import size_of, whole_number
@@ -110,11 +110,21 @@ class CarryOutPlan:
         told = run.told(cluster, waves, standings)
         return Prepared(
             f"{told[0].upper()}{told[1:]}?",
-            wave_lines(waves, standings),
+            (plan_sum(waves, standings), *wave_lines(waves, standings)),
             tuple(planner_words(one.message) for one in findings) if is_fresh else (),
             command_text(running_words(run), cluster.target),
             begins=begin,
         )
+
+
+def plan_sum(waves: Sequence[Wave], standings: Mapping[TopicPartition, Standing] | None) -> str:
+    """Return what is left to do in all waves: partitions, bytes, and which brokers get and lose replicas."""
+    left = [move for wave in what_is_left(waves, standings) for move in wave]
+    known = [move.copied_bytes for move in left]
+    copied = "sizes are not known" if None in known else f"{size(sum(one or 0 for one in known))} to copy"
+    gained = Counter(broker for move in left for broker in move.target)
+    lost = Counter(broker for move in left for broker in move.before)
+    return f"{counted(len(left), 'partition')}, {copied}; replicas: {flow_told(gained, lost, {})}"
 
 
 def wave_lines(waves: Sequence[Wave], standings: Mapping[TopicPartition, Standing] | None) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
@@ -122,6 +122,8 @@ class DeleteTopics:
     """Deletes topics with all their records."""
 
     names: tuple[str, ...]
+    holds: str = field(default="", compare=False)
+    """What all of them hold, as far as that is known."""
     title: str = "Delete topics"
     asks: bool = True
 
@@ -132,7 +134,7 @@ class DeleteTopics:
         what = f"topic {self.names[0]}" if len(self.names) == 1 else counted(len(self.names), "topic")
         return Prepared(
             f"Delete {what} in {cluster.target.name}, with all records?",
-            shortened(self.names),
+            (*self._sums, *shortened(self.names)),
             ("records of deleted topics are gone for good", *deletion_warnings(self.names)),
             command_text(["topics", "delete", *self.names], cluster.target),
             typed=self.names[0] if len(self.names) == 1 else f"{len(self.names)} topics",
@@ -143,7 +145,12 @@ class DeleteTopics:
     async def _run(self, cluster: Cluster) -> Outcome:
         changes, refusals = await (await topic_changer(cluster)).delete(self.names, waits=True)
         notes = tuple(f"the deletion goes on: it {told}" for told in held_up_told(changes))
-        return Outcome(self.title, _COLUMNS, tuple(map(_row, changes)), failures_told(refusals), notes)
+        errors = failures_told(refusals)
+        return Outcome(self.title, _COLUMNS, tuple(map(_row, changes)), errors, notes, sums=self._sums)
+
+    @property
+    def _sums(self) -> tuple[str, ...]:
+        return (self.holds,) if self.holds else ()
 
 
 async def new_topic_hints(cluster: Cluster) -> dict[str, str]:

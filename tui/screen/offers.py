@@ -14,6 +14,7 @@ from engine.admin.configs.values import Entity, EntityType
 from engine.admin.elections.values import ElectionScope, ElectionType
 from engine.admin.watch.frame import Stage
 from engine.common.quantities import counted
+from tui.drawing.units import size
 from tui.operations.operation import Operation
 from tui.pages.page import View
 from tui.state.board import PartitionItem
@@ -165,8 +166,19 @@ def _alter_settings(view: View, items: Sequence[Any]) -> Offer:
 def _delete_topics(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.topics import DeleteTopics
 
-    topics = topics_of(view, items)
-    return DeleteTopics(topics) if topics else NotNow("choose a topic to delete")
+    names = topics_of(view, items)
+    return DeleteTopics(names, _held_by(view, names)) if names else NotNow("choose a topic to delete")
+
+
+def _held_by(view: View, names: Sequence[str]) -> str:
+    """Return what topics hold together: ``18 partitions, 35.4 GiB on all brokers``."""
+    wanted = set(names)
+    topics = [topic for topic in view.board.topics if topic.name in wanted]
+    sizes = [view.board.topic_bytes(topic) for topic in topics]
+    told = counted(sum(len(topic.partitions) for topic in topics), "partition")
+    if not topics or None in sizes:
+        return told if topics else ""
+    return f"{told}, {size(sum(one or 0 for one in sizes))} on all brokers"
 
 
 def _elect(view: View, items: Sequence[Any]) -> Offer:
