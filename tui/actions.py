@@ -150,7 +150,7 @@ ACTIONS: tuple[Action, ...] = (
         changes=True,
     ),
     Action(
-        "settings.alter", ("A",), "Settings", "Set or drop settings of the topic or the broker.", Group.CHANGES,
+        "settings.alter", ("A",), "Settings", "Show, set or drop settings of the topic or the broker.", Group.CHANGES,
         _on("topics", "partitions", "brokers"), changes=True, in_footer=True,
     ),
     Action(
@@ -235,7 +235,8 @@ ACTIONS: tuple[Action, ...] = (
         in_footer=True,
     ),
     Action(
-        "plan.resume", ("R",), "Resume", "Go on with a plan that was stopped or killed.", Group.PLANS, _on("plans"),
+        "plan.resume", ("R",), "Resume", "Go on with a plan that was stopped or killed.", Group.PLANS,
+        _on("plans", "reassignments"),
         changes=True,
     ),
     Action(

@@ -17,6 +17,8 @@ from tui.operations.elections import Elect, sum_of
 from tui.operations.groups import DeleteGroups
 from tui.operations.operation import Outcome
 from tui.operations.partitions import AbortHanging, DeleteRecords, VerifyReplicas
+from tui.operations.reassignments import sum_of as cancel_sum
+from tui.operations.topics import DeleteTopics
 from tui.planning.forms import plan_offer
 from tui.screen.action_handlers import chosen
 from tui.screen.offers import NotNow, Offer, offer_for
@@ -155,6 +157,27 @@ def test_only_the_overview_elects_among_all() -> None:
         assert isinstance(offered(driven, "leader.elect_unclean"), NotNow)
 
     shown(look)
+
+
+def test_a_deletion_and_a_cancellation_lead_with_the_sum_of_what_they_do() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("3")
+        assert driven.main.model.put_cursor_on("orders")
+        driven.main.model.toggle_tag()
+        assert driven.main.model.put_cursor_on("clicks")
+        driven.main.model.toggle_tag()
+        offer = offered(driven, "topic.delete")
+        assert isinstance(offer, DeleteTopics)
+        assert offer.holds == "18 partitions, 100.9 GiB on all brokers"
+
+    shown(look)
+    moving = FakeCluster(5, {"orders": 3})
+    moving.reassign(TopicPartition("orders", 0), (1, 4, 5))
+    moving.reassign(TopicPartition("orders", 1), (2, 3, 5))
+    cluster = moving.frame().cluster
+    assert cluster is not None
+    told = cancel_sum(cluster.topics[0].partitions)
+    assert told == "3 new replicas given up: 1 on broker 4, 2 on broker 5"
 
 
 def test_an_election_leads_with_the_sum_of_what_it_does() -> None:

@@ -282,6 +282,15 @@ def history_outcome(
     return Outcome(title, columns, tuple(rows), tuple(errors), told, counted(len(rows), "run"))
 
 
+def unfinished_plan(folders: Sequence[Path]) -> Path | None:
+    """Return the file of the plan that was begun last and is neither done nor led back, if there is one."""
+    journals, _ = read_journals(folders)
+    open_ones = [(record, path) for path, record in journals if record.is_under_way and not record.is_rolled_back]
+    newest = sorted(open_ones, key=lambda one: str(one[0].last.get("time")), reverse=True)
+    plans = (path.with_name(path.name.removesuffix(".journal")) for _, path in newest)
+    return next((plan for plan in plans if plan.is_file()), None)
+
+
 def read_journals(folders: Sequence[Path]) -> tuple[list[tuple[Path, JournalRecord]], list[str]]:
     """Return the journals of folders, and what is wrong with those that cannot be read."""
     found, errors = [], []

@@ -26,7 +26,7 @@ from engine.common.quantities import counted
 from engine.common.snapshot import PartitionSnapshot
 from tui.drawing.cells import Cell
 from tui.drawing.units import byte_rate, ids
-from tui.operations.operation import Outcome, Prepared, command_text, flow_told, result_cell, shortened
+from tui.operations.operation import Outcome, Prepared, command_text, result_cell, shortened
 from tui.operations.topics import size_of
 
 PLAN_FILE = "plan.json"
@@ -75,8 +75,8 @@ class CancelReassignments:
 def sum_of(running: Iterable[PartitionSnapshot]) -> str:
     """Return what cancelling all of them does: which brokers give up how many new replicas."""
     given_up = Counter(broker for one in running for broker in one.assignment.adding_replicas)
-    told = flow_told(Counter(), given_up, {})
-    return f"{counted(given_up.total(), 'new replica')} given up: {told}"
+    told = ", ".join(f"{number} on broker {broker}" for broker, number in sorted(given_up.items()))
+    return f"{counted(given_up.total(), 'new replica')} given up: {told}" if told else "no new replica is given up"
 
 
 async def _cancelled(cluster: Cluster, prepared: PreparedCancellation, title: str) -> Outcome:

@@ -14,9 +14,10 @@ from engine.admin.reassignment.journal import JournalRecord
 from engine.admin.reassignment.wave_progress import WaveProgress
 from plans.score import BrokerScore, Score
 from plans.telling import Units, card_rows, largest, summary
-from tui.drawing.cells import Tone
+from tui.drawing.cells import Cell, Tone
 from tui.drawing.lines import Line, Span, beside, line
 from tui.drawing.units import NOTHING, byte_rate, clock_time, count, ids, percent, size, span, span_left
+from tui.operations.operation import Outcome
 from tui.planning.opened_plan import OpenedPlan
 from tui.planning.plan_run import PlanRunState, RunState
 
@@ -332,3 +333,19 @@ def _runs_of(path: Path, events: Sequence[Mapping[str, Any]]) -> list[PastRun]:
             )
         )
     return found
+
+
+def run_outcome(state: PlanRunState) -> Outcome:
+    """Return how a run ended."""
+    title = f"{state.run.verb.value.capitalize()} {state.run.path.name}"
+    result = state.result
+    if result is None:
+        return Outcome(title, (), (), (state.error,))
+    is_done = state.state is RunState.DONE and result.done == result.count
+    rows = (
+        (Cell("partitions there"), Cell(f"{result.done} of {result.count}", Tone.GOOD if is_done else Tone.BAD)),
+        (Cell("waves"), Cell(f"{result.wave} of {result.wave_count}")),
+        *((Cell("still under way"), Cell(str(name), Tone.WARN)) for name in result.moving[:20]),
+    )
+    errors = () if result.reason is None else (result.reason,)
+    return Outcome(title, ("", ""), rows, errors, (*result.left, f"journal: {state.run.journal_file}"))

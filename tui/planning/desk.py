@@ -36,12 +36,13 @@ from tui.dialogs.confirm import GO_ON, SAME, ConfirmDialog, OutcomeDialog
 from tui.dialogs.dialog import ProgressDialog, TextDialog
 from tui.dialogs.form import FormDialog
 from tui.dialogs.menu import Choice, MenuDialog
-from tui.drawing.cells import Cell, Tone
+from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, line
-from tui.operations.operation import EXPECTED, Outcome, Prepared, command_text, failure_text
+from tui.operations.operation import EXPECTED, Prepared, command_text, failure_text
 from tui.operations.plan_commands import making_words, running_words
-from tui.planning.card import detail_lines
-from tui.planning.forms import STRATEGIES, ask_for_plan, path_named
+from tui.operations.plans import unfinished_plan
+from tui.planning.card import detail_lines, run_outcome
+from tui.planning.forms import STRATEGIES, ask_for_plan, carry_out, path_named
 from tui.planning.opened_plan import OpenedPlan, plan_made, read_plan_file
 from tui.planning.plan_run import PlanRunState, RunState
 from tui.screen.main_view import MainView
@@ -155,6 +156,18 @@ class PlanDesk:
 
     async def _open(self, path: Path) -> None:
         self._show(await asyncio.to_thread(read_plan_file, path))
+
+    def resume_last(self) -> None:
+        """Open the plan whose run was stopped or killed last, and ask how to go on with it."""
+        self._screen.run_worker(self._resume_last(), name="open a plan", group="open a plan", exclusive=True)
+
+    async def _resume_last(self) -> None:
+        path = await asyncio.to_thread(unfinished_plan, self.folders)
+        if path is None:
+            self._screen.tell("no journal in the working folder is of a plan that was not finished", is_error=True)
+            return
+        await self._open(path)
+        self._work.offer(carry_out(Verb.RESUME, self))
 
     def ask_what_to_open(self) -> None:
         """Let a person name a file."""
@@ -410,22 +423,6 @@ def command_after(state: PlanRunState) -> tuple[str, list[str]]:
     if state.state is RunState.DONE:
         return SAME, running_words(state.run)
     return GO_ON, running_words(state.run, state.run.goes_on_with)
-
-
-def run_outcome(state: PlanRunState) -> Outcome:
-    """Return how a run ended."""
-    title = f"{state.run.verb.value.capitalize()} {state.run.path.name}"
-    result = state.result
-    if result is None:
-        return Outcome(title, (), (), (state.error,))
-    is_done = state.state is RunState.DONE and result.done == result.count
-    rows = (
-        (Cell("partitions there"), Cell(f"{result.done} of {result.count}", Tone.GOOD if is_done else Tone.BAD)),
-        (Cell("waves"), Cell(f"{result.wave} of {result.wave_count}")),
-        *((Cell("still under way"), Cell(str(name), Tone.WARN)) for name in result.moving[:20]),
-    )
-    errors = () if result.reason is None else (result.reason,)
-    return Outcome(title, ("", ""), rows, errors, (*result.left, f"journal: {state.run.journal_file}"))
 
 
 # Has a separate process make a plan: the dashboard goes on drawing, and cancelling ends the process.

@@ -211,7 +211,7 @@ def plan_offer(action_id: str, desk: PlanDesk, view: View, items: Sequence[Any])
         return _throttle(desk)
     if desk.plan.file is None:
         return NotNow("this file has Kafka's form, and the dashboard carries out klamm's plans only: N makes one")
-    return CheckPlan(desk.plan) if action_id == "plan.check" else _carry_out(_VERBS[action_id], desk)
+    return CheckPlan(desk.plan) if action_id == "plan.check" else carry_out(_VERBS[action_id], desk)
 
 
 def _throttle(desk: PlanDesk) -> Offer:
@@ -228,7 +228,8 @@ def _throttle(desk: PlanDesk) -> Offer:
     return Ask("Change the throttle of the plan", (FieldNeeded("rate", "Bytes a second", now, "50M"),), build)
 
 
-def _carry_out(verb: Verb, desk: PlanDesk) -> Offer:
+def carry_out(verb: Verb, desk: PlanDesk) -> Offer:
+    """Return the form before the open plan is carried out, or why it cannot be."""
     plan = desk.plan
     assert plan is not None
     assert plan.file is not None

@@ -95,6 +95,8 @@ def perform(screen: MainScreen, action_id: str) -> None:
         screen.go_to(Location(action_id.removeprefix("page.")))
     elif action_id in OPERATIONS:
         screen.work.offer(offer_for(action_id, screen.view, chosen(screen, action_id)))
+    elif action_id == "plan.resume" and screen.desk.plan is None:
+        screen.desk.resume_last()
     elif action_id in _HANDLERS:
         _HANDLERS[action_id](screen)
     else:

@@ -32,7 +32,7 @@ from tui.drawing.lines import Line
 from tui.drawing.units import size
 from tui.operations import plans as plan_operations
 from tui.operations.plan_commands import making_words, running_words
-from tui.operations.plans import CancelPlan, history_outcome, read_journals, run_asked_for
+from tui.operations.plans import CancelPlan, history_outcome, read_journals, run_asked_for, unfinished_plan
 from tui.pages import plans
 from tui.pages.page import View
 from tui.planning.card import (
@@ -45,9 +45,10 @@ from tui.planning.card import (
     progress_texts,
     proof,
     run_lines,
+    run_outcome,
     time_left,
 )
-from tui.planning.desk import command_after, run_outcome, with_logs
+from tui.planning.desk import command_after, with_logs
 from tui.planning.forms import ask_for_plan
 from tui.planning.opened_plan import OpenedPlan, plan_made, read_plan_file
 from tui.planning.plan_run import PlanRunState, RunState
@@ -387,6 +388,10 @@ def test_the_past_is_told_run_by_run_the_newest_first(tmp_path: Path) -> None:
     told = history_outcome("History", found, errors, "nobody")
     assert [row[1].text for row in told.rows] == ["eve", "bob", "ann"]
     assert told.rows[0][-1].text == "done"
+    assert unfinished_plan((tmp_path,)) is None, "there is no file of the plan any more"
+    (tmp_path / "a.json").write_text("{}")
+    (tmp_path / "b.json").write_text("{}")
+    assert unfinished_plan((tmp_path,)) == tmp_path / "a.json", "the other one is done"
     empty = history_outcome("History", [(first, JournalRecord(()))], [])
     assert "there is no journal" in empty.notes[-1]
 
