@@ -113,14 +113,14 @@ def test_a_screen_draws_what_is_around_its_rows_once_when_it_is_opened() -> None
         async with dashboard("live") as driven:
             await driven.tick(2)
             main, drawn = driven.main, []
-            page = main._pages["timeline"]
+            page = main.pages["timeline"]
 
             def summary(view: View, width: int) -> Any:
                 drawn.append(view)
                 return page.summary(view, width)
 
             pages = pages_of(main, main.partition_logs)
-            main._pages = {**pages, "timeline": replace(page, summary=summary)}  # type: ignore[assignment]
+            main.pages = {**pages, "timeline": replace(page, summary=summary)}  # type: ignore[assignment]
             await driven.press("8")
             assert len(drawn) == 1
 

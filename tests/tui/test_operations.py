@@ -133,7 +133,7 @@ def test_a_topic_is_made_changed_and_deleted_by_keys_alone(three_brokers: LocalC
         await driven.sees("done")
         await driven.press("escape")
         await edit_setting(driven, "compression.type", "nonsense")
-        await driven.sees("nonsense")
+        await driven.sees("Invalid value nonsense")
         await driven.until(lambda: "producer → nonsense" in driven.drawn)
         table = driven.app.screen.query_one(LineTable)
         assert table.model.cursor_item.name == "compression.type", "the cursor is where the fault is"
@@ -181,8 +181,6 @@ def test_what_was_typed_is_there_again_when_the_cluster_refuses(three_brokers: L
         await driven.sees(f"Topic '{topic}' already exists")
         assert [one.value for one in driven.app.screen.query(Input)] == [topic, "2", "3", ""]
         assert driven.app.focused is driven.app.screen.query_one("#field-name"), "the cursor is where the fault is"
-        await driven.press("down", "down", "backspace", "9", "ctrl+g")
-        await driven.sees("Replication factor: 9")
         await driven.sees("empty: the cluster's default, 1")
         await driven.press("escape")
         await driven.until(lambda: driven.app.screen is driven.main)
@@ -289,7 +287,7 @@ def test_what_the_cluster_refuses_stays_on_the_screen_until_it_was_read(
         await driven.press("3")
         await driven.until(lambda: driven.main.model.put_cursor_on(topic))
         await driven.press("plus", "backspace", "1", "enter")
-        await driven.sees("INVALID_PARTITIONS")
+        await driven.sees("Topic currently has 2 partitions")
         told = driven.text
         await driven.until(lambda: driven.feed.status.frames_made > 3)
         assert driven.text == told

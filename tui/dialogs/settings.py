@@ -48,7 +48,9 @@ class SettingsDialog(Dialog[AlterSettings]):
         self.offer = offer
         self.add_class("-wide")
         self._edits: dict[str, str | None] = dict(offer.edits)
-        self._settings: list[Setting] = []
+        self._settings: list[Setting] | None = None
+        """None: they have not been read yet."""
+        self._empty = "reading …"
         self._model = TableModel()
         self._typed_for: Setting | None = None
         """The setting whose value is being typed."""
@@ -63,11 +65,12 @@ class SettingsDialog(Dialog[AlterSettings]):
         return [table, LinesView(id="meaning"), Input(id="value"), LinesView(id="problem", folds=True)]
 
     def on_mount(self) -> None:
-        """Say that the settings are being read."""
-        self._model.show(Rows((), (), lambda one: one.name, lambda one: one.name, "reading …"))
+        """Show the settings, if they have been read this quickly."""
+        self._draw()
         self._table.set_model(self._model)
         self._table.focus()
         self._tell(self.offer.problem)
+        self._find_refused()
 
     @property
     def _table(self) -> LineTable:
@@ -76,20 +79,21 @@ class SettingsDialog(Dialog[AlterSettings]):
     async def fill(self, cluster: Cluster) -> None:
         """Show the settings; the cursor is on the one that was refused, if there was one."""
         self._settings = await read_settings(cluster, self.offer.entity)
-        if not self.is_mounted:
-            return
-        self._draw()
-        refused = [one.name for one in self._settings if one.name in self._edits and one.name in self.offer.problem]
-        if refused:
-            self._model.put_cursor_on(refused[0])
+        self._empty = "nothing is set"
+        if self.is_mounted:
+            self._draw()
+            self._find_refused()
+
+    def _find_refused(self) -> None:
+        refused = next((name for name in self._edits if name in self.offer.problem), None)
+        if refused is not None and self._model.put_cursor_on(refused):
             self._draw()
 
     def not_filled(self, why: str) -> None:
         """Say why there are no settings."""
+        self._empty = f"the settings cannot be read: {why}"
         if self.is_mounted:
-            self._model.show(Rows((), (), lambda one: one.name, lambda one: one.name, "the settings cannot be read"))
-            self._table.refresh_rows(is_new_data=False)
-            self._tell(why)
+            self._draw()
 
     def again(self, problem: str) -> EditSettings:
         """Return the same table with the same edits, and with why they were refused."""
@@ -98,10 +102,11 @@ class SettingsDialog(Dialog[AlterSettings]):
     # Drawing
 
     def _draw(self) -> None:
-        known = {one.name for one in self._settings}
-        added = [Setting(name, None, "", None, "", is_own=False) for name in self._edits if name not in known]
-        rows = [*added, *self._settings]
-        self._model.show(Rows(self._columns(), rows, lambda one: one.name, lambda one: one.name, "nothing is set"))
+        read = self._settings or []
+        known = {one.name for one in read}
+        added = [Setting(name, None, "", None, "") for name in self._edits if name not in known and self._settings]
+        rows = [*added, *read]
+        self._model.show(Rows(self._columns(), rows, lambda one: one.name, lambda one: one.name, self._empty))
         self._table.refresh_rows(is_new_data=False)
         self._describe()
 
@@ -220,6 +225,8 @@ class SettingsDialog(Dialog[AlterSettings]):
             return
         if self._typing == "filter":
             self._model.set_filter(Filter(text))
+            # Other names may hold this one.
+            self._model.put_cursor_on(text.strip())
         self._tell("")
         self._stop_typing()
         self._draw()

@@ -6,13 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from textual.widgets import Input
+from typing import Any
 
 from engine.admin.cluster.target import ClusterTarget
-from engine.common.model import TopicPartition
-from tui.actions import Action, Group, help_lines, key_label
+from tui.actions import PAGES, Action, Group, help_lines, key_label
 from tui.dialogs.dialog import TextDialog
 from tui.dialogs.menu import Choice, CommandDialog, Do, GoTo, MenuDialog, NotUnderstood, parse_command, suggestions
 from tui.drawing.cells import Tone
@@ -29,14 +26,10 @@ from tui.state.location import Location
 from tui.state.problems import why_lines
 from tui.state.recorded_feed import RecordedFeed
 from tui.state.status import source_lines
-from tui.widgets.line_table import LineTable
 from tui.widgets.lines_view import KeyItem
 
-if TYPE_CHECKING:
-    from tui.screen.main_screen import MainScreen
 
-
-def why_not(screen: MainScreen, action: Action) -> str:
+def why_not(screen: MainView, action: Action) -> str:
     """Return why an action cannot be done now, or an empty text."""
     session = screen.dashboard.session
     if action.changes or (action.id in ASK_CLUSTER and session.target is None):
@@ -48,11 +41,41 @@ def why_not(screen: MainScreen, action: Action) -> str:
     return ""
 
 
+_TAB_TITLES = {"reassignments": "Reassign", "zookeeper": "ZK"}
+"""Eleven titles have to fit into 120 columns."""
+_SHORT_TITLES = {
+    "overview": "Over",
+    "brokers": "Brok",
+    "topics": "Topic",
+    "partitions": "Part",
+    "groups": "Group",
+    "reassignments": "Moves",
+    "plans": "Plan",
+    "timeline": "Time",
+}
+"""And these into 80; the others are short enough."""
 OF_A_RUN = ("plan.cancel", "plan.throttle", "plan.stop")
 """Actions that matter most while a plan is carried out."""
 
 
-def footer_items(screen: MainScreen) -> list[KeyItem]:
+def tab_items(screen: MainView) -> list[KeyItem]:
+    """Return the screens with their keys; while no cluster is opened there is only one."""
+    if screen.dashboard.session.shows_fleet:
+        return []
+    registry = screen.dashboard.session.registry
+    return [
+        KeyItem(
+            key_label(registry.named(f"page.{name}").keys[0]),
+            tab := _TAB_TITLES.get(name, title),
+            f"page.{name}",
+            is_current=name == screen.page_name,
+            short=_SHORT_TITLES.get(name, tab),
+        )
+        for name, _, title in PAGES
+    ]
+
+
+def footer_items(screen: MainView) -> list[KeyItem]:
     """Return the keys that are worth a place at the bottom, those of this screen before those that are everywhere.
 
     Where nothing may be changed, the keys for that give their places to others; the help has them with the reason.
@@ -80,7 +103,7 @@ def footer_items(screen: MainScreen) -> list[KeyItem]:
     ]  # fmt: skip
 
 
-def perform(screen: MainScreen, action_id: str) -> None:
+def perform(screen: MainView, action_id: str) -> None:
     """Carry out an action, or say why not."""
     action = screen.dashboard.session.registry.named(action_id)
     if reason := why_not(screen, action):
@@ -94,7 +117,7 @@ def perform(screen: MainScreen, action_id: str) -> None:
     elif action_id.startswith("page."):
         screen.go_to(Location(action_id.removeprefix("page.")))
     elif action_id in OPERATIONS:
-        screen.work.offer(offer_for(action_id, screen.view, chosen(screen, action_id)))
+        screen.offer(offer_for(action_id, screen.view, chosen(screen, action_id)))
     elif action_id == "plan.resume" and screen.desk.plan is None:
         screen.desk.resume_last()
     elif action_id in _HANDLERS:
@@ -102,10 +125,10 @@ def perform(screen: MainScreen, action_id: str) -> None:
     else:
         from tui.planning.forms import plan_offer
 
-        screen.work.offer(plan_offer(action_id, screen.desk, screen.view, chosen(screen, action_id)))
+        screen.offer(plan_offer(action_id, screen.desk, screen.view, chosen(screen, action_id)))
 
 
-def chosen(screen: MainScreen, action_id: str) -> list[Any]:
+def chosen(screen: MainView, action_id: str) -> list[Any]:
     """Return the subject of an operation; inside a group that is the group, not its partitions.
 
     On the overview they are the rows that a problem is about, if the operation may mend it.
@@ -118,7 +141,7 @@ def chosen(screen: MainScreen, action_id: str) -> list[Any]:
     return [] if screen.location.page in ("group", "overview") else screen.model.chosen
 
 
-def _open(screen: MainScreen) -> None:
+def _open(screen: MainView) -> None:
     item = screen.model.cursor_item
     if screen.location.page == "logs" and item is not None:
         screen.app.push_screen(TextDialog("One line of the log", logs.whole(item), is_wide=True))
@@ -129,7 +152,7 @@ def _open(screen: MainScreen) -> None:
         screen.go_to(location)
 
 
-def _why(screen: MainScreen) -> None:
+def _why(screen: MainView) -> None:
     problem = screen.model.cursor_item
     if problem is None:
         screen.tell("nothing is wrong")
@@ -138,7 +161,7 @@ def _why(screen: MainScreen) -> None:
     screen.app.push_screen(TextDialog("Why", lines, is_wide=True, folds=True))
 
 
-def _incident(screen: MainScreen) -> None:
+def _incident(screen: MainView) -> None:
     problem = screen.model.cursor_item
     if problem is None or problem.incident is None:
         screen.tell("incidents begin with a broker that fails while the dashboard watches; 8 shows all that happened")
@@ -146,7 +169,7 @@ def _incident(screen: MainScreen) -> None:
     screen.go_to(Location("timeline", incident=problem.incident))
 
 
-def _partition_log(screen: MainScreen) -> None:
+def _partition_log(screen: MainView) -> None:
     items = replicas.chosen(screen.view) if screen.location.page == "partition" else [screen.model.cursor_item]
     if not items or items[0] is None:
         screen.tell("there is no partition under the cursor", is_error=True)
@@ -155,63 +178,55 @@ def _partition_log(screen: MainScreen) -> None:
     screen.go_to(Location("logs", topic=name.topic, partition=name.partition))
 
 
-def _leave(screen: MainScreen) -> None:
-    if screen.query_one("#filter", Input).has_class("-shown"):
-        screen.close_filter()
-        screen.set_focus(screen.query_one(LineTable))
-    elif not screen.model.filter.is_empty and screen.location.page != "overview":
+def _leave(screen: MainView) -> None:
+    if screen.leave_filter():
+        return
+    if not screen.model.filter.is_empty and screen.location.page != "overview":
         screen.model.set_filter(Filter())
         screen.draw(is_new_data=False)
     else:
         _back(screen)
 
 
-def _back(screen: MainScreen) -> None:
+def _back(screen: MainView) -> None:
     if screen.history.back():
         screen.arrive()
     else:
         leave_for_fleet(screen)
 
 
-def _forward(screen: MainScreen) -> None:
+def _forward(screen: MainView) -> None:
     if screen.history.forward():
         screen.arrive()
 
 
-def _filter(screen: MainScreen) -> None:
-    field = screen.query_one("#filter", Input)
-    field.add_class("-shown")
-    field.value = screen.model.filter.text
-    screen.set_focus(field)
-
-
-def _sort(screen: MainScreen) -> None:
+def _sort(screen: MainView) -> None:
     screen.model.sort_by_next()
-    screen.query_one(LineTable).refresh_rows(is_new_data=False)
+    screen.table.refresh_rows(is_new_data=False)
 
 
-def _reverse(screen: MainScreen) -> None:
+def _reverse(screen: MainView) -> None:
     screen.model.reverse()
-    screen.query_one(LineTable).refresh_rows(is_new_data=False)
+    screen.table.refresh_rows(is_new_data=False)
 
 
-def _scroll_columns(screen: MainScreen, by: int) -> None:
-    if not screen.query_one(LineTable).scroll_columns(by):
+def _scroll_columns(screen: MainView, by: int) -> None:
+    if not screen.table.scroll_columns(by):
         screen.tell(f"there are no columns further {'right' if by > 0 else 'left'}")
 
 
-def _tag(screen: MainScreen) -> None:
+def _tag(screen: MainView) -> None:
     screen.model.toggle_tag()
-    screen.query_one(LineTable).take_key("down")
+    screen.table.take_key("down")
     screen.draw(is_new_data=False)
 
 
-def _tag_all(screen: MainScreen) -> None:
+def _tag_all(screen: MainView) -> None:
     screen.model.toggle_all_tags()
     screen.draw(is_new_data=False)
 
 
-def _trouble(screen: MainScreen) -> None:
+def _trouble(screen: MainView) -> None:
     if screen.location.page == "timeline":
         screen.go_to(replace(screen.location, only=timeline.next_severity(screen.location.only)), is_visit=False)
         return
@@ -219,42 +234,38 @@ def _trouble(screen: MainScreen) -> None:
     screen.draw(is_new_data=False)
 
 
-def _pause(screen: MainScreen) -> None:
+def _pause(screen: MainView) -> None:
     screen.dashboard.toggle_pause()
     screen.draw(is_new_data=False)
 
 
-def _refresh(screen: MainScreen) -> None:
+def _refresh(screen: MainView) -> None:
     screen.dashboard.session.feed.refresh()
-    where = screen.location
-    if where.page == "zookeeper":
-        screen.work.read_znodes(where.path or "/")
-    if where.page == "logs" and where.topic is not None and where.partition is not None:
-        screen.partition_logs.read(TopicPartition(where.topic, where.partition))
+    screen.read_shown()
     screen.tell("asking now")
 
 
-def _source(screen: MainScreen) -> None:
+def _source(screen: MainView) -> None:
     member = screen.model.cursor_item if screen.location.page == "clusters" else None
     lines = source_lines((screen.dashboard if member is None else member).board.frame)
     screen.app.push_screen(TextDialog("Where the data comes from", lines, is_wide=True, folds=True))
 
 
-def _theme(screen: MainScreen) -> None:
+def _theme(screen: MainView) -> None:
     names = list(screen.dashboard.session.palettes)
     at = names.index(screen.app.theme) if screen.app.theme in names else -1
     screen.app.theme = names[(at + 1) % len(names)]
     screen.tell(f"theme {screen.app.theme}")
 
 
-def _command(screen: MainScreen) -> None:
+def _command(screen: MainView) -> None:
     registry = screen.dashboard.session.registry
     screen.app.push_screen(
         CommandDialog(lambda text: suggestions(text, registry, partial(_named, screen))), partial(_run_command, screen)
     )
 
 
-def _named(screen: MainScreen, page: str) -> list[str]:
+def _named(screen: MainView, page: str) -> list[str]:
     """Return the names that a command may give behind this screen."""
     board = screen.dashboard.board
     match page:
@@ -267,7 +278,7 @@ def _named(screen: MainScreen, page: str) -> list[str]:
     return []
 
 
-def places(screen: MainScreen) -> Iterator[tuple[str, str, Location]]:
+def places(screen: MainView) -> Iterator[tuple[str, str, Location]]:
     """Return the places that the palette finds by name: what it is called, what it is, and where."""
     for topic in _named(screen, "topics"):
         yield topic, "topic", Location("partitions", topic=topic)
@@ -277,7 +288,7 @@ def places(screen: MainScreen) -> Iterator[tuple[str, str, Location]]:
         yield f"broker {broker}", "its partitions", Location("partitions", broker=int(broker))
 
 
-def _run_command(screen: MainScreen, text: str | None) -> None:
+def _run_command(screen: MainView, text: str | None) -> None:
     if text is None or not text.removeprefix(":").strip():
         return
     word, _, rest = text.strip().removeprefix(":").partition(" ")
@@ -293,7 +304,7 @@ def _run_command(screen: MainScreen, text: str | None) -> None:
             screen.tell(message, is_error=True)
 
 
-def _help(screen: MainScreen) -> None:
+def _help(screen: MainView) -> None:
     lines = help_lines(
         screen.dashboard.session.registry.on_page(screen.page_name), partial(why_not, screen), screen.size.width
     )
@@ -421,12 +432,12 @@ def _cannot_be_opened(screen: MainView, name: str, why: str) -> None:
     screen.app.push_screen(TextDialog(f"Cluster {name} cannot be opened", [line((why, Tone.BAD))], folds=True))
 
 
-_HANDLERS: Mapping[str, Callable[[MainScreen], object]] = {
+_HANDLERS: Mapping[str, Callable[[MainView], object]] = {
     "row.open": _open,
     "history.leave": _leave,
     "history.back": _back,
     "history.forward": _forward,
-    "rows.filter": _filter,
+    "rows.filter": lambda screen: screen.begin_filter(),
     "rows.sort": _sort,
     "rows.reverse": _reverse,
     "rows.left": lambda screen: _scroll_columns(screen, -1),

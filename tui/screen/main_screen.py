@@ -11,7 +11,6 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from engine.common.model import TopicPartition
-from tui.actions import PAGES, key_label
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, fitted, line, width_of
 from tui.drawing.table_model import Filter, TableModel
@@ -23,14 +22,15 @@ from tui.pages.logs import PartitionLogs
 from tui.pages.overview import health_word
 from tui.pages.page import View
 from tui.pages.zookeeper import ZnodeLevel
-from tui.screen.action_handlers import footer_items, perform
+from tui.screen.action_handlers import footer_items, perform, tab_items
 from tui.screen.main_view import MainView, Program
+from tui.screen.offers import Offer
 from tui.screen.saving import Saving
 from tui.screen.work import Work
 from tui.state.location import History, Location
 from tui.state.status import login_of, standing_of, status_lines
 from tui.widgets.line_table import LineTable
-from tui.widgets.lines_view import KeyBar, KeyItem, LinesView, RowsView, TableRoom
+from tui.widgets.lines_view import KeyBar, LinesView, RowsView, TableRoom
 
 if TYPE_CHECKING:
     from tui.planning.desk import PlanDesk
@@ -109,6 +109,14 @@ class MainScreen(Screen[None]):
         return View(app.board, self.location, app.session.target, self.size.height, is_filtered, app.newest)
 
     @property
+    def table(self) -> LineTable:
+        return self.query_one(LineTable)
+
+    def offer(self, offer: Offer) -> None:
+        """Begin what a key asks for, or say why not."""
+        self.work.offer(offer)
+
+    @property
     def model(self) -> TableModel:
         """The table of this location, as it was arranged."""
         return self._models.setdefault(self.location.table_name, TableModel(works_in_turns=True))
@@ -160,15 +168,12 @@ class MainScreen(Screen[None]):
     def arrive(self) -> None:
         """Show where one is now."""
         self.close_filter()
-        where = self.location
-        if where.page == "logs" and where.topic is not None and where.partition is not None:
-            self.partition_logs.read(TopicPartition(where.topic, where.partition))
         is_overview = self.location.page == "overview"
         here = self.model
         for one in self._models.values():
             if one is not here:
                 one.leave()
-        table = self.query_one(LineTable)
+        table = self.table
         # By class: a style of its own would show it on a terminal that is too small, too.
         self.query_one("#room").set_class(is_overview, "-hidden")
         self.query_one("#overview").set_class(not is_overview, "-hidden")
@@ -181,9 +186,16 @@ class MainScreen(Screen[None]):
         else:
             self.set_focus(None)
             self._draw_rows(is_new_data=False)
-        if self.location.page == "zookeeper":
-            self.work.read_znodes(self.location.path or "/")
+        self.read_shown()
         self.draw(is_new_data=False)
+
+    def read_shown(self) -> None:
+        """Read what only this screen shows."""
+        where = self.location
+        if where.page == "zookeeper":
+            self.work.read_znodes(where.path or "/")
+        if where.page == "logs" and where.topic is not None and where.partition is not None:
+            self.partition_logs.read(TopicPartition(where.topic, where.partition))
 
     def begin_anew(self, row: str | None = None) -> None:
         """Forget the other cluster, and begin on the first screen, with the cursor on a row."""
@@ -248,7 +260,7 @@ class MainScreen(Screen[None]):
         if was_first and self.location.page in ("overview", "clusters"):
             # Until somebody chooses another, the gravest is the chosen one.
             self.model.cursor = 0
-        table = self.query_one(LineTable)
+        table = self.table
         if table.model is self.model:
             table.refresh_rows(is_new_data=is_new_data)
 
@@ -352,7 +364,7 @@ class MainScreen(Screen[None]):
     def on_line_table_header_clicked(self, event: LineTable.HeaderClicked) -> None:
         """A click on a title sorts by it."""
         self.model.sort_by(event.name)
-        self.query_one(LineTable).refresh_rows(is_new_data=False)
+        self.table.refresh_rows(is_new_data=False)
 
     def tell(self, text: str, *, is_error: bool = False) -> None:
         """Say something for a moment; what is said again takes the place of what is there."""
@@ -361,6 +373,21 @@ class MainScreen(Screen[None]):
         self.notify(plain(text), severity="warning" if is_error else "information", markup=False)
 
     # The filter
+
+    def begin_filter(self) -> None:
+        """Let a person type a filter."""
+        field = self.query_one("#filter", Input)
+        field.add_class("-shown")
+        field.value = self.model.filter.text
+        self.set_focus(field)
+
+    def leave_filter(self) -> bool:
+        """Stop typing; return False if nobody types a filter."""
+        if not self.query_one("#filter", Input).has_class("-shown"):
+            return False
+        self.close_filter()
+        self.set_focus(self.table)
+        return True
 
     def close_filter(self) -> None:
         """Hide the field; the filter stays."""
@@ -376,7 +403,7 @@ class MainScreen(Screen[None]):
         """Keep the filter and go back to the rows."""
         if event.input.id == "filter":
             self.close_filter()
-            self.set_focus(self.query_one(LineTable))
+            self.set_focus(self.table)
             self.draw(is_new_data=False)
 
     def page_command(self, items: list[Any]) -> list[str]:
@@ -384,21 +411,7 @@ class MainScreen(Screen[None]):
         return self.pages[self.location.page].command(self.view, items)
 
 
-# The lines above every screen: title and tabs
-
-_TAB_TITLES = {"reassignments": "Reassign", "zookeeper": "ZK"}
-"""Eleven titles have to fit into 120 columns."""
-_SHORT_TITLES = {
-    "overview": "Over",
-    "brokers": "Brok",
-    "topics": "Topic",
-    "partitions": "Part",
-    "groups": "Group",
-    "reassignments": "Moves",
-    "plans": "Plan",
-    "timeline": "Time",
-}
-"""And these into 80; the others are short enough."""
+# The first line of every screen
 
 
 def title_line(screen: MainView) -> Line:
@@ -463,20 +476,3 @@ def _marks(screen: MainView) -> list[tuple[str, Tone]]:
         if hidden := screen.model.tags_out_of_sight:
             marks.append((", not in sight" if hidden == tagged else f", {hidden} not in sight", Tone.WARN))
     return marks
-
-
-def tab_items(screen: MainView) -> list[KeyItem]:
-    """Return the screens with their keys; while no cluster is opened there is only one."""
-    if screen.dashboard.session.shows_fleet:
-        return []
-    registry = screen.dashboard.session.registry
-    return [
-        KeyItem(
-            key_label(registry.named(f"page.{name}").keys[0]),
-            tab := _TAB_TITLES.get(name, title),
-            f"page.{name}",
-            is_current=name == screen.page_name,
-            short=_SHORT_TITLES.get(name, tab),
-        )
-        for name, _, title in PAGES
-    ]

@@ -27,8 +27,9 @@ from engine.admin.watch.feed import FeedStatus, FrameBox, Playback, interval_wit
 from engine.admin.watch.frame import Frame, LinkState, Stage, StageSource
 from engine.admin.watch.knowledge import Knowledge
 from engine.admin.watch.schedule import StageSchedule
+from engine.admin.watch.shared_cluster import BROKERS_NOT_ASKED
 from engine.admin.watch.silence import LOOK_MS, Listener
-from engine.admin.watch.stage_readings import BROKERS_NOT_ASKED, OPERATION_S, StageReadings, Told
+from engine.admin.watch.stage_readings import OPERATION_S, StageReadings, Told
 from engine.common.clock import Clock, SystemClock
 from engine.common.model import BrokerInfo, address_text
 from engine.common.snapshot import SnapshotSource

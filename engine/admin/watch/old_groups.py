@@ -10,7 +10,7 @@ from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.lag.measuring import LagMeter, LagOptions
 from engine.admin.lag.results import GroupLag
 from engine.admin.watch.frame import WatchedGroup
-from engine.admin.watch.stage_readings import SharedCluster
+from engine.admin.watch.shared_cluster import SharedCluster
 from engine.admin.watch.unmeasured import unmeasured
 
 OLD_GROUPS_PER_READING = 5

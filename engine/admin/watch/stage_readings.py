@@ -29,6 +29,7 @@ from engine.admin.watch.board import Board
 from engine.admin.watch.by_trace import QueryReader
 from engine.admin.watch.frame import Stage, WatchedGroup
 from engine.admin.watch.knowledge import Knowledge
+from engine.admin.watch.shared_cluster import SharedCluster
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
 from engine.common.snapshot import ClusterSnapshot
@@ -36,7 +37,6 @@ from engine.kafka.protocol.apis.metadata import MetadataResponse
 from engine.kafka.zk.errors import SessionLost, ZooKeeperError
 
 if TYPE_CHECKING:
-    from engine.admin.cluster.wire import WireCluster
     from engine.admin.watch.old_groups import OldGroupReader
     from engine.kafka.zk.client import ZkClient
 
@@ -54,42 +54,6 @@ _DENIED_MS = 60_000
 
 Told = tuple[int, tuple[str, ...]]
 """How many requests a reading took, and a line for each missing thing."""
-
-BROKERS_NOT_ASKED = "only brokers know it, and they must not be asked"
-
-
-class SharedCluster(Cluster):
-    """A cluster that uses somebody else's ZooKeeper session, and neither opens nor closes it."""
-
-    def __init__(self, target: ClusterTarget, client: Callable[[], ZkClient | None], *, timeout_s: float) -> None:
-        super().__init__(target, timeout_s=timeout_s)
-        self._client = client
-
-    @property
-    def has_zookeeper(self) -> bool:
-        """Whether ZooKeeper can be asked now."""
-        return self._client() is not None
-
-    async def wire(self) -> WireCluster:
-        """Return the brokers.
-
-        Raises:
-            Unreachable: they must not be asked, or none is named.
-        """
-        if not self.target.may_ask_brokers:
-            raise Unreachable(BROKERS_NOT_ASKED)
-        return await super().wire()
-
-    async def zookeeper(self) -> ZkClient:
-        """Return the session's client.
-
-        Raises:
-            Unreachable: there is no session now.
-        """
-        client = self._client()
-        if client is None:
-            raise Unreachable("there is no session with ZooKeeper")
-        return client
 
 
 class StageReadings:
