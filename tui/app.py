@@ -424,7 +424,6 @@ MODULES = (
     "tui.operations.reassignments",
     "tui.operations.partitions",
     "tui.operations.partitions",
-    "tui.operations.settings",
     "tui.operations.topics",
     "tui.pages.plans",
     "tui.planning.desk",
