@@ -347,13 +347,14 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
     shown = groups[:lines_max]
     most = max((one.lag or 0 for one in shown), default=0)
     bar = max(0, min(12, width - 56))
+    more_width = max((len(unknown_told(one)) if one.has_unknown_lag else 10 for one in shown), default=0)
     lines = []
     for lag in shown:
         status, trend, behind = status_cell(lag.status), trend_of(lag), time_lag_cell(lag)
-        more = (unknown_told(lag), Tone.QUIET) if lag.has_unknown_lag else (f"{trend.text:<10}", _course(trend, lag))
+        more = (unknown_told(lag), Tone.QUIET) if lag.has_unknown_lag else (trend.text, _course(trend, lag))
         figure = at_least(short_count(lag.lag), is_least=lag.has_unknown_lag)
         length = max(round(lag.lag / most * bar), bar > 0) if lag.lag else 0
-        name = fitted(line((plain(lag.group), Tone.STRONG)), max(8, width - 41 - bar))
+        name = fitted(line((plain(lag.group), Tone.STRONG)), max(8, width - 29 - bar - more_width))
         late = behind.text if lag.lag else ""
         lines.append(fitted(line("  ", (f"{status.text:<7}", status.tone), " ", *name, f" {figure:>6} ",
                      ("▇" * length + " " * (bar - length), Tone.QUIET), f" {late:>8}  ", more), width))  # fmt: skip
