@@ -261,7 +261,7 @@ def _delete_records(view: View, items: Sequence[Any]) -> Offer:
 
 
 def _abort_hanging(view: View, items: Sequence[Any]) -> Offer:
-    from tui.operations.records import AbortHanging
+    from tui.operations.partitions import AbortHanging
 
     return AbortHanging(tuple(item.name for item in items)) if items else NotNow("choose a partition")
 
