@@ -64,8 +64,8 @@ READ_THE_HOUR = {
     "engine/local/security.py": "from when and until when a certificate is valid",
     "engine/spark/sink.py": "the time of a record",
     "tui/operations/groups.py": "--by-duration counts back from now",
-    "tui/plan_desk.py": "the time of a plan's steps",
-    "tui/saving.py": "the name of a file",
+    "tui/planning/desk.py": "the time of a plan's steps",
+    "tui/screen/saving.py": "the name of a file",
 }
 """Modules of the tools that read the wall clock, and for what. They measure waits with the monotonic clock."""
 
