@@ -67,7 +67,8 @@ by `read`, `write`, `delete` and `alter`, and `describe-configs` by `alter-confi
 If one is missing, klamm says who lacks which operation on which resource, and the `klamm acls add` that an
 administrator would type. With `-o json` the error has `principal`, `operation` and `resource`. A command that can show
 the rest does so, says what is hidden, and with `-o json` prints `{"hidden": [{"resource", "operation"}], "principal"}`
-as a line on stderr. Kafka leaves some things out of its lists and does not say so: then neither can klamm.
+as a line on stderr; where stdout has an object and not a list, `hidden` is in it too. Kafka leaves some things out of
+its lists and does not say so: then neither can klamm.
 
 With `--zookeeper` alone klamm asks no broker, and [the access lists of znodes](../guides/who-may-do-what.md) count.
 

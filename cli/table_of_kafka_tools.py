@@ -8,7 +8,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cli.framework.kafka_tools import Change, Drop, KafkaTool, Milliseconds, Minutes, Properties, Refuse, Rename, Word
-from cli.kafka_console_properties import producer_words
+
+
+def _producer_words(properties: Mapping[str, str]) -> list[str] | None:
+    """Return words of ``klamm produce`` for a line reader's properties; None if one of them has no counterpart."""
+    if not {*properties} <= {"parse.key", "key.separator", "parse.headers", "null.marker"}:
+        return None
+    words: list[str] = []
+    if properties.get("parse.key", "").lower() == "true":
+        words += ["--key-separator", properties.get("key.separator", "\t")]
+    if properties.get("parse.headers", "").lower() == "true":
+        words.append("--headers")
+    if "null.marker" in properties:
+        words += ["--null-marker", properties["null.marker"]]
+    return words
+
 
 _ADMIN_CONFIG: Mapping[str, Change] = {"--admin.config": Rename("--command-config")}
 _BROKER_LIST: Mapping[str, Change] = {"--broker-list": Rename("--bootstrap-server")}
@@ -187,7 +201,7 @@ TOOLS = (
             "--producer.config": Rename("--command-config"),
             "--compression-codec": Rename("--compression"),
             "--request-required-acks": Rename("--acks", {"-1": "all"}),
-            "--property": Properties(producer_words),
+            "--property": Properties(_producer_words),
             "--reader-config": Refuse(_PROPERTIES_BY_ONE),
             "--line-reader": Refuse("klamm loads no Java classes; a line is a record, and --key-separator splits it"),
             "--producer-property": Refuse(

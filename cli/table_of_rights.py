@@ -76,6 +76,7 @@ _WHOLE = (*_SEEN, "Describe Cluster")
 _CHANGE = ("Describe Topic", "Alter Cluster")
 _THROTTLE = ("AlterConfigs Topic: with --throttle", "AlterConfigs Cluster: with --throttle")
 _LOCK = "klamm-plan-lock, the lock of plans"
+_BESIDE = f"Describe Group?: {_LOCK}"
 _RUN = (*_CHANGE, f"Read Group: {_LOCK}", *_THROTTLE)
 
 RIGHTS: Mapping[str, tuple[str, ...]] = {
@@ -84,8 +85,8 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "topics list": ("Describe Topic~", "Describe Cluster?: sizes"),
     "topics describe": ("Describe Topic", "DescribeConfigs Topic?: settings", "Describe Cluster?: moves under way"),
     "topics create": ("Create Topic",),
-    "topics alter": ("Alter Topic",),
-    "topics delete": ("Delete Topic",),
+    "topics alter": ("Alter Topic", f"{_BESIDE}, with --partitions"),
+    "topics delete": ("Delete Topic", _BESIDE),
     "configs describe": (
         "DescribeConfigs Topic: with --topic",
         "DescribeConfigs Cluster: with --broker, --client or --user",
@@ -100,7 +101,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "elect preferred": _CHANGE,
     "elect unclean": _CHANGE,
     "reassign generate": ("Describe Topic",),
-    "reassign execute": (*_CHANGE, *_THROTTLE),
+    "reassign execute": (*_CHANGE, *_THROTTLE, _BESIDE),
     "reassign verify": ("Describe Topic", "Describe Cluster"),
     "reassign cancel": ("Alter Cluster",),
     "reassign list": ("Describe Cluster",),
@@ -127,7 +128,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "acls list": ("Describe Cluster",),
     "acls add": ("Alter Cluster",),
     "acls remove": ("Alter Cluster",),
-    "acls explain": ("Describe Cluster",),
+    "acls explain": ("Describe Cluster", "DescribeConfigs Cluster?: whether there are super users"),
     "acls lint": ("Describe Cluster",),
     "acls export": ("Describe Cluster",),
     "acls diff": ("Describe Cluster",),
@@ -152,8 +153,8 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "brokers log-dirs": ("Describe Cluster",),
     "brokers metrics": ("DescribeConfigs Cluster?: where a broker of klamm serves its metrics",),
     "brokers restart-order": (*_SEEN, "Describe Cluster?: moves under way"),
-    "brokers demote": ("Describe Topic~", "Alter Cluster"),
-    "brokers restore": _CHANGE,
+    "brokers demote": ("Describe Topic~", "Alter Cluster", _BESIDE),
+    "brokers restore": (*_CHANGE, _BESIDE),
     "offsets": ("Describe Topic",),
     "records delete": ("Delete Topic",),
     "cluster describe": ("Describe Topic~",),
@@ -170,7 +171,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "perf consumer": ("Read Topic", "Read Group"),
     "perf suite": ("Create Topic", "Delete Topic", "Read Topic", "Write Topic", "Read Group"),
     "state-changes check": ("Describe Topic~",),
-    "spark jobs": ("Describe Topic",),
+    "spark jobs": ("Describe Topic?",),
     "spark commit": ("Read Group", "Read Topic"),
     "spark lag": ("Describe Group~", "Describe Topic~"),
     "spark verify": ("Read Topic",),

@@ -7,12 +7,14 @@ import logging
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import ClassVar
 
 from textual import events, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.command import CommandPalette, Hit, Hits, Provider
 from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.widget import Widget
@@ -23,23 +25,52 @@ from engine.admin.cluster.target import ClusterTarget
 from engine.admin.watch.feed import Feed
 from engine.admin.watch.frame import Frame
 from engine.common.collection import full_collections_put_off, leave_uncollected
-from tui.board import Board
-from tui.clipboard import copy_natively, native_command, told
 from tui.dialogs.confirm import GO_ON, ConfirmDialog
 from tui.dialogs.dialog import EarlyKeys
-from tui.dialogs.palette import Palette, Places
-from tui.main_screen import MainScreen
-from tui.plain_text import PlainTextFilter
-from tui.session import Session
-from tui.status import Standing, causes_of, standing_of
+from tui.drawing.units import plain
+from tui.screen.action_handlers import perform, places, why_not
+from tui.screen.main_screen import MainScreen
+from tui.screen.saving import copy_natively, native_command, told
+from tui.state.board import Board
+from tui.state.session import Session
+from tui.state.status import Standing, causes_of, standing_of
 from tui.terminal import INTERRUPTED, Terminal, signals_taken
-from tui.themes import ColourlessFilter, theme_of
-from tui.warm_up import load_modules
-from tui.widgets.removed_widgets import forget_removed_widgets
+from tui.themes import ColourlessFilter, PlainTextFilter, theme_of
 
 log = logging.getLogger(__name__)
 
 HANDLED_WITHIN_S = 1.0
+
+
+SEARCHED_WITHIN_S = 1.0
+PLACES_MAX = 50
+"""More of them are no choice; and each is a row that has to be drawn."""
+
+
+class Places(Provider):
+    """Finds topics, groups and brokers by a part of their names."""
+
+    async def search(self, query: str) -> Hits:
+        """Yield the places whose names hold what was typed, those that begin with it first."""
+        screen = self.screen
+        if not isinstance(screen, MainScreen):
+            return
+        part = query.lower()
+        found = [one for one in places(screen) if part in one[0].lower()]
+        found.sort(key=lambda one: not one[0].lower().startswith(part))
+        for name, what, location in found[:PLACES_MAX]:
+            score = 1.0 if name.lower().startswith(part) else 0.5
+            yield Hit(score, plain(name), lambda location=location: screen.go_to(location), help=what)
+
+
+class Palette(CommandPalette, EarlyKeys[None]):
+    """Textual's palette, which gets all keys that were typed since it was asked for."""
+
+    async def searched(self) -> None:
+        """Wait until what was typed has been searched for: enter means what is found."""
+        searches = [worker.wait() for worker in self.workers if not worker.is_finished]
+        if searches:
+            await asyncio.wait(map(asyncio.ensure_future, searches), timeout=SEARCHED_WITHIN_S)
 
 
 class Dashboard(App[int], inherit_bindings=False):
@@ -349,9 +380,9 @@ class Dashboard(App[int], inherit_bindings=False):
         if main is None:
             return
         for action in self.session.registry.on_page(main.page_name):
-            why_not = main.why_not(action)
-            text = f"{action.help}  {action.key_text}" + (f"  — {why_not}" if why_not else "")
-            yield SystemCommand(action.title, text, lambda action_id=action.id: main.perform(action_id))
+            reason = why_not(main, action)
+            text = f"{action.help}  {action.key_text}" + (f"  — {reason}" if reason else "")
+            yield SystemCommand(action.title, text, lambda action_id=action.id: perform(main, action_id))
 
 
 async def handled_by(node: MessagePump) -> None:
@@ -366,3 +397,46 @@ async def handled_by(node: MessagePump) -> None:
 def has_utf8(encoding: str | None) -> bool:
     """Whether a terminal's encoding knows all characters that the dashboard draws."""
     return (encoding or "").lower().replace("-", "").startswith("utf")
+
+
+def forget_removed_widgets() -> None:
+    """Free what Textual keeps of widgets that are gone. If it no longer has that cache, do nothing.
+
+    Textual 8 caches the colours behind a widget under a key that holds all lines the widget has drawn, for the latest
+    1,024 widgets (its issue 6665): each window that was opened and closed would leave some 100 kB behind. The few
+    widgets on the screen fill the cache again.
+    """
+    try:
+        kept = import_module("textual._styles_cache").StylesCache.get_inner_outer
+    except (ImportError, AttributeError):
+        return
+    clear = getattr(kept, "cache_clear", None)
+    if clear is not None:
+        clear()
+
+
+MODULES = (
+    "engine.admin.state_changes.partition_log",
+    "engine.admin.znodes.tree",
+    "tui.dialogs.settings",
+    "tui.operations.elections",
+    "tui.operations.groups",
+    "tui.operations.reassignments",
+    "tui.operations.partitions",
+    "tui.operations.partitions",
+    "tui.operations.topics",
+    "tui.pages.plans",
+    "tui.planning.desk",
+    "tui.planning.forms",
+)
+"""Whatever ``tui`` imports inside functions, but for what a command line or a broken file needs."""
+
+
+def load_modules() -> None:
+    """Load the modules that keys need later, so that no key waits for an import: that of the plans takes 0.2 s.
+
+    The first picture does without them. A thread loads them once it is drawn; Python interrupts it every few
+    milliseconds for the event loop.
+    """
+    for name in MODULES:
+        import_module(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from engine.admin.cluster.remedies import Operation, Parameter, Words
-from tui.units import plain
+from tui.drawing.units import plain
 
 _PLACES: Mapping[Operation, str] = {
     Operation.LIST_TOPICS: "screen Topics (3)",

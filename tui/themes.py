@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.cells import cell_len
 from rich.color import Color as RichColor
 from rich.segment import Segment
 from rich.style import Style
@@ -168,3 +169,29 @@ def _palette(document: Mapping[str, object]) -> Palette:
     for colour in colours.values():
         Color.parse(colour)
     return Palette(**colours, is_dark=base.is_dark)
+
+
+_ALIKE = str.maketrans(
+    {
+        "—": "-", "…": "~", "→": ">", "←": "<", "↑": "^", "↓": "v", "●": "*", "◐": "o", "○": "o", "✖": "X", "▲": "^",
+        "▼": "v", "⊘": "/", "•": "+", "▌": "|", "━": "#", "╌": "-", "±": "~", "≥": ">", "›": ">", "│": "|", "─": "-",
+        "┌": "+", "┐": "+", "└": "+", "┘": "+", "┤": "|",
+        "▁": ".", "▂": ".", "▃": ":", "▄": ":", "▅": "+", "▆": "+", "▇": "#", "█": "#", "░": ".", "▒": ":", "▓": "+",
+    }
+    | dict.fromkeys(map(chr, range(0x2800, 0x2900)), "*")
+)  # fmt: skip
+
+
+def ascii_text(text: str) -> str:
+    """Return the text in ASCII, as wide as it was."""
+    if text.isascii():
+        return text
+    return "".join(c if c.isascii() else "?" * cell_len(c) for c in text.translate(_ALIKE))
+
+
+class PlainTextFilter(LineFilter):
+    """For terminals without UTF-8: every other character becomes one of ASCII, in the same width."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """Return the segments in ASCII."""
+        return [Segment(ascii_text(text), style, control) for text, style, control in segments]

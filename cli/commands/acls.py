@@ -238,12 +238,12 @@ async def explain(
     """Say whether somebody may do something, and by which rule, among all that match.
 
     It decides as AclAuthorizer does: a denial wins, read and others imply describe. Exits with 1 if it is not allowed.
-    Super users are named in the brokers' files alone, so klamm does not know them.
+    Super users are named in the brokers' files alone: Kafka's brokers say whether there are any, and not who.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.acls import explanation_report
     from engine.admin.acls import checks
-    from engine.admin.acls.access import read_acls
+    from engine.admin.acls.access import read_acls, read_authorizer_files
     from engine.admin.acls.values import parse_operation, parse_principal, parse_resource
     from engine.kafka.acls import AclFilter
 
@@ -251,7 +251,8 @@ async def explain(
     kind, name = parse_resource(resource)
     async with open_cluster(invocation) as cluster:
         rules = await read_acls(cluster, [AclFilter(kind, name, matches_name=True)])
-    return explanation_report(checks.explain(rules, who, host, what, kind, name))
+        files = await read_authorizer_files(cluster)
+    return explanation_report(checks.explain(rules, who, host, what, kind, name, files))
 
 
 @group.command(

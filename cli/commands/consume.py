@@ -20,13 +20,17 @@ from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.cluster.wire import WireCluster
-    from engine.admin.records.consume import ConsumedRecord, ConsumeOptions, Consumer
+    from engine.admin.records.consume import ConsumeOptions, Consumer
+    from engine.admin.records.consumed import ConsumedRecord, ConsumedRecords
     from engine.admin.records.group_consume import GroupConsumer
 
 _ISOLATIONS = {"read-uncommitted": 0, "read_uncommitted": 0, "read-committed": 1, "read_committed": 1}
 
 READER_CHECK_S = 0.5
 
+_Lines = Callable[["ConsumedRecords", int | None], tuple[bytes, int, int]]
+"""Of some records, at most so many (None: all): returns the lines of those to print, their number, and the offset after
+the last that it looked at."""
 
 TopicNames = Annotated[
     list[str] | None,
@@ -199,12 +203,9 @@ class _Wanted:
 
 async def _print_records(invocation: Invocation, wanted: _Wanted) -> None:
     from cli.framework.cluster_session import open_cluster
-    from cli.views.records import CSV_HEADER, decoding, record_printer
+    from cli.views.records import CSV_HEADER
 
-    to_bytes = record_printer(invocation.output, wanted.pattern, wanted.properties)
-    if not wanted.is_raw:
-        to_bytes = decoding(to_bytes, invocation.output, wanted.pattern)
-    is_wanted = _filter(wanted)
+    lines = _lines(invocation.output, wanted)
     waiting = _waiting(wanted)
     count = 0
     async with open_cluster(invocation) as cluster:
@@ -218,11 +219,11 @@ async def _print_records(invocation: Invocation, wanted: _Wanted) -> None:
                 invocation.talk.show(waiting)
 
         try:
-            async for records in _limited(consumer, is_wanted, wanted, tell_waiting):
+            async for text, number in _limited(consumer, lines, wanted, tell_waiting):
                 invocation.talk.clear()
                 # At once: the reader of a pipe wants each record when it comes.
-                write_bytes([b"".join(map(to_bytes, records))])
-                count += len(records)
+                write_bytes([text])
+                count += number
         finally:
             invocation.talk.clear()
             if invocation.output is OutputFormat.KAFKA:
@@ -236,6 +237,34 @@ def _properties(texts: Sequence[str]) -> dict[str, str]:
         if not equals:
             raise UsageError(f"--property must be NAME=VALUE, not {name!r}")
     return {name: value for name, _, value in pairs}
+
+
+def _lines(output: OutputFormat, wanted: _Wanted) -> _Lines:
+    """Return what makes lines of records.
+
+    Raises:
+        ConfigError, BadRequest: the format, a property or a filter cannot be understood.
+    """
+    from cli.views.records import decoding, prints_values, record_printer, value_lines
+    from engine.common.topic_names import INTERNAL_TOPICS
+
+    to_bytes = record_printer(output, wanted.pattern, wanted.properties)
+    if not wanted.is_raw:
+        to_bytes = decoding(to_bytes, output, wanted.pattern)
+    is_wanted = _filter(wanted)
+    are_values = prints_values(output, wanted.pattern, wanted.properties)
+    are_values = are_values and not wanted.filters and wanted.max_messages is None
+
+    def lines(records: ConsumedRecords, left: int | None) -> tuple[bytes, int, int]:
+        if are_values and records.name.topic not in INTERNAL_TOPICS:
+            values = records.values()
+            return value_lines(values), len(values), records.next_offset
+        shown = [one for one in records.records if is_wanted(one)][:left]
+        is_enough = left is not None and len(shown) == left
+        next_offset = shown[-1].record.offset + 1 if is_enough else records.next_offset
+        return b"".join(map(to_bytes, shown)), len(shown), next_offset
+
+    return lines
 
 
 async def _consumer(invocation: Invocation, wire: WireCluster, wanted: _Wanted) -> Consumer | GroupConsumer:
@@ -291,11 +320,11 @@ def _filter(wanted: _Wanted) -> Callable[[ConsumedRecord], bool]:
 
 async def _limited(
     consumer: Consumer | GroupConsumer,
-    is_wanted: Callable[[ConsumedRecord], bool],
+    lines: _Lines,
     wanted: _Wanted,
     on_wait: Callable[[], None],
-) -> AsyncIterator[list[ConsumedRecord]]:
-    """Yield what the consumer reads until there are enough records, or none has come for too long."""
+) -> AsyncIterator[tuple[bytes, int]]:
+    """Yield lines and their number as records come, until there are enough, or none has come for too long."""
     import asyncio
     from contextlib import aclosing
 
@@ -309,22 +338,18 @@ async def _limited(
                     records = await _next_read(batches, on_wait)
             except (StopAsyncIteration, TimeoutError):
                 return
-            shown = [index for index, record in enumerate(records) if is_wanted(record)][:left]
-            if left is not None and len(shown) == left:
-                records = records[: shown[-1] + 1]
-            left = None if left is None else left - len(shown)
-            yield [records[index] for index in shown]
+            text, count, next_offset = lines(records, left)
+            left = None if left is None else left - count
+            yield text, count
             if isinstance(consumer, GroupConsumer):
-                consumer.took(records)
+                consumer.took(records.name, next_offset)
 
 
-async def _next_read(
-    batches: AsyncGenerator[list[ConsumedRecord], None], on_wait: Callable[[], None]
-) -> list[ConsumedRecord]:
+async def _next_read(batches: AsyncGenerator[ConsumedRecords, None], on_wait: Callable[[], None]) -> ConsumedRecords:
     """Return the next records; meanwhile say that there are none, and check that somebody still reads the output."""
     import asyncio
 
-    async def following() -> list[ConsumedRecord]:
+    async def following() -> ConsumedRecords:
         return await anext(batches)
 
     reading = asyncio.create_task(following(), name="next-records")

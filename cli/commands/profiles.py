@@ -33,6 +33,7 @@ _COLUMNS = (
     Column("label", is_dispensable=True),
     Column("colour", is_dispensable=True),
     Column("metrics", is_dispensable=True),
+    Column("jaas_config", is_dispensable=True),
 )
 _RARELY_USED_FROM = 6
 """A person sees the columns from here on if a profile has something in them."""
@@ -58,6 +59,7 @@ def list_profiles(invocation: Invocation) -> Report:
             p.label,
             p.colour,
             None if p.metrics is None else without_login(p.metrics),
+            p.jaas_config,
         )
         for p in profiles.profiles
     ]
@@ -89,6 +91,9 @@ def add(
     ] = None,
     command_config: Annotated[
         str | None, typer.Option(metavar="FILE", help="A Kafka client's properties file.")
+    ] = None,
+    jaas_config: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A JAAS file: KafkaClient for brokers, Client for ZooKeeper.")
     ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse all changes.")] = False,
     default: Annotated[bool, typer.Option("--default", help="Use it when you name no cluster.")] = False,
@@ -142,6 +147,7 @@ def add(
             metrics=metrics,
             label=label,
             colour=None if colour is None else Colour(colour),
+            jaas_config=jaas_config,
         )
         add_profile(profiles, profile)
         invocation.talk.say(f"added profile {name} to {profiles.path}")

@@ -33,8 +33,7 @@ async def list_users(
 ) -> Report:
     """List who can log in by SCRAM, and how. Passwords cannot be shown: nobody has them.
 
-    Users of other mechanisms (PLAIN, OAUTHBEARER, Kerberos, certificates) are not kept in the cluster. Without the
-    right to describe the cluster, Kafka 3.9 gives no answer at all.
+    Users of other mechanisms (PLAIN, OAUTHBEARER, Kerberos, certificates) are not kept in the cluster.
     """
     from cli.framework.cluster_session import open_cluster
     from engine.admin.configs.access import list_credentials

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import logging
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
-from cli.framework.engine_log import engine_log_told
 from cli.framework.invocation import Invocation
 from cli.framework.progress import Progress
 from cli.framework.talk import Talk
@@ -32,7 +32,7 @@ async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> A
     )
     invocation.denials.append(cluster)
     invocation.awaited = cluster.awaited
-    with engine_log_told(invocation.talk):
+    with _engine_log_told(invocation.talk):
         async with cluster:
             try:
                 yield cluster
@@ -63,3 +63,29 @@ class ReadingProgress:
         if self._progress is not None:
             self._progress.end()
         self._progress = None
+
+
+class _Told(logging.Handler):
+    """Reports each warning once: a waiting command polls again and again, and may be drawing its progress."""
+
+    def __init__(self, talk: Talk) -> None:
+        super().__init__(logging.WARNING)
+        self._talk = talk
+        self._said: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if text not in self._said:
+            self._said.add(text)
+            self._talk.warn(text)
+
+
+@contextmanager
+def _engine_log_told(talk: Talk) -> Iterator[None]:
+    """Report the engine's warnings as the command's own while the context is open."""
+    logger, told = logging.getLogger("engine"), _Told(talk)
+    logger.addHandler(told)
+    try:
+        yield
+    finally:
+        logger.removeHandler(told)

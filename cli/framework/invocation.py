@@ -259,12 +259,7 @@ class Invocation:
         A command that was refused says so with its code; its report may have named the parts alone.
         """
         for cluster in self.denials:
-            missing = [
-                right
-                for right in cluster.denied
-                if (right.operation, right.resource_type) in self.rights
-                and (right.operation.word, right.resource) not in self._told
-            ]
+            missing = self._missing(cluster)
             if missing and code == ExitCode.REFUSED:
                 from engine.admin.cluster.errors import Refused
 
@@ -272,10 +267,18 @@ class Invocation:
             elif missing:
                 self._tell_hidden(missing, cluster.principal)
 
+    def _missing(self, cluster: Cluster) -> list[Right]:
+        """Return the command's rights for want of which a cluster has left something out, but for those told."""
+        return [
+            right
+            for right in cluster.denied
+            if (right.operation, right.resource_type) in self.rights
+            and (right.operation.word, right.resource) not in self._told
+        ]
+
     def _tell_hidden(self, missing: Sequence[Right], principal: str | None) -> None:
         if self.talk.is_json:
-            hidden = [{"resource": right.resource, "operation": right.operation.word} for right in missing]
-            self.talk.tell({"hidden": hidden, "principal": principal})
+            self.talk.tell({"hidden": _told_as_json(missing), "principal": principal})
             return
         from cli.framework.remedies import spelled
 
@@ -290,6 +293,7 @@ class Invocation:
     def print(self, report: Report) -> None:
         """Write a report on stdout and its notes on stderr."""
         from cli.output.printer import print_report
+        from cli.output.values import json_value
 
         self.talk.clear()
         as_kafka = report.as_kafka() if self.output is OutputFormat.KAFKA and report.as_kafka is not None else None
@@ -298,6 +302,12 @@ class Invocation:
                 stream.write(as_kafka.out)
             self.talk.echo(as_kafka.said)
             return
+        missing = [right for cluster in self.denials for right in self._missing(cluster)]
+        if missing and not report.is_file and not isinstance(report.data, list | tuple):
+            found = json_value(report.data)
+            report = replace(
+                report, data=found | {"hidden": _told_as_json(missing)} if isinstance(found, dict) else found
+            )
         with drawing_stream() as stream:
             print_report(report, self.output, stream)
         for note in report.notes:
@@ -322,3 +332,7 @@ class Invocation:
         if target.is_read_only and not self.is_dry_run:
             hint = "remove read_only from its profile, or name the cluster by its address"
             raise Stop(Failure(ExitCode.USAGE, "usage", "this profile is read-only", target.name, hint))
+
+
+def _told_as_json(rights: Sequence[Right]) -> list[dict[str, str]]:
+    return [{"resource": right.resource, "operation": right.operation.word} for right in rights]

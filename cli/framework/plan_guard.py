@@ -27,8 +27,11 @@ async def minds_plan(
     """
     from engine.admin.reassignment.lock import plan_in_the_way
     from engine.admin.reassignment.lock_holder import LockHeld
+    from engine.common.acl import AclOperation, Requirement, ResourceType
 
     holder = await plan_in_the_way(cluster, topics)
+    # Who may not see the lock does not know, and is told so at the end.
+    invocation.rights = (*invocation.rights, Requirement(AclOperation.DESCRIBE, ResourceType.GROUP))
     if holder is None:
         return False
     if not (is_forced or invocation.is_dry_run or invocation.will_ask):

@@ -127,6 +127,8 @@ class Report:
     """What Prometheus gets, if the command supports it."""
     as_kafka: Callable[[], KafkaText | None] | None = None
     """Returns what Kafka's tool of this command prints; None if the tool has no words for it, such as a dry run."""
+    is_file: bool = False
+    """``data`` is what another command reads as a file: nothing is added to it."""
 
     def ending(self, code: ExitCode) -> Report:
         """Return the report with another exit code, unless that is DONE: then its own stays."""

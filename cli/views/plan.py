@@ -85,7 +85,7 @@ def plan_report(made: MadePlan, explained: Sequence[str]) -> Report:
         some = f"{LARGEST_MAX} of " if len(rest) > LARGEST_MAX else ""
         title = f"Changed without a copy: {some}{counted(len(rest), 'partition')}"
         sections.append(Section(title, Table(_UNCOPIED, rest[:LARGEST_MAX])))
-    return Report(plan_document(plan), Table(entries, rows), sections)
+    return Report(plan_document(plan), Table(entries, rows), sections, is_file=True)
 
 
 def sentences(made: MadePlan, explained: Sequence[str]) -> list[str]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,7 +16,7 @@ from cli.output.format import OutputFormat
 from cli.output.printer import csv_line, json_text
 from cli.output.values import iso_time
 from cli.views.kafka.records import formatter
-from engine.admin.records.consume import ConsumedRecord
+from engine.admin.records.consumed import ConsumedRecord
 from engine.common.errors import ConfigError
 from engine.common.topic_names import GROUP_METADATA_TOPIC, INTERNAL_TOPICS
 from engine.kafka.protocol.records.record import Record
@@ -40,6 +39,17 @@ _FIELDS: dict[str, RecordPrinter] = {
 _ESCAPE = re.compile(r"\\x([0-9a-fA-F]{2})|\\(.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
 CSV_HEADER = csv_line(("topic", "partition", "offset", "timestamp", "key", "value", "headers"))
+
+
+def prints_values(output: OutputFormat, pattern: str | None, properties: Mapping[str, str]) -> bool:
+    """Whether ``record_printer`` prints values alone, and ``value_lines`` prints the same."""
+    return pattern is None and not properties and output in (OutputFormat.PLAIN, OutputFormat.TABLE, OutputFormat.KAFKA)
+
+
+def value_lines(values: Sequence[bytes | None]) -> bytes:
+    """Return values as lines."""
+    lines = [_NULL if value is None else value for value in values]
+    return b"\n".join([*lines, b""])
 
 
 def record_printer(output: OutputFormat, pattern: str | None, properties: Mapping[str, str]) -> RecordPrinter:
@@ -101,7 +111,7 @@ def with_payload(consumed: ConsumedRecord, payload: tuple[Any, Any]) -> Consumed
     """Return a record whose key and value are the JSON of ``payload``."""
     key, value = (None if part is None else json_text(part, is_indented=False).encode() for part in payload)
     record = consumed.record
-    return replace(consumed, record=Record(record.offset, record.timestamp_ms, key, value, record.headers))
+    return consumed._replace(record=Record(record.offset, record.timestamp_ms, key, value, record.headers))
 
 
 def record_fields(consumed: ConsumedRecord) -> dict[str, object]:

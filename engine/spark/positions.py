@@ -40,7 +40,7 @@ class Bounds:
 @asynccontextmanager
 async def opened(connection: Connection) -> AsyncIterator[WireCluster]:
     """Yield the brokers of a cluster; connections are closed afterwards."""
-    wire = WireCluster(connection.bootstrap, properties=connection.properties)
+    wire = WireCluster(connection.bootstrap, properties=connection.properties_here())
     try:
         yield wire
     finally:
@@ -70,7 +70,7 @@ class Asker:
             # Nobody listens between two questions, so a connection may have been closed meanwhile.
             was_open = self._wire is not None
             if self._wire is None:
-                self._wire = WireCluster(self._connection.bootstrap, properties=self._connection.properties)
+                self._wire = WireCluster(self._connection.bootstrap, properties=self._connection.properties_here())
             try:
                 return await question(self._wire)
             except (Unreachable, Refused) as error:

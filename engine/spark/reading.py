@@ -82,7 +82,7 @@ class _RangeReader:
         self._task = task
         self._name = TopicPartition(task.range.topic, task.range.partition)
         self._next = task.range.start
-        self._wire = WireCluster(task.connection.bootstrap, properties=task.connection.properties)
+        self._wire = WireCluster(task.connection.bootstrap, properties=task.connection.properties_here())
         self._leader = NO_LEADER
         self._ahead: asyncio.Task[PartitionData | None] | None = None
 

@@ -20,7 +20,7 @@ from engine.admin.watch.feed import FeedStatus, Playback
 from engine.admin.watch.frame import Frame, Stage
 from tui.actions import PAGES
 from tui.app import Dashboard
-from tui.session import Session
+from tui.state.session import Session
 
 PARTITIONS = int(os.environ.get("KLAMM_BENCH_PARTITIONS", "50000"))
 TICKS = 10

@@ -41,7 +41,7 @@ from engine.common.model import TopicPartition
 from engine.common.snapshot import TopicSnapshot
 from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from engine.local.cluster import LocalCluster
-from tui.recorded_feed import RecordedFeed
+from tui.state.recorded_feed import RecordedFeed
 
 PARTITIONS = int(os.environ.get("KLAMM_BENCH_PARTITIONS", "50000"))
 TOPICS = int(os.environ.get("KLAMM_BENCH_TOPICS", "1000"))

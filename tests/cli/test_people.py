@@ -520,6 +520,34 @@ def test_consume_says_on_a_terminal_that_it_waits(
     assert (process.returncode, out) == (0, b"a\n")
 
 
+@pytest.mark.parametrize(("again", "code"), [("typed-Secr3t", 0), ("typed-0ther", 2)], ids=["same", "differs"])
+def test_a_password_is_typed_twice_and_not_shown(
+    program: Program, live_cluster: LocalCluster, topic_name: str, tmp_path: Path, again: str, code: int
+) -> None:
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [PROGRAM, "users", "set", topic_name, "--yes", "-v", "-b", live_cluster.bootstrap_servers],
+        cwd=tmp_path, env=environment(tmp_path), pass_fds=[theirs], preexec_fn=lambda: os.login_tty(theirs),
+    )  # fmt: skip
+    os.close(theirs)
+    said = b""
+    for question, answer in (("New password: ", "typed-Secr3t"), ("The same again: ", again)):
+        while question.encode() not in said:
+            said += os.read(ours, 1024)
+        os.write(ours, f"{answer}\n".encode())
+    try:
+        while more := os.read(ours, 1024):
+            said += more
+    except OSError:
+        # The terminal has no other end any more.
+        pass
+    os.close(ours)
+    assert process.wait(60) == code
+    assert b"typed-" not in said and (b"the two passwords differ" in said) is (code == 2)
+    users = program("users", "list", topic_name, "-o", "json").json
+    assert [one["mechanism"] for one in users] == ["SCRAM-SHA-512"] * (code == 0)
+
+
 def test_a_countdown_counts_on_a_terminal_and_is_one_line_elsewhere(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,7 +26,7 @@ def test_added_listed_chosen(capsys: Capture, own_profiles: Path) -> None:
     places = ("--checkpoint", "/srv/a", "--checkpoint", "s3://lake/c*", "--event-log", "/srv/events")
     assert in_process("profiles", "add", "dev", "--zookeeper", "z:2181/kafka", *places, capture=capsys).code == 0
     marks = ("--label", "the shop", "--colour", "red", "--logs", "/var/log/kafka")
-    marks += ("--metrics", "jmx://me:secret@{host}:9999")
+    marks += ("--metrics", "jmx://me:secret@{host}:9999", "--jaas-config", "/etc/jaas.conf")
     prod = in_process("profile", "add", "prod", "--bootstrap-server", "b:1", "--read-only", *marks, capture=capsys)
     assert prod.code == 0
     assert in_process("profiles", "default", "prod", capture=capsys).code == 0
@@ -44,6 +44,7 @@ def test_added_listed_chosen(capsys: Capture, own_profiles: Path) -> None:
             "metrics": None,
             "label": None,
             "colour": None,
+            "jaas_config": None,
         },
         {
             "name": "prod",
@@ -58,6 +59,7 @@ def test_added_listed_chosen(capsys: Capture, own_profiles: Path) -> None:
             "metrics": "jmx://[redacted]@{host}:9999",
             "label": "the shop",
             "colour": "red",
+            "jaas_config": "/etc/jaas.conf",
         },
     ]
     assert "b:1" in in_process("profiles", "list", "-o", "table", capture=capsys).out

@@ -27,7 +27,7 @@ from engine.admin.groups.values import GroupState, GroupType, ListedGroup
 from engine.admin.log_dirs.describing import DirReplica, LogDir
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
 from engine.admin.reassignment.plan_file import PartitionMove
-from engine.admin.records.consume import ConsumedRecord
+from engine.admin.records.consumed import ConsumedRecord
 from engine.admin.records.deletion import DeletionResult, RecordsDeletion
 from engine.admin.topics.describing import PartitionDescription, TopicDescription
 from engine.common.acl import AclOperation, ResourceType

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import subprocess
 import time
@@ -14,6 +15,7 @@ from klamm_program import PROGRAM, Ran, environment, in_process
 from secured_kafka import PASSWORDS, SecuredKafka, jaas, secured_kafka
 
 from cli.framework.invocation import TargetOptions
+from engine.admin.cluster.client_properties import load_properties
 from engine.admin.cluster.target import Naming, resolve_target
 from engine.kafka.zk.client import ZkClient
 from tui.operations.operation import command_text
@@ -86,6 +88,12 @@ READ = (
     ("offsets",),
     ("reassign", "list"),
     ("doctor",),
+    ("acls", "list"),
+    ("users", "list"),
+    ("quotas", "list"),
+    ("tokens", "list"),
+    ("transactions", "list"),
+    ("consume", "orders", "--until-end"),
 )
 OF_ZOOKEEPER = (("zk", "tree", "--acl"), ("zk", "get", "/config/users/alice"), ("zk", "get", "/config/brokers/0"))
 WRONG = (
@@ -97,7 +105,12 @@ WRONG = (
 
 
 def test_no_output_holds_a_secret(
-    kafka: SecuredKafka, config: Path, secrets: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path
+    kafka: SecuredKafka,
+    config: Path,
+    secrets: list[str],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     where = ("-b", kafka.address("SAFE"), "--command-config", config)
     znodes = ("--zookeeper", kafka.zookeeper, "--command-config", config)
@@ -130,6 +143,19 @@ def test_no_output_holds_a_secret(
     keep("snapshot", run("cluster", "snapshot", snapshot, "--sizes", *where))
     keep("plan", run("plan", "rebalance", "--out", plan, *where))
     keep("plan apply", run("plan", "apply", plan, "--yes", "-v", *where))
+    (kafka.folder / "new-password").write_text(f"new-{MARK}\n")
+    keep("users set", run("users", "set", "new", "--password-file", kafka.folder / "new-password", "-v", *where))
+    profiles = tmp_path / "home" / "klamm" / "clusters.toml"
+    profiles.parent.mkdir(parents=True)
+    properties = [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in load_properties(config).items()]
+    head = f'[clusters.safe]\nbootstrap_servers = "{kafka.address("SAFE")}"\n[clusters.safe.properties]\n'
+    profiles.write_text(head + "\n".join(properties))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    for words in (("profiles", "list"), ("topics", "list", "--cluster", "safe"), ("doctor", "--cluster", "safe")):
+        ran = run(*words, "-v", "-o", "json")
+        assert ran.code == 0, ran.err
+        keep(" ".join(words), ran)
+    profiles.unlink()
     keep("screenshot", run("top", "--screenshot", picture, *where))
     for file in tmp_path.rglob("*"):
         if file.is_file():

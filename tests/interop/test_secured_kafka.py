@@ -112,6 +112,11 @@ FAILURES = {
     "no client certificate": ("MUTUAL", lambda k: k.client("TLS"), "asks for one and got none"),
     "another CA's client certificate": ("MUTUAL", lambda k: k.client("TLS", **others_key(k)), "refuses this client's"),
     "no protocol in common": ("TLS", lambda k: k.client("TLS", ssl_enabled_protocols="TLSv1.1"), "is left to use"),
+    "no version in common": (
+        "NAMED",
+        lambda k: k.client("NAMED", ssl_enabled_protocols="TLSv1.2"),
+        "version in common",
+    ),
     "mechanism not enabled": ("ONLYPLAIN", lambda k: k.login("ONLYPLAIN", "SCRAM-SHA-256"), "this listener has PLAIN"),
     "wrong password, PLAIN": ("LOGIN", lambda k: k.login("LOGIN", "PLAIN", "alice", WRONG), "alice by PLAIN"),
     "wrong password, SCRAM": (
@@ -285,6 +290,8 @@ DENIED = {
     "cluster": (("topics", "create", "hers", "--partitions", "1", "--replication-factor", "1"), "AUTHORIZATION_FAILED"),
     "topic": (("topics", "describe", "secret"), "TOPIC_AUTHORIZATION_FAILED"),
     "group": (("groups", "describe", "--group", "secret-readers"), "GROUP_AUTHORIZATION_FAILED"),
+    "rules": (("acls", "list"), "CLUSTER_AUTHORIZATION_FAILED"),
+    "transactional id": (("transactions", "describe", "secret-id"), "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"),
     "settings": (("configs", "describe", "--topic", "secret"), "TOPIC_AUTHORIZATION_FAILED"),
 }
 

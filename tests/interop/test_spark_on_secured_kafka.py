@@ -60,6 +60,28 @@ def test_written_and_read_in_batches_and_streams(
     assert not [text for text in told if PASSWORDS["admin"] in text]
 
 
+def test_a_store_that_spark_sends_and_what_its_pages_and_logs_say(spark: Any, kafka: SecuredKafka) -> None:
+    (kafka.folder / "sent-ca.pem").write_text((kafka.folder / "ca.pem").read_text())
+    spark.sparkContext.addFile(str(kafka.folder / "sent-ca.pem"))
+    options = login(kafka) | {"kafka.ssl.truststore.location": "sent-ca.pem"}
+    spark.range(10).selectExpr("cast(id as string) as value").write.format("klamm-kafka").options(**options).option(
+        "topic", "orders"
+    ).mode("append").save()
+    read = spark.read.format("klamm-kafka").options(**options).option("subscribe", "orders").load()
+    assert read.count() >= 10
+    store = spark._jsparkSession.sharedState().statusStore()
+    runs = [store.executionsList().apply(index) for index in range(store.executionsList().size())]
+    assert any("klamm-kafka" in run.physicalPlanDescription() for run in runs)
+    told = {
+        f"page {run.executionId()}": f"{run.description()} {run.details()} {run.physicalPlanDescription()}"
+        for run in runs
+    }
+    events = spark.conf.get("spark.eventLog.dir").removeprefix("file:")
+    told |= {str(file): file.read_text("utf-8", "replace") for file in Path(events).rglob("*") if file.is_file()}
+    assert any("klamm-kafka" in text for name, text in told.items() if name.startswith(events))
+    assert not [name for name, text in told.items() if PASSWORDS["admin"] in text]
+
+
 def test_a_wrong_password_is_told_and_not_repeated(spark: Any, kafka: SecuredKafka) -> None:
     with pytest.raises(Exception, match="the broker refuses admin by SCRAM-SHA-512") as told:
         options = login(kafka, "wr0ng-Secr3t")

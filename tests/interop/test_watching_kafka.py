@@ -26,7 +26,7 @@ from engine.kafka.zk.client import ZkClient
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 from tui.app import Dashboard
-from tui.session import Session
+from tui.state.session import Session
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -14,7 +14,10 @@ READ_THE_MACHINES_CLOCK = {
     "engine/broker/controller/loop.py": "how long the event loop was held, and an event took",
     "engine/broker/coordinator/ownership.py": "how long the event loop was held",
     "engine/broker/coordinator/transactions/verifier.py": "metrics: how long an answer took",
-    "engine/broker/metrics/ledger.py": "metrics: rates",
+    "engine/broker/fetch/conversion.py": "metrics: how long a conversion took",
+    "engine/broker/log/log_append.py": "metrics: how long a conversion took",
+    "engine/broker/log/preparation.py": "metrics: how long a conversion took",
+    "engine/broker/metrics/measures.py": "metrics: rates",
     "engine/broker/metrics/jolokia.py": "when an answer was given",
     "engine/broker/network/connection.py": "metrics: how long a request took",
     "engine/broker/replication/replica_manager.py": "metrics: how long a flush took",
@@ -61,8 +64,8 @@ READ_THE_HOUR = {
     "engine/local/security.py": "from when and until when a certificate is valid",
     "engine/spark/sink.py": "the time of a record",
     "tui/operations/groups.py": "--by-duration counts back from now",
-    "tui/plan_desk.py": "the time of a plan's steps",
-    "tui/saving.py": "the name of a file",
+    "tui/planning/desk.py": "the time of a plan's steps",
+    "tui/screen/saving.py": "the name of a file",
 }
 """Modules of the tools that read the wall clock, and for what. They measure waits with the monotonic clock."""
 

@@ -8,7 +8,7 @@ import pytest
 from fake_cluster import FakeCluster
 
 from engine.admin.watch.frame import Frame, Stage, StageStatus
-from tui.board import Board
+from tui.state.board import Board
 
 
 def with_stage(frame: Frame, stage: Stage, status: StageStatus) -> Frame:

@@ -12,11 +12,11 @@ from dashboards import dashboard, drive
 
 from engine.admin.cluster.profiles import Colour
 from engine.admin.cluster.target import ClusterTarget, Origin
-from tui.bars import title_line
-from tui.cells import Tone
-from tui.clipboard import TERMINAL_BYTES_MAX, copy_natively, native_command, told
-from tui.cluster_mark import cluster_mark, cluster_tone
-from tui.lines import Line
+from tui.drawing.cells import Tone
+from tui.drawing.lines import Line
+from tui.pages.clusters import cluster_mark, cluster_tone
+from tui.screen.main_screen import title_line
+from tui.screen.saving import TERMINAL_BYTES_MAX, copy_natively, native_command, told
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_which_program_there_is_for_this_session(programs: Path) -> None:
 def test_the_program_takes_the_text_or_says_why_not(programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     environment = {"PATH": f"{programs}:/usr/bin:/bin"}
     monkeypatch.setenv("PATH", environment["PATH"])
-    monkeypatch.setattr("tui.clipboard.NATIVE_LIMIT_S", 0.3)
+    monkeypatch.setattr("tui.screen.saving.NATIVE_LIMIT_S", 0.3)
     assert asyncio.run(copy_natively("größer ✓", ["wl-copy"], environment)) == ""
     assert (programs / "kept").read_text("utf-8") == "größer ✓"
     assert "ended with 3" in asyncio.run(copy_natively("x", ["xclip"], environment))

@@ -9,7 +9,7 @@ from dashboards import Driven, dashboard, drive
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed
 
-from tui.location import Location
+from tui.state.location import Location
 from tui.widgets.line_table import LineTable
 
 SMALL = (80, 24)

@@ -6,11 +6,10 @@ import pytest
 from dashboards import dashboard, drive
 from textual.widgets import Input
 
-from tui.actions import Registry
-from tui.command_line import suggestions
-from tui.help import help_lines
-from tui.lines import width_of
-from tui.location import Location
+from tui.actions import Registry, help_lines
+from tui.dialogs.menu import suggestions
+from tui.drawing.lines import width_of
+from tui.state.location import Location
 
 
 def test_the_cursor_moves_as_in_vim() -> None:

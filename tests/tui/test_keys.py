@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tui.actions import ACTIONS, PAGES, Registry, key_label
-from tui.command_line import Do, GoTo, NotUnderstood, parse_command, suggestions
-from tui.key_file import load_keys
-from tui.location import History, Location
-from tui.offers import OPERATIONS
-from tui.plan_offers import PLAN_CHANGES
+from tui.dialogs.menu import Do, GoTo, NotUnderstood, parse_command, suggestions
+from tui.planning.forms import PLAN_CHANGES
+from tui.run import load_keys
+from tui.screen.offers import OPERATIONS
+from tui.state.location import History, Location
 
 
 def problems_of(text: str, tmp_path: Path) -> list[str]:

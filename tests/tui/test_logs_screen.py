@@ -15,9 +15,9 @@ from state_change_logs import recorded_entries
 from engine.admin.cluster.profiles import profiles_path
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.watch.frame import LinkState
-from tui.key_file import key_file_path
-from tui.log_ring import LINES_MAX, LogRing, log_file_path, logs_kept
-from tui.saving import Saving
+from tui.run import key_file_path
+from tui.screen.saving import Saving
+from tui.state.log_ring import LINES_MAX, LogRing, log_file_path, logs_kept
 
 RECORDED = Path(__file__).parents[2] / "fixtures" / "state-changes" / "broker-killed"
 MOVE_0 = "Cached leader info UpdateMetadataPartitionState(topicName='move', partitionIndex=0,"
@@ -124,7 +124,7 @@ def test_a_file_keeps_what_was_logged_and_is_rolled(tmp_path: Path, monkeypatch:
     path = log_file_path({"XDG_STATE_HOME": str(tmp_path)})
     assert path == tmp_path / "klamm" / "top.log"
     assert log_file_path({"HOME": "/home/me"}) == Path("/home/me/.local/state/klamm/top.log")
-    monkeypatch.setattr("tui.log_ring.FILE_BYTES_MAX", 2_000)
+    monkeypatch.setattr("tui.state.log_ring.FILE_BYTES_MAX", 2_000)
     with logs_kept(path) as ring:
         for number in range(100):
             logging.getLogger("tui.trial").warning("line %d of it", number)

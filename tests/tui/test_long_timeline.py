@@ -17,13 +17,12 @@ from engine.admin.analysis import absences, history
 from engine.admin.analysis.timeline import timelines
 from engine.admin.watch.events import Event, EventKind
 from engine.common.model import TopicPartition
-from tui.board import Board
-from tui.filters import Filter
-from tui.location import Location
+from tui.drawing.table_model import Filter, TableModel
 from tui.pages import timeline
 from tui.pages.all_pages import pages_of
 from tui.pages.page import View
-from tui.table_model import TableModel
+from tui.state.board import Board
+from tui.state.location import Location
 
 
 def present_by_rows(board: Board) -> set[tuple[int, TopicPartition, int]]:
@@ -114,14 +113,14 @@ def test_a_screen_draws_what_is_around_its_rows_once_when_it_is_opened() -> None
         async with dashboard("live") as driven:
             await driven.tick(2)
             main, drawn = driven.main, []
-            page = main._pages["timeline"]
+            page = main.pages["timeline"]
 
             def summary(view: View, width: int) -> Any:
                 drawn.append(view)
                 return page.summary(view, width)
 
             pages = pages_of(main, main.partition_logs)
-            main._pages = {**pages, "timeline": replace(page, summary=summary)}  # type: ignore[assignment]
+            main.pages = {**pages, "timeline": replace(page, summary=summary)}  # type: ignore[assignment]
             await driven.press("8")
             assert len(drawn) == 1
 

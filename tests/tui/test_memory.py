@@ -19,9 +19,9 @@ from engine.admin.analysis import history
 from engine.admin.analysis.history import EVENTS_MAX
 from engine.admin.watch.events import Event, EventKind
 from engine.common.model import TopicPartition
-from tui import board
 from tui.actions import PAGES
-from tui.table_model import NO_ROWS
+from tui.drawing.table_model import NO_ROWS
+from tui.state import board
 
 KEYS = (
     ("question_mark", "escape"),

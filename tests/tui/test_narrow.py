@@ -12,14 +12,14 @@ from engine.admin.analysis.moves import moves_board
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Stage, StageSource, StageStatus
 from engine.common.model import TopicPartition
-from tui.board import Board
-from tui.lines import Line, width_of
-from tui.location import Location
+from tui.drawing.lines import Line, width_of
 from tui.pages import brokers, groups, reassignments, timeline, topics
 from tui.pages.overview import overview_of
 from tui.pages.page import Page, View
-from tui.problems import problems_of
-from tui.status import status_lines
+from tui.state.board import Board
+from tui.state.location import Location
+from tui.state.problems import problems_of
+from tui.state.status import status_lines
 
 WIDTH = 76
 """What 80 columns leave for the lines above a table."""

@@ -12,15 +12,17 @@ from fake_feed import FakeFeed
 
 from engine.admin.elections.values import ElectionScope, ElectionType
 from engine.common.model import NO_LEADER, TopicPartition
-from tui.cells import Cell
-from tui.location import Location
-from tui.offers import NotNow, Offer, offer_for
+from tui.drawing.cells import Cell
 from tui.operations.elections import Elect, sum_of
 from tui.operations.groups import DeleteGroups
 from tui.operations.operation import Outcome
-from tui.operations.records import AbortHanging, DeleteRecords
-from tui.operations.replicas import VerifyReplicas
-from tui.plan_offers import plan_offer
+from tui.operations.partitions import AbortHanging, DeleteRecords, VerifyReplicas
+from tui.operations.reassignments import sum_of as cancel_sum
+from tui.operations.topics import DeleteTopics
+from tui.planning.forms import plan_offer
+from tui.screen.action_handlers import chosen
+from tui.screen.offers import NotNow, Offer, offer_for
+from tui.state.location import Location
 
 ELECTIONS = {"leader.elect": ElectionType.PREFERRED, "leader.elect_unclean": ElectionType.UNCLEAN}
 
@@ -36,8 +38,8 @@ def shown(look: Callable[[Driven], Awaitable[None]], scene: str | FakeFeed = "li
 def offered(driven: Driven, action_id: str) -> Offer:
     main = driven.main
     if action_id.startswith("plan."):
-        return plan_offer(action_id, main.desk, main.view, main.chosen(action_id))
-    return offer_for(action_id, main.view, main.chosen(action_id))
+        return plan_offer(action_id, main.desk, main.view, chosen(main, action_id))
+    return offer_for(action_id, main.view, chosen(main, action_id))
 
 
 def test_on_the_screen_of_a_partition_keys_act_on_that_partition() -> None:
@@ -155,6 +157,27 @@ def test_only_the_overview_elects_among_all() -> None:
         assert isinstance(offered(driven, "leader.elect_unclean"), NotNow)
 
     shown(look)
+
+
+def test_a_deletion_and_a_cancellation_lead_with_the_sum_of_what_they_do() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.press("3")
+        assert driven.main.model.put_cursor_on("orders")
+        driven.main.model.toggle_tag()
+        assert driven.main.model.put_cursor_on("clicks")
+        driven.main.model.toggle_tag()
+        offer = offered(driven, "topic.delete")
+        assert isinstance(offer, DeleteTopics)
+        assert offer.holds == "18 partitions, 101 GiB on all brokers"
+
+    shown(look)
+    moving = FakeCluster(5, {"orders": 3})
+    moving.reassign(TopicPartition("orders", 0), (1, 4, 5))
+    moving.reassign(TopicPartition("orders", 1), (2, 3, 5))
+    cluster = moving.frame().cluster
+    assert cluster is not None
+    told = cancel_sum(cluster.topics[0].partitions)
+    assert told == "3 new replicas given up: 1 on broker 4, 2 on broker 5"
 
 
 def test_an_election_leads_with_the_sum_of_what_it_does() -> None:

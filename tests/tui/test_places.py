@@ -9,10 +9,10 @@ from fake_cluster import FakeCluster, small_cluster
 
 from engine.admin.watch.frame import BrokerWords, Frame, Stage, StageStatus
 from engine.common.model import TopicPartition
-from tui.board import Board
-from tui.location import Location
 from tui.pages import groups, partitions
 from tui.pages.page import Page, View
+from tui.state.board import Board
+from tui.state.location import Location
 
 
 def told(frame: Frame, location: Location, page: Page = partitions.PAGE) -> tuple[str, str]:

@@ -21,14 +21,13 @@ from engine.common.errors import OperationError
 from engine.common.model import TopicPartition
 from plans.errors import Infeasible
 from plans.options import PlanOptions, Strategy
-from tui import solver
 from tui.dialogs.dialog import TextDialog
-from tui.location import Location
 from tui.operations.operation import Prepared
 from tui.operations.plans import wave_lines
-from tui.plan_desk import with_logs
-from tui.solver import solve_apart
-from tui.state.plan_run import PlanRunState
+from tui.planning import desk
+from tui.planning.desk import solve_apart, with_logs
+from tui.planning.plan_run import PlanRunState
+from tui.state.location import Location
 
 TARGET = ClusterTarget("first", Origin.OPTIONS, bootstrap=(("k", 1),))
 
@@ -165,14 +164,14 @@ def test_a_window_that_is_closed_ends_the_solver(monkeypatch: pytest.MonkeyPatch
         await driven.until(lambda: begun[0].returncode is not None)
         assert (driven.app.screen, driven.main.desk.plan) == (driven.main, None)
 
-    monkeypatch.setattr(solver, "module_command", lambda module: ("sleep", "600"))
-    original = solver._answer
+    monkeypatch.setattr(desk, "module_command", lambda module: ("sleep", "600"))
+    original = desk._answer
 
     async def watched(process: asyncio.subprocess.Process, *rest: object) -> object:
         begun.append(process)
         return await original(process, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(solver, "_answer", watched)
+    monkeypatch.setattr(desk, "_answer", watched)
     shown("five", look, page="brokers")
 
 
@@ -186,7 +185,7 @@ def test_the_planner_beside_the_loop_tells_progress_refusals_and_its_own_end(mon
     assert made.plan.partitions
     with pytest.raises(Infeasible):
         asyncio.run(solve_apart(snapshot, Strategy.DECOMMISSION, PlanOptions(brokers=(1, 2, 3, 4)), print))
-    monkeypatch.setattr(solver, "module_command", lambda module: ("sh", "-c", "echo broken >&2"))
+    monkeypatch.setattr(desk, "module_command", lambda module: ("sh", "-c", "echo broken >&2"))
     with pytest.raises(OperationError, match="the planner ended without a plan: broken"):
         asyncio.run(solve_apart(snapshot, Strategy.LEADERS, PlanOptions(), print))
 
@@ -242,7 +241,7 @@ def test_a_window_that_another_one_covers_goes_when_its_work_is_over(monkeypatch
         await go_on.wait()
         raise Infeasible("nobody can")
 
-    monkeypatch.setattr("tui.plan_desk.solve_apart", slow)
+    monkeypatch.setattr("tui.planning.desk.solve_apart", slow)
 
     async def look(driven: Driven) -> None:
         await driven.press("R", "ctrl+g")

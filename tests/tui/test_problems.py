@@ -11,14 +11,21 @@ from fake_cluster import FakeCluster
 from fake_feed import FakeFeed, fake_feed
 
 from engine.admin.analysis.incidents import RUNS_MAX, Runs
+from engine.admin.analysis.sanity import Doubt, Finding
 from engine.admin.watch.events import Event, EventKind
-from tui.board import Board
-from tui.cells import Tone
-from tui.location import Location, Only
-from tui.offers import NotNow, offer_for
+from engine.admin.watch.frame import Stage
+from engine.admin.watch.judging import HealthMemory
+from engine.admin.znodes.tree import Znode
+from engine.common.model import TopicPartition
+from tui.drawing.cells import Tone
 from tui.operations.elections import Elect
-from tui.pages import overview
-from tui.problems import age_told, problems_of, why_lines
+from tui.pages import brokers, overview, partitions, topics, zookeeper
+from tui.pages.page import View, rows_at
+from tui.screen.action_handlers import chosen
+from tui.screen.offers import NotNow, offer_for
+from tui.state.board import Board
+from tui.state.location import Location, Only
+from tui.state.problems import age_told, problems_of, why_lines
 
 
 def shown(scene: str | FakeFeed, look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
@@ -92,15 +99,82 @@ def test_enter_opens_the_rows_concerned_and_no_others() -> None:
         assert [str(item.name) for item in driven.main.model.shown] == ["single-0"]
         await driven.press("escape")
         assert driven.lines_with("▌✖ 1 partition offline"), "the cursor is where it was"
-        offer = offer_for("leader.elect_unclean", driven.main.view, driven.main.chosen("leader.elect_unclean"))
+        offer = offer_for("leader.elect_unclean", driven.main.view, chosen(driven.main, "leader.elect_unclean"))
         assert isinstance(offer, Elect) and offer.scope.wanted == (("single", 0),)
         await driven.press("up")
         assert driven.lines_with("▌✖ broker ")
         assert isinstance(
-            offer_for("leader.elect_unclean", driven.main.view, driven.main.chosen("leader.elect_unclean")), NotNow
+            offer_for("leader.elect_unclean", driven.main.view, chosen(driven.main, "leader.elect_unclean")), NotNow
         )
 
     shown(FakeFeed(cluster, plays=False), look)
+
+
+def _rows_of(board: Board, subject: str) -> list[str]:
+    """The rows that enter shows behind a problem."""
+    (found,) = [one for one in problems_of(board) if one.subject == subject]
+    page = {"partitions": partitions.PAGE, "topics": topics.PAGE, "brokers": brokers.PAGE}[found.opens.page]
+    return sorted(str(getattr(item, "name", None) or item.id) for item in rows_at(page, View(board, found.opens)))
+
+
+def test_a_finding_of_partitions_opens_the_partitions_that_it_counts() -> None:
+    cluster = FakeCluster(6, {"orders": 4, "audit": 2}, replication_factor=3)
+    cluster.create_topic("single", 2, replication_factor=1)
+    cluster.reassign(TopicPartition("audit", 0), (1, 4, 2))
+    cluster.advance(3_600_000)
+    cluster.shrink_isr(TopicPartition("orders", 1), 3)
+    words = {broker: replace(said, caps_min_isr=True) for broker, said in cluster.frame().words.items()}
+    board = Board()
+    frame = replace(cluster.frame(), words=words)
+    board.take(replace(frame, health=HealthMemory().judge(frame)))
+    assert _rows_of(board, "1 partition against racks") == ["audit-0"]
+    assert _rows_of(board, "2 min ISR above their factor") == ["single-0", "single-1"]
+    assert _rows_of(board, "1 replica set behind") == ["orders-1"]
+
+
+def test_a_finding_of_topics_opens_those_topics() -> None:
+    cluster = FakeCluster(3, {"orders": 1, "audit": 1, "clicks": 1})
+    frame = cluster.frame()
+    assert frame.cluster is not None
+    known = [replace(one, configs=None) if one.name == "audit" else one for one in frame.cluster.topics]
+    stages = {**frame.stages, Stage.SETTINGS: replace(frame.stages[Stage.SETTINGS], missing=("broker 1: no answer",))}
+    frame = replace(
+        frame, cluster=replace(frame.cluster, topics=tuple(known)), stages=stages,
+        deletion_ages_ms={"clicks": 90_000, "orders": 1_000}, unreadable=("/brokers/topics/odd: not JSON",),
+    )  # fmt: skip
+    board = Board()
+    board.take(replace(frame, health=HealthMemory().judge(frame)))
+    assert _rows_of(board, "settings not known") == ["audit"]
+    assert _rows_of(board, "1 deletion stuck") == ["clicks"]
+    (odd,) = [one for one in problems_of(board) if one.subject == "1 topic unreadable"]
+    assert odd.opens == Location("zookeeper", path="/brokers/topics", only=Only.UNREADABLE)
+    znodes = [Znode(f"/brokers/topics{n}", None, "", n and n[1:], 0, 0, None, 0, 0, None, None) for n in ("", "/odd")]
+    level = zookeeper.ZnodeLevel("/brokers/topics", (*znodes, replace(znodes[1], path="/t", complaint=None)))
+    rows = zookeeper.rows_of(level, odd.opens.only)
+    assert [one.name for one in rows.items if rows.is_kept is None or rows.is_kept(one)] == ["odd"]
+
+
+def test_a_disk_that_fills_up_is_a_problem_before_it_is_full() -> None:
+    def filled(size_bytes: int, rate: int, ticks: int) -> Board:
+        cluster = FakeCluster(3, {"big": 3}, rate=rate, partition_bytes=size_bytes)
+        return board_of(FakeFeed(cluster, plays=False), ticks)
+
+    board = filled(640_000_000_000, 0, 3)
+    assert told(board, "broker 2 disk fills up") == ("96 % full, /var/lib/kafka", "≥2s", Tone.WARN)
+    assert _rows_of(board, "broker 2 disk fills up") == ["1", "2", "3"]
+    assert overview.health_word(board) == ("▲ warning", Tone.WARN), "no check of one moment knows it"
+    effect, _, tone = told(filled(400_000_000_000, 30_000, 60), "broker 2 disk fills up")
+    assert effect.startswith("no room in 2h") and tone is Tone.WARN
+    assert told(filled(600_000_000_000, 30_000, 60), "broker 2 disk fills up")[2] is Tone.BAD, "there is no time left"
+    quiet = board_of(fake_feed("live", plays=False), 3)
+    assert not quiet.filling
+
+
+def test_a_partition_whose_data_contradict_each_other_is_the_row_that_opens() -> None:
+    board = board_of(FakeFeed(FakeCluster(3, {"a-1": 2}), plays=False), 1)
+    board.findings = [Finding(Doubt.LEADER_NOT_IN_ISR, "a-1-0", "leader 1, ISR 2", 0)]
+    (found,) = problems_of(board)
+    assert found.opens == Location("partitions", topic="a-1", row="a-1-0")
 
 
 def test_the_gravest_is_chosen_until_somebody_chooses_another() -> None:

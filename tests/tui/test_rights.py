@@ -18,11 +18,11 @@ from engine.admin.watch.frame import Frame, Stage, StageSource, StageStatus
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.acl import AclOperation, ResourceType
 from engine.local.cluster import LocalCluster
-from tui.board import Board
-from tui.location import Location
 from tui.pages import brokers, reassignments, topics
 from tui.pages.page import View
-from tui.status import Standing, login_of, rights_told, standing_of, status_lines
+from tui.state.board import Board
+from tui.state.location import Location
+from tui.state.status import Standing, login_of, rights_told, standing_of, status_lines
 
 SEE_CLUSTER = Right(AclOperation.DESCRIBE, ResourceType.CLUSTER)
 

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from tui.cells import Cell, Column
-from tui.export import as_csv, as_json
-from tui.filters import Filter
-from tui.table_model import Rows, TableModel
+from tui.drawing.cells import Cell, Column
+from tui.drawing.table_model import Filter, Rows, TableModel
+from tui.screen.saving import as_csv, as_json
 
 
 @dataclass(frozen=True)

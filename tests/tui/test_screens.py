@@ -19,9 +19,9 @@ from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.watch.frame import LinkState
 from engine.common.model import TopicPartition
 from tui.actions import ACTIONS, PAGES
-from tui.location import Location
-from tui.recorded_feed import RecordedFeed
-from tui.saving import write_new
+from tui.screen.saving import write_new
+from tui.state.location import Location
+from tui.state.recorded_feed import RecordedFeed
 from tui.widgets.line_table import LineTable
 from tui.widgets.lines_view import KeyBar, LinesView
 

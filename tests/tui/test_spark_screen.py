@@ -12,8 +12,8 @@ from fake_feed import fake_feed
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.lag.verdicts import LagStatus
 from engine.admin.watch.frame import LinkState, Stage
-from tui.saving import Saving
-from tui.status import Standing, standing_of
+from tui.screen.saving import Saving
+from tui.state.status import Standing, standing_of
 from tui.widgets.line_table import LineTable
 
 

@@ -23,14 +23,15 @@ from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
 from tui.app import Dashboard
-from tui.board import Board
-from tui.offers import Ask, NotNow, Offer, offer_for
 from tui.operations.elections import Elect
 from tui.operations.reassignments import CancelReassignments, RemoveThrottles
 from tui.pages.brokers import BrokerItem
-from tui.plan_offers import plan_offer
-from tui.problems import problems_of
-from tui.session import Session
+from tui.planning.forms import plan_offer
+from tui.screen.action_handlers import chosen
+from tui.screen.offers import Ask, NotNow, Offer, offer_for
+from tui.state.board import Board
+from tui.state.problems import problems_of
+from tui.state.session import Session
 
 
 @dataclass(frozen=True)
@@ -133,8 +134,8 @@ INCIDENTS = {
 def offered(driven: Driven, action_id: str) -> Offer:
     main = driven.main
     if action_id.startswith("plan."):
-        return plan_offer(action_id, main.desk, main.view, main.chosen(action_id))
-    return offer_for(action_id, main.view, main.chosen(action_id))
+        return plan_offer(action_id, main.desk, main.view, chosen(main, action_id))
+    return offer_for(action_id, main.view, chosen(main, action_id))
 
 
 async def choose(driven: Driven, row: str) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tui import units
-from tui.cells import Tone
-from tui.lines import fitted, folded, line, width_of, wrapped
+from tui.drawing import units
+from tui.drawing.cells import Tone
+from tui.drawing.lines import fitted, folded, line, width_of, wrapped
+from tui.drawing.sparkline import ceiling_of, spark_lines
 from tui.pages.groups import groups_told
-from tui.plain_text import ascii_text
-from tui.sparkline import ceiling_of, spark_lines
+from tui.themes import ascii_text
 
 
 @pytest.mark.parametrize(

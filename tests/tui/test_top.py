@@ -25,7 +25,7 @@ from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.watch.frame import LinkState, Stage
 from engine.admin.watch.recording import FrameWriter, Recording
 from engine.admin.watch.replay_feed import ReplayFeed
-from tui.units import clock_time
+from tui.drawing.units import clock_time
 
 NOBODY = ("--bootstrap-server", "127.0.0.1:1")
 WAIT_S = 40.0
@@ -437,7 +437,7 @@ def test_what_is_not_needed_for_the_first_picture_is_not_imported_before_it(tmp_
         "engine.admin.watch.by_znode",
         "engine.admin.reassignment.plan_runs",
         "plans",
-        "tui.plan_desk",
+        "tui.planning.desk",
     )
     code = f"import sys, tui.run; print([name for name in {late} if name in sys.modules])"
     root = Path(__file__).parents[2]

@@ -13,9 +13,8 @@ from fake_cluster import FakeCluster
 from fake_feed import FakeFeed
 
 from engine.common.model import TopicPartition
-from tui.cells import Cell, Column
-from tui.filters import Filter
-from tui.table_model import AT_ONCE, TURN, Rows, TableModel
+from tui.drawing.cells import Cell, Column
+from tui.drawing.table_model import AT_ONCE, TURN, Filter, Rows, TableModel
 from tui.widgets.line_table import LineTable
 
 COUNT = AT_ONCE + 1_500

@@ -17,8 +17,7 @@ from fake_feed import FakeFeed
 from engine.admin.cluster.target import Side
 from engine.admin.watch.frame import LinkState
 from tests.support.paths import FOLDERS
-from tui.app import Dashboard
-from tui.warm_up import MODULES
+from tui.app import MODULES, Dashboard
 
 ROOT = Path(__file__).parents[2]
 NEVER_IN_A_HURRY = {
@@ -35,7 +34,7 @@ import sys
 
 async def run():
     async with dashboard("live") as driven:
-        assert "tui.plan_desk" not in sys.modules, "the first picture does without it"
+        assert "tui.planning.desk" not in sys.modules, "the first picture does without it"
         await driven.until(lambda: driven.app._loading is not None and driven.app._loading.done())
         before = set(sys.modules)
         for key in "7123456890l":

@@ -12,15 +12,15 @@ from fake_feed import FakeFeed, fake_feed
 
 from engine.admin.lag.verdicts import LagStatus
 from engine.admin.watch.frame import Frame, Stage, StageStatus
-from tui.board import Board
-from tui.lines import width_of
-from tui.location import Location
+from tui.drawing.lines import width_of
 from tui.pages import brokers, groups, overview, reassignments
-from tui.pages.asides import aside_of
+from tui.pages.all_pages import aside_of
 from tui.pages.page import View
 from tui.pages.plans import PlannedItem
-from tui.problems import problems_of
-from tui.status import status_lines
+from tui.state.board import Board
+from tui.state.location import Location
+from tui.state.problems import problems_of
+from tui.state.status import status_lines
 from tui.widgets.lines_view import LinesView
 
 HUGE = (200, 60)
@@ -92,7 +92,7 @@ def test_a_move_shows_its_course_and_why_it_stands_still() -> None:
     (move,) = reassignments.items_of(board)
     lines = aside_of(View(board, Location("reassignments")), "reassignments", move, 60)
     told = "\n".join("".join(text for text, _ in one).rstrip() for one in lines)
-    assert "clicks-1 to broker 5  stands still\n\ncopied  0 B   0 to 1.9 GiB" in told
+    assert "clicks-1 to broker 5  stands still\n\ncopied  0 B\n1.9 GiB┤" in told
     assert "no byte seen for 39 s" in told, "sizes were last read after 30 s, and the time counts on"
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable
 
 import pytest
 from dashboards import Driven, dashboard, drive
 
-from tui.cells import Cell
+from engine.admin.configs.values import Entity, EntityType
 from tui.dialogs.confirm import ConfirmDialog, OutcomeDialog
 from tui.dialogs.dialog import TextDialog, WaitDialog
+from tui.dialogs.settings import SettingsDialog
+from tui.drawing.cells import Cell
 from tui.operations.operation import Outcome, Prepared
+from tui.operations.settings import AlterSettings, Setting
+from tui.screen.offers import Ask, EditSettings, FieldNeeded
 
 SIZES = [(80, 24), (120, 40)]
 MANY = tuple(f"topic-{number}" for number in range(100))
@@ -122,3 +127,89 @@ def test_an_answer_that_is_given_twice_counts_once() -> None:
         assert driven.app.screen is driven.main
 
     shown(look)
+
+
+ORDERS = Entity(EntityType.TOPIC, "orders")
+OF_ORDERS = [
+    Setting("retention.ms", "86400000", "topic", "604800000", "How long records are kept.", is_own=True),
+    Setting("compression.type", "producer", "Kafka", "producer", "The codec."),
+    Setting("log.dirs", "/data", "broker's file", "/data", "Where logs are.", is_fixed=True),
+    Setting("max.message.bytes", "1048588", "Kafka", "1048588", "The largest batch."),
+]
+
+
+def edited(look: Callable[[Driven, SettingsDialog, list[object]], Awaitable[None]], offer: EditSettings) -> None:
+    """Show the table of settings of a topic, as a cluster told it."""
+
+    async def run(driven: Driven) -> None:
+        found: list[object] = []
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("tui.dialogs.settings.read_settings", lambda *_: asyncio.sleep(0, OF_ORDERS))
+            window = SettingsDialog(offer)
+            driven.app.push_screen(window, found.append)
+            await driven.settled()
+            assert "reading …" in driven.drawn
+            await window.fill(None)  # type: ignore[arg-type]
+            await driven.settled()
+            await look(driven, window, found)
+
+    shown(run, page="topics")
+
+
+def test_settings_are_edited_in_their_table_and_altered_together() -> None:
+    async def look(driven: Driven, window: SettingsDialog, found: list[object]) -> None:
+        assert driven.drawn.index("retention.ms") < driven.drawn.index("compression.type"), "its own come first"
+        assert "How long records are kept." in driven.text
+        await driven.press("ctrl+g")
+        await driven.sees("nothing is edited")
+        await driven.press("d", "down", "d")
+        await driven.sees("compression.type is not set here")
+        assert "dropped → 604800000" in driven.drawn
+        await driven.press("down", "enter")
+        await driven.sees("log.dirs cannot be altered while the broker runs")
+        await driven.press("down", "enter", *"2M", "enter")
+        assert "1048588 → 2097152" in driven.drawn or "1048588 → 2000000" in driven.drawn, "units are taken"
+        await driven.press("a", *"odd", "enter")
+        await driven.sees("not KEY=VALUE")
+        await driven.press(*"=1", "enter", "slash", *"retention", "enter")
+        assert "max.message" not in driven.drawn
+        await driven.press("enter", *"5", "escape")
+        assert "dropped → 604800000" in driven.drawn, "a value that was not taken changes nothing"
+        await driven.press("ctrl+g")
+        (operation,) = found
+        assert isinstance(operation, AlterSettings)
+        assert operation.deletions == ("retention.ms",)
+        assert operation.additions.keys() == {"max.message.bytes", "odd"}
+        assert window.again("refused").edits == {**operation.additions, "retention.ms": None}
+
+    edited(look, EditSettings(ORDERS))
+
+
+def test_refused_settings_come_back_with_the_cursor_on_the_fault() -> None:
+    async def look(driven: Driven, window: SettingsDialog, found: list[object]) -> None:
+        await driven.sees("Invalid value x for configuration compression.type")
+        assert "▌ compression.type" in driven.drawn
+        assert "producer → x" in driven.drawn
+        await driven.press("escape")
+        assert found == [None]
+
+    problem = "INVALID_CONFIG: Invalid value x for configuration compression.type"
+    edited(look, EditSettings(ORDERS, {"compression.type": "x", "retention.ms": None}, problem))
+
+
+@pytest.mark.parametrize(
+    ("problem", "field"),
+    [
+        ("Topic 'abc' already exists", "name"),
+        ("Replication factor: 9 larger than available brokers: 3", "factor"),
+        ("partitions must be a whole number, not 'many'", "partitions"),
+        ("Invalid value 5x for configuration retention.ms", "configs"),
+        ("no answer within 30 s", None),
+    ],
+)
+def test_a_refused_form_finds_the_field_at_fault(problem: str, field: str | None) -> None:
+    values = {"name": "abc", "partitions": "many", "factor": "9", "configs": "retention.ms=5x cleanup.policy=compact"}
+    labels = {"name": "Name", "partitions": "Partitions", "factor": "Replication factor", "configs": "Settings"}
+    fields = tuple(FieldNeeded(name, labels[name], value) for name, value in values.items())
+    at_fault = Ask("New topic", fields, lambda _: None, problem=problem).at_fault()
+    assert (at_fault and at_fault.name) == field

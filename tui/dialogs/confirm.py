@@ -13,11 +13,11 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
 
-from tui.cells import Cell, Tone
 from tui.dialogs.dialog import Dialog
-from tui.lines import Line, line
+from tui.drawing.cells import Cell, Tone
+from tui.drawing.lines import Line, line
+from tui.drawing.units import plain
 from tui.operations.operation import Outcome, Prepared
-from tui.units import plain
 from tui.widgets.lines_view import LinesScroll, LinesView
 
 SAME = "the same as a command"

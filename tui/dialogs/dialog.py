@@ -14,8 +14,8 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widget import Widget
 
-from tui.cells import Tone
-from tui.lines import Line, line
+from tui.drawing.cells import Tone
+from tui.drawing.lines import Line, line
 from tui.widgets.lines_view import LinesScroll, LinesView
 
 Result = TypeVar("Result")

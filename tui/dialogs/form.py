@@ -10,12 +10,13 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.widget import Widget
 from textual.widgets import Input
 
+from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
-from tui.cells import Tone
 from tui.dialogs.dialog import Dialog
-from tui.lines import line
-from tui.offers import Ask, FieldNeeded
+from tui.drawing.cells import Tone
+from tui.drawing.lines import Line, line
 from tui.operations.operation import failure_text
+from tui.screen.offers import Ask, FieldNeeded
 from tui.widgets.lines_view import LinesView
 
 FEW = 4
@@ -48,14 +49,38 @@ class FormDialog(Dialog[Any]):
     def body(self) -> list[Widget]:
         """Return a label and an input for each field."""
         problem = LinesView(id="problem", folds=True)
+        if self.ask.problem:
+            problem.set_lines([line((self.ask.problem, Tone.BAD))])
         if len(self.ask.fields) <= FEW:
             return [*(part for field in self.ask.fields for part in _below(field)), problem]
         rows = VerticalScroll(*map(_beside, self.ask.fields), classes="fields", can_focus=False)
         return [rows, problem]
 
     def on_mount(self) -> None:
-        """Begin with the first field."""
-        self.query(Input).first().focus()
+        """Begin with the first field; in a form that was refused, with the one at fault."""
+        self._go_to(self.ask.at_fault() or self.ask.fields[0])
+
+    def _go_to(self, field: FieldNeeded) -> None:
+        self.query_one(f"#field-{field.name}", Input).focus()
+
+    def again(self, problem: str) -> Ask:
+        """Return the same form, with what was typed, and with why it was refused."""
+        return replace(self.ask, problem=problem)
+
+    @property
+    def reads(self) -> bool:
+        """Whether it wants to know something of the cluster."""
+        return self.ask.hints is not None
+
+    def not_filled(self, why: str) -> None:
+        """Leave the hints as they are: the cluster has not said more."""
+
+    async def fill(self, cluster: Cluster) -> None:
+        """Show better hints, once the cluster has said what it does by default."""
+        assert self.ask.hints is not None
+        for name, hint in (await self.ask.hints(cluster)).items():
+            for label in self.query(f"#label-{name}").results(LinesView):
+                label.set_lines([_labelled(next(one.label for one in self.ask.fields if one.name == name), hint)])
 
     def action_next(self) -> None:
         """Go to the next field; after the last, check all and go on."""
@@ -77,15 +102,22 @@ class FormDialog(Dialog[Any]):
         try:
             operation = self.ask.build(values)
         except (AdminError, OSError) as error:
-            self.query_one("#problem", LinesView).set_lines([line((failure_text(error), Tone.BAD))])
+            self.ask = self.again(failure_text(error))
+            self.query_one("#problem", LinesView).set_lines([line((self.ask.problem, Tone.BAD))])
+            if (field := self.ask.at_fault()) is not None:
+                self._go_to(field)
             return
         self.dismiss(operation)
 
 
 def _below(field: FieldNeeded) -> list[Widget]:
-    label = LinesView()
-    label.set_lines([line(field.label, (f"   {field.hint}", Tone.QUIET))])
+    label = LinesView(id=f"label-{field.name}")
+    label.set_lines([_labelled(field.label, field.hint)])
     return [label, Input(field.value, id=f"field-{field.name}")]
+
+
+def _labelled(label: str, hint: str) -> Line:
+    return line(label, (f"   {hint}", Tone.QUIET))
 
 
 def _beside(field: FieldNeeded) -> Widget:

@@ -17,9 +17,8 @@ from engine.admin.elections.values import (
 )
 from engine.common.model import NO_LEADER
 from engine.common.quantities import counted
-from tui.cells import Cell
-from tui.operations.operation import Outcome, Prepared, command_text, result_cell, shortened
-from tui.units import count
+from tui.drawing.cells import Cell
+from tui.operations.operation import Outcome, Prepared, command_text, flow_told, result_cell, shortened
 
 _COLUMNS = ("partition", "before", "after", "preferred", "result", "why")
 
@@ -83,23 +82,7 @@ def sum_of(moved: Sequence[tuple[int, int]], leaders: Mapping[int, int]) -> str:
     """
     gained = Counter(after for _, after in moved)
     lost = Counter(before for before, _ in moved if before != NO_LEADER)
-    gained, lost = gained - lost, lost - gained
-    told = [_gain(broker, number, leaders) for broker, number in sorted(gained.items())]
-    if lost:
-        brokers, numbers = zip(*sorted(lost.items()), strict=True)
-        told.append(f"{_listed(brokers)} lose{'s' * (len(lost) == 1)} {_listed(numbers)}")
-    return f"{counted(len(moved), 'leader')}: {'; '.join(told) or 'each broker has as many as before'}"
-
-
-def _gain(broker: int, number: int, leaders: Mapping[int, int]) -> str:
-    if leaders:
-        before = leaders.get(broker, 0)
-        return f"broker {broker} from {count(before)} to {count(before + number)}"
-    return f"broker {broker} gets {count(number)}"
-
-
-def _listed(numbers: Sequence[int]) -> str:
-    return ", ".join(map(count, numbers))
+    return f"{counted(len(moved), 'leader')}: {flow_told(gained, lost, leaders)}"
 
 
 def _word(able: list[ElectionPreview]) -> str:

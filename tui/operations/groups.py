@@ -24,7 +24,8 @@ from engine.admin.groups.reset_spec import (
 from engine.admin.groups.resetting import PlannedReset, plan_reset
 from engine.admin.groups.scope import GroupScope
 from engine.common.quantities import counted
-from tui.cells import Cell
+from tui.drawing.cells import Cell
+from tui.drawing.units import NOTHING, count
 from tui.operations.operation import (
     Outcome,
     Prepared,
@@ -33,7 +34,6 @@ from tui.operations.operation import (
     result_cell,
     shortened,
 )
-from tui.units import NOTHING, count
 
 RESET_HINT = "earliest, latest, current, an offset, +10 or -10, 2026-11-21T12:00:00, 02:00 or PT30M"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -18,8 +18,9 @@ from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.reassignment.lock import plan_in_the_way
 from engine.common.errors import KlammError, OperationError
 from engine.common.model import address_text
-from tui.cells import Cell, Tone
-from tui.plan_words import planner_words
+from tui.drawing.cells import Cell, Tone
+from tui.drawing.units import count
+from tui.planning.words import planner_words
 from tui.remedies import spelled
 
 EXPECTED = (KlammError, OSError, TimeoutError)
@@ -140,6 +141,24 @@ def cluster_options(target: ClusterTarget) -> list[str]:
         addresses = (address_text(host, port) for host, port in target.bootstrap)
         options += ["--bootstrap-server", ",".join(addresses)]
     return options + (["--via", target.via.value] if target.via else [])
+
+
+def flow_told(gained: Counter[int], lost: Counter[int], before: Mapping[int, int]) -> str:
+    """Return which brokers get how many more of something, and which lose how many.
+
+    ``before``: how many each has now; empty if that is not known.
+    """
+    gained, lost = gained - lost, lost - gained
+    told = []
+    for broker, number in sorted(gained.items()):
+        has = before.get(broker, 0)
+        more = f"from {count(has)} to {count(has + number)}" if before else f"gets {count(number)}"
+        told.append(f"broker {broker} {more}")
+    if lost:
+        brokers, numbers = zip(*sorted(lost.items()), strict=True)
+        listed = (", ".join(map(count, one)) for one in (brokers, numbers))
+        told.append(f"{' lose '.join(listed)}" if len(lost) > 1 else f"{' loses '.join(listed)}")
+    return "; ".join(told) or "each broker has as many as before"
 
 
 def shortened(lines: Sequence[str]) -> tuple[str, ...]:

@@ -21,15 +21,15 @@ from engine.common.quantities import counted, parse_duration_s
 from plans.checking import check_drift, check_plan, what_stops
 from plans.findings import Check
 from plans.lines import plan_lines
-from tui.cells import Cell, Tone
-from tui.operations.operation import Outcome, Prepared, command_text, shortened
+from tui.drawing.cells import Cell, Tone
+from tui.drawing.units import byte_rate, ids, size
+from tui.operations.operation import Outcome, Prepared, command_text, flow_told, shortened
 from tui.operations.plan_commands import running_words
 from tui.operations.reassignments import CancelReassignments
 from tui.operations.topics import size_of, whole_number
-from tui.plan_words import planner_words
-from tui.presenters.plan_runs import NO_END, past_runs
-from tui.state.opened_plan import OpenedPlan
-from tui.units import byte_rate, ids, size
+from tui.planning.card import NO_END, past_runs
+from tui.planning.opened_plan import OpenedPlan
+from tui.planning.words import planner_words
 
 _TITLES = {Verb.APPLY: "Apply the plan", Verb.RESUME: "Resume the plan", Verb.ROLLBACK: "Roll the plan back"}
 
@@ -110,11 +110,21 @@ class CarryOutPlan:
         told = run.told(cluster, waves, standings)
         return Prepared(
             f"{told[0].upper()}{told[1:]}?",
-            wave_lines(waves, standings),
+            (plan_sum(waves, standings), *wave_lines(waves, standings)),
             tuple(planner_words(one.message) for one in findings) if is_fresh else (),
             command_text(running_words(run), cluster.target),
             begins=begin,
         )
+
+
+def plan_sum(waves: Sequence[Wave], standings: Mapping[TopicPartition, Standing] | None) -> str:
+    """Return what is left to do in all waves: partitions, bytes, and which brokers get and lose replicas."""
+    left = [move for wave in what_is_left(waves, standings) for move in wave]
+    known = [move.copied_bytes for move in left]
+    copied = "sizes are not known" if None in known else f"{size(sum(one or 0 for one in known))} to copy"
+    gained = Counter(broker for move in left for broker in move.target)
+    lost = Counter(broker for move in left for broker in move.before)
+    return f"{counted(len(left), 'partition')}, {copied}; replicas: {flow_told(gained, lost, {})}"
 
 
 def wave_lines(waves: Sequence[Wave], standings: Mapping[TopicPartition, Standing] | None) -> tuple[str, ...]:
@@ -270,6 +280,15 @@ def history_outcome(
     told = notes if rows else (*notes, "there is no journal in the working folder or beside the open plan")
     columns = ("began", "by", "what", "waves done", "ended", "outcome")
     return Outcome(title, columns, tuple(rows), tuple(errors), told, counted(len(rows), "run"))
+
+
+def unfinished_plan(folders: Sequence[Path]) -> Path | None:
+    """Return the file of the plan that was begun last and is neither done nor led back, if there is one."""
+    journals, _ = read_journals(folders)
+    open_ones = [(record, path) for path, record in journals if record.is_under_way and not record.is_rolled_back]
+    newest = sorted(open_ones, key=lambda one: str(one[0].last.get("time")), reverse=True)
+    plans = (path.with_name(path.name.removesuffix(".journal")) for _, path in newest)
+    return next((plan for plan in plans if plan.is_file()), None)
 
 
 def read_journals(folders: Sequence[Path]) -> tuple[list[tuple[Path, JournalRecord]], list[str]]:

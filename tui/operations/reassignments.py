@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.admin.cluster.connection import Cluster
@@ -21,10 +23,11 @@ from engine.admin.reassignment.throttles import ClearedThrottles, set_throttle
 from engine.admin.reassignment.verify import preview_unneeded_throttles, verify_reassignment
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
-from tui.cells import Cell
+from engine.common.snapshot import PartitionSnapshot
+from tui.drawing.cells import Cell
+from tui.drawing.units import byte_rate, ids
 from tui.operations.operation import Outcome, Prepared, command_text, result_cell, shortened
 from tui.operations.topics import size_of
-from tui.units import byte_rate, ids
 
 PLAN_FILE = "plan.json"
 """What the command calls the file of the partitions that are moving."""
@@ -51,7 +54,10 @@ class CancelReassignments:
 
         return Prepared(
             f"Cancel {counted(len(running), 'reassignment')} in {cluster.target.name}?",
-            shortened([f"{name}: back to {ids(found.assignment.origin_replicas)}" for name, found in running.items()]),
+            (
+                sum_of(running.values()),
+                *shortened([f"{name}: back to {ids(one.assignment.origin_replicas)}" for name, one in running.items()]),
+            ),
             ("what was copied so far is discarded",),
             self._command(cluster),
             run=run,
@@ -66,12 +72,22 @@ class CancelReassignments:
         return f"echo '{text}' > {PLAN_FILE}; {command_text(words, cluster.target)}"
 
 
+def sum_of(running: Iterable[PartitionSnapshot]) -> str:
+    """Return what cancelling all of them does: which brokers give up how many new replicas."""
+    given_up = Counter(broker for one in running for broker in one.assignment.adding_replicas)
+    told = ", ".join(f"{number} on broker {broker}" for broker, number in sorted(given_up.items()))
+    return f"{counted(given_up.total(), 'new replica')} given up: {told}" if told else "no new replica is given up"
+
+
 async def _cancelled(cluster: Cluster, prepared: PreparedCancellation, title: str) -> Outcome:
     done = await cancel_reassignments(cluster, prepared, goes_on="it may be cancelled already")
     notes = tuple(done.cleared.left)
     if done.cleared.brokers:
         notes = (f"the throttle is removed from brokers {ids(done.cleared.brokers)}", *notes)
-    return Outcome(title, ("partition", "result", "replicas", "why"), tuple(map(_cancel_row, done.results)), (), notes)
+    names = {TopicPartition(one.topic, one.partition) for one in done.results if one.result is CancelResult.CANCELLED}
+    sums = (sum_of(one for name, one in prepared.running.items() if name in names),) if names else ()
+    rows = tuple(map(_cancel_row, done.results))
+    return Outcome(title, ("partition", "result", "replicas", "why"), rows, (), notes, sums=sums)
 
 
 def _cancel_row(one: CancelledPartition) -> tuple[Cell, ...]:

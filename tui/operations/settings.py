@@ -2,17 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.configs.access import alter_entity
+from engine.admin.cluster.target import Side
+from engine.admin.configs.access import alter_entity, describe_entity
 from engine.admin.configs.changes import read_changes
-from engine.admin.configs.values import Entity, EntityType, parse_additions
+from engine.admin.configs.values import ConfigEntry, ConfigSource, Entity, EntityType
 from engine.admin.reassignment.throttle_settings import THROTTLE_SETTINGS
-from tui.cells import Cell
+from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
+from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
+from tui.drawing.cells import Cell
 from tui.operations.operation import Outcome, Prepared, command_text, result_cell
 
+_SOURCES = {
+    ConfigSource.DYNAMIC_TOPIC_CONFIG: "topic",
+    ConfigSource.DYNAMIC_BROKER_CONFIG: "broker",
+    ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG: "all brokers",
+    ConfigSource.STATIC_BROKER_CONFIG: "broker's file",
+    ConfigSource.DEFAULT_CONFIG: "Kafka",
+}
+_OWN = {EntityType.TOPIC: ConfigSource.DYNAMIC_TOPIC_CONFIG, EntityType.BROKER: ConfigSource.DYNAMIC_BROKER_CONFIG}
 _OPTIONS = {EntityType.TOPIC: "--topic", EntityType.BROKER: "--broker"}
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One setting that is in force.
+
+    Attributes:
+        value: None: it is secret, or not set.
+        source: who sets it, in a word or two.
+        default: what holds without a value of its own; None: not known.
+        meaning: what it does.
+        is_own: it is set for this topic or broker, so it can be dropped.
+        is_fixed: it cannot be altered while the broker runs.
+    """
+
+    name: str
+    value: str | None
+    source: str
+    default: str | None
+    meaning: str
+    is_own: bool = False
+    is_fixed: bool = False
+    is_secret: bool = False
+
+
+async def read_settings(cluster: Cluster, entity: Entity) -> list[Setting]:
+    """Return everything in force for a topic or a broker, its own settings first.
+
+    What a broker's file says only brokers tell; from ZooKeeper alone come those that are set there.
+
+    Raises:
+        AdminError: it cannot be read.
+    """
+    is_told = entity.type is EntityType.TOPIC or cluster.changes_by is Side.WIRE
+    found = await describe_entity(cluster, entity, include_all=is_told)
+    settings = [_setting(entity, entry) for entry in found.configs]
+    return sorted(settings, key=lambda one: (not one.is_own, one.is_fixed, one.name))
+
+
+def _setting(entity: Entity, entry: ConfigEntry) -> Setting:
+    # The wire and a znode differ in whether a setting's own value is among its synonyms.
+    others = [one for one in entry.synonyms if one.source not in (entry.source, _OWN[entity.type])]
+    is_own = entry.source is _OWN[entity.type]
+    key = (TOPIC_CONFIG_DEF if entity.type is EntityType.TOPIC else BROKER_CONFIG_DEF).get(entry.name)
+    kafkas = None if key is None else key.default_text
+    default = (others[0].value if others else kafkas) if is_own else entry.value
+    return Setting(
+        entry.name,
+        entry.value,
+        _SOURCES.get(entry.source, entry.source.value.lower().replace("_", " ")),
+        default,
+        entry.documentation or ("" if key is None else key.doc),
+        is_own,
+        entry.read_only,
+        entry.sensitive,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +94,10 @@ class AlterSettings:
     asks: bool = True
 
     @staticmethod
-    def of(entity: Entity, additions: str, deletions: str) -> AlterSettings:
-        """Return the operation that a form asks for: ``k=v,k=[a,b]``, and the names to drop.
-
-        Raises:
-            BadRequest: a setting is not KEY=VALUE.
-        """
-        wanted = parse_additions(additions) if additions.strip() else {}
-        return AlterSettings(entity, wanted, tuple(key for key in deletions.replace(",", " ").split() if key))
+    def of(entity: Entity, edits: Mapping[str, str | None]) -> AlterSettings:
+        """Return the operation that sets what has a value, and drops what has none."""
+        wanted = {name: value for name, value in edits.items() if value is not None}
+        return AlterSettings(entity, wanted, tuple(name for name, value in edits.items() if value is None))
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         await alter_entity(cluster, self.entity, self.additions, self.deletions, validate_only=True)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
+from engine.admin.configs.access import describe_entity
+from engine.admin.configs.values import Entity, EntityType
 from engine.admin.topics.access import topic_changer
 from engine.admin.topics.changes import (
     NewTopic,
@@ -18,9 +20,11 @@ from engine.admin.topics.changes import (
     parse_topic_configs,
 )
 from engine.common.quantities import counted, parse_size
-from tui.cells import Cell
+from tui.drawing.cells import Cell
 from tui.operations.operation import Outcome, Prepared, command_text, failures_told, result_cell, shortened
 
+DEFAULT_HINT = "empty: the cluster's default"
+_DEFAULTS = {"partitions": "num.partitions", "factor": "default.replication.factor"}
 _COLUMNS = ("topic", "result", "partitions", "factor")
 
 
@@ -118,6 +122,8 @@ class DeleteTopics:
     """Deletes topics with all their records."""
 
     names: tuple[str, ...]
+    holds: str = field(default="", compare=False)
+    """What all of them hold, as far as that is known."""
     title: str = "Delete topics"
     asks: bool = True
 
@@ -128,7 +134,7 @@ class DeleteTopics:
         what = f"topic {self.names[0]}" if len(self.names) == 1 else counted(len(self.names), "topic")
         return Prepared(
             f"Delete {what} in {cluster.target.name}, with all records?",
-            shortened(self.names),
+            (*self._sums, *shortened(self.names)),
             ("records of deleted topics are gone for good", *deletion_warnings(self.names)),
             command_text(["topics", "delete", *self.names], cluster.target),
             typed=self.names[0] if len(self.names) == 1 else f"{len(self.names)} topics",
@@ -139,7 +145,25 @@ class DeleteTopics:
     async def _run(self, cluster: Cluster) -> Outcome:
         changes, refusals = await (await topic_changer(cluster)).delete(self.names, waits=True)
         notes = tuple(f"the deletion goes on: it {told}" for told in held_up_told(changes))
-        return Outcome(self.title, _COLUMNS, tuple(map(_row, changes)), failures_told(refusals), notes)
+        errors = failures_told(refusals)
+        return Outcome(self.title, _COLUMNS, tuple(map(_row, changes)), errors, notes, sums=self._sums)
+
+    @property
+    def _sums(self) -> tuple[str, ...]:
+        return (self.holds,) if self.holds else ()
+
+
+async def new_topic_hints(cluster: Cluster) -> dict[str, str]:
+    """Return what empty fields of a new topic mean, as the controller's own settings have it.
+
+    Raises:
+        AdminError: it does not say.
+    """
+    wire = await cluster.wire()
+    controller = (await wire.metadata([])).controller_id
+    found = await describe_entity(cluster, Entity(EntityType.BROKER, str(controller)), include_all=True)
+    values = {entry.name: entry.value for entry in found.configs}
+    return {name: f"{DEFAULT_HINT}, {values[key]}" for name, key in _DEFAULTS.items() if values.get(key)}
 
 
 def whole_number(what: str, text: str) -> int | None:

@@ -1,13 +1,23 @@
-"""Every screen, by name."""
+"""Every screen, by name; and the text beside its table: more about the row under the cursor."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import isfinite
 from typing import Any
 
-from tui.lines import Line
-from tui.location import Location
-from tui.main_view import MainView
+from engine.admin.analysis.timeline import timelines
+from engine.admin.watch.events import Event
+from engine.admin.watch.frame import WatchedGroup
+from engine.common.model import NO_LEADER, TopicPartition
+from engine.common.snapshot import TopicSnapshot
+from tui.drawing.cells import Tone
+from tui.drawing.lines import Line, beside, fitted, folded, line
+from tui.drawing.sparkline import chart_lines
+from tui.drawing.table_model import Rows
+from tui.drawing.units import NOTHING, byte_rate, clock_time, count, percent, plain, short_count, size, span
 from tui.pages import (
     brokers,
     clusters,
@@ -22,9 +32,18 @@ from tui.pages import (
     topics,
     zookeeper,
 )
+from tui.pages.brokers import BrokerItem
+from tui.pages.groups import member_lines, why_of
+from tui.pages.logs import PartitionLogs
 from tui.pages.page import Page, View
-from tui.partition_logs import PartitionLogs
-from tui.table_model import Rows
+from tui.pages.partitions import state_of
+from tui.pages.reassignments import MoveItem
+from tui.pages.reassignments import why_of as why_of_copy
+from tui.pages.replicas import Replica, chosen, replicas_of
+from tui.pages.timeline import change_text, kind_cell
+from tui.screen.main_view import MainView
+from tui.state.board import Board, PartitionItem
+from tui.state.location import Location
 
 _OF_THE_BOARD = (
     overview.PAGE,
@@ -80,7 +99,7 @@ def _plans(screen: MainView) -> Page:
 def _znodes(screen: MainView) -> Page:
     return Page(
         "zookeeper",
-        lambda view: zookeeper.rows_of(screen.znodes),
+        lambda view: zookeeper.rows_of(screen.znodes, view.location.only),
         lambda view, width: zookeeper.summary_of(screen.znodes, view),
         zookeeper.opens,
         lambda view, item: item.complaint is not None,
@@ -100,3 +119,249 @@ def _logs(screen: MainView, of_partition: PartitionLogs) -> Page:
         return logs.summary_of(ring) if shown is None else logs.partition_summary(shown)
 
     return Page("logs", rows, summary, is_trouble=lambda view, item: logs.is_trouble(item), command=logs.command)
+
+
+# The text beside a table on a wide terminal: what the row has no room for, the course of its figures, its parts, and
+# what happened to it
+
+Aside = Callable[[View, Any, int], list[Line]]
+
+_EVENTS = 12
+_ROWS = 8
+_CHART_HEIGHT, _CHART_WIDTH = 4, 64
+_COLUMNS_MIN = 100
+"""From this width on, the parts stand in two columns."""
+_BAR_MAX = 20
+
+
+def aside_of(view: View, page: str, item: Any, width: int) -> list[Line]:
+    """Return more about a row of a screen in lines of ``width``; nothing if its columns say it all."""
+    made = _ASIDES.get(page)
+    if made is None or item is None or view.board.frame is None:
+        return []
+    if width >= _COLUMNS_MIN and page not in _ONE_TEXT:
+        half = (width - 3) // 2
+        return [fitted(one, width) for one in _in_columns(made(view, item, half), half)]
+    return [fitted(one, width) for one in made(view, item, width)]
+
+
+def _in_columns(lines: Sequence[Line], width: int) -> list[Line]:
+    """Return the first part, and below it the other parts in two columns of about the same height."""
+    parts: list[list[Line]] = [[]]
+    for one in lines:
+        if one:
+            parts[-1].append(one)
+        elif parts[-1]:
+            parts.append([])
+    left: list[Line] = []
+    right: list[Line] = []
+    for part in parts[1:]:
+        into = left if not right and 2 * len(left) < len(lines) - len(parts[0]) - len(part) else right
+        into += [*[()] * bool(into), *part]
+    return [*parts[0], (), *beside(left, right, left_width=width)]
+
+
+# Pieces
+
+
+def _title(text: str) -> list[Line]:
+    return [(), line((text, Tone.QUIET))]
+
+
+def _told(text: str, width: int, tone: Tone = Tone.PLAIN) -> list[Line]:
+    return folded(line((plain(text), tone)), width)
+
+
+def _chart(
+    title: str,
+    values: Sequence[float | None],
+    width: int,
+    text: Callable[[float | None], str],
+    *,
+    top: float | None = None,
+) -> list[Line]:
+    """Return a chart from zero to ``top``, or to a round number above all values, with the newest of them."""
+    if sum(value is not None for value in values) < 2:
+        return []
+    head = (f"{title}  ", Tone.QUIET), (text(values[-1]), Tone.STRONG)
+    return [(), line(*head), *chart_lines(values, min(width, _CHART_WIDTH), _CHART_HEIGHT, text, top=top)]
+
+
+def _happened(events: Iterable[Event]) -> list[Line]:
+    """Return the newest of these events, given the newest first."""
+    lines = _title("what happened")
+    for event in events:
+        if len(lines) == 2 + _EVENTS:
+            break
+        kind = kind_cell(event)
+        head = (f"{clock_time(event.at_ms)}  ", Tone.QUIET), (f"{kind.text}  ", kind.tone)
+        lines.append(line(*head, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET)))
+    return lines if len(lines) > 2 else [*lines, line(("nothing since the first look", Tone.QUIET))]
+
+
+def _is_about(event: Event, name: TopicPartition) -> bool:
+    """Whether an event is a partition's; compared by parts, because each frame has thousands of events."""
+    return event.partition == name.partition and event.topic == name.topic
+
+
+def _events_of(board: Board, is_wanted: Callable[[Event], bool]) -> list[Line]:
+    return _happened(event for event in reversed(board.events) if is_wanted(event))
+
+
+def _bars(rows: Sequence[tuple[str, float, str]], width: int) -> list[Line]:
+    """Return a bar for each row, on one scale that begins at zero."""
+    top = max((value for _, value, _ in rows), default=0.0)
+    label = max((len(name) for name, _, _ in rows), default=0)
+    room = max(4, min(_BAR_MAX, width - label - 16))
+    return [
+        line(f"{name:<{label}}  ", ("▇" * round(room * value / top) if top else "", Tone.QUIET), f" {text}")
+        for name, value, text in rows
+    ]
+
+
+# One for each screen
+
+
+def _broker(view: View, item: BrokerItem, width: int) -> list[Line]:
+    board = view.board
+    assert board.frame is not None
+    lines = [line((f"broker {item.id}", Tone.STRONG), f"  {item.state}")]
+    lines += _told(item.trouble, width, Tone.BAD) if item.trouble else []
+    lines += _chart("records in/s", [one.in_by_broker.get(item.id) for one in board.samples], width, short_count)
+    lines += _title(f"restart now: {item.restart.verdict.value}")
+    lines += [part for reason in item.restart.reasons for part in _told(f"• {reason}", width)]
+    dirs = [one for one in board.dir_trends if one.broker == item.id]
+    lines += _title("log dirs") if dirs else []
+    for one in dirs[:_ROWS]:
+        used = NOTHING if one.used_percent is None else percent(one.used_percent / 100)
+        full = "" if one.full_in_s is None else f", no room in {span(one.full_in_s)}"
+        lines += _told(one.log_dir or NOTHING, width)
+        lines += _told(f"  {size(one.size_bytes)}, {used} full{full}", width)
+        lines += _told(one.error, width, Tone.BAD) if one.error else []
+    return [*lines, *_events_of(board, lambda event: event.broker == item.id and event.topic is None)]
+
+
+def _topic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
+    board = view.board
+    lines = [line((plain(topic.name), Tone.STRONG))]
+    settings = sorted((topic.configs or {}).items())
+    lines += _title("settings of its own" if settings else "no settings of its own")
+    for name, value in settings[:_ROWS]:
+        lines += _told(f"{name} = {value}", width)
+    led = Counter(partition.leader for partition in topic.partitions)
+    lines += _title("partitions by leader")
+    names = [
+        ("nobody" if broker == NO_LEADER else f"broker {broker}", number) for broker, number in sorted(led.items())
+    ]
+    lines += _bars([(name, number, count(number)) for name, number in names[: 2 * _ROWS]], width)
+    rates = [
+        (rate, item.partition.partition) for item in board.items_of(topic) if (rate := board.partition_in(item.name))
+    ]
+    if rates:
+        busiest = sorted(rates, key=lambda one: (-one[0], one[1]))[:_ROWS]
+        lines += _title("busiest partitions, records in/s")
+        lines += _bars([(f"{plain(topic.name)}-{number}", rate, short_count(rate)) for rate, number in busiest], width)
+    return [*lines, *_events_of(board, lambda event: event.topic == topic.name)]
+
+
+def _partition(view: View, item: PartitionItem, width: int) -> list[Line]:
+    board = view.board
+    assert board.frame is not None
+    state = state_of(board, item)
+    lines = [line((plain(str(item.name)), Tone.STRONG), "  ", state), *_title("replicas")]
+    lines += [_replica(one) for one in replicas_of(board, item)]
+    return [*lines, *_past_of(board, item)]
+
+
+def _replica(one: Replica) -> Line:
+    bytes_of, behind = (NOTHING, "") if one.log is None else (size(one.log.size_bytes), one.log.offset_lag)
+    late = f"   {short_count(behind)} behind" if isinstance(behind, int) and behind else ""
+    return line((f"broker {one.broker:<5}", Tone.STRONG), f"{one.role:<19} ", one.state, f"   {bytes_of}{late}")
+
+
+def _past_of(board: Board, item: PartitionItem) -> list[Line]:
+    """Return who was out of the ISR and for how long, then everything that happened to the partition."""
+    assert board.frame is not None
+    own = [event for event in board.events if _is_about(event, item.name)]
+    lines: list[Line] = []
+    for row in timelines(own):
+        lines += _title("out of the ISR") if row.absences else []
+        for one in row.absences[-_ROWS:][::-1]:
+            since = "before the first look" if one.since_ms is None else clock_time(one.since_ms)
+            is_over = not one.is_present(item.partition)
+            if is_over and one.until_ms is None:
+                lines.append(line(f"broker {one.broker} since {since}, and is no replica any more"))
+                continue
+            text = f"broker {one.broker} since {since} for {span(one.lasted_s(board.frame.at_ms))}"
+            lines.append(line((text, Tone.PLAIN if is_over else Tone.BAD), "" if is_over else ", and still is"))
+    return [*lines, *_happened(reversed(own))]
+
+
+def _replica_of_partition(view: View, replica: Replica, width: int) -> list[Line]:
+    found = chosen(view)
+    return _past_of(view.board, found[0])[1:] if found else []
+
+
+def _group(view: View, group: WatchedGroup, width: int) -> list[Line]:
+    samples = view.board.history.lag.of(group.name)
+    lines = [line((plain(group.name), Tone.STRONG), f"  {why_of(group.lag)}")]
+    lines += _chart("lag", [one.value if isfinite(one.value) else None for one in samples], width, short_count)
+    furthest = sorted((one for one in group.lag.partitions if one.lag), key=lambda one: -(one.lag or 0))[:_ROWS]
+    lines += _title("partitions furthest behind") if furthest else []
+    lines += _bars([(plain(one.name), one.lag or 0, short_count(one.lag)) for one in furthest], width)
+    lines += [*_title("members"), *member_lines(group, _ROWS)]
+    return [*lines, *_events_of(view.board, lambda event: event.subject == group.name)]
+
+
+def _move(view: View, move: MoveItem, width: int) -> list[Line]:
+    to = "" if move.broker is None else f" to broker {move.broker}"
+    lines = [line((plain(str(move.name)), Tone.STRONG), f"{to}  {move.state}")]
+    if move.copy is not None:
+        samples = view.board.history.copied_bytes.of((move.name, move.copy.broker))
+        lines += _chart("copied", [one.value for one in samples], width, size, top=move.copy.total_bytes)
+        rate = NOTHING if move.copy.rate is None else byte_rate(move.copy.rate)
+        lines += [(), line(("rate  ", Tone.QUIET), rate)]
+        lines += _told(why, width, Tone.QUIET) if (why := why_of_copy(move.copy)) else []
+    return [*lines, *_events_of(view.board, lambda event: _is_about(event, move.name))]
+
+
+def _event(view: View, numbered: tuple[int, Event], width: int) -> list[Line]:
+    """Everything that happened to the same thing: one event alone seldom explains itself."""
+    event = numbered[1]
+    lines = [line((plain(event.subject), Tone.STRONG))]
+    topic = next((one for one in view.board.topics if one.name == event.topic), None)
+    items = [] if topic is None else view.board.items_of(topic)
+    for item in items:
+        if item.partition.partition == event.partition:
+            return _partition(view, item, width)
+    return [*lines, *_events_of(view.board, lambda other: other.subject == event.subject)]
+
+
+def _znode(view: View, znode: Any, width: int) -> list[Line]:
+    lines = [line((plain(znode.path), Tone.STRONG)), ()]
+    if znode.complaint:
+        return [*lines, *_told(znode.complaint, width, Tone.WARN)]
+    text = zookeeper.value_text(znode.data)
+    if not isinstance(znode.data, str) and text:
+        text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
+    return [*lines, *(part for one in text.splitlines() for part in _told(one, width))]
+
+
+def _log(view: View, item: Any, width: int) -> list[Line]:
+    return [part for one in logs.whole(item) for part in folded(one, width)]
+
+
+_ONE_TEXT = ("clusters", "zookeeper", "logs")
+"""Their texts have no parts."""
+_ASIDES: Mapping[str, Aside] = {
+    "clusters": clusters.aside,
+    "brokers": _broker,
+    "topics": _topic,
+    "partitions": _partition,
+    "partition": _replica_of_partition,
+    "groups": _group,
+    "reassignments": _move,
+    "timeline": _event,
+    "zookeeper": _znode,
+    "logs": _log,
+}

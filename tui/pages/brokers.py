@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.admin.analysis.causes import missing_brokers
-from engine.admin.analysis.disks import dir_trends
+from engine.admin.analysis.disks import FILLS_SOON_S
 from engine.admin.analysis.leadership import leadership
 from engine.admin.analysis.restarts import RestartAdvice, Verdict, restart_board
 from engine.common.model import BrokerInfo
-from tui.board import Board
-from tui.cells import DENIED, NO_DATA, Cell, Column, Tone, tinted
-from tui.lines import Line, fitted, folded, line, wrapped
-from tui.location import Location, Only
+from tui.drawing.cells import DENIED, NO_DATA, Cell, Column, Tone, tinted
+from tui.drawing.lines import Line, fitted, folded, line, wrapped
+from tui.drawing.table_model import Rows
+from tui.drawing.units import count, percent, plain, short_count, size, span
 from tui.pages.page import Page, View, why_empty
-from tui.table_model import Rows
-from tui.units import count, percent, plain, short_count, size, span
+from tui.state.board import Board
+from tui.state.location import Location, Only
 
 _RESTART_LINES = 2
 
@@ -97,10 +97,9 @@ def items_of(board: Board) -> list[BrokerItem]:
 def _full_in(board: Board) -> dict[int, float]:
     """Return for each broker in how many seconds its first volume is full, if one fills up."""
     found: dict[int, float] = {}
-    if board.frame is not None:
-        for one in dir_trends(board.frame, board.history):
-            if one.full_in_s is not None:
-                found[one.broker] = min(one.full_in_s, found.get(one.broker, one.full_in_s))
+    for one in board.dir_trends:
+        if one.full_in_s is not None:
+            found[one.broker] = min(one.full_in_s, found.get(one.broker, one.full_in_s))
     return found
 
 
@@ -155,7 +154,7 @@ def _imbalance(item: BrokerItem) -> Cell:
 def _full_in_cell(item: BrokerItem) -> Cell:
     if item.full_in_s is None:
         return _unknown_size(item)
-    return Cell(span(item.full_in_s), Tone.BAD if item.full_in_s < 86_400 else Tone.PLAIN)
+    return Cell(span(item.full_in_s), Tone.BAD if item.full_in_s < FILLS_SOON_S else Tone.PLAIN)
 
 
 COLUMNS = (
@@ -204,6 +203,8 @@ def _belongs(item: BrokerItem, only: Only, board: Board) -> bool:
     if only is Only.DIR_FAILED:
         words = None if board.frame is None else board.frame.words.get(item.id)
         return words is not None and bool(words.offline_log_dirs)
+    if only is Only.FILLING:
+        return any(one.broker == item.id for one in board.filling)
     return item.state == only
 
 

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 
+from engine.admin.cluster.profiles import Colour
 from engine.admin.cluster.target import Side
 from engine.admin.health.report import HealthStatus
 from engine.admin.watch.frame import Frame, LinkState
 from engine.common.model import NO_CONTROLLER
-from tui.board import Board
-from tui.cells import NO_DATA, Cell, Column, Tone, tinted
-from tui.cluster_mark import cluster_mark, cluster_tone
-from tui.lines import Line, folded, line, wrapped
-from tui.pages.overview import WORDS, health_word
+from tui.drawing.cells import NO_DATA, Cell, Column, Tone, tinted
+from tui.drawing.lines import Line, Span, folded, line, wrapped
+from tui.drawing.table_model import Rows
+from tui.drawing.units import NOTHING, at_least, count, counted, plain, short_count
+from tui.pages.overview import WORDS, health_word, status_of
 from tui.pages.page import Page, View
-from tui.problems import problems_of
+from tui.state.board import Board
 from tui.state.fleet import Fleet, Member
-from tui.status import Standing, causes_of
-from tui.table_model import Rows
-from tui.units import NOTHING, at_least, count, counted, plain, short_count
+from tui.state.problems import problems_of
+from tui.state.status import Standing, causes_of
 
 _NAMED_MAX = 3
 _UNSEEN = {
@@ -46,7 +47,7 @@ def _status_seen(member: Member, now_ms: int | None) -> HealthStatus | None:
     frame, standing = member.board.frame, member.standing(now_ms)
     if frame is None or frame.health is None or standing is None or not standing.is_seen:
         return None
-    return frame.health.status
+    return status_of(member.board)
 
 
 def reasons_of(member: Member, now_ms: int | None = None) -> list[str]:
@@ -224,3 +225,32 @@ def _addresses(member: Member) -> list[Line]:
     profile = member.profile
     named = (("brokers", profile.bootstrap_servers), ("ZooKeeper", profile.zookeeper))
     return [line((f"{what:<11}", Tone.QUIET), plain(address or NOTHING)) for what, address in named if address]
+
+
+# How a cluster is told from others: its name in its colour, and its label. The profile says both; without a colour, a
+# production cluster has the colour of a warning.
+
+_TONES = {Colour.GREEN: Tone.GOOD, Colour.YELLOW: Tone.WARN, Colour.RED: Tone.BAD, Colour.BLUE: Tone.ACCENT}
+_PRODUCTION = re.compile(r"(?<![a-z])(?:prod|prd|production)(?![a-z])", re.IGNORECASE)
+_NAME_MAX = 40
+_LABEL_MAX = 20
+
+
+def cluster_tone(name: str, label: str, colour: Colour | None) -> Tone:
+    """Return the tone of a cluster's name."""
+    if colour is not None:
+        return _TONES[colour]
+    return Tone.WARN if _PRODUCTION.search(name) or _PRODUCTION.search(label) else Tone.STRONG
+
+
+def cluster_mark(name: str, label: str = "", colour: Colour | None = None) -> Line:
+    """Return the name and the label, each cut if it would leave no room for anything else."""
+    tone = cluster_tone(name, label, colour)
+    spans: list[Span] = [(_cut(plain(name), _NAME_MAX), tone)]
+    if label:
+        spans.append((f" [{_cut(plain(label), _LABEL_MAX)}]", tone))
+    return line(*spans)
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else text[: length - 1] + "…"

@@ -12,14 +12,14 @@ from engine.admin.groups.values import GroupMember
 from engine.admin.lag.results import GroupLag, PartitionLag
 from engine.admin.lag.verdicts import LagStatus
 from engine.admin.watch.frame import LinkState, Stage, WatchedGroup
-from tui.cells import DENIED, LOADING, NO_DATA, Cell, Column, Tone
-from tui.lines import Line, line, wrapped
-from tui.location import Location
+from tui.drawing.cells import DENIED, LOADING, NO_DATA, Cell, Column, Tone
+from tui.drawing.lines import Line, line, wrapped
+from tui.drawing.sparkline import spark_lines
+from tui.drawing.table_model import Rows
+from tui.drawing.units import NOTHING, at_least, clock_time, count, counted, plain, short_count, span
 from tui.pages.page import Page, View, who_sees
 from tui.pages.timeline import change_text
-from tui.sparkline import spark_lines
-from tui.table_model import Rows
-from tui.units import NOTHING, at_least, clock_time, count, counted, plain, short_count, span
+from tui.state.location import Location
 
 TALL = 30
 """From this many lines on, there is room for more of a group's past."""

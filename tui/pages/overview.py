@@ -14,18 +14,18 @@ from engine.admin.analysis.moves import moves_board
 from engine.admin.health.report import HealthStatus
 from engine.admin.watch.frame import Stage
 from engine.common.model import NO_CONTROLLER
-from tui.board import Board
-from tui.cells import Cell, Column, Tone
-from tui.lines import Line, Span, beside, fitted, folded, line, panel, width_of, wrapped
-from tui.location import Location
+from tui.drawing.cells import Cell, Column, Tone
+from tui.drawing.lines import Line, Span, beside, fitted, folded, line, panel, width_of, wrapped
+from tui.drawing.sparkline import ceiling_of, chart_lines, spark_lines
+from tui.drawing.table_model import Rows, TableModel
+from tui.drawing.units import at_least, count, counted, plain, short_count, span_left
 from tui.pages import brokers, reassignments
 from tui.pages.groups import status_cell, time_lag_cell, trend_of, unknown_told
 from tui.pages.page import Page, View
 from tui.pages.timeline import gravity, run_line
-from tui.problems import Problem, age_told, problems_of, why_lines
-from tui.sparkline import ceiling_of, line_chart, spark_lines
-from tui.table_model import Rows, TableModel
-from tui.units import at_least, count, counted, plain, short_count, span_left
+from tui.state.board import Board
+from tui.state.location import Location
+from tui.state.problems import Problem, age_told, problems_of, why_lines
 
 WORDS = {HealthStatus.OK: "healthy", HealthStatus.WARNING: "warning", HealthStatus.CRITICAL: "critical"}
 _TONES = {HealthStatus.OK: Tone.GOOD, HealthStatus.WARNING: Tone.WARN, HealthStatus.CRITICAL: Tone.BAD}
@@ -62,8 +62,12 @@ def overview_of(
     charts = max(_CHARTS_WIDTH, width * 2 // 5 - 6)
     main = width - charts if is_wide else width
     many = len(board.broker_ids)
-    strip = min(max(many, 1) + 3, max(4, room * 2 // 5))
-    events = max(4, room // 4) if is_wide else max(3, room - strip - max(4, min(len(problems), 6) + 2))
+    strip = min(max(many, 1) + 3, max(4, room * (2 if problems else 3) // 5))
+    events = (
+        max(4, room // 4)
+        if is_wide
+        else max(3, room - strip - max(6 if not problems else 4, min(len(problems), 6) + 2))
+    )
     upper = room - strip - events
     rows, top = _problem_lines(board, problems, main - 2, upper - 2, cursor)
     count_shown = len(rows)
@@ -73,24 +77,35 @@ def overview_of(
     if is_wide:
         events = min(max(events, room - strip - max(len(rows) + 3, _UPPER_MIN)), _EVENTS_MAX)
         upper = room - strip - events
-    note = "enter opens  w why" if problems else ""
-    title = f"Problems {len(problems)}" if len(problems) > count_shown else "Problems"
-    left = panel(title, rows, main, upper, note=note)
-    if is_wide:
-        left = _beside(left, _charts(board, charts - 1, upper))
+    if problems or not board.has_metadata:
+        title = f"Problems {len(problems)}" if len(problems) > count_shown else "Problems"
+        left = panel(title, rows, main, upper, note="enter opens  w why" if problems else "")
+        if is_wide:
+            left = _beside(left, _charts(board, charts - 1, upper))
+    else:
+        # The banner says that nothing is wrong; an empty panel would say it once more.
+        left = _charts(board, width, upper, across=3 if is_wide else 1)
     lines = [*banner, *left, *_brokers(board, width, strip), *_bottom(board, width, events)]
     places = {len(banner) + 1 + index: top + index for index in range(count_shown)} if problems else {}
     return Picture(lines[:height], places, (1, main - 1))
 
 
-def health_word(board: Board, *, is_seen: bool = True) -> tuple[str, Tone]:
-    """Return how the cluster is in a word, with a sign for terminals without colour; or how it was when last seen."""
+def status_of(board: Board) -> HealthStatus | None:
+    """Return how the cluster is. A disk that fills up is seen by its trend alone, which no check of one moment has."""
     health = board.frame.health if board.frame is not None else None
     if health is None:
+        return None
+    return HealthStatus.WARNING if health.status is HealthStatus.OK and board.filling else health.status
+
+
+def health_word(board: Board, *, is_seen: bool = True) -> tuple[str, Tone]:
+    """Return how the cluster is in a word, with a sign for terminals without colour; or how it was when last seen."""
+    status = status_of(board)
+    if status is None:
         return "not known yet", Tone.QUIET
     if not is_seen:
-        return f"? was {WORDS[health.status]} when last seen", Tone.QUIET
-    return f"{_SIGNS[health.status]} {WORDS[health.status]}", _TONES[health.status]
+        return f"? was {WORDS[status]} when last seen", Tone.QUIET
+    return f"{_SIGNS[status]} {WORDS[status]}", _TONES[status]
 
 
 # The banner
@@ -98,20 +113,20 @@ def health_word(board: Board, *, is_seen: bool = True) -> tuple[str, Tone]:
 
 def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: bool, is_seen: bool) -> list[Line]:
     """Return the verdict: as large as the room allows if something is wrong, and one calm line if not."""
-    health = board.frame.health if board.frame is not None else None
+    status = status_of(board)
     word, tone = health_word(board, is_seen=is_seen)
-    if health is None:
+    if status is None:
         text = "the cluster's health is not known yet: topics and partitions have not been read"
         return [fitted(line(f" {text}"), width), *_figures(board, width)]
     told = _stakes(problems)
-    if health.status is HealthStatus.OK or not is_seen:
+    if status is HealthStatus.OK or not is_seen:
         calm = line(
             (f" {word.upper() if is_seen else word}", tone), "  ", *told or ((_nothing_wrong(board), Tone.QUIET),)
         )
         return [fitted(calm, width), *_figures(board, width)]
-    loud = _LOUD[health.status]
+    loud = _LOUD[status]
     verdict = fitted(line((f" {word.upper()}  {''.join(part for part, _ in told)}", loud)), width)
-    is_large = is_tall and health.status is HealthStatus.CRITICAL
+    is_large = is_tall and status is HealthStatus.CRITICAL
     air: list[Line] = [((" " * width, loud),)] if is_large else []
     return [*air, tuple((part, loud) for part, _ in verdict), *air, *_figures(board, width)]
 
@@ -208,8 +223,8 @@ _CHARTS: tuple[tuple[str, Callable[[Any], float | None], Tone], ...] = (
 )
 
 
-def _charts(board: Board, width: int, height: int) -> list[Line]:
-    """Return the course of the main figures: of what is zero only if there is room."""
+def _charts(board: Board, width: int, height: int, *, across: int = 1) -> list[Line]:
+    """Return the course of the main figures, one below the other, or up to ``across`` side by side."""
     samples = list(board.samples)
     # A curve of zeros needs no eye if zero is well, and a chart without a figure is a hole.
     shown = [
@@ -217,25 +232,18 @@ def _charts(board: Board, width: int, height: int) -> list[Line]:
         for one in _CHARTS
         if any(one[1](sample) if one[2] is Tone.BAD else one[1](sample) is not None for sample in samples)
     ] or list(_CHARTS[:1])
-    shown = shown[: max(1, min(len(shown), height // 5))]
+    shown = shown[: across if across > 1 else max(1, height // 5)]
     lines: list[Line] = []
     for index, (title, value, tone) in enumerate(shown):
-        high = (height - len(lines)) // (len(shown) - index)
+        rest = len(shown) - index
+        high = height if across > 1 else (height - len(lines)) // rest
+        taken = width_of(lines[0]) + 1 if lines and across > 1 else 0
+        wide = (width - taken + 1) // rest - 1 if across > 1 else width
         values = [value(sample) for sample in samples]
-        last = values[-1] if values else None
-        lines += panel(title, _chart(values, width - 2, high - 2, tone), width, high, note=short_count(last))
+        curve = chart_lines(values, wide - 2, high - 2, short_count, tone=tone)
+        block = panel(title, curve, wide, high, note=short_count(values[-1] if values else None))
+        lines = _beside(lines, block) if across > 1 else [*lines, *block]
     return lines
-
-
-def _chart(values: Sequence[float | None], width: int, height: int, tone: Tone) -> list[Line]:
-    """Return a curve beside its scale."""
-    top = ceiling_of(max((one for one in values if one is not None), default=None))
-    curve = line_chart(values, width - 7, height, top=top)
-    labels = {0: short_count(top), height - 1: "0"}
-    return [
-        line((f"{labels.get(row, ''):>5}", Tone.QUIET), ("┤" if row in labels else "│", Tone.FRAME), (text, tone))
-        for row, text in enumerate(curve)
-    ]
 
 
 def _brokers(board: Board, width: int, height: int) -> list[Line]:
@@ -275,7 +283,7 @@ def _lead_columns(most: int) -> tuple[Column, Column]:
     def bar(item: brokers.BrokerItem) -> Cell:
         full = round(item.leaders / most * _BAR) if most else 0
         wanted = max(full, round(item.preferred / most * _BAR) if most else 0)
-        return Cell("█" * full + "░" * (wanted - full), tone(item, Tone.QUIET))
+        return Cell("▇" * full + "░" * (wanted - full), tone(item, Tone.QUIET))
 
     def figures(item: brokers.BrokerItem) -> Cell:
         return Cell(f"{item.leaders}/{item.preferred}", tone(item, Tone.PLAIN))
@@ -308,7 +316,7 @@ def _add_courses(board: Board, rows: list[Line], ids: Sequence[int], width: int)
         return
     rows[0] = line(*rows[0], (f" 0 to {short_count(top)} in/s", Tone.QUIET))
     for index, course in enumerate(courses):
-        rows[index + 1] = line(*rows[index + 1], " ", (spark_lines(course, width, top=top)[0], Tone.ACCENT))
+        rows[index + 1] = line(*rows[index + 1], " ", (spark_lines(course, width, top=top)[0], Tone.QUIET))
 
 
 def _bottom(board: Board, width: int, height: int) -> list[Line]:
@@ -316,7 +324,7 @@ def _bottom(board: Board, width: int, height: int) -> list[Line]:
     if width < _WIDE:
         return panel("Last changes", _events(board, width - 2, height - 2), width, height)
     moving = bool(board.frame is not None and board.total.moving)
-    left = (width - 1) * 3 // 5
+    left = width * 21 // 40
     has_groups = board.frame is not None and bool(board.frame.groups)
     makers = [("Groups" if has_groups else "Busiest topics", _groups)] if has_groups or not moving else []
     makers += [("Moves", _moves)] if moving else []
@@ -338,14 +346,15 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
     )
     shown = groups[:lines_max]
     most = max((one.lag or 0 for one in shown), default=0)
-    bar = max(0, min(12, width - 58))
+    bar = max(0, min(12, width - 56))
+    more_width = max((len(unknown_told(one)) if one.has_unknown_lag else 10 for one in shown), default=0)
     lines = []
     for lag in shown:
         status, trend, behind = status_cell(lag.status), trend_of(lag), time_lag_cell(lag)
-        more = (unknown_told(lag), Tone.QUIET) if lag.has_unknown_lag else (f"{trend.text:<10}", _course(trend, lag))
+        more = (unknown_told(lag), Tone.QUIET) if lag.has_unknown_lag else (trend.text, _course(trend, lag))
         figure = at_least(short_count(lag.lag), is_least=lag.has_unknown_lag)
-        length = round((lag.lag or 0) / most * bar) if most else 0
-        name = fitted(line((plain(lag.group), Tone.STRONG)), max(8, width - 44 - bar))
+        length = max(round(lag.lag / most * bar), bar > 0) if lag.lag else 0
+        name = fitted(line((plain(lag.group), Tone.STRONG)), max(8, width - 29 - bar - more_width))
         late = behind.text if lag.lag else ""
         lines.append(fitted(line("  ", (f"{status.text:<7}", status.tone), " ", *name, f" {figure:>6} ",
                      ("▇" * length + " " * (bar - length), Tone.QUIET), f" {late:>8}  ", more), width))  # fmt: skip
@@ -406,7 +415,7 @@ def _events(board: Board, width: int, lines_max: int) -> list[Line]:
     if not kept:
         return [line(("  none since the dashboard started", Tone.QUIET))]
     kind = max(len(run.event.kind) for run in kept) + 2
-    return [fitted(line(" ", *run_line(run, kind)), width) for run in kept]
+    return [fitted(line(" ", *run_line(run, kind, is_short=True)), width) for run in kept]
 
 
 def _page_rows(view: View) -> Rows:

@@ -8,11 +8,11 @@ from typing import Any
 
 from engine.admin.cluster.target import ClusterTarget
 from engine.admin.watch.frame import Frame
-from tui.board import Board
-from tui.lines import Line
-from tui.location import Location
-from tui.status import login_of
-from tui.table_model import Rows
+from tui.drawing.lines import Line
+from tui.drawing.table_model import Rows
+from tui.state.board import Board
+from tui.state.location import Location
+from tui.state.status import login_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from engine.admin.health.checks import partition_checks
+from engine.admin.health.report import Check
+from engine.admin.watch.judging import facts_of
 from engine.admin.watch.log_ends import LogEnds
 from engine.admin.watch.replica_logs import ReplicaLogs
 from engine.common.model import NO_LEADER
-from tui.board import Board, PartitionItem
-from tui.cells import ITEM_ALONE, NO_DATA, Cell, Column, Tone
-from tui.lines import Line, line
-from tui.location import Location, Only
+from tui.drawing.cells import ITEM_ALONE, NO_DATA, Cell, Column, Tone
+from tui.drawing.lines import Line, line
+from tui.drawing.table_model import Rows
+from tui.drawing.units import NOTHING, count, counted, ids, plain, short_count, size, span
 from tui.pages.page import Page, View, why_empty
-from tui.table_model import Rows
-from tui.units import NOTHING, count, counted, ids, plain, short_count, size, span
+from tui.state.board import Board, PartitionItem
+from tui.state.location import Location, Only
 
 _BROKERS_NAMED = 12
 
@@ -47,22 +50,29 @@ def state_of(board: Board, item: PartitionItem) -> tuple[str, Tone]:
     return "ok", Tone.QUIET
 
 
-def belongs(item: PartitionItem, only: Only, board: Board) -> bool:
-    """Whether a partition is one of those that a finding is about. It may have a worse problem besides."""
-    partition = item.partition
-    match only:
-        case Only.OFFLINE:
-            return not partition.is_led(board.live)
-        case Only.UNDER_REPLICATED:
-            return partition.is_under_replicated
-        case Only.NOT_PREFERRED:
-            return partition.leader != partition.preferred_leader
-        case Only.UNDER_MIN_ISR:
-            return state_of(board, item)[0] == only
-        case Only.HELD_UP:
-            name, holding = _searched(item), () if board.frame is None else board.frame.holding
-            return any(one.partition == name for one in holding)
-    return False
+_CHECKS = {
+    Only.OFFLINE: Check.OFFLINE_PARTITIONS,
+    Only.UNDER_MIN_ISR: Check.UNDER_MIN_ISR,
+    Only.MIN_ISR_ABOVE_FACTOR: Check.MIN_ISR_ABOVE_FACTOR,
+    Only.UNDER_REPLICATED: Check.UNDER_REPLICATED_DEAD_BROKER,
+    Only.BEHIND: Check.UNDER_REPLICATED_LAGGING,
+    Only.AGAINST_RACKS: Check.RACK_VIOLATIONS,
+}
+"""The checks of single partitions."""
+
+
+def _kept_by(only: Only | None, board: Board) -> Callable[[PartitionItem], bool] | None:
+    """Return what keeps the partitions that a finding is about; they may have worse problems besides."""
+    frame = board.frame
+    if only is None or frame is None or frame.cluster is None:
+        return None
+    if only is Only.HELD_UP:
+        held = {one.partition for one in frame.holding}
+        return lambda item: _searched(item) in held
+    if only is Only.NOT_PREFERRED:
+        return lambda item: item.partition.leader != item.partition.preferred_leader
+    check, checks = _CHECKS[only], partition_checks(facts_of(frame))
+    return lambda item: check in checks(item.topic, item.partition)
 
 
 def columns_of(board: Board) -> tuple[Column, ...]:
@@ -155,7 +165,7 @@ def _rows(view: View) -> Rows:
         lambda item: item.name,
         _searched,
         _why_empty(view) if only is None else f"no partition is {only} any more",
-        None if only is None else lambda item: belongs(item, only, view.board),
+        _kept_by(only, view.board),
     )
 
 

@@ -8,22 +8,23 @@ from dataclasses import dataclass
 
 from engine.admin.analysis.moves import moves_board
 from engine.common.model import TopicPartition
-from tui.board import Board, PartitionItem
-from tui.cells import NO_DATA, Cell, Column, Tone
-from tui.lines import Line, beside, folded, line, width_of, wrapped
+from tui.drawing.cells import NO_DATA, Cell, Column, Tone
+from tui.drawing.lines import Line, beside, folded, line, width_of, wrapped
+from tui.drawing.table_model import Rows
+from tui.drawing.units import count, ids, size
 from tui.operations.plan_commands import making_words
 from tui.pages.page import View
-from tui.presenters.plan_card import CARD_WIDTH, Load, card_lines, heat_lines, loads_of, proof, sentence
-from tui.presenters.plan_runs import run_lines
-from tui.state.opened_plan import OpenedPlan
-from tui.state.plan_run import PlanRunState
-from tui.table_model import Rows
-from tui.units import count, ids, size
+from tui.planning.card import CARD_WIDTH, Load, bar_lines, card_lines, loads_of, proof, run_lines, sentence
+from tui.planning.opened_plan import OpenedPlan
+from tui.planning.plan_run import PlanRunState
+from tui.state.board import Board, PartitionItem
 
 TALL = 30
 """From this many lines on, there is room for all measures and for more than one line of reasons."""
 WIDE = 140
 """From this many columns on, the reason takes one line."""
+_BROKERS_MIN = 4
+"""So many brokers are shown where there is little room."""
 _EMPTY = "no plan is open and nothing is under way   N makes a plan   o opens a file"
 
 
@@ -132,13 +133,13 @@ def summary_of(
     if plan is None:
         items = items_of(view.board, None)
         head = line(("reassignments under way", Tone.STRONG), ("   N makes a plan   o opens a file", Tone.QUIET))
-        return [head, *ran, *_heat(view, None, items, width)] if items else [*ran]
+        return [head, *ran, *_brokers(view, None, items, width)] if items else [*ran]
     if plan.error:
         return [line((str(plan.path), Tone.STRONG), (f"   {plan.error}", Tone.BAD)), *ran]
     items = items_of(view.board, plan)
     lines = [*folded(line((sentence(plan), Tone.STRONG)), width), *_standing(plan, items, width), *ran]
     if items:
-        lines += [()] * (view.height >= TALL) + _heat(view, plan, items, width)
+        lines += [()] * (view.height >= TALL) + _brokers(view, plan, items, width)
         lines += _why(plan, cursor, width, is_tall=view.height >= TALL)
     return lines
 
@@ -157,20 +158,21 @@ def _standing(plan: OpenedPlan, items: Sequence[PlannedItem], width: int) -> lis
     return wrapped([line(name), *(line((one, Tone.QUIET)) for one in told)], width)
 
 
-def _heat(view: View, plan: OpenedPlan | None, items: Sequence[PlannedItem], width: int) -> list[Line]:
+def _brokers(view: View, plan: OpenedPlan | None, items: Sequence[PlannedItem], width: int) -> list[Line]:
     """Return the brokers before and after, with the score card beside or below if there is room for it."""
     score = None if plan is None or plan.file is None else plan.file.klamm.score
     if score is not None and score.brokers:
         loads, brokers = loads_of(score), [row.broker for row in score.brokers]
     else:
         loads, brokers = _loads_of_items(view.board, items)
-    lines = heat_lines(loads if view.height >= TALL else loads[:2], brokers, width)
+    is_tall = view.height >= TALL
+    lines = bar_lines(loads if is_tall else loads[:2], brokers, width, view.height // 5 if is_tall else _BROKERS_MIN)
     if score is None or not score.brokers:
         return lines
     left = max(width_of(one) for one in lines)
     if left + 4 + CARD_WIDTH <= width:
         return beside(lines, card_lines(score), left_width=left, gap=4)
-    return [*lines, *card_lines(score)] if view.height >= TALL + 10 else lines
+    return [*lines, (), *card_lines(score)] if view.height >= TALL + 10 else lines
 
 
 def _loads_of_items(board: Board, items: Sequence[PlannedItem]) -> tuple[list[Load], list[int]]:

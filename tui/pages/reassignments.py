@@ -11,14 +11,14 @@ from engine.admin.analysis.throttles import ThrottleAdvice, ThrottleVerdict, thr
 from engine.admin.health.report import Check
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import ReplicaAssignment, TopicPartition
-from tui.board import Board
-from tui.cells import DENIED, NO_DATA, Cell, Column, Tone
-from tui.lines import Line, line
-from tui.location import Location, Only
+from tui.drawing.cells import DENIED, NO_DATA, Cell, Column, Tone
+from tui.drawing.lines import Line, line
+from tui.drawing.table_model import Rows
+from tui.drawing.units import NOTHING, byte_rate, count, counted, ids, percent, plain, size, span, span_left
 from tui.pages.page import Page, View, why_empty
-from tui.status import rights_told
-from tui.table_model import Rows
-from tui.units import NOTHING, byte_rate, count, counted, ids, percent, plain, size, span, span_left
+from tui.state.board import Board
+from tui.state.location import Location, Only
+from tui.state.status import rights_told
 
 BAR_MIN = 6
 THROTTLES_MAX = 4

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from engine.common.snapshot import PartitionSnapshot, ReplicaLog
-from tui.board import Board, PartitionItem
-from tui.cells import NO_DATA, Cell, Column, Tone
-from tui.lines import Line, line
-from tui.location import Location
+from tui.drawing.cells import NO_DATA, Cell, Column, Tone
+from tui.drawing.lines import Line, line
+from tui.drawing.table_model import Rows
+from tui.drawing.units import NOTHING, count, ids, plain, short_count, size
 from tui.pages.page import Page, View, why_empty
 from tui.pages.partitions import items_of, state_of
-from tui.table_model import Rows
-from tui.units import NOTHING, count, ids, plain, short_count, size
+from tui.state.board import Board, PartitionItem
+from tui.state.location import Location
 
 
 class Replica(NamedTuple):

@@ -14,9 +14,10 @@ from engine.admin.lag.queries import Job, JobSource
 from engine.admin.lag.results import QueryLag, QueryPartitionLag
 from engine.admin.lag.verdicts import LagStatus
 from engine.admin.watch.frame import Stage
-from tui.cells import NO_DATA, Cell, Column, Tone
-from tui.lines import Line, line
-from tui.location import Location, QueryKey
+from tui.drawing.cells import NO_DATA, Cell, Column, Tone
+from tui.drawing.lines import Line, line
+from tui.drawing.table_model import Rows
+from tui.drawing.units import NOTHING, count, plain, short_count, span
 from tui.pages.groups import (
     growth_of,
     lag_cell,
@@ -29,8 +30,7 @@ from tui.pages.groups import (
     why_of,
 )
 from tui.pages.page import Page, View
-from tui.table_model import Rows
-from tui.units import NOTHING, count, plain, short_count, span
+from tui.state.location import Location, QueryKey
 
 _HOW = (
     "Spark keeps its offsets in checkpoints and event logs, not in the cluster. Name them:",

@@ -8,13 +8,13 @@ from typing import Any
 
 from engine.admin.analysis.incidents import Incident, Run
 from engine.admin.watch.events import Event, EventKind
-from tui.board import Board
-from tui.cells import Cell, Column, Tone
-from tui.lines import Line, line
-from tui.location import Location, Only
+from tui.drawing.cells import Cell, Column, Tone
+from tui.drawing.lines import Line, line
+from tui.drawing.table_model import Rows
+from tui.drawing.units import clock_time, count, counted, ids, plain, span
 from tui.pages.page import Page, View
-from tui.table_model import Rows
-from tui.units import clock_time, count, counted, ids, plain, span
+from tui.state.board import Board
+from tui.state.location import Location, Only
 
 _CHANGE_MAX = 80
 _NAMES = 4
@@ -66,10 +66,11 @@ def change_text(event: Event) -> str:
     return event.after or event.before
 
 
-def run_line(run: Run, kind_width: int) -> Line:
-    """Return the events of one kind in one moment as a line."""
+def run_line(run: Run, kind_width: int, *, is_short: bool = False) -> Line:
+    """Return the events of one kind in one moment as a line; a short one has no tenths of seconds."""
     event, kind = run.event, kind_cell(run.event)
-    head = ((f"{clock_time(event.at_ms)}  ", Tone.QUIET), (f"{kind.text:<{kind_width}}", kind.tone))
+    at = clock_time(event.at_ms)
+    head = ((f"{at.partition('.')[0] if is_short else at}  ", Tone.QUIET), (f"{kind.text:<{kind_width}}", kind.tone))
     if run.count == 1:
         subject = (f"{plain(event.subject)}  ", Tone.STRONG)
         return line(*head, subject, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET))

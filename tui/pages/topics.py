@@ -6,25 +6,41 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.admin.analysis.tallies import Tally
+from engine.admin.health.checks import DELETION_STUCK_MS
+from engine.admin.watch.judging import facts_of
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.snapshot import TopicSnapshot
-from tui.board import Board
-from tui.cells import DENIED, NO_DATA, Cell, Column, Tone, tinted
-from tui.lines import Line, line, wrapped
-from tui.location import Location
+from tui.drawing.cells import DENIED, NO_DATA, Cell, Column, Tone, tinted
+from tui.drawing.lines import Line, line, wrapped
+from tui.drawing.table_model import Rows
+from tui.drawing.units import NOTHING, count, counted, short_count, size
 from tui.pages.page import Page, View, why_empty
-from tui.table_model import Rows
-from tui.units import NOTHING, count, counted, short_count, size
+from tui.state.board import Board
+from tui.state.location import Location, Only
 
 
 def _rows(view: View) -> Rows:
+    only = view.location.only
     return Rows(
         columns_of(view.board),
         view.board.topics,
         lambda topic: topic.name,
         lambda topic: topic.name,
-        why_empty(view, "topics"),
+        why_empty(view, "topics") if only is None else f"no topic any more: {only}",
+        _kept_by(only, view.board),
     )
+
+
+def _kept_by(only: Only | None, board: Board) -> Callable[[TopicSnapshot], bool] | None:
+    """Return what keeps the topics that a finding is about."""
+    frame = board.frame
+    if only is None or frame is None or frame.cluster is None:
+        return None
+    facts = facts_of(frame)
+    if only is Only.DELETION_STUCK:
+        stuck = {name for name, age_ms in facts.deletion_ages_ms.items() if age_ms > DELETION_STUCK_MS}
+        return lambda topic: topic.name in stuck
+    return lambda topic: topic.configs is None and topic.name not in facts.hidden_settings
 
 
 def columns_of(board: Board) -> tuple[Column, ...]:

@@ -8,12 +8,12 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from tui.cells import NO_DATA, Cell, Column, Tone
-from tui.lines import Line, line
-from tui.location import Location
+from tui.drawing.cells import NO_DATA, Cell, Column, Tone
+from tui.drawing.lines import Line, line
+from tui.drawing.table_model import Rows
+from tui.drawing.units import plain
 from tui.pages.page import View
-from tui.table_model import Rows
-from tui.units import plain
+from tui.state.location import Location, Only
 
 if TYPE_CHECKING:
     # The import for reading znodes is slow, so it waits until somebody looks at them.
@@ -75,10 +75,18 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def rows_of(level: ZnodeLevel) -> Rows:
-    """Return the children of a znode."""
-    empty = "reading …" if level.is_loading else level.error or "it has no children"
-    return Rows(COLUMNS, level.znodes[1:], lambda z: z.path, lambda z: f"{z.path} {value_text(z.data)}", empty)
+def rows_of(level: ZnodeLevel, only: Only | None = None) -> Rows:
+    """Return the children of a znode; with ``only``, those that cannot be read."""
+    none = "it has no children" if only is None else f"no znode here is {only} any more"
+    empty = "reading …" if level.is_loading else level.error or none
+    return Rows(
+        COLUMNS,
+        level.znodes[1:],
+        lambda z: z.path,
+        lambda z: f"{z.path} {value_text(z.data)}",
+        empty,
+        None if only is None else lambda z: bool(z.complaint),
+    )
 
 
 def summary_of(level: ZnodeLevel, view: View) -> list[Line]:

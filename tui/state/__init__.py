@@ -1,1 +1,1 @@
-"""What the dashboard remembers beyond the newest frame. No Textual here, and nothing that asks a cluster."""
+"""What the dashboard knows of its clusters, and what it makes of that: figures, problems, standing. No Textual here."""

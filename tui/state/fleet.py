@@ -12,8 +12,8 @@ from engine.admin.cluster.target import ClusterTarget
 from engine.admin.watch.feed import INTERVAL_MAX_S, Feed, FeedStatus, Playback, interval_within_bounds
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.clock import SystemClock
-from tui.board import Board
-from tui.status import STALE_FACTOR, Standing, causes_of, standing_of
+from tui.state.board import Board
+from tui.state.status import STALE_FACTOR, Standing, causes_of, standing_of
 
 log = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from tui.cells import Cell, Column, Tone
-from tui.table_model import TableModel
-from tui.units import count, plain
+from tui.drawing.cells import Cell, Column, Tone
+from tui.drawing.table_model import TableModel
+from tui.drawing.units import count, plain
 
 log = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,7 +20,12 @@ from cli.commands.state_changes import (
 )
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
-from cli.output.report import Report
+from cli.output.report import Column, Kind, Report, Table
+
+if TYPE_CHECKING:
+    from engine.spark.log_merge import MergeResult
+
+_PARTS = (Column("path"), Column("size_bytes", Kind.NUMBER))
 
 Places = Annotated[
     list[str] | None,
@@ -63,7 +68,6 @@ def merge(
     """
     from cli.framework.failure import Failure
     from cli.framework.invocation import Stop
-    from cli.views.spark import merge_report
     from cli.views.state_changes import tell_problems
     from engine.admin.lag.stores import needs_spark
     from engine.admin.state_changes.log_files import find_logs, look_at_logs
@@ -86,5 +90,13 @@ def merge(
         spark = spark or stack.enter_context(session)
         with tasks_shown(invocation, spark):
             result = merge_logs(spark, plan, target, is_single=single)
-        report = merge_report(result)
+        report = _merge_report(result)
     return replace(report, exit_code=tell_problems(invocation, result.problems))
+
+
+def _merge_report(result: MergeResult) -> Report:
+    """A row for each part, in reading order."""
+    rows = [(str(path), path.stat().st_size) for path in result.parts]
+    value = [{"path": path, "size_bytes": size} for path, size in rows]
+    why = () if result.reason is None else (f"merged by one task: {result.reason}",)
+    return Report(value, Table(_PARTS, rows), notes=(f"merged {result.size_bytes} bytes", *why))

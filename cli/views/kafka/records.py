@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from engine.admin.records.consume import ConsumedRecord
+from engine.admin.records.consumed import ConsumedRecord
 from engine.common.errors import ConfigError
 
 _PRINTED: Final = ("timestamp", "partition", "offset", "headers", "key", "value")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from engine.admin.acls.checks import OPEN_WITHOUT_RULES, SUPER_USERS
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Refused
 from engine.admin.cluster.target import Side, Source
@@ -16,8 +17,11 @@ from engine.kafka.acls import AclBinding, AclEntry, AclFilter, PatternType, Perm
 from engine.kafka.protocol.apis.create_acls import AclCreation, CreateAclsRequest
 from engine.kafka.protocol.apis.delete_acls import DeleteAclsFilter, DeleteAclsRequest
 from engine.kafka.protocol.apis.describe_acls import DescribeAclsRequest
+from engine.kafka.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 
 _ANY, _MATCH = 1, 2
+_BROKER = 4
+"""The type of resource that has a broker's settings."""
 _PER_REQUEST = 500
 _WHERE = "access rules"
 
@@ -34,6 +38,27 @@ async def read_acls(cluster: Cluster, filters: Sequence[AclFilter]) -> list[AclB
         wire = await cluster.wire()
         found = [rule for one in filters for rule in await _described(wire, one)]
     return sorted(set(found), key=lambda rule: rule.sort_key)
+
+
+async def read_authorizer_files(cluster: Cluster) -> dict[str, str | None] | None:
+    """Return which of the authorizer's settings a broker's file has, with the values that it shows.
+
+    None if that is not known: brokers are not named, do not answer, or refuse it.
+    """
+    if not (cluster.target.bootstrap and cluster.target.may_ask_brokers):
+        return None
+    try:
+        wire = await cluster.wire()
+        broker_id = (await wire.metadata([])).brokers[0].node_id
+        asked = DescribeConfigsResource(
+            resource_type=_BROKER,
+            resource_name=str(broker_id),
+            configuration_keys=[SUPER_USERS, OPEN_WITHOUT_RULES],
+        )
+        (found,) = (await wire.call_broker(broker_id, DescribeConfigsRequest(resources=[asked]))).results
+    except AdminError:
+        return None
+    return {one.name: one.value for one in found.configs} if found.error_code == ErrorCode.NONE else None
 
 
 async def _all_in_zookeeper(cluster: Cluster) -> list[AclBinding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -24,7 +24,8 @@ from engine.kafka.acls import (
     decide,
 )
 
-_SUPER_USERS = "a super user may do everything, and only the brokers' files (super.users) say who is one"
+SUPER_USERS = "super.users"
+OPEN_WITHOUT_RULES = "allow.everyone.if.no.acl.found"
 _DANGEROUS = {
     AclOperation.ALL, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.ALTER_CONFIGS,
     AclOperation.CLUSTER_ACTION,
@@ -41,26 +42,55 @@ class Explanation:
 
 
 def explain(
-    rules: Iterable[AclBinding], principal: str, host: str, operation: AclOperation, kind: ResourceType, name: str
+    rules: Iterable[AclBinding],
+    principal: str,
+    host: str,
+    operation: AclOperation,
+    kind: ResourceType,
+    name: str,
+    files: Mapping[str, str | None] | None = None,
 ) -> Explanation:
-    """Say what the rules of a cluster say about one operation."""
+    """Say what the rules of a cluster say about one operation.
+
+    ``files`` are the authorizer's settings in the brokers' files, SUPER_USERS and OPEN_WITHOUT_RULES, as far as they
+    are set: Kafka's brokers do not show their values (None). Without ``files`` it is not known whether they are set.
+    """
     acls: dict[ResourcePattern, list[AclEntry]] = {}
     for rule in rules:
         acls.setdefault(rule.pattern, []).append(rule.entry)
     found = decide(acls, principal, host, operation, kind, name)
     resource = kind.word if kind is ResourceType.CLUSTER else f"{kind.word} {name}"
+    matching = tuple(map(AclRow.of, found.matching))
+    if principal in ((files or {}).get(SUPER_USERS) or "").split(";"):
+        return Explanation(True, f"{principal} is a super user, by {SUPER_USERS} in the brokers' files", matching)
+    is_allowed, others = found.is_allowed, _super_users(files)
     if found.rule is not None:
         because = f"a rule says: {AclRow.of(found.rule)}"
         if found.is_allowed and found.rule.entry.operation not in (operation, AclOperation.ALL):
             because += f"; {found.rule.entry.operation.word} implies {operation.word}"
     elif found.has_rules:
-        because = f"{resource} has rules, and none allows this; {_SUPER_USERS}"
+        because = f"{resource} has rules, and none allows this{others}"
+    elif files is not None and OPEN_WITHOUT_RULES not in files:
+        because = f"no rule is about {resource}: nobody may{others}"
+    elif files is not None and files[OPEN_WITHOUT_RULES] is not None:
+        is_allowed = str(files[OPEN_WITHOUT_RULES]).strip().lower() == "true"
+        because = f"no rule is about {resource}, and {OPEN_WITHOUT_RULES}={files[OPEN_WITHOUT_RULES]}{others}"
     else:
+        known = "" if files is None else " (it is set; brokers do not show to what)"
         because = (
-            f"no rule is about {resource}: nobody may, unless the brokers' files have "
-            f"allow.everyone.if.no.acl.found=true; {_SUPER_USERS}"
+            f"no rule is about {resource}: nobody may, unless the brokers' files have {OPEN_WITHOUT_RULES}=true"
+            f"{known}{others}"
         )
-    return Explanation(found.is_allowed, because, tuple(map(AclRow.of, found.matching)))
+    return Explanation(is_allowed, because, matching)
+
+
+def _super_users(files: Mapping[str, str | None] | None) -> str:
+    """Return what is not known of super users, who may do everything; nothing if that is known."""
+    if files is None:
+        return f"; a super user may do everything, and only the brokers' files ({SUPER_USERS}) say who is one"
+    if SUPER_USERS in files and files[SUPER_USERS] is None:
+        return f"; the brokers' files name super users, who may do everything: brokers do not show who ({SUPER_USERS})"
+    return ""
 
 
 class Problem(Enum):

@@ -9,6 +9,11 @@ from engine.admin.analysis.slope import Slope, slope_of
 from engine.admin.watch.frame import Frame
 
 WINDOW_MS = 30 * 60 * 1000
+FILLS_SOON_S = 86_400
+"""A log dir that has room for less than this is a problem, and for less than ``NO_ROOM_SOON_S`` a grave one."""
+NO_ROOM_SOON_S = 3_600
+ALMOST_FULL_PERCENT = 95.0
+"""So is one that is this full, however slowly it fills."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +34,12 @@ class DirTrend:
     bytes_per_s: float | None
     full_in_s: float | None
     error: str = ""
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether somebody has to make room."""
+        is_soon = self.full_in_s is not None and self.full_in_s < FILLS_SOON_S
+        return is_soon or (self.used_percent is not None and self.used_percent >= ALMOST_FULL_PERCENT)
 
 
 def dir_trends(frame: Frame, history: History) -> list[DirTrend]:

@@ -6,6 +6,7 @@
     zookeeper = "127.0.0.1:2181/kafka"
     bootstrap_servers = "127.0.0.1:9092"
     command_config = "/home/me/dev.properties"
+    jaas_config = "/home/me/jaas.conf"
     read_only = true
     checkpoints = ["s3://lake/checkpoints", "/srv/spark/*/checkpoint"]
     event_logs = ["/srv/spark/events"]
@@ -17,9 +18,9 @@
     [clusters.dev.properties]
     "security.protocol" = "SASL_SSL"
 
-``properties`` are a Kafka client's properties, in place of the file that ``command_config`` names. ``command-config``
-is the same key. The file is meant to be edited by hand too: adding a profile appends to it and keeps every line that is
-there.
+``properties`` are a Kafka client's properties, in place of the file that ``command_config`` names. ``jaas_config`` is a
+JAAS file, for logins that they leave out. ``command-config`` and ``jaas-config`` are the same keys. The file is meant
+to be edited by hand too: adding a profile appends to it and keeps every line that is there.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Parameter, Phrase
 
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
-_TEXT_KEYS = ("zookeeper", "bootstrap_servers", "command_config", "metrics", "label", "colour")
+_TEXT_KEYS = ("zookeeper", "bootstrap_servers", "command_config", "jaas_config", "metrics", "label", "colour")
+_HYPHENATED = ("command-config", "jaas-config")
 _LIST_KEYS = ("checkpoints", "event_logs", "logs")
 
 
@@ -74,6 +76,7 @@ class Profile:
     colour: Colour | None = None
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     """A Kafka client's properties; they may hold passwords."""
+    jaas_config: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +202,7 @@ def _profile(path: Path, name: str, entry: Any, default: str | None) -> Profile:
     where = f"{path}: [clusters.{name}]"
     if not isinstance(entry, dict):
         raise BadRequest("not a table", where=where)
-    entry = {("command_config" if key == "command-config" else key): value for key, value in entry.items()}
+    entry = {(key.replace("-", "_") if key in _HYPHENATED else key): value for key, value in entry.items()}
     known = (*_TEXT_KEYS, "read_only", *_LIST_KEYS, "properties")
     unknown = sorted(set(entry) - set(known))
     if unknown:
@@ -234,6 +237,7 @@ def _profile(path: Path, name: str, entry: Any, default: str | None) -> Profile:
         entry.get("label"),
         Colour(entry["colour"]) if "colour" in entry else None,
         properties,
+        entry.get("jaas_config"),
     )
 
 

@@ -168,19 +168,20 @@ def resolve_target(naming: Naming, environment: Mapping[str, str], folder: Path)
         NotFound: a profile or file that was named does not exist.
     """
     target = _choose(naming, environment, folder)
-    config = naming.command_config
+    config, jaas_file = naming.command_config, naming.jaas_file or target.jaas_file
     if not config and target.origin in (Origin.OPTIONS, Origin.ENVIRONMENT):
         # A profile and a local cluster have properties of their own: another cluster's password must not go there.
         config = environment.get("KLAMM_COMMAND_CONFIG")
     if config:
-        target = replace(target, client_properties=load_client_properties(Path(config), naming.jaas_file))
+        target = replace(target, client_properties=load_client_properties(Path(config), jaas_file))
     if target.zookeeper is not None and target.origin is not Origin.LOCAL:
-        target = replace(target, zookeeper_security=_zookeeper_security(naming, target, environment))
+        target = replace(target, zookeeper_security=_zookeeper_security(naming, target, jaas_file, environment))
     is_used = target.client_properties.security.sasl or target.zookeeper_security.login
     if naming.jaas_config and not is_used and not naming.may_jaas_idle:
         message = Phrase(Parameter.JAAS_CONFIG, " holds a login, but neither client properties nor ZooKeeper use it")
         hint = Phrase("set security.protocol=SASL_SSL, or SASL_PLAINTEXT, in ", Give(Parameter.COMMAND_CONFIG))
         raise BadRequest(message, hint=hint)
+    # Not a profile's own: whoever names the profile again has that.
     target = replace(
         target, jaas_file=naming.jaas_file, command_config=config or None, zk_tls_config=naming.zk_tls_config
     )
@@ -189,7 +190,9 @@ def resolve_target(naming: Naming, environment: Mapping[str, str], folder: Path)
     return target
 
 
-def _zookeeper_security(naming: Naming, target: ClusterTarget, environment: Mapping[str, str]) -> ZkSecurity:
+def _zookeeper_security(
+    naming: Naming, target: ClusterTarget, jaas_file: Path | None, environment: Mapping[str, str]
+) -> ZkSecurity:
     """Return how sessions with ZooKeeper are protected, by the client's properties and a file for TLS only."""
     entries = dict(target.client_properties.entries)
     if naming.zk_tls_config:
@@ -197,7 +200,7 @@ def _zookeeper_security(naming: Naming, target: ClusterTarget, environment: Mapp
         found = load_properties(path)
         entries |= {key: value for key, value in found.items() if key in TLS_KEYS}
     try:
-        return zk_security(entries, environment, naming.jaas_file)
+        return zk_security(entries, environment, jaas_file)
     except ConfigError as error:
         raise BadRequest(str(error), where=naming.zk_tls_config) from error
 
@@ -273,9 +276,11 @@ def _at(zookeeper: str | None, bootstrap: str | None, *, name: str | None, origi
 
 def _from_profile(profile: Profile, jaas_file: Path | None) -> ClusterTarget:
     target = _at(profile.zookeeper, profile.bootstrap_servers, name=profile.name, origin=Origin.PROFILE)
+    jaas_file = jaas_file or (Path(profile.jaas_config) if profile.jaas_config else None)
     return replace(
         target,
         client_properties=_properties_of(profile, jaas_file),
+        jaas_file=jaas_file,
         is_read_only=profile.read_only,
         checkpoints=profile.checkpoints,
         event_logs=profile.event_logs,

@@ -39,6 +39,8 @@ from engine.kafka.protocol.apis.describe_user_scram_credentials import (
 )
 
 _EXACT, _DEFAULT, _ANY = 0, 1, 2
+_ANYBODY = "anybody"
+"""A user who need not exist."""
 
 
 async def describe_clients(
@@ -125,19 +127,17 @@ async def _quotas(wire: WireCluster, kind: EntityType, entity: Entity | None) ->
 
 async def _credentials(wire: WireCluster, entity: Entity | None) -> dict[Entity, dict[str, int | None]]:
     """Return the iterations of users' credentials; none if the brokers are too old to have any."""
-    users = None if entity is None else [UserName(name=entity.name or "")]
     try:
-        # In some releases only the controller answers for credentials; it always can.
-        response: DescribeUserScramCredentialsResponse = await wire.ask_controller(
-            DescribeUserScramCredentialsRequest(users=users),
-            lambda answer: [answer.error_code],
-            limit_s=wire.operation_s * ONLY_ANSWER_SHARE,
-        )
+        if entity is None:
+            # Whoever may not see users gets no answer to a request for all of them from Kafka up to 3.9, which fails to
+            # build its refusal. To a request that names a user it answers.
+            await _ask_for_credentials(wire, [UserName(name=_ANYBODY)])
+        users = None if entity is None else [UserName(name=entity.name or "")]
+        response = await _ask_for_credentials(wire, users)
     except Refused as error:
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
             return {}
         raise
-    refuse(response.error_code, response.error_message, "credentials of users")
     found: dict[Entity, dict[str, int | None]] = {}
     for result in response.results:
         # A user without credentials is reported as RESOURCE_NOT_FOUND.
@@ -147,3 +147,14 @@ async def _credentials(wire: WireCluster, entity: Entity | None) -> dict[Entity,
                 for info in result.credential_infos
             }
     return found
+
+
+async def _ask_for_credentials(wire: WireCluster, users: list[UserName] | None) -> DescribeUserScramCredentialsResponse:
+    # In some releases only the controller answers for credentials; it always can.
+    response: DescribeUserScramCredentialsResponse = await wire.ask_controller(
+        DescribeUserScramCredentialsRequest(users=users),
+        lambda answer: [answer.error_code],
+        limit_s=wire.operation_s * ONLY_ANSWER_SHARE,
+    )
+    refuse(response.error_code, response.error_message, "credentials of users")
+    return response

@@ -6,7 +6,7 @@ Where one finding can be worse than another, the worst come first, because only 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from operator import itemgetter
 
@@ -191,6 +191,20 @@ def assess(
             (Check.ZOOKEEPER_SLOW, _zookeeper(facts)),
         ],
     )
+
+
+def partition_checks(facts: HealthFacts) -> Callable[[TopicSnapshot, PartitionSnapshot], set[Check]]:
+    """Return what tells, of a partition, which checks find something wrong with it: the same rules as ``assess``."""
+    setting = _Setting.of(facts)
+
+    def checks(topic: TopicSnapshot, partition: PartitionSnapshot) -> set[Check]:
+        if topic.is_marked_for_deletion:
+            return set()
+        min_isr = facts.min_isr.get(topic.name, DEFAULT_MIN_ISR)
+        found = {check for check, _ in _troubles(partition, setting, min_isr)}
+        return found | {Check.RACK_VIOLATIONS} if _shares_rack(partition, setting.racks) else found
+
+    return checks
 
 
 def _controller(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:

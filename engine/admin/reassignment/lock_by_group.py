@@ -15,6 +15,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Refused, Unknown, Unreachable
 from engine.admin.groups.group_reading import find_coordinators
 from engine.admin.reassignment.lock_holder import Holder, LockHeld
+from engine.common.acl import ResourceType
 from engine.common.errors import ErrorCode, KlammError, error_code
 from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.kafka.protocol.api_keys import ApiKey
@@ -228,6 +229,8 @@ class GroupLock:
     def _refusal(self, code: ErrorCode, message: str) -> Refused:
         error = Refused(code, message, where=f"group {GROUP}")
         self._own.explain(error)
+        # Whoever goes on without knowing says so.
+        self._parent.note_denied(right for right in self._own.denied if right.resource_type is ResourceType.GROUP)
         return error
 
     async def _home(self) -> int:

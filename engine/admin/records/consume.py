@@ -17,33 +17,21 @@ from engine.admin.cluster.errors import LoginRefused, NotFound, Refused, Unknown
 from engine.admin.cluster.waits import Observer, tell_nobody
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.offsets.listing import FoundOffset, ask_offsets
-from engine.admin.records.committed import visible_batches
+from engine.admin.records.consumed import ConsumedRecords, visible_batches
 from engine.admin.records.fetching import FetchFrom, fetch
 from engine.admin.records.leaders import LeaderReaders, check_partitions, refuse_lasting, topic_leaders
 from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_LEADER, IsolationLevel, TopicPartition
 from engine.common.quantities import counted
 from engine.kafka.protocol.apis.fetch import PartitionData
-from engine.kafka.protocol.records.attributes import TimestampType
-from engine.kafka.protocol.records.iterate import iter_batch_records
-from engine.kafka.protocol.records.record import Record
 
 _PARTITION_BYTES_MAX = 1024 * 1024
 _ANSWER_BYTES_MAX = 16 * 1024 * 1024
 _MAX_WAIT_MS = 500
-_QUEUE_MAX = 4
+_QUEUE_MAX = 16
+"""As many partitions as one answer may have whole: so long as there are no more, a leader is always asked ahead."""
 _FETCH_LIMIT_S = 30.0
 """If a leader has not answered by then, look for the leader again, over a new connection."""
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumedRecord:
-    """A record and its place in the log."""
-
-    topic: str
-    partition: int
-    record: Record
-    timestamp_type: TimestampType
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +95,7 @@ class _Position:
 
 
 _TakeOffset = Callable[[_Position, int], None]
-_Item = list[ConsumedRecord] | Exception | _Event
+_Item = ConsumedRecords | Exception | _Event
 
 
 class Consumer:
@@ -191,7 +179,7 @@ class Consumer:
         """Whether it knows where it reads, so that no new record is missed."""
         return bool(self.starts)
 
-    async def batches(self) -> AsyncGenerator[list[ConsumedRecord], None]:
+    async def batches(self) -> AsyncGenerator[ConsumedRecords, None]:
         """Yield records as they come, some at a time; ends only with ``until_end``.
 
         Raises:
@@ -209,7 +197,7 @@ class Consumer:
         try:
             while waiting_for:
                 item = await self._queue.get()
-                if isinstance(item, list):
+                if isinstance(item, ConsumedRecords):
                     yield item
                 elif isinstance(item, _Event):
                     waiting_for -= 1
@@ -263,6 +251,7 @@ class Consumer:
                 isolation=self._options.isolation,
                 timeout_ms=limit_ms,
             )
+            # Only headers are read here, so that the leader soon has the next Fetch while somebody decodes the records.
             for position in mine:
                 await self._take(position, answers[position.name])
 
@@ -282,29 +271,27 @@ class Consumer:
             self._leader_is_missing.set()
             return
         position.lost_since, position.is_told_lost = None, False
-        records = self._records(position, answer)
-        if records:
+        records = self._new_records(position, answer)
+        if records is not None:
             await self._queue.put(records)
         if position.is_done:
             await self._queue.put(_Event.PARTITION_DONE)
 
-    def _records(self, position: _Position, data: PartitionData) -> list[ConsumedRecord]:
-        """Return what is new for the reader, and move the position past everything that came."""
+    def _new_records(self, position: _Position, data: PartitionData) -> ConsumedRecords | None:
+        """Return what is new for the reader, if anything is, and move the position past everything that came."""
         if data.records is None:
-            return []
+            return None
         is_committed = self._options.isolation is IsolationLevel.READ_COMMITTED
         aborted = (data.aborted_transactions or []) if is_committed else None
-        start, stop = position.next_offset, position.stop_offset
-        found: list[ConsumedRecord] = []
+        start, visible = position.next_offset, []
         for place, header, is_visible in visible_batches(data.records, aborted):
             if is_visible:
-                kind = header.timestamp_type
-                for record in iter_batch_records(data.records, place, header):
-                    if record.offset >= start and (stop is None or record.offset < stop):
-                        found.append(ConsumedRecord(*position.name, record, kind))
+                visible.append((place, header))
             # A wrapper of an old format has its last offset in the header, every other batch its whole range.
             position.next_offset = max(position.next_offset, header.next_offset)
-        return found
+        if not visible:
+            return None
+        return ConsumedRecords(position.name, data.records, visible, start, position.stop_offset)
 
     def _unfinished(self) -> list[_Position]:
         return [position for position in self._positions if position.is_placed and not position.is_done]

@@ -18,14 +18,15 @@ from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.group_reading import committed_offsets
 from engine.admin.groups.membership import Membership
 from engine.admin.groups.values import CommittedOffset
-from engine.admin.records.consume import ConsumedRecord, ConsumeOptions, Consumer
+from engine.admin.records.consume import ConsumeOptions, Consumer
+from engine.admin.records.consumed import ConsumedRecords
 from engine.admin.records.leaders import topic_leaders
 from engine.common.model import TopicPartition
 
 _BEAT_S = 3.0
 _LEAVE_S = 5.0
 
-_Batches = AsyncGenerator[list[ConsumedRecord], None]
+_Batches = AsyncGenerator[ConsumedRecords, None]
 
 
 class GroupConsumer:
@@ -102,11 +103,11 @@ class GroupConsumer:
     async def _until_moved(self, batches: _Batches) -> _Batches:
         """Yield what is read, with heartbeats in between, until the partitions move to another member or end."""
 
-        async def following() -> list[ConsumedRecord]:
+        async def following() -> ConsumedRecords:
             return await anext(batches)
 
         beat_at = asyncio.get_running_loop().time() + _BEAT_S
-        reading: asyncio.Task[list[ConsumedRecord]] | None = None
+        reading: asyncio.Task[ConsumedRecords] | None = None
         try:
             while True:
                 reading = reading or asyncio.create_task(following(), name="consume: next records")
@@ -134,10 +135,9 @@ class GroupConsumer:
         """Whether it knows where it reads, so that no new record is missed."""
         return bool(self._starts)
 
-    def took(self, records: Sequence[ConsumedRecord]) -> None:
-        """Note that these are processed, and may be committed."""
-        for one in records:
-            self._offsets[TopicPartition(one.topic, one.partition)] = one.record.offset + 1
+    def took(self, name: TopicPartition, next_offset: int) -> None:
+        """Note that a partition's records before this offset are processed, and may be committed."""
+        self._offsets[name] = next_offset
 
     async def _commit(self) -> bool:
         offsets = {**self._starts, **self._offsets}

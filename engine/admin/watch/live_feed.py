@@ -11,44 +11,31 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.admin.cluster.asking import FAILURES
-from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AnswerLost, BadRequest, Refused, Unreachable
+from engine.admin.cluster.errors import BadRequest, Unreachable
 from engine.admin.cluster.remedies import START_IT, Parameter, Phrase
 from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import ClusterTarget, Side
-from engine.admin.groups.scope import GroupScope
-from engine.admin.health.checks import has_throttles
-from engine.admin.health.reading import holding_of, read_holding
-from engine.admin.lag.measuring import LagMeter, LagOptions
-from engine.admin.lag.traces import QueryTraces
-from engine.admin.log_dirs.describing import NOT_ALLOWED, read_log_dirs
-from engine.admin.reassignment.lock import plan_in_the_way
-from engine.admin.topics.by_wire import read_reassignments
 from engine.admin.watch import by_wire
 from engine.admin.watch.board import Board, Failure, failure_of
-from engine.admin.watch.by_trace import QueryReader
 from engine.admin.watch.feed import FeedStatus, FrameBox, Playback, interval_within_bounds, made_in_turns
-from engine.admin.watch.frame import Frame, LinkState, Stage, StageSource, WatchedGroup
+from engine.admin.watch.frame import Frame, LinkState, Stage, StageSource
 from engine.admin.watch.knowledge import Knowledge
 from engine.admin.watch.schedule import StageSchedule
-from engine.admin.watch.shared_cluster import BROKERS_NOT_ASKED, SharedCluster
+from engine.admin.watch.shared_cluster import BROKERS_NOT_ASKED
 from engine.admin.watch.silence import LOOK_MS, Listener
+from engine.admin.watch.stage_readings import OPERATION_S, StageReadings, Told
 from engine.common.clock import Clock, SystemClock
-from engine.common.errors import ErrorCode
 from engine.common.model import BrokerInfo, address_text
-from engine.common.snapshot import ClusterSnapshot, SnapshotSource
-from engine.kafka.protocol.apis.metadata import MetadataResponse
-from engine.kafka.zk.errors import SessionLost, ZooKeeperError
+from engine.common.snapshot import SnapshotSource
 
 if TYPE_CHECKING:
     from engine.admin.watch.by_znode import ZooKeeperSide
-    from engine.admin.watch.old_groups import OldGroupReader
     from engine.kafka.zk.client import ZkClient
 
 _log = logging.getLogger(__name__)
@@ -56,20 +43,8 @@ _log = logging.getLogger(__name__)
 FRAME_GAP_S = 0.05
 """The shortest time after a frame with news, however much happens; news that follow a tick do not wait."""
 
-OPERATION_S = 10.0
-"""The longest time for one reading."""
-
 _LOOKS_AFTER_S = (0.15, 0.3, 0.6)
 """This long after brokers came or went, read the metadata again, besides the usual readings."""
-
-_DOUBT_S = 1.0
-"""This long after a broker named another controller than ZooKeeper does, ask it again."""
-_REASSIGNMENTS_LIMIT_S = 3.0
-_NO_BROKERS = "no broker is registered in ZooKeeper"
-_WAITS = "no broker is named, and ZooKeeper has not reported any yet"
-
-_Told = tuple[int, tuple[str, ...]]
-"""How many requests a reading took, and a line for each missing thing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +68,8 @@ _WIRE_STAGES = (
     _PolledStage(Stage.PROBES, 10_000, 0.2),
 )
 _SPARK_STAGE = _PolledStage(Stage.SPARK, 10_000, 0.1)
-_TRANSACTIONS_EVERY_S = 30.0
 _MOVING_LOG_DIRS_MS = 2_000
 """How often sizes are read while partitions move."""
-_DENIED_MS = 60_000
-"""All stages are read within this time, unless they take very long."""
 _ALSO_WATCHED = (Stage.REASSIGNMENTS, Stage.SETTINGS)
 """Stages that brokers are asked for only while ZooKeeper cannot tell."""
 
@@ -127,7 +99,6 @@ class LiveFeed:
         self._target = target
         self._clock = clock or SystemClock()
         self._interval_s = interval_within_bounds(interval_s)
-        self._groups_per_reading = groups_per_reading
         self._box = FrameBox()
         self._urgent = asyncio.Event()
         self._go = asyncio.Event()
@@ -135,25 +106,23 @@ class LiveFeed:
         self._has_ended = False
         self._seen_brokers: tuple[BrokerInfo, ...] = ()
         self._elections_until_s = 0.0
-        self._transactions_due_s = 0.0
-        self._misses_ends = False
         self._tasks: list[asyncio.Task[None]] = []
         self._uses_wire = target.may_ask_brokers
         source = SnapshotSource.WIRE if self._uses_wire else SnapshotSource.ZOOKEEPER
         self._knowledge = Knowledge(source, target.client_properties.security_protocol)
         self._knowledge.states_by_wire = self._uses_wire
         self._board = Board(self._clock, _addresses(target))
-        self._wire = _wire_of(target)
-        shared = self._wire.target if self._uses_wire else target
-        self._knowledge.principal = self._wire.principal if self._uses_wire else None
-        self._denied_before: tuple[Right, ...] = ()
-        self._denied_until_ms = self._clock.monotonic_ms() + _DENIED_MS
-        self._slow = SharedCluster(shared, self._zk_client, timeout_s=OPERATION_S)
-        """Separate connections for slow requests: brokers answer in the order of the questions."""
-        self._groups: by_wire.GroupReader | None = None
-        self._old_groups: OldGroupReader | None = None
-        traces = QueryTraces(target.checkpoints, target.event_logs)
-        self._queries = None if traces.is_empty else QueryReader(traces)
+        self._readings = StageReadings(
+            target,
+            self._knowledge,
+            self._board,
+            self._clock,
+            client=self._zk_client,
+            newest=lambda: None if self._box.latest is None else self._box.latest.cluster,
+            trigger=self._trigger,
+            groups_per_reading=groups_per_reading,
+        )
+        self._knowledge.principal = self.principal if self._uses_wire else None
         self._zookeeper: ZooKeeperSide | None = None
         polled = (*_WIRE_STAGES, _SPARK_STAGE)
         self._schedules = {one.stage: StageSchedule(one.interval_ms, one.share) for one in polled}
@@ -168,22 +137,12 @@ class LiveFeed:
     @property
     def principal(self) -> str | None:
         """Who asks the brokers; None if only they know."""
-        return self._wire.principal
+        return self._readings.wire.principal
 
     @property
     def denied(self) -> list[Right]:
         """The rights that have been missing in the last minutes."""
-        return list(dict.fromkeys((*self._denied_before, *self._wire.denied, *self._slow.denied)))
-
-    def _note_denied(self) -> None:
-        """Tell the frames; a right that was given is missing no longer once everything has been read again, twice."""
-        self._knowledge.denied = tuple(self.denied)
-        now_ms = self._clock.monotonic_ms()
-        if now_ms >= self._denied_until_ms:
-            self._denied_until_ms = now_ms + _DENIED_MS
-            self._denied_before = tuple(dict.fromkeys((*self._wire.denied, *self._slow.denied)))
-            self._wire.forget_denied()
-            self._slow.forget_denied()
+        return self._readings.denied
 
     @property
     def latest(self) -> Frame | None:
@@ -201,9 +160,8 @@ class LiveFeed:
     async def start(self) -> None:
         if self._target.may_ask_zookeeper and self._target.zookeeper is not None:
             from engine.admin.watch.by_znode import ZooKeeperSide
-            from engine.admin.watch.old_groups import OldGroupReader
 
-            self._old_groups = OldGroupReader(self._slow)
+            self._readings.read_old_groups()
             self._zookeeper = ZooKeeperSide(
                 self._target.zookeeper,
                 self._knowledge,
@@ -222,7 +180,7 @@ class LiveFeed:
                 self._board.unreadable(stage, BROKERS_NOT_ASKED)
             # Old groups keep themselves in ZooKeeper.
             self._spawn(Stage.GROUPS, partial(self._run_stage, Stage.GROUPS))
-        if self._queries is not None:
+        if self._readings.has_queries:
             self._spawn(Stage.SPARK, partial(self._run_stage, Stage.SPARK))
         else:
             self._board.unreadable(Stage.SPARK, "no checkpoint and no event log is named")
@@ -260,8 +218,7 @@ class LiveFeed:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._wire.close()
-        await self._slow.close()
+        await self._readings.close()
         self._box.close()
 
     # Frames
@@ -277,7 +234,7 @@ class LiveFeed:
             self._urgent.clear()
             await self._go.wait()
             next_s = loop.time() + self._interval_s
-            self._note_denied()
+            self._readings.note_denied()
             now_ms, links, stages = self._clock.now_ms(), dict(self._board.links), self._board.told()
             self._box.put(await made_in_turns(self._knowledge.frame_in_turns(now_ms, links, stages)))
             if is_urgent:
@@ -314,7 +271,7 @@ class LiveFeed:
     async def _silence_changed(self, fallen: Collection[int], back: Collection[int]) -> None:
         """Tell at once, and free the readings that wait for a silent broker."""
         self._urgent.set()
-        for cluster in (self._wire, self._slow):
+        for cluster in (self._readings.wire, self._readings.slow):
             wire = await cluster.wire()
             for broker in back:
                 wire.silent.pop(broker, None)
@@ -344,7 +301,7 @@ class LiveFeed:
         if stage in _ALSO_WATCHED and self._zookeeper_tells():
             return False
         if not self._uses_wire:
-            return self._slow.has_zookeeper
+            return self._readings.slow.has_zookeeper
         if stage is Stage.PROBES and (self._box.latest is None or self._box.latest.cluster is None):
             return False
         metadata = self._board.stages[Stage.METADATA]
@@ -368,7 +325,7 @@ class LiveFeed:
         if stage is Stage.METADATA:
             board.trying(Side.WIRE)
         try:
-            requests, missing = await _READERS[stage](self)
+            requests, missing = await (self._read_metadata() if stage is Stage.METADATA else self._readings.read(stage))
         except FAILURES as error:
             self._fail(stage, schedule, failure_of(error))
         except (TimeoutError, OSError) as error:
@@ -408,13 +365,12 @@ class LiveFeed:
                     # From now on the partition states come from there.
                     self._zookeeper.refresh()
 
-    async def _read_metadata(self) -> _Told:
-        self._find_brokers()
+    async def _read_metadata(self) -> Told:
+        self._readings.find_brokers()
         try:
-            answer = await self._ask_metadata()
+            answer = await self._readings.metadata()
         except FAILURES:
-            await self._wire.close_wire()
-            await self._slow.close_wire()
+            await self._readings.close_wire()
             raise
         before, is_first = self._knowledge.brokers, self._board.stages[Stage.METADATA].read_at_ms is None
         self._knowledge.states_by_wire = True
@@ -428,143 +384,10 @@ class LiveFeed:
             self._urgent.set()
         return 1, ()
 
-    async def _ask_metadata(self) -> MetadataResponse:
-        try:
-            return await by_wire.read_metadata(await self._wire.wire())
-        except AnswerLost:
-            # The broker that was asked has ended, or fell silent: another one answers.
-            return await by_wire.read_metadata(await self._wire.wire())
-
-    async def _read_reassignments(self) -> _Told:
-        wire = await self._wire.wire()
-        running = await read_reassignments(wire, limit_s=_REASSIGNMENTS_LIMIT_S, is_patient=False)
-        if not self._knowledge.assignments_by_znode:
-            self._knowledge.take_reassignments(running)
-        return 1, ()
-
-    async def _read_offsets(self) -> _Told:
-        live = frozenset(broker.id for broker in self._knowledge.brokers)
-        wire = await self._wire.wire()
-        ends, missing, requests = await by_wire.read_ends(
-            wire, self._knowledge.topics.values(), live, self._knowledge.silent_ms
-        )
-        self._knowledge.take_ends(ends, self._clock.now_ms())
-        if bool(missing) != self._misses_ends:
-            # A broker has fallen silent, or is back: the probes say which, long before its session ends.
-            self._misses_ends = bool(missing)
-            self._trigger(Stage.PROBES)
-        return requests, missing
-
-    async def _read_log_dirs(self) -> _Told:
-        dirs = await read_log_dirs(self._slow)
-        self._knowledge.take_log_dirs(dirs)
-        silent = tuple(f"broker {one.broker}: {one.error}" for one in dirs if one.log_dir is None)
-        if dirs and all(one.error == NOT_ALLOWED for one in dirs):
-            raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, where="log dirs")
-        if silent and len(silent) == len(dirs):
-            raise Unreachable("; ".join(silent))
-        return len({one.broker for one in dirs}), silent
-
-    async def _read_groups(self) -> _Told:
-        old, missing = await self._read_old_groups()
-        if not self._uses_wire or not self._knowledge.coordinators_may_be_asked():
-            self._knowledge.groups = old
-            return 0, missing
-        wire = await self._slow.wire()
-        if self._groups is None:
-            options = LagOptions(looks_max=1)
-            meter = LagMeter(self._slow, GroupScope(), lambda topic: True, options)
-            self._groups = by_wire.GroupReader(meter, self._groups_per_reading)
-        read = await self._groups.read(wire, self._clock.now_ms())
-        self._knowledge.groups = tuple(sorted((*read.groups, *old), key=lambda one: (one.name, one.lag.type or "")))
-        return read.requests, (*read.missing, *missing)
-
-    async def _read_old_groups(self) -> tuple[tuple[WatchedGroup, ...], tuple[str, ...]]:
-        """Return the groups in ZooKeeper, and why they are stale; while it is lost, its link says that."""
-        reader = self._old_groups
-        if reader is None:
-            return (), ()
-        missing: tuple[str, ...] = ()
-        if self._slow.has_zookeeper:
-            try:
-                await reader.read(self._clock.now_ms())
-            except SessionLost as error:
-                missing = (f"groups in ZooKeeper: {error}; klamm reads them in the next session",)
-            except (*FAILURES, ZooKeeperError) as error:
-                missing = (f"groups in ZooKeeper: {error}",)
-        return tuple(reader.known.values()), missing
-
     def _zk_client(self) -> ZkClient | None:
         return None if self._zookeeper is None else self._zookeeper.client
 
-    async def _read_spark(self) -> _Told:
-        assert self._queries is not None
-        wire = await self._slow.wire() if self._board.is_connected(Side.WIRE) else None
-        read = await self._queries.read(wire)
-        self._knowledge.queries = read.queries
-        return read.requests, read.missing
-
-    async def _read_settings(self) -> _Told:
-        topics = list(self._knowledge.topics.values())
-        wire = await self._slow.wire()
-        configs, brokers, min_isr, missing = await by_wire.read_wire_settings(wire, topics)
-        if not self._knowledge.assignments_by_znode:
-            self._knowledge.take_settings(configs, brokers, min_isr)
-            self._knowledge.forget_settings_but(self._knowledge.topics)
-        return len(topics) // 250 + len(brokers) + 2, missing
-
-    async def _read_probes(self) -> _Told:
-        frame = self._box.latest
-        assert frame is not None and frame.cluster is not None
-        words = await by_wire.read_words(self._slow, frame.cluster, self._knowledge.silent_ms)
-        if self._knowledge.take_words(words):
-            asyncio.get_running_loop().call_later(_DOUBT_S, self._trigger, Stage.PROBES)
-        await self._read_plan_lock(frame.cluster)
-        missing = await self._read_transactions(frame.cluster)
-        silent = [f"broker {broker}: {said.trouble}" for broker, said in self._knowledge.words.items() if said.trouble]
-        if silent and len(silent) == len(self._knowledge.words):
-            raise Unreachable("; ".join(silent))
-        return 2 * len(self._knowledge.words), missing
-
-    async def _read_plan_lock(self, cluster: ClusterSnapshot) -> None:
-        """Find out who carries out a plan, while there are throttles that it may need."""
-        if not has_throttles(cluster):
-            self._knowledge.plan = None
-            return
-        holder = await plan_in_the_way(self._slow, None)
-        self._knowledge.plan = "" if holder is None else holder.told
-
-    async def _read_transactions(self, cluster: ClusterSnapshot) -> tuple[str, ...]:
-        """Find out which transactions hold readers up; return what could not be read."""
-        now_s = asyncio.get_running_loop().time()
-        if now_s < self._transactions_due_s:
-            return ()
-        self._transactions_due_s = now_s + _TRANSACTIONS_EVERY_S
-        try:
-            found = await read_holding(await self._slow.wire(), cluster)
-        except FAILURES as error:
-            return (f"open transactions: {error}",)
-        self._knowledge.holding = tuple(map(holding_of, found.transactions))
-        return tuple(f"open transactions: {failure}" for failure in found.failures)
-
     # Inside
-
-    def _find_brokers(self) -> None:
-        """Direct connections to the named brokers, and to all known live ones.
-
-        Raises:
-            Unreachable: none is named or known.
-        """
-        known = tuple(
-            (endpoint.host, endpoint.port)
-            for broker in self._knowledge.brokers
-            for endpoint in broker.endpoints_for(self._target.client_properties.security_protocol)
-        )
-        addresses = tuple(dict.fromkeys((*self._target.bootstrap, *known)))
-        if not addresses:
-            raise Unreachable(_NO_BROKERS if self._knowledge.members_by_znode else _WAITS)
-        for cluster in (self._wire, self._slow):
-            cluster.target = replace(cluster.target, bootstrap=addresses)
 
     def _is_moving(self) -> bool:
         topics = self._knowledge.topics.values()
@@ -631,18 +454,6 @@ def _check_links(frame: Frame, target: ClusterTarget) -> None:
     raise Unreachable(f"{target.name} cannot be read: {causes}", hint=START_IT)
 
 
-_READERS: Mapping[Stage, Callable[[LiveFeed], Awaitable[_Told]]] = {
-    Stage.METADATA: LiveFeed._read_metadata,
-    Stage.REASSIGNMENTS: LiveFeed._read_reassignments,
-    Stage.OFFSETS: LiveFeed._read_offsets,
-    Stage.LOG_DIRS: LiveFeed._read_log_dirs,
-    Stage.GROUPS: LiveFeed._read_groups,
-    Stage.SETTINGS: LiveFeed._read_settings,
-    Stage.PROBES: LiveFeed._read_probes,
-    Stage.SPARK: LiveFeed._read_spark,
-}
-
-
 def _addresses(target: ClusterTarget) -> dict[Side, str]:
     """Return the addresses of the sides that may be asked."""
     found = {}
@@ -651,11 +462,6 @@ def _addresses(target: ClusterTarget) -> dict[Side, str]:
     if target.may_ask_brokers:
         found[Side.WIRE] = ",".join(address_text(host, port) for host, port in target.bootstrap)
     return found
-
-
-def _wire_of(target: ClusterTarget) -> Cluster:
-    """Return only the cluster's wire side: the feed keeps the only session with ZooKeeper."""
-    return Cluster(replace(target, zookeeper=None, via=Side.WIRE), timeout_s=OPERATION_S)
 
 
 async def _wait(event: asyncio.Event, limit_s: float) -> None:

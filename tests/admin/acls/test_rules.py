@@ -91,6 +91,29 @@ def test_why_somebody_may() -> None:
 
 
 @pytest.mark.parametrize(
+    ("files", "name", "is_allowed", "said"),
+    [
+        (None, "other", False, "only the brokers' files (super.users) say who is one"),
+        ({}, "other", False, "no rule is about topic other: nobody may"),
+        ({}, "orders", False, "topic orders has rules, and none allows this"),
+        ({"super.users": None}, "orders", False, "brokers do not show who (super.users)"),
+        ({"super.users": "User:root;User:bob"}, "orders", True, "User:bob is a super user, by super.users"),
+        ({"super.users": "User:root"}, "orders", False, "topic orders has rules, and none allows this"),
+        ({"allow.everyone.if.no.acl.found": None}, "other", False, "it is set; brokers do not show to what"),
+        ({"allow.everyone.if.no.acl.found": "true"}, "other", True, "and allow.everyone.if.no.acl.found=true"),
+        ({"allow.everyone.if.no.acl.found": "true"}, "orders", False, "topic orders has rules, and none allows this"),
+        ({"allow.everyone.if.no.acl.found": "false"}, "other", False, "and allow.everyone.if.no.acl.found=false"),
+    ],
+)
+def test_what_brokers_files_add_to_the_rules(
+    files: dict[str, str | None] | None, name: str, is_allowed: bool, said: str
+) -> None:
+    rules = [rule("allow User:alice read topic:orders")]
+    found = explain(rules, "User:bob", "1.2.3.4", AclOperation.READ, ResourceType.TOPIC, name, files)
+    assert (found.allowed, said in found.because) == (is_allowed, True), found.because
+
+
+@pytest.mark.parametrize(
     ("said", "problem"),
     [
         (["allow User:* all topic:*"], "opens_everything"),

@@ -12,10 +12,10 @@ from engine.admin.analysis.moves import CopyState, MovesBoard, moves_board
 from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import TopicPartition
-from tui.board import Board
-from tui.location import Location
 from tui.pages.page import View
 from tui.pages.reassignments import PAGE, why_of
+from tui.state.board import Board
+from tui.state.location import Location
 
 ORDERS = TopicPartition("orders", 0)
 

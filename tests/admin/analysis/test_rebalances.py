@@ -11,10 +11,10 @@ from engine.admin.groups.values import GroupMember, GroupState
 from engine.admin.watch.diff import diff
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Frame
-from tui.board import Board
-from tui.location import Location
 from tui.pages.groups import GROUP_PAGE
 from tui.pages.page import View
+from tui.state.board import Board
+from tui.state.location import Location
 
 
 def member(number: int, instance: str | None = None) -> GroupMember:

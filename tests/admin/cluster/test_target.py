@@ -148,6 +148,8 @@ def test_profiles_are_added_without_losing_what_a_person_wrote(tmp_path: Path) -
     assert "# mine" in path.read_text()
     assert profiles.default_name == "dev"
     assert profiles.named("prod.eu") == Profile("prod.eu", None, "b:1", "/c d", True, False)
+    add_profile(profiles, Profile("login", bootstrap_servers="b:1", jaas_config="/j"))
+    assert load_profiles(path).named("login").jaas_config == "/j"
     set_default(profiles, "prod.eu")
     assert load_profiles(path).default_name == "prod.eu"
 
@@ -258,6 +260,12 @@ def test_the_properties_of_a_profile_and_its_jaas_file(
     assert str(missing.value.where) == "properties of the profile p"
     found = resolve(tmp_path, environment, cluster="p", jaas_config=write_jaas(tmp_path / "j.conf", "me"))
     assert (identity(found), found.client_properties.request_timeout_ms) == ("me by PLAIN", 7000)
+    jaas = f'bootstrap_servers = "b:1"\njaas-config = "{write_jaas(tmp_path / "own.conf", "own")}"'
+    write_profiles(tmp_path, f"[clusters.p]\n{jaas}\n[clusters.p.properties]\n{table}")
+    found = resolve(tmp_path, environment, cluster="p")
+    assert (identity(found), found.jaas_file) == ("own by PLAIN", None), "its own file need not be named again"
+    named = resolve(tmp_path, environment, cluster="p", jaas_config=str(tmp_path / "j.conf"))
+    assert identity(named) == "me by PLAIN"
 
 
 def test_a_jaas_file_that_cannot_serve_is_named(tmp_path: Path, environment: dict[str, str]) -> None:

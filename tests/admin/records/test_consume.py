@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from typing import Any
 
@@ -16,10 +16,10 @@ from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.errors import NotFound, Refused, Unreachable
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.records import consume
-from engine.admin.records.committed import visible_batches
-from engine.admin.records.consume import ConsumedRecord, ConsumeOptions, Consumer
+from engine.admin.records.consume import ConsumeOptions, Consumer
+from engine.admin.records.consumed import ConsumedRecord, ConsumedRecords, visible_batches
 from engine.common.errors import ErrorCode, KafkaError
-from engine.common.model import EARLIEST_TIMESTAMP
+from engine.common.model import EARLIEST_TIMESTAMP, TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import (
     AbortedTransaction,
@@ -29,6 +29,7 @@ from engine.kafka.protocol.apis.fetch import (
     PartitionData,
 )
 from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.header import iter_batches
 from engine.kafka.protocol.records.record import Record
 
 Scene = Callable[[ScriptedCluster, WireCluster], Awaitable[None]]
@@ -53,11 +54,27 @@ async def read(wire: WireCluster, **options: Any) -> list[ConsumedRecord]:
     )
     await consumer.open()
     async with aclosing(consumer.batches()) as batches:
-        return [record async for some in batches for record in some]
+        return [record async for some in batches for record in some.records]
 
 
 def offsets(records: list[ConsumedRecord], partition: int) -> list[int]:
     return [record.record.offset for record in records if record.partition == partition]
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "expected"), [(0, None, range(20)), (3, None, range(3, 20)), (0, 15, range(15)), (12, 13, [12])]
+)
+def test_values_alone_are_those_of_the_records_that_count(
+    start: int, stop: int | None, expected: Iterable[int]
+) -> None:
+    data = b"".join(
+        encode_batch([Record(offset, 5, b"k", b"%d" % offset) for offset in range(first, first + 10)])
+        for first in (0, 10)
+    )
+    some = ConsumedRecords(TopicPartition("t", 0), data, list(iter_batches(data)), start, stop)
+    assert [one.record.offset for one in some.records] == [*expected]
+    assert some.values() == [one.record.value for one in some.records] == [b"%d" % offset for offset in expected]
+    assert some.next_offset == (20 if stop is None else stop)
 
 
 def test_every_record_comes_once_and_in_order() -> None:
@@ -197,7 +214,7 @@ def test_a_silent_leader_holds_up_only_what_it_leads(monkeypatch: pytest.MonkeyP
         records: list[ConsumedRecord] = []
         async with aclosing(consumer.batches()) as batches:
             async for some in batches:
-                records += some
+                records += some.records
                 if len(offsets(records, 1)) == 30:
                     answers[ApiKey.LIST_OFFSETS] = tell
                 if len(records) == 60 and not until_end:
@@ -238,7 +255,7 @@ def test_who_has_time_without_end_waits_for_a_leader_with_a_word(
         count = 0
         async with aclosing(consumer.batches()) as batches:
             while count < 60:
-                count += len(await anext(batches))
+                count += len((await anext(batches)).records)
         assert complaints == [f"1 partition must wait for {whom}: topic t partition 0"]
 
     play(scene)

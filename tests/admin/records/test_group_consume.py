@@ -36,8 +36,8 @@ class Member:
         try:
             async with aclosing(consumer.batches()) as batches:
                 async for some in batches:
-                    self.read += [(one.partition, one.record.offset) for one in some]
-                    consumer.took(some)
+                    self.read += [(one.partition, one.record.offset) for one in some.records]
+                    consumer.took(some.name, some.next_offset)
         finally:
             await wire.close()
 

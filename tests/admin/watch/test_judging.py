@@ -151,13 +151,13 @@ def test_a_broker_that_falls_silent_or_comes_back_is_probed_at_once(
 
     async def run() -> None:
         feed = LiveFeed(ClusterTarget("t", Origin.OPTIONS, bootstrap=(("127.0.0.1", 1),)))
-        feed._misses_ends = not missing
+        feed._readings._misses_ends = not missing
         schedule = feed._schedules[Stage.PROBES]
         schedule.next_ms = in_an_hour = 3_600_000 + feed._clock.monotonic_ms()
-        await feed._read_offsets()
+        await feed._readings._read_offsets()
         assert schedule.next_ms <= feed._clock.monotonic_ms()
         schedule.next_ms = in_an_hour
-        await feed._read_offsets()
+        await feed._readings._read_offsets()
         assert schedule.next_ms == in_an_hour, "once"
 
     asyncio.run(run())
@@ -216,7 +216,7 @@ def test_the_lock_is_looked_up_while_something_is_throttled(monkeypatch: pytest.
     async def plan_in_the_way(*_: object) -> Holder | None:
         return holders.pop(0)
 
-    monkeypatch.setattr("engine.admin.watch.live_feed.plan_in_the_way", plan_in_the_way)
+    monkeypatch.setattr("engine.admin.watch.stage_readings.plan_in_the_way", plan_in_the_way)
 
     async def run() -> None:
         feed = LiveFeed(ClusterTarget("t", Origin.OPTIONS, bootstrap=(("127.0.0.1", 1),)))
@@ -225,11 +225,11 @@ def test_the_lock_is_looked_up_while_something_is_throttled(monkeypatch: pytest.
         for told in ("bo since 2026: apply plan.json", ""):
             snapshot = cluster.frame().cluster
             assert snapshot is not None
-            await feed._read_plan_lock(snapshot)
+            await feed._readings._read_plan_lock(snapshot)
             assert feed._knowledge.frame(1, {}, {}).plan == told
         calm = small_cluster().frame().cluster
         assert calm is not None
-        await feed._read_plan_lock(calm)
+        await feed._readings._read_plan_lock(calm)
         assert feed._knowledge.frame(2, {}, {}).plan is None
 
     asyncio.run(run())

@@ -27,7 +27,7 @@ from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import TopicPartition
 from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
-from tui.status import Standing, causes_of, standing_of
+from tui.state.status import Standing, causes_of, standing_of
 
 SESSION_MS = 2_000
 DEADLINE_S = 30.0

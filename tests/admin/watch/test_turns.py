@@ -14,7 +14,7 @@ from engine.admin.watch.judging import HealthMemory
 from engine.admin.watch.knowledge import Knowledge
 from engine.common.snapshot import SnapshotSource, TopicSnapshot
 from engine.common.turns import SLICE, at_once, in_turns
-from tui.board import Board
+from tui.state.board import Board
 
 TOPICS, PARTITIONS = 60, 6_000 * 2
 TURNS = PARTITIONS // SLICE

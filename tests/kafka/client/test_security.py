@@ -62,6 +62,12 @@ def test_a_token_for_msk_is_signed_here_for_the_brokers_region(monkeypatch: pyte
     url = urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
     assert url.startswith("https://kafka.eu-central-1.amazonaws.com/?Action=kafka-cluster%3AConnect")
     assert "AKIATEST" in url and "aws-Secr3t" not in url
+    # Temporary credentials, which a later login may find replaced.
+    for session in ("first-session", "second-session"):
+        monkeypatch.setenv("AWS_SESSION_TOKEN", session)
+        first = next(exchange_for(settings, "b-1.mine.abc.c2.kafka.eu-central-1.amazonaws.com"))
+        token = first.split(b"Bearer ")[1].rstrip(b"\x01").decode()
+        assert f"X-Amz-Security-Token={session}" in urlsafe_b64decode(token + "=" * (-len(token) % 4)).decode()
     by_handler = {
         "sasl.mechanism": "OAUTHBEARER",
         "sasl.login.callback.handler.class": "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler",

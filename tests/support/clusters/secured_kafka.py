@@ -30,7 +30,8 @@ LISTENERS = {
 """Security protocols by listener. Logins on SHORT end soon, ONLYPLAIN has one mechanism.
 
 Certificates: MUTUAL wants the client's, those of EXPIRED and FUTURE are not valid now, and NAMED's has no address.
-CROSSED is advertised at the port of PLAINTEXT. SECOND is the listener of a second broker, too.
+NAMED speaks TLS 1.3 alone. CROSSED is advertised at the port of PLAINTEXT. SECOND is the listener of a second broker,
+too.
 """
 SHORT_MS = 2_000
 PASSWORDS = {"admin": "admin-Secr3t", "alice": 'al1ce, "quoted" = hidden'}
@@ -112,6 +113,7 @@ def _settings(kafka: SecuredKafka, store: Path) -> dict[str, str]:
         "ssl.truststore.type": "PEM",
         "ssl.truststore.location": str(kafka.folder / "ca.pem"),
         "listener.name.mutual.ssl.client.auth": "required",
+        "listener.name.named.ssl.enabled.protocols": "TLSv1.3",
         "sasl.enabled.mechanisms": ",".join(MODULES),
         "listener.name.onlyplain.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.short.connections.max.reauth.ms": str(SHORT_MS),

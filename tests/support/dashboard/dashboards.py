@@ -17,9 +17,9 @@ from engine.admin.cluster.profiles import Profile
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.watch.feed import Feed
 from tui.app import Dashboard
-from tui.main_screen import MainScreen
-from tui.session import Session
+from tui.screen.main_screen import MainScreen
 from tui.state.fleet import Fleet, Member
+from tui.state.session import Session
 from tui.widgets.lines_view import LinesScroll, LinesView
 
 WIDE = (120, 40)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from engine.kafka.protocol.records.buffers import Buffer
 from engine.kafka.protocol.records.compression import DECOMPRESSED_BYTES_MAX
-from engine.kafka.protocol.records.decode import iter_section, record_section
+from engine.kafka.protocol.records.decode import iter_section, record_section, section_values
 from engine.kafka.protocol.records.header import BatchHeader, iter_batches
 from engine.kafka.protocol.records.legacy import iter_messages
 from engine.kafka.protocol.records.record import Record
@@ -31,3 +31,15 @@ def iter_batch_records(
     if header.magic >= 2:
         return iter_section(header, record_section(buffer, position, header, size_max))
     return iter_messages(buffer, position, header, size_max=size_max)
+
+
+def iter_batch_values(
+    buffer: Buffer, position: int, header: BatchHeader, *, size_max: int = DECOMPRESSED_BYTES_MAX
+) -> Iterable[bytes | None]:
+    """Return the values of the batch's records; keys, times and headers cost nothing. Same errors as ``iter_records``.
+
+    They are raised at once or by the iteration.
+    """
+    if header.magic >= 2:
+        return section_values(header, record_section(buffer, position, header, size_max))
+    return (record.value for record in iter_messages(buffer, position, header, size_max=size_max))

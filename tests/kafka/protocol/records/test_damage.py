@@ -20,6 +20,7 @@ from engine.kafka.protocol.records.batch import (
     Codec,
     Record,
     encode_batch,
+    iter_batch_records,
     iter_batches,
     iter_records,
     read_batch_header,
@@ -27,6 +28,7 @@ from engine.kafka.protocol.records.batch import (
 from engine.kafka.protocol.records.compression import decompress
 from engine.kafka.protocol.records.convert import down_convert
 from engine.kafka.protocol.records.decode import record_section
+from engine.kafka.protocol.records.iterate import iter_batch_values
 from engine.kafka.protocol.records.legacy import encode_message_set
 from engine.kafka.protocol.records.validate import prepare_append, scan_section
 
@@ -112,9 +114,24 @@ def prepare(rules: AppendRules) -> Callable[[bytes], None]:
     return call
 
 
+def read_values(data: bytes) -> None:
+    """The values alone are those of the records, or the fault is the same."""
+    for position, header in iter_batches(data):
+        records = outcome(lambda: [one.value for one in iter_batch_records(data, position, header, size_max=SIZE_MAX)])  # noqa: B023
+        assert outcome(lambda: list(iter_batch_values(data, position, header, size_max=SIZE_MAX))) == records  # noqa: B023
+
+
+def outcome(read: Callable[[], list[bytes | None]]) -> object:
+    try:
+        return read()
+    except KafkaError as error:
+        return error.code, error.message
+
+
 READERS: list[Callable[[bytes], None]] = [
     lambda data: drain(iter_batches(data)),
     lambda data: drain(iter_records(data, size_max=SIZE_MAX)),
+    read_values,
     scan,
     prepare(AppendRules()),
     prepare(COMPRESSING),
@@ -130,7 +147,7 @@ def ours_or_nothing(read: Callable[[bytes], None], data: bytes) -> None:
 
 
 @settings(max_examples=400 * ROUNDS, deadline=None)
-@given(damaged())
+@given(damaged() | written())
 def test_damaged_bytes_raise_nothing_but_kafka_errors(data: bytes) -> None:
     for read in READERS:
         ours_or_nothing(read, data)

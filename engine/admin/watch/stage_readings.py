@@ -1,0 +1,292 @@
+"""What a live feed reads at brokers, in old groups' znodes and at Spark's traces, when a stage is due.
+
+Metadata and offsets come over connections of their own. Slow requests have others, because brokers answer in the order
+of the questions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from engine.admin.cluster.asking import FAILURES
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AnswerLost, Refused, Unreachable
+from engine.admin.cluster.rights import Right
+from engine.admin.cluster.target import ClusterTarget, Side
+from engine.admin.groups.scope import GroupScope
+from engine.admin.health.checks import has_throttles
+from engine.admin.health.reading import holding_of, read_holding
+from engine.admin.lag.measuring import LagMeter, LagOptions
+from engine.admin.lag.traces import QueryTraces
+from engine.admin.log_dirs.describing import NOT_ALLOWED, read_log_dirs
+from engine.admin.reassignment.lock import plan_in_the_way
+from engine.admin.topics.by_wire import read_reassignments
+from engine.admin.watch import by_wire
+from engine.admin.watch.board import Board
+from engine.admin.watch.by_trace import QueryReader
+from engine.admin.watch.frame import Stage, WatchedGroup
+from engine.admin.watch.knowledge import Knowledge
+from engine.admin.watch.shared_cluster import SharedCluster
+from engine.common.clock import Clock
+from engine.common.errors import ErrorCode
+from engine.common.snapshot import ClusterSnapshot
+from engine.kafka.protocol.apis.metadata import MetadataResponse
+from engine.kafka.zk.errors import SessionLost, ZooKeeperError
+
+if TYPE_CHECKING:
+    from engine.admin.watch.old_groups import OldGroupReader
+    from engine.kafka.zk.client import ZkClient
+
+OPERATION_S = 10.0
+"""The longest time for one reading."""
+
+_REASSIGNMENTS_LIMIT_S = 3.0
+_NO_BROKERS = "no broker is registered in ZooKeeper"
+_WAITS = "no broker is named, and ZooKeeper has not reported any yet"
+_TRANSACTIONS_EVERY_S = 30.0
+_DOUBT_S = 1.0
+"""This long after a broker named another controller than ZooKeeper does, ask it again."""
+_DENIED_MS = 60_000
+"""All stages are read within this time, unless they take very long."""
+
+Told = tuple[int, tuple[str, ...]]
+"""How many requests a reading took, and a line for each missing thing."""
+
+
+class StageReadings:
+    """Reads stages into the knowledge of a feed.
+
+    Args:
+        client: ZooKeeper's client, as long as the feed has a session.
+        newest: the newest cluster that was shown.
+        trigger: has a stage read soon.
+    """
+
+    def __init__(
+        self,
+        target: ClusterTarget,
+        knowledge: Knowledge,
+        board: Board,
+        clock: Clock,
+        *,
+        client: Callable[[], ZkClient | None],
+        newest: Callable[[], ClusterSnapshot | None],
+        trigger: Callable[[Stage], None],
+        groups_per_reading: int = by_wire.GROUPS_PER_READING,
+    ) -> None:
+        self._target = target
+        self._knowledge = knowledge
+        self._board = board
+        self._clock = clock
+        self._newest = newest
+        self._trigger = trigger
+        self._groups_per_reading = groups_per_reading
+        self.uses_wire = target.may_ask_brokers
+        # The feed keeps the only session with ZooKeeper.
+        self.wire = Cluster(replace(target, zookeeper=None, via=Side.WIRE), timeout_s=OPERATION_S)
+        shared = self.wire.target if self.uses_wire else target
+        self.slow = SharedCluster(shared, client, timeout_s=OPERATION_S)
+        self._transactions_due_s = 0.0
+        self._misses_ends = False
+        self._denied_before: tuple[Right, ...] = ()
+        self._denied_until_ms = clock.monotonic_ms() + _DENIED_MS
+        self._groups: by_wire.GroupReader | None = None
+        self._old_groups: OldGroupReader | None = None
+        traces = QueryTraces(target.checkpoints, target.event_logs)
+        self._queries = None if traces.is_empty else QueryReader(traces)
+
+    @property
+    def has_queries(self) -> bool:
+        """Whether Spark's traces are named."""
+        return self._queries is not None
+
+    def read_old_groups(self) -> None:
+        """From now on read the groups that keep themselves in ZooKeeper, too."""
+        from engine.admin.watch.old_groups import OldGroupReader
+
+        self._old_groups = OldGroupReader(self.slow)
+
+    async def close(self) -> None:
+        """End all connections."""
+        await self.wire.close()
+        await self.slow.close()
+
+    async def close_wire(self) -> None:
+        """End the connections to brokers: the next question opens new ones."""
+        await self.wire.close_wire()
+        await self.slow.close_wire()
+
+    def read(self, stage: Stage) -> Awaitable[Told]:
+        """Read a stage other than the metadata.
+
+        Raises:
+            AdminError, TimeoutError, OSError: it cannot be read.
+        """
+        return _READERS[stage](self)
+
+    @property
+    def principal(self) -> str | None:
+        """Who asks the brokers; None if only they know."""
+        return self.wire.principal
+
+    @property
+    def denied(self) -> list[Right]:
+        """The rights that have been missing in the last minutes."""
+        return list(dict.fromkeys((*self._denied_before, *self.wire.denied, *self.slow.denied)))
+
+    def note_denied(self) -> None:
+        """Tell the frames; a right that was given is missing no longer once everything has been read again, twice."""
+        self._knowledge.denied = tuple(self.denied)
+        now_ms = self._clock.monotonic_ms()
+        if now_ms >= self._denied_until_ms:
+            self._denied_until_ms = now_ms + _DENIED_MS
+            self._denied_before = tuple(dict.fromkeys((*self.wire.denied, *self.slow.denied)))
+            self.wire.forget_denied()
+            self.slow.forget_denied()
+
+    def find_brokers(self) -> None:
+        """Direct connections to the named brokers, and to all known live ones.
+
+        Raises:
+            Unreachable: none is named or known.
+        """
+        known = tuple(
+            (endpoint.host, endpoint.port)
+            for broker in self._knowledge.brokers
+            for endpoint in broker.endpoints_for(self._target.client_properties.security_protocol)
+        )
+        addresses = tuple(dict.fromkeys((*self._target.bootstrap, *known)))
+        if not addresses:
+            raise Unreachable(_NO_BROKERS if self._knowledge.members_by_znode else _WAITS)
+        for cluster in (self.wire, self.slow):
+            cluster.target = replace(cluster.target, bootstrap=addresses)
+
+    async def metadata(self) -> MetadataResponse:
+        try:
+            return await by_wire.read_metadata(await self.wire.wire())
+        except AnswerLost:
+            # The broker that was asked has ended, or fell silent: another one answers.
+            return await by_wire.read_metadata(await self.wire.wire())
+
+    async def _read_reassignments(self) -> Told:
+        wire = await self.wire.wire()
+        running = await read_reassignments(wire, limit_s=_REASSIGNMENTS_LIMIT_S, is_patient=False)
+        if not self._knowledge.assignments_by_znode:
+            self._knowledge.take_reassignments(running)
+        return 1, ()
+
+    async def _read_offsets(self) -> Told:
+        live = frozenset(broker.id for broker in self._knowledge.brokers)
+        wire = await self.wire.wire()
+        ends, missing, requests = await by_wire.read_ends(
+            wire, self._knowledge.topics.values(), live, self._knowledge.silent_ms
+        )
+        self._knowledge.take_ends(ends, self._clock.now_ms())
+        if bool(missing) != self._misses_ends:
+            # A broker has fallen silent, or is back: the probes say which, long before its session ends.
+            self._misses_ends = bool(missing)
+            self._trigger(Stage.PROBES)
+        return requests, missing
+
+    async def _read_log_dirs(self) -> Told:
+        dirs = await read_log_dirs(self.slow)
+        self._knowledge.take_log_dirs(dirs)
+        silent = tuple(f"broker {one.broker}: {one.error}" for one in dirs if one.log_dir is None)
+        if dirs and all(one.error == NOT_ALLOWED for one in dirs):
+            raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, where="log dirs")
+        if silent and len(silent) == len(dirs):
+            raise Unreachable("; ".join(silent))
+        return len({one.broker for one in dirs}), silent
+
+    async def _read_groups(self) -> Told:
+        old, missing = await self._read_old_groups()
+        if not self.uses_wire or not self._knowledge.coordinators_may_be_asked():
+            self._knowledge.groups = old
+            return 0, missing
+        wire = await self.slow.wire()
+        if self._groups is None:
+            options = LagOptions(looks_max=1)
+            meter = LagMeter(self.slow, GroupScope(), lambda topic: True, options)
+            self._groups = by_wire.GroupReader(meter, self._groups_per_reading)
+        read = await self._groups.read(wire, self._clock.now_ms())
+        self._knowledge.groups = tuple(sorted((*read.groups, *old), key=lambda one: (one.name, one.lag.type or "")))
+        return read.requests, (*read.missing, *missing)
+
+    async def _read_old_groups(self) -> tuple[tuple[WatchedGroup, ...], tuple[str, ...]]:
+        """Return the groups in ZooKeeper, and why they are stale; while it is lost, its link says that."""
+        reader = self._old_groups
+        if reader is None:
+            return (), ()
+        missing: tuple[str, ...] = ()
+        if self.slow.has_zookeeper:
+            try:
+                await reader.read(self._clock.now_ms())
+            except SessionLost as error:
+                missing = (f"groups in ZooKeeper: {error}; klamm reads them in the next session",)
+            except (*FAILURES, ZooKeeperError) as error:
+                missing = (f"groups in ZooKeeper: {error}",)
+        return tuple(reader.known.values()), missing
+
+    async def _read_spark(self) -> Told:
+        assert self._queries is not None
+        wire = await self.slow.wire() if self._board.is_connected(Side.WIRE) else None
+        read = await self._queries.read(wire)
+        self._knowledge.queries = read.queries
+        return read.requests, read.missing
+
+    async def _read_settings(self) -> Told:
+        topics = list(self._knowledge.topics.values())
+        wire = await self.slow.wire()
+        configs, brokers, min_isr, missing = await by_wire.read_wire_settings(wire, topics)
+        if not self._knowledge.assignments_by_znode:
+            self._knowledge.take_settings(configs, brokers, min_isr)
+            self._knowledge.forget_settings_but(self._knowledge.topics)
+        return len(topics) // 250 + len(brokers) + 2, missing
+
+    async def _read_probes(self) -> Told:
+        cluster = self._newest()
+        assert cluster is not None
+        words = await by_wire.read_words(self.slow, cluster, self._knowledge.silent_ms)
+        if self._knowledge.take_words(words):
+            asyncio.get_running_loop().call_later(_DOUBT_S, self._trigger, Stage.PROBES)
+        await self._read_plan_lock(cluster)
+        missing = await self._read_transactions(cluster)
+        silent = [f"broker {broker}: {said.trouble}" for broker, said in self._knowledge.words.items() if said.trouble]
+        if silent and len(silent) == len(self._knowledge.words):
+            raise Unreachable("; ".join(silent))
+        return 2 * len(self._knowledge.words), missing
+
+    async def _read_plan_lock(self, cluster: ClusterSnapshot) -> None:
+        """Find out who carries out a plan, while there are throttles that it may need."""
+        if not has_throttles(cluster):
+            self._knowledge.plan = None
+            return
+        holder = await plan_in_the_way(self.slow, None)
+        self._knowledge.plan = "" if holder is None else holder.told
+
+    async def _read_transactions(self, cluster: ClusterSnapshot) -> tuple[str, ...]:
+        """Find out which transactions hold readers up; return what could not be read."""
+        now_s = asyncio.get_running_loop().time()
+        if now_s < self._transactions_due_s:
+            return ()
+        self._transactions_due_s = now_s + _TRANSACTIONS_EVERY_S
+        try:
+            found = await read_holding(await self.slow.wire(), cluster)
+        except FAILURES as error:
+            return (f"open transactions: {error}",)
+        self._knowledge.holding = tuple(map(holding_of, found.transactions))
+        return tuple(f"open transactions: {failure}" for failure in found.failures)
+
+
+_READERS: Mapping[Stage, Callable[[StageReadings], Awaitable[Told]]] = {
+    Stage.REASSIGNMENTS: StageReadings._read_reassignments,
+    Stage.OFFSETS: StageReadings._read_offsets,
+    Stage.LOG_DIRS: StageReadings._read_log_dirs,
+    Stage.GROUPS: StageReadings._read_groups,
+    Stage.SETTINGS: StageReadings._read_settings,
+    Stage.PROBES: StageReadings._read_probes,
+    Stage.SPARK: StageReadings._read_spark,
+}

@@ -1,0 +1,1 @@
+"""How values are shown: units, cells with tones, columns of a table, lines, charts. Pure: no widgets and no colours."""

@@ -1,0 +1,102 @@
+"""Lines of text with tones: what is drawn where there is no table. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from rich.cells import cell_len, set_cell_size
+
+from tui.drawing.cells import Tone
+
+Span = tuple[str, Tone]
+Line = tuple[Span, ...]
+
+
+def line(*parts: str | Span) -> Line:
+    """Return a line; a text alone has no tone."""
+    return tuple((part, Tone.PLAIN) if isinstance(part, str) else part for part in parts)
+
+
+def width_of(one: Line) -> int:
+    """Return how many cells a line takes."""
+    return sum(cell_len(text) for text, _ in one)
+
+
+def fitted(one: Line, width: int) -> Line:
+    """Return the line in exactly ``width`` cells; a line that is cut ends with an ellipsis."""
+    spans: list[Span] = []
+    left = width
+    for text, tone in one:
+        length = cell_len(text)
+        if length > left:
+            if left > 0:
+                spans.append((set_cell_size(text, left - 1) + "…", tone))
+            return tuple(spans)
+        spans.append((text, tone))
+        left -= length
+    return (*spans, (" " * left, Tone.PLAIN)) if left else tuple(spans)
+
+
+def folded(one: Line, width: int) -> list[Line]:
+    """Return the line as several if it is too long: broken at blanks, or inside a word that is too long by itself."""
+    if width <= 0 or width_of(one) <= width:
+        return [one]
+    lines: list[Line] = []
+    spans: list[Span] = []
+    room = width
+    for text, tone in one:
+        for word in re.findall(r" +|[^ ]+", text):
+            if cell_len(word) > room and room < width:
+                lines.append(tuple(spans))
+                spans, room = [], width
+                if word.isspace():
+                    continue
+            while cell_len(word) > width:
+                head = set_cell_size(word, width)
+                lines.append(((head, tone),))
+                word = word[len(head) :]
+            spans.append((word, tone))
+            room -= cell_len(word)
+    return [*lines, tuple(spans)] if spans else lines
+
+
+def beside(left: Sequence[Line], right: Sequence[Line], *, left_width: int, gap: int = 3) -> list[Line]:
+    """Return two blocks side by side."""
+    found = []
+    for index in range(max(len(left), len(right))):
+        first = left[index] if index < len(left) else ()
+        second = right[index] if index < len(right) else ()
+        found.append((*fitted(first, left_width), (" " * gap, Tone.PLAIN), *second))
+    return found
+
+
+def panel(title: str, lines: Sequence[Line], width: int, height: int, *, note: str = "") -> list[Line]:
+    """Return lines in a frame of ``width`` by ``height`` with a title, and a note at the right of the upper edge."""
+    inner = width - 2
+    if height < 3 or inner < 1:
+        return [fitted((), max(0, width)) for _ in range(height)]
+    head: list[Span] = [("┌ ", Tone.FRAME), (title, Tone.QUIET), (" ", Tone.FRAME)]
+    room = width - width_of(tuple(head)) - 1
+    told = f" {note} ─" if note and len(note) + 6 <= room else ""
+    head += [("─" * max(0, room - cell_len(told)), Tone.FRAME), (told, Tone.FRAME), ("┐", Tone.FRAME)]
+    body = [*lines[: height - 2], *[()] * (height - 2 - len(lines))]
+    edge: Span = ("│", Tone.FRAME)
+    return [
+        fitted(tuple(head), width),
+        *((edge, *fitted(one, inner), edge) for one in body),
+        (("└" + "─" * inner + "┘", Tone.FRAME),),
+    ]
+
+
+def wrapped(words: Iterable[Line], width: int, gap: str = "   ") -> list[Line]:
+    """Return short pieces one after the other, with a new line where the next would not fit."""
+    lines: list[Line] = []
+    current: Line = ()
+    for piece in words:
+        joined = (*current, (gap, Tone.PLAIN), *piece) if current else piece
+        if current and width_of(joined) > width:
+            lines.append(current)
+            joined = piece
+        current = joined
+    return [*lines, current] if current else lines

@@ -1,0 +1,191 @@
+"""What is done with the data of partitions: old records deleted, hanging transactions ended, replicas compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError, BadRequest
+from engine.admin.records.deletion import DeletionResult, RecordsDeletion, delete_records, preview_deletion
+from engine.admin.replicas.verification import PartitionVerification, verify_topics
+from engine.admin.topics.selection import select_topics
+from engine.admin.transactions.ending import EndResult, Marker, abort, marker_for_offset
+from engine.admin.transactions.hanging import OpenTransaction, find_holding
+from engine.common.model import TopicPartition
+from engine.common.quantities import counted
+from tui.drawing.cells import NO_DATA, Cell
+from tui.drawing.units import count, size
+from tui.operations.operation import (
+    Outcome,
+    Prepared,
+    command_text,
+    failure_text,
+    failures_told,
+    result_cell,
+    shortened,
+)
+from tui.operations.topics import whole_number
+
+_GOOD = (DeletionResult.DELETED, DeletionResult.NOTHING_TO_DO)
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRecords:
+    """Deletes all records before an offset; -1 means all that are committed."""
+
+    names: tuple[TopicPartition, ...]
+    before_offset: int
+    title: str = "Delete records"
+    asks: bool = True
+
+    @staticmethod
+    def of(names: tuple[TopicPartition, ...], before: str) -> DeleteRecords:
+        """Return the operation that a form asks for.
+
+        Raises:
+            BadRequest: it is not an offset.
+        """
+        offset = whole_number("the offset", before)
+        if offset is None or offset < -1:
+            raise BadRequest("give an offset, or -1 for all that are committed")
+        return DeleteRecords(names, offset)
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        previews = await preview_deletion(cluster, dict.fromkeys(self.names, self.before_offset))
+        going = [one for one in previews if one.result is DeletionResult.WOULD_BE_DELETED]
+        if not going:
+            return Prepared("there is no record before this offset")
+        records = sum(one.records for one in going)
+
+        async def run(cluster: Cluster) -> Outcome:
+            rows = tuple(_row(one) for one in await delete_records(cluster, previews))
+            return Outcome(self.title, ("partition", "before", "records", "result", "why"), rows)
+
+        return Prepared(
+            f"Delete {count(records)} records of {counted(len(going), 'partition')} in {cluster.target.name}?",
+            shortened([_line(one) for one in going]),
+            ("deleted records are gone for good, on every replica",),
+            "; ".join(self._commands(cluster)),
+            typed=str(going[0].name) if len(going) == 1 else f"{len(going)} partitions",
+            run=run,
+        )
+
+    def _commands(self, cluster: Cluster) -> list[str]:
+        """Return a command for each topic: the command takes one."""
+        commands = []
+        for topic in dict.fromkeys(name.topic for name in self.names):
+            words = ["records", "delete", "--topic", topic]
+            for name in self.names:
+                words += ["--partition", str(name.partition)] if name.topic == topic else []
+            commands.append(command_text([*words, "--before-offset", str(self.before_offset)], cluster.target))
+        return commands
+
+
+@dataclass(frozen=True, slots=True)
+class AbortHanging:
+    """Ends the transactions that hold partitions up and that no coordinator will ever end."""
+
+    names: tuple[TopicPartition, ...]
+    title: str = "Abort hanging transactions"
+    asks: bool = True
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        wire = await cluster.wire()
+        found = await find_holding(wire, self.names)
+        hanging = [one for one in found.transactions if one.is_hanging]
+        others = tuple(_told(one) for one in found.transactions if not one.is_hanging)
+        if not hanging:
+            return Prepared("no transaction hangs here", (*others, *failures_told(found.failures)))
+        markers = [await marker_for_offset(wire, one.name, one.start_offset) for one in hanging]
+
+        async def run(cluster: Cluster) -> Outcome:
+            cluster.check_may_change()
+            rows = [await _aborted(cluster, marker) for marker in markers]
+            return Outcome(self.title, ("partition", "begins at", "producer", "result", "why"), tuple(rows))
+
+        commands = [
+            ["transactions", "abort", str(one.name), "--start-offset", str(one.start_offset)] for one in hanging
+        ]
+        return Prepared(
+            f"Abort {counted(len(hanging), 'hanging transaction')} in {cluster.target.name}?",
+            shortened([_told(one) for one in hanging]) + others,
+            (
+                "its records stay in the log; readers of committed records leave them out",
+                *failures_told(found.failures),
+            ),
+            "; ".join(command_text(words, cluster.target) for words in commands),
+            typed=str(hanging[0].name) if len(hanging) == 1 else f"{len(hanging)} transactions",
+            run=run,
+        )
+
+
+def _told(one: OpenTransaction) -> str:
+    begun = f"{one.name}  producer {one.producer.producer_id} from offset {count(one.start_offset)}"
+    if one.is_hanging or one.description is None:
+        return f"{begun}: no coordinator knows it"
+    return f"{begun}: {one.transactional_id} is {one.description.state}, and its coordinator will end it"
+
+
+async def _aborted(cluster: Cluster, marker: Marker) -> tuple[Cell, ...]:
+    why = ""
+    try:
+        await abort(cluster, marker)
+    except AdminError as error:
+        why = failure_text(error)
+    start = NO_DATA if marker.start_offset is None else Cell(count(marker.start_offset))
+    result = result_cell("failed" if why else EndResult.ABORTED, is_good=not why)
+    return Cell(str(marker.name)), start, Cell(str(marker.producer_id)), result, Cell(why)
+
+
+def _line(one: RecordsDeletion) -> str:
+    about = "" if one.estimated_bytes is None else f", about {size(one.estimated_bytes)}"
+    return f"{one.name}  {count(one.start_offset)} → {count(one.before_offset)}: {count(one.records)} records{about}"
+
+
+def _row(one: RecordsDeletion) -> tuple[Cell, ...]:
+    return (
+        Cell(str(one.name)),
+        NO_DATA if one.low_watermark is None else Cell(count(one.low_watermark)),
+        Cell(count(one.records)),
+        result_cell(one.result, is_good=one.result in _GOOD, is_pending=one.result is DeletionResult.UNDER_WAY),
+        Cell(one.error or ""),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReplicas:
+    """The replicas of all partitions of some topics, or of ``only`` one, for which there is no command."""
+
+    topics: tuple[str, ...]
+    only: TopicPartition | None = None
+    title: str = "Verify replicas"
+    asks: bool = False
+
+    async def prepare(self, cluster: Cluster) -> Prepared:
+        words = ["replicas", "verify"]
+        for topic in self.topics:
+            words += ["--topic", topic]
+        what = self.topics[0] if len(self.topics) == 1 else counted(len(self.topics), "topic")
+        command = "" if self.only else command_text(words, cluster.target)
+        return Prepared(f"Compare the replicas of {self.only or what}", command=command, run=self._run)
+
+    async def _run(self, cluster: Cluster) -> Outcome:
+        results = await verify_topics(cluster, select_topics(self.topics), lambda compared: None, only=self.only)
+        rows = tuple(_verified_row(one) for one in results)
+        bad = sum(not one.is_good for one in results)
+        note = f"{counted(bad, 'partition')} differ or cannot be read" if bad else "all replicas agree"
+        return Outcome(self.title, ("partition", "from", "to", "result", "replicas"), rows, (), (note,))
+
+
+def _verified_row(one: PartitionVerification) -> tuple[Cell, ...]:
+    words = []
+    for replica in one.replicas:
+        verdict = replica.error or ("agrees" if replica.agrees else "differs")
+        words.append(f"{replica.broker} {verdict}")
+    return (
+        Cell(str(TopicPartition(one.topic, one.partition))),
+        NO_DATA if one.from_offset is None else Cell(count(one.from_offset)),
+        NO_DATA if one.to_offset is None else Cell(count(one.to_offset)),
+        result_cell("agree" if one.is_good else "differ", is_good=one.is_good),
+        Cell("; ".join(words)),
+    )

@@ -1,0 +1,351 @@
+"""What a plan does, drawn: its sentence, the score card, brokers before and after, waves, the largest moves. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from engine.admin.analysis.moves import MovesBoard
+from engine.admin.reassignment.journal import JournalRecord
+from engine.admin.reassignment.wave_progress import WaveProgress
+from plans.score import BrokerScore, Score
+from plans.telling import Units, card_rows, largest, summary
+from tui.drawing.cells import Cell, Tone
+from tui.drawing.lines import Line, Span, beside, line
+from tui.drawing.units import NOTHING, byte_rate, clock_time, count, ids, percent, size, span, span_left
+from tui.operations.operation import Outcome
+from tui.planning.opened_plan import OpenedPlan
+from tui.planning.plan_run import PlanRunState, RunState
+
+UNITS = Units(size, span)
+LARGEST_MAX = 10
+CARD_WIDTH = 54
+LABEL_WIDTH = 10
+BAR_MIN, BAR_MAX = 4, 14
+"""A shorter bar tells nothing, and a longer one no more."""
+WAVES_MAX = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One measure of the brokers before and after; None means not known."""
+
+    label: str
+    before: Mapping[int, int | None]
+    after: Mapping[int, int | None]
+    text: Callable[[float | None], str] = count
+
+
+def sentence(plan: OpenedPlan) -> str:
+    """Return what a plan costs, and what is proven about it."""
+    if plan.file is None:
+        return f"{count(len(plan.targets))} partitions; a file in Kafka's form says no more"
+    envelope = plan.file.klamm
+    told = summary(envelope.score, envelope.options.minimise, len(plan.targets), UNITS)
+    return f"{envelope.strategy}: {told}" if plan.targets else told
+
+
+def proof(score: Score) -> str:
+    """Return how good the plan is proven to be, with the bound and the gap to it."""
+    bound = score.lower_bound
+    least = f"bound {count(bound.moves)} moves" + ("" if bound.bytes is None else f", {size(bound.bytes)}")
+    gap = "optimal" if score.is_optimal else f"gap {NOTHING if score.gap is None else percent(score.gap)}"
+    return f"{least}   {gap}   by {score.solver}"
+
+
+def loads_of(score: Score) -> list[Load]:
+    """Return what each broker carries before and after, as the score card has it."""
+
+    def load(label: str, name: str, text: Callable[[float | None], str] = count) -> Load:
+        rows = score.brokers
+        before = {row.broker: getattr(row, f"{name}_before") for row in rows}
+        return Load(label, before, {row.broker: getattr(row, f"{name}_after") for row in rows}, text)
+
+    loads = [load("replicas", "replicas"), load("leaders", "leaders")]
+    has_bytes = any(row.bytes_before is not None for row in score.brokers)
+    return [*loads, load("bytes", "bytes", size)] if has_bytes else loads
+
+
+def bar_lines(loads: Sequence[Load], brokers: Sequence[int], width: int, rows: int) -> list[Line]:
+    """Return a row for each broker: each measure before and after, and beside it a bar.
+
+    What stays is quiet, what comes is coloured, what goes is a shade. The bars of a measure have one scale, which
+    begins at zero. If not all brokers fit into ``rows``, those that change most are shown.
+    """
+    shown = _most_changed(loads, brokers, rows)
+    title = "broker" if len(shown) == len(brokers) else f"{len(shown)} of {len(brokers)}"
+    parts = [_figures(load, shown) for load in loads]
+    wide = [sum(max(len(one[at]) for one in part) for at in (0, 1)) for part in parts]
+    room = (width - LABEL_WIDTH - sum(wide)) // max(1, len(loads)) - 4
+    bar = min(BAR_MAX, room) if room >= BAR_MIN else 0
+    head = "".join(f"{load.label:<{width_ + bar + 4}}" for load, width_ in zip(loads, wide, strict=True))
+    lines = [line((f"{title:<{LABEL_WIDTH}}{head}".rstrip(), Tone.QUIET))]
+    for index, broker in enumerate(shown):
+        spans: list[Span] = [(f"{broker:<{LABEL_WIDTH}}", Tone.STRONG)]
+        for load, part in zip(loads, parts, strict=True):
+            before, after = part[index]
+            first, second = (max(len(one[at]) for one in part) for at in (0, 1))
+            has_changed = load.before.get(broker) != load.after.get(broker)
+            spans += [(f"{before:>{first}}", Tone.QUIET), (f"{after:>{second}} ", _changed_tone(has_changed))]
+            spans += [*_bar(load, broker, bar), ("   ", Tone.PLAIN)]
+        lines.append(tuple(spans))
+    return lines
+
+
+def _changed_tone(has_changed: bool) -> Tone:
+    return Tone.ACCENT if has_changed else Tone.PLAIN
+
+
+def _figures(load: Load, brokers: Sequence[int]) -> list[tuple[str, str]]:
+    """Return what each broker has before, with an arrow, and after; one figure alone says that nothing changes."""
+    found = []
+    for broker in brokers:
+        before, after = load.before.get(broker), load.after.get(broker)
+        found.append(("" if before == after else f"{load.text(before)} → ", load.text(after)))
+    return found
+
+
+def _bar(load: Load, broker: int, width: int) -> list[Span]:
+    """Return the bar of a broker in ``width`` cells."""
+    top = max([1, *(value or 0 for side in (load.before, load.after) for value in side.values())])
+    before, after = (
+        min(width, max(round((value or 0) / top * width), 1 if value and value > 0 else 0))
+        for value in (load.before.get(broker), load.after.get(broker))
+    )
+    stays = min(before, after)
+    return [
+        ("▇" * stays, Tone.QUIET),
+        ("▇" * (after - stays), Tone.ACCENT),
+        ("░" * (before - stays), Tone.QUIET),
+        (" " * (width - max(before, after)), Tone.PLAIN),
+    ]
+
+
+def _most_changed(loads: Sequence[Load], brokers: Sequence[int], room: int) -> list[int]:
+    if len(brokers) <= room:
+        return list(brokers)
+
+    def change(broker: int) -> int:
+        return max(abs((load.after.get(broker) or 0) - (load.before.get(broker) or 0)) for load in loads)
+
+    return sorted(sorted(brokers, key=lambda broker: (-change(broker), broker))[:room])
+
+
+def card_lines(score: Score) -> list[Line]:
+    """Return the score card: each measure before and after, in ``CARD_WIDTH`` cells."""
+    lines = [line((f"{'brokers that remain':<34}{'before':>9} {'after':>9}", Tone.QUIET))]
+    for label, before, after in card_rows(score):
+        told, later = _figure(before), _figure(after)
+        tone = Tone.PLAIN if before == after else Tone.ACCENT
+        if label == "rack violations" and after:
+            tone = Tone.BAD
+        lines.append(line((f"{label:<34}", Tone.QUIET), f"{told:>9} ", (f"{later:>9}", tone)))
+    return lines
+
+
+def _figure(value: int | str | None) -> str:
+    return NOTHING if value is None else value if isinstance(value, str) else count(value)
+
+
+def flow_lines(rows: Sequence[BrokerScore]) -> list[Line]:
+    """Return what goes into each broker and out of it, a line for each broker."""
+    head = f"{'broker':<8}{'rack':<12}{'replicas':>16}{'leaders':>16}{'bytes':>24}{'in':>12}{'out':>12}{'sends':>12}"
+    lines = [line((head, Tone.QUIET))]
+    for one in rows:
+        replicas = f"{one.replicas_before} → {one.replicas_after}"
+        leaders = f"{one.leaders_before} → {one.leaders_after}"
+        sizes = NOTHING if one.bytes_before is None else f"{size(one.bytes_before)} → {size(one.bytes_after)}"
+        name = f"{one.broker}{'' if one.alive else ' ✖'}"
+        flows = "".join(f"{size(value):>12}" for value in (one.bytes_in, one.bytes_out, one.bytes_sent))
+        text = f"{(one.rack or NOTHING)[:11]:<12}{replicas:>16}{leaders:>16}{sizes:>24}{flows}"
+        lines.append(line((f"{name:<8}", Tone.STRONG), text))
+    return lines
+
+
+def largest_lines(plan: OpenedPlan) -> list[Line]:
+    """Return the moves that copy most."""
+    rows = largest(list(plan.planned), LARGEST_MAX)
+    if not rows:
+        return [line(("nothing is copied", Tone.QUIET))]
+    wide = max(len(str(one.name)) for one in rows)
+    return [
+        line(
+            (f"{one.name!s:<{wide}}", Tone.STRONG),
+            f"  {ids(one.before)} → ",
+            (ids(one.after), Tone.ACCENT),
+            (f"   {size(one.bytes)}", Tone.PLAIN),
+        )
+        for one in rows
+    ]
+
+
+def wave_lines(plan: OpenedPlan) -> list[Line]:
+    """Return the waves with the default caps."""
+    partitions = Counter(plan.wave_of.values())
+    sizes = {one.name: one.bytes for one in plan.planned}
+    lines = []
+    for wave in sorted(partitions)[:WAVES_MAX]:
+        known = [sizes.get(name) for name, number in plan.wave_of.items() if number == wave]
+        copied = NOTHING if None in known else size(sum(one or 0 for one in known))
+        lines.append(line((f"wave {wave:<4}", Tone.STRONG), f"{count(partitions[wave]):>6} partitions   {copied}"))
+    more = len(partitions) - WAVES_MAX
+    return [*lines, line((f"and {more} more", Tone.QUIET))] if more > 0 else lines
+
+
+def detail_lines(plan: OpenedPlan, width: int) -> list[Line]:
+    """Return all of a plan, for a window that can be scrolled."""
+    lines = [line((sentence(plan), Tone.STRONG))]
+    if plan.file is None:
+        return lines
+    score = plan.file.klamm.score
+    lines += [line((proof(score), Tone.QUIET)), *(line(("! ", Tone.WARN), note) for note in plan.notes)]
+    if not plan.targets:
+        return lines
+    lines += [(), *card_lines(score), (), *flow_lines(score.brokers)]
+    if score.log_dirs:
+        lines += [(), line(("log dirs", Tone.QUIET)), *_dir_lines(score)]
+    blocks = [
+        [line(("the largest moves", Tone.QUIET)), *largest_lines(plan)],
+        [line(("waves of at most 10 replicas per broker", Tone.QUIET)), *wave_lines(plan)],
+    ]
+    left = max((sum(len(text) for text, _ in one) for one in blocks[0]), default=0)
+    if left + 40 <= width:
+        return [*lines, (), *beside(blocks[0], blocks[1], left_width=left)]
+    return [*lines, (), *blocks[0], (), *blocks[1]]
+
+
+def _dir_lines(score: Score) -> list[Line]:
+    return [
+        line(
+            (f"{one.broker:<4}", Tone.STRONG),
+            f"{one.log_dir}   {one.replicas_before} → {one.replicas_after} replicas"
+            f"   {size(one.bytes_before)} → {size(one.bytes_after)}",
+        )
+        for one in score.log_dirs
+    ]
+
+
+def throttle_text(rate: int | None) -> str:
+    """Return how fast brokers may copy."""
+    return "no throttle" if rate is None else f"throttle {byte_rate(rate)}"
+
+
+# The current run of a plan, and past ones: lines for the page, rows of the history
+
+_TONES = {
+    RunState.UNDER_WAY: Tone.ACCENT, RunState.DONE: Tone.GOOD, RunState.STOPPED: Tone.WARN, RunState.FAILED: Tone.BAD,
+}  # fmt: skip
+_MARKS = {RunState.UNDER_WAY: "▶", RunState.DONE: "✔", RunState.STOPPED: "■", RunState.FAILED: "✖"}
+_BAR = 16
+
+
+def run_lines(run: PlanRunState, moves: MovesBoard | None = None) -> list[Line]:
+    """Return the progress of a run, and what it said last.
+
+    Until the run itself can tell the time left, it is that of the reassignments under way.
+    """
+    tone = _TONES[run.state]
+    head: list[Any] = [(f"{_MARKS[run.state]} {run.run.verb} {run.run.path.name}: {run.state}", tone)]
+    lines = [line(*head)]
+    if run.progress is not None and run.is_under_way:
+        where, how = progress_texts(run.progress, moves)
+        lines = [line(*head, f"   {where}"), line(("  ", Tone.PLAIN), (how, tone))]
+    if run.said:
+        at_ms, text = run.said[-1]
+        lines.append(line((f"  {clock_time(at_ms)}  ", Tone.QUIET), (text, tone if run.error else Tone.PLAIN)))
+    return lines
+
+
+def progress_texts(progress: WaveProgress, moves: MovesBoard | None = None) -> tuple[str, str]:
+    """Return where a run is: wave, partitions, throttle; and its progress: bytes, rate, a range for the time left."""
+    where = f"wave {progress.wave} of {progress.wave_count}   {progress.done_count}/{progress.count} partitions"
+    where = f"{where}   {throttle_text(progress.throttle)}"
+    if progress.moved_bytes is None or progress.total_bytes is None:
+        return where, "sizes are not known"
+    share = progress.moved_bytes / progress.total_bytes if progress.total_bytes else 1.0
+    full = int(share * _BAR)
+    bar = f"{'━' * full}{'╌' * (_BAR - full)} {percent(share)}"
+    sizes = f"{size(progress.moved_bytes)} of {size(progress.total_bytes)}"
+    return where, f"{bar}  {sizes}   {byte_rate(progress.rate)}   {time_left(progress, moves)}"
+
+
+def time_left(progress: WaveProgress, moves: MovesBoard | None = None) -> str:
+    """Return the time left, as a range if the rate varies."""
+    least, most = progress.left_s_min, progress.left_s_max
+    if least is None:
+        if moves is None or moves.left_s is None:
+            return "time left not known"
+        return f"moving now: {span_left(moves.left_s, moves.left_low_s, moves.left_high_s)}"
+    if most is None:
+        return f"at least {span(least)} left"
+    return f"{span(least)} left" if span(least) == span(most) else f"{span(least)} to {span(most)} left"
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """One run of a plan, from its journal."""
+
+    plan: str
+    began: str
+    who: str
+    what: str
+    waves: int
+    waves_done: int
+    ended: str
+    outcome: str
+    """``done``, ``stopped`` with the reason, or that no end is recorded."""
+
+
+NO_END = "no end is recorded: killed, or still under way"
+
+
+def past_runs(journals: Sequence[tuple[Path, JournalRecord]]) -> list[PastRun]:
+    """Return all runs in the journals, the newest first."""
+    runs = [run for path, record in journals for run in _runs_of(path, record.events)]
+    return sorted(runs, key=lambda run: run.began, reverse=True)
+
+
+def _runs_of(path: Path, events: Sequence[Mapping[str, Any]]) -> list[PastRun]:
+    """A run is everything from one ``begun`` to the next."""
+    starts = [index for index, event in enumerate(events) if event["event"] == "begun"]
+    found = []
+    for start, end in pairwise([*starts, len(events)]):
+        begun, rest = events[start], events[start + 1 : end]
+        last = next((event for event in reversed(rest) if event["event"] in ("done", "stopped")), None)
+        outcome, ended = NO_END, NOTHING
+        if last is not None:
+            reason = last.get("reason")
+            outcome, ended = f"stopped: {reason}" if reason else str(last["event"]), str(last.get("time", NOTHING))
+        found.append(
+            PastRun(
+                path.name.removesuffix(".journal"),
+                str(begun.get("time", NOTHING)),
+                str(begun.get("who", NOTHING)),
+                str(begun.get("what", NOTHING)),
+                int(begun.get("waves", 0)),
+                sum(event["event"] == "wave_done" for event in rest),
+                ended,
+                outcome,
+            )
+        )
+    return found
+
+
+def run_outcome(state: PlanRunState) -> Outcome:
+    """Return how a run ended."""
+    title = f"{state.run.verb.value.capitalize()} {state.run.path.name}"
+    result = state.result
+    if result is None:
+        return Outcome(title, (), (), (state.error,))
+    is_done = state.state is RunState.DONE and result.done == result.count
+    rows = (
+        (Cell("partitions there"), Cell(f"{result.done} of {result.count}", Tone.GOOD if is_done else Tone.BAD)),
+        (Cell("waves"), Cell(f"{result.wave} of {result.wave_count}")),
+        *((Cell("still under way"), Cell(str(name), Tone.WARN)) for name in result.moving[:20]),
+    )
+    errors = () if result.reason is None else (result.reason,)
+    return Outcome(title, ("", ""), rows, errors, (*result.left, f"journal: {state.run.journal_file}"))

@@ -1,0 +1,485 @@
+"""The plan desk: the open plan, the solver that makes one, the run that carries one out.
+
+It owns the tasks of both. A run goes on while other screens are shown. It ends with the dashboard; another klamm can
+resume it then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pickle
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from engine.admin.cluster.errors import AdminError, BadRequest
+from engine.admin.reassignment.adaptive_throttle import ThrottleRange
+from engine.admin.reassignment.journal import throttle_of_last_run
+from engine.admin.reassignment.plan_runs import PlanRun, Verb, beside
+from engine.admin.reassignment.wave_values import WaveControl
+from engine.admin.reassignment.waves import Wave
+from engine.admin.snapshots.taking import take_for_planning
+from engine.common.errors import OperationError
+from engine.common.model import TopicPartition
+from engine.common.quantities import counted
+from engine.common.snapshot import ClusterSnapshot, ReplicaLog, TopicSnapshot
+from engine.common.snapshot_json import snapshot_to_json
+from engine.runtime.own_process import module_command
+from plans.errors import PlanError
+from plans.made import MadePlan
+from plans.options import PlanOptions, Strategy
+from plans.solver_process import LENGTH_BYTES, Request
+from tui.dialogs.confirm import GO_ON, SAME, ConfirmDialog, OutcomeDialog
+from tui.dialogs.dialog import ProgressDialog, TextDialog
+from tui.dialogs.form import FormDialog
+from tui.dialogs.menu import Choice, MenuDialog
+from tui.drawing.cells import Tone
+from tui.drawing.lines import Line, line
+from tui.operations.operation import EXPECTED, Prepared, command_text, failure_text
+from tui.operations.plan_commands import making_words, running_words
+from tui.operations.plans import unfinished_plan
+from tui.planning.card import detail_lines, run_outcome
+from tui.planning.forms import STRATEGIES, ask_for_plan, carry_out, path_named
+from tui.planning.opened_plan import OpenedPlan, plan_made, read_plan_file
+from tui.planning.plan_run import PlanRunState, RunState
+from tui.screen.main_view import MainView
+from tui.screen.offers import Ask, FieldNeeded, PlanWish
+from tui.screen.saving import write_new
+from tui.screen.work import Work
+from tui.state.location import Location
+
+log = logging.getLogger(__name__)
+
+
+class PlanDesk:
+    """What the dashboard does with plans."""
+
+    def __init__(self, screen: MainView, work: Work) -> None:
+        self._screen = screen
+        self._work = work
+        self.plan: OpenedPlan | None = None
+        self.run: PlanRunState | None = None
+        self._control = WaveControl()
+        self._execution: asyncio.Task[None] | None = None
+        self._untold: OutcomeDialog | None = None
+
+    @property
+    def folder(self) -> Path:
+        """The folder of files that are named without one."""
+        return self._screen.dashboard.session.folder
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Where journals may lie: in the working folder, and beside the plan."""
+        beside = () if self.plan is None or self.plan.path is None else (self.plan.path.parent,)
+        return (self.folder, *beside)
+
+    # Making, opening, saving
+
+    def ask_for_strategy(self) -> None:
+        """Let a person choose the strategy, then ask for the rest."""
+        choices = [Choice(one.value, f"{one.value:<14}{text}") for one, text in STRATEGIES.items()]
+        self._screen.app.push_screen(MenuDialog("Make a plan", choices), self._strategy_chosen)
+
+    def _strategy_chosen(self, name: str | None) -> None:
+        if name is not None:
+            self._work.offer(ask_for_plan(Strategy(name), self.folder))
+
+    def make(self, wish: PlanWish) -> None:
+        """Make a plan; a window shows the progress, and closing it gives the plan up."""
+        self._screen.run_worker(self._make(wish), name="plan", group="plan", exclusive=True)
+
+    async def _make(self, wish: PlanWish) -> None:
+        app, title = self._screen.app, f"Plan: {wish.strategy}"
+        dialog = ProgressDialog(title, "reading the cluster …")
+        work = asyncio.create_task(self._solved(wish, dialog), name="solve")
+
+        def given_up(_: None) -> None:
+            work.cancel()
+
+        await app.push_screen(dialog, given_up)
+        try:
+            await asyncio.wait({work})
+        finally:
+            # The dashboard may end meanwhile; then no caller waits for the plan.
+            work.cancel()
+        dialog.finish()
+        if work.cancelled():
+            self._screen.tell("the plan was given up; nothing was changed")
+            return
+        error = work.exception()
+        if error is None:
+            self._show(work.result())
+        else:
+            text = failure_text(error)
+            log.warning("no plan: %s", text, exc_info=None if isinstance(error, EXPECTED) else error)
+            self._tell(f"{title}: no plan", [line((text, Tone.BAD))])
+
+    async def _solved(self, wish: PlanWish, dialog: ProgressDialog) -> OpenedPlan:
+        snapshot = await self._snapshot(dialog)
+        topics, brokers = counted(len(snapshot.topics), "topic"), counted(len(snapshot.brokers), "broker")
+        dialog.show(f"planning {topics} on {brokers} …")
+        made = await solve_apart(snapshot, wish.strategy, wish.options, dialog.show)
+        return await asyncio.to_thread(plan_made, made, wish.capacity_file)
+
+    async def _snapshot(self, dialog: ProgressDialog) -> ClusterSnapshot:
+        """Read the cluster; in a recording, take the cluster of the current frame."""
+        session, frame = self._screen.dashboard.session, self._screen.dashboard.board.frame
+        if session.target is not None:
+            async with (
+                session.make_cluster(session.target, session.timeout_s) as cluster,
+                asyncio.timeout(session.timeout_s),
+            ):
+                return await take_for_planning(cluster, dialog.note)
+        if frame is None or frame.cluster is None:
+            raise OperationError("the cluster is not known yet")
+        return with_logs(frame.cluster, frame.logs)
+
+    def _show(self, plan: OpenedPlan) -> None:
+        self.plan = plan
+        self._screen.go_to(Location("plans"))
+        self._screen.draw(is_new_data=False)
+
+    def open_named(self, text: str) -> None:
+        """Show the plan that a person named in a command."""
+        try:
+            self.open(self._path(text))
+        except BadRequest as error:
+            self._screen.tell(failure_text(error), is_error=True)
+
+    def open(self, path: Path) -> None:
+        """Read a plan file, beside the event loop, and show it."""
+        self._screen.run_worker(self._open(path), name="open a plan", group="open a plan", exclusive=True)
+
+    async def _open(self, path: Path) -> None:
+        self._show(await asyncio.to_thread(read_plan_file, path))
+
+    def resume_last(self) -> None:
+        """Open the plan whose run was stopped or killed last, and ask how to go on with it."""
+        self._screen.run_worker(self._resume_last(), name="open a plan", group="open a plan", exclusive=True)
+
+    async def _resume_last(self) -> None:
+        path = await asyncio.to_thread(unfinished_plan, self.folders)
+        if path is None:
+            self._screen.tell("no journal in the working folder is of a plan that was not finished", is_error=True)
+            return
+        await self._open(path)
+        self._work.offer(carry_out(Verb.RESUME, self))
+
+    def ask_what_to_open(self) -> None:
+        """Let a person name a file."""
+        fields = (FieldNeeded("path", "File", "", "a plan of klamm, or a file of kafka-reassign-partitions"),)
+        dialog = FormDialog(Ask("Open a plan", fields, lambda values: self._existing(values["path"])))
+        self._screen.app.push_screen(dialog, lambda path: None if path is None else self.open(path))
+
+    def ask_where_to_save(self) -> None:
+        """Let a person name the file for a plan that was made here."""
+        plan = self.plan
+        if plan is None or plan.error or plan.file is None:
+            self._screen.tell("there is no plan to save: N makes one", is_error=True)
+            return
+        fields = (FieldNeeded("path", "File", str(plan.path or self.new_path()), "kafka-reassign-partitions takes it"),)
+        dialog = FormDialog(Ask(f"Save {plan.name}", fields, lambda values: self.checked_path(values["path"])))
+        self._screen.app.push_screen(dialog, self._save_told)
+
+    def _save_told(self, path: Path | None) -> None:
+        if path is None:
+            return
+        try:
+            self.save_as(path)
+        except OSError as error:
+            self._tell("Not saved", [line((str(error), Tone.BAD))])
+            return
+        self._screen.tell(f"saved: {path}")
+
+    def save_as(self, path: Path) -> None:
+        """Write the open plan to a file of its own; if it is there already, leave it."""
+        plan = self.plan
+        assert plan is not None
+        if not (path.exists() and path.read_text(encoding="utf-8", errors="replace") == plan.text):
+            write_new(path, plan.text)
+        self.plan = plan.saved_as(path)
+        self._screen.draw(is_new_data=False)
+
+    def new_path(self) -> Path:
+        """Return the path of a file that does not exist yet."""
+        assert self.plan is not None
+        assert self.plan.file is not None
+        folder, stem = self.folder, f"plan-{self.plan.file.klamm.strategy}"
+        numbers = ["", *(f"-{number}" for number in range(2, 1000))]
+        return next(path for number in numbers if not (path := folder / f"{stem}{number}.json").exists())
+
+    def checked_path(self, text: str) -> Path:
+        """Return where to write a plan.
+
+        Raises:
+            BadRequest: there is no such folder, or another file is there.
+        """
+        path = self._path(text)
+        if not path.parent.is_dir():
+            raise BadRequest(f"there is no folder {path.parent}")
+        is_same = self.plan is not None and path.is_file() and path.read_text("utf-8", "replace") == self.plan.text
+        if path.exists() and not is_same:
+            raise BadRequest("there is a file already", where=str(path), hint="give another name")
+        return path
+
+    def _existing(self, text: str) -> Path:
+        path = self._path(text)
+        if not path.is_file():
+            raise BadRequest("no such file", where=str(path))
+        return path
+
+    def _path(self, text: str) -> Path:
+        return path_named(self.folder, text)
+
+    # Looking at a plan
+
+    def show_details(self) -> None:
+        """Show all of the plan."""
+        plan = self.plan
+        if plan is None or plan.error:
+            self._screen.tell("no plan is open: N makes one, o opens a file", is_error=True)
+            return
+        command = self._making_command(plan)
+        lines = detail_lines(plan, self._screen.size.width - 12)
+        if command:
+            lines += [(), line((SAME, Tone.QUIET)), line((command, Tone.ACCENT))]
+        if self.run is not None:
+            lines += [
+                (),
+                line(("said while it was carried out", Tone.QUIET)),
+                *(line(text) for _, text in self.run.said),
+            ]
+        self._screen.app.push_screen(TextDialog(plan.name.capitalize(), lines, copied=command, is_wide=True))
+
+    def explain(self) -> None:
+        """Say why the partition under the cursor moves."""
+        item = self._screen.model.cursor_item
+        if self.plan is None or item is None:
+            self._screen.tell("no plan is open, or it moves nothing", is_error=True)
+            return
+        lines = [line(text) for text in self.plan.explained(item.name)]
+        self._screen.app.push_screen(TextDialog(f"Why {item.name} moves", lines, folds=True))
+
+    def _making_command(self, plan: OpenedPlan) -> str:
+        target = self._screen.dashboard.session.target
+        if plan.file is None or target is None:
+            return ""
+        made = plan.file.klamm
+        words = making_words(made.strategy, made.options, plan.path, plan.capacity_file)
+        return command_text(words, target) if words else ""
+
+    # Carrying a plan out
+
+    def begin(self, run: PlanRun, waves: Sequence[Wave]) -> None:
+        """Carry out waves, and go on with everything else."""
+        session = self._screen.dashboard.session
+        assert session.target is not None
+        if self.run is not None and self.run.is_under_way:
+            raise BadRequest("another run of a plan has begun meanwhile")
+        self._control = WaveControl()
+        self.run = PlanRunState(
+            run, session.target.name, len(waves), clock=lambda: round(time.time() * 1000), changed=self._changed
+        )
+        self._execution = asyncio.create_task(self._execute(self.run, waves), name="plan-run")
+        self._screen.go_to(Location("plans"))
+
+    async def _execute(self, state: PlanRunState, waves: Sequence[Wave]) -> None:
+        session = self._screen.dashboard.session
+        target = session.target
+        assert target is not None
+        try:
+            async with session.make_cluster(target, session.timeout_s) as cluster:
+                state.ended(await state.run.carry_out(cluster, waves, state, control=self._control))
+        except asyncio.CancelledError:
+            state.stopped()
+            raise
+        except Exception as error:
+            text = failure_text(error)
+            log.warning("the run of a plan has failed: %s", text, exc_info=not isinstance(error, EXPECTED))
+            state.failed(text)
+        session.feed.refresh()
+        if self._screen.is_running:
+            leads, words = command_after(state)
+            self._untold = OutcomeDialog(run_outcome(state), command_text(words, target), leads)
+            self.tell_outcome()
+
+    def tell_outcome(self) -> None:
+        """Show how a run has ended, as soon as its window takes no keys from another window or from a field."""
+        if self._untold is not None and self._screen.is_free:
+            dialog, self._untold = self._untold, None
+            self._screen.app.push_screen(dialog)
+
+    def _changed(self) -> None:
+        """Draw it. A failure here must not end the run, which calls this."""
+        if not self._screen.is_running or self._screen.location.page != "plans":
+            return
+        try:
+            self._screen.draw(is_new_data=False)
+        except Exception:
+            log.exception("the run of the plan could not be shown")
+
+    def note_cancelled(self, plan: OpenedPlan, text: str) -> None:
+        """Say, beside the run, what became of a plan's moves, if the run is of this plan."""
+        if self.run is not None and self.run.run.digest == plan.digest:
+            self.run.says(text)
+
+    def last_throttle(self) -> int | None:
+        """Return the throttle of the open plan's last run. A journal that cannot be read is told when a run begins."""
+        if self.plan is None or self.plan.path is None:
+            return None
+        with suppress(AdminError, OSError):
+            return throttle_of_last_run(beside(self.plan.path, ".journal"), self.plan.digest)
+        return None
+
+    def set_throttle(self, limits: ThrottleRange) -> None:
+        """Let the run go on at another rate."""
+        self._control.set_throttle(limits)
+        if self.run is not None:
+            # Whoever goes on later keeps the rate that was chosen last.
+            self.run.run = replace(self.run.run, throttle=limits)
+
+    async def stop(self) -> None:
+        """End the run, and remove what is left of its throttles; moves under way are left to the caller."""
+        execution, self._execution = self._execution, None
+        if execution is not None:
+            execution.cancel()
+            with suppress(asyncio.CancelledError):
+                await execution
+
+    def ask_to_stop(self) -> None:
+        """Ask whether to end the run. This asks no cluster: a run has to end also if the cluster is out of reach."""
+        if self._is_under_way():
+            prepared = self.end_prepared("End the run of the plan?")
+            self._screen.app.push_screen(ConfirmDialog(prepared, GO_ON), self._stop_answered)
+
+    def _stop_answered(self, is_meant: bool | None) -> None:
+        if not is_meant:
+            self._screen.tell("the run goes on")
+        elif self._is_under_way():
+            self._screen.run_worker(self._stop_told(), name="stop", group="plan-stop", exclusive=True)
+
+    def _is_under_way(self) -> bool:
+        """Whether a run is under way; if not, say so."""
+        if self.run is not None and self.run.is_under_way:
+            return True
+        self._screen.tell("no plan is being carried out here", is_error=True)
+        return False
+
+    def end_prepared(self, question: str) -> Prepared:
+        """Return what becomes of the run that is under way if it ends now."""
+        run = self.run
+        assert run is not None
+        lines = (
+            "moves under way go on in the cluster; the remaining waves do not begin",
+            f"{run.run.path.name} will stop in {run.place}",
+        )
+        return Prepared(question, lines, command=self.way_on)
+
+    async def _stop_told(self) -> None:
+        await self.stop()
+        assert self.run is not None
+        self.run.says("moves under way go on in the cluster")
+        is_back = self.run.run.verb is Verb.ROLLBACK
+        keys = "B goes on rolling back, R applies the plan again" if is_back else "R resumes the plan, B rolls it back"
+        self._screen.tell(f"stopped: moves under way go on in the cluster; {keys}")
+        self._changed()
+
+    @property
+    def left_behind(self) -> str:
+        """What a person has to know who ends the dashboard during a run; empty if none is under way."""
+        run = self.run
+        if run is None or not run.is_under_way:
+            return ""
+        return f"{run.run.path.name} was stopped in {run.place}; {GO_ON}: {self.way_on}"
+
+    @property
+    def way_on(self) -> str:
+        """The command that goes on with the run, if it is stopped now."""
+        run, target = self.run, self._screen.dashboard.session.target
+        assert run is not None and target is not None
+        return command_text(running_words(run.run, run.run.goes_on_with), target)
+
+    def _tell(self, title: str, lines: list[Line]) -> None:
+        self._screen.app.push_screen(TextDialog(title, lines, is_wide=True, folds=True))
+
+
+def with_logs(snapshot: ClusterSnapshot, logs: Mapping[TopicPartition, tuple[ReplicaLog, ...]]) -> ClusterSnapshot:
+    """Return a snapshot with the logs of its replicas, as a frame has them."""
+
+    def sized(topic: TopicSnapshot) -> TopicSnapshot:
+        names = (TopicPartition(topic.name, one.partition) for one in topic.partitions)
+        parts = zip(topic.partitions, names, strict=True)
+        return replace(topic, partitions=tuple(replace(one, replica_logs=logs.get(name, ())) for one, name in parts))
+
+    return replace(snapshot, topics=tuple(map(sized, snapshot.topics)))
+
+
+def command_after(state: PlanRunState) -> tuple[str, list[str]]:
+    """Return the command of a run that is over, and what it is: what was done, or how to go on."""
+    if state.state is RunState.DONE:
+        return SAME, running_words(state.run)
+    return GO_ON, running_words(state.run, state.run.goes_on_with)
+
+
+# Has a separate process make a plan: the dashboard goes on drawing, and cancelling ends the process.
+
+
+async def solve_apart(
+    snapshot: ClusterSnapshot, strategy: Strategy, options: PlanOptions, progress: Callable[[str], None]
+) -> MadePlan:
+    """Return the plan that ``make_plan`` makes.
+
+    Raises:
+        PlanError: there is none, or an option is wrong.
+        OperationError: the process ended without an answer.
+    """
+    # A large cluster takes a moment to encode; nothing changes it meanwhile.
+    text = await asyncio.to_thread(snapshot_to_json, snapshot)
+    pipe = asyncio.subprocess.PIPE
+    command = module_command("plans.solver_process")
+    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
+    try:
+        answer, told = await asyncio.gather(
+            _answer(process, pickle.dumps(Request(text, strategy, options)), progress), _errors(process)
+        )
+        await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if isinstance(answer, PlanError):
+        raise answer
+    if isinstance(answer, MadePlan):
+        return answer
+    raise OperationError(f"the planner ended without a plan: {told or process.returncode}")
+
+
+async def _answer(process: asyncio.subprocess.Process, request: bytes, progress: Callable[[str], None]) -> object:
+    """Send the request, report progress, and return the plan or the error; None if the process ended before."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with suppress(BrokenPipeError, ConnectionResetError):
+        process.stdin.write(request)
+        await process.stdin.drain()
+    process.stdin.close()
+    try:
+        while True:
+            length = int.from_bytes(await process.stdout.readexactly(LENGTH_BYTES))
+            # The plan of a large cluster takes a moment to decode.
+            value = await asyncio.to_thread(pickle.loads, await process.stdout.readexactly(length))
+            if not isinstance(value, str):
+                return value
+            progress(value)
+    except asyncio.IncompleteReadError:
+        return None
+
+
+async def _errors(process: asyncio.subprocess.Process) -> str:
+    """Return the last line that the process wrote to stderr."""
+    assert process.stderr is not None
+    lines = (await process.stderr.read()).decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else ""

@@ -1,0 +1,121 @@
+"""The plan that the dashboard has open: made here, or read from a file; or why it cannot be read. Values only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from engine.admin.cluster.errors import AdminError
+from engine.admin.reassignment.plan_file import PartitionMove, parse_plan
+from engine.admin.reassignment.plan_runs import moves_between
+from engine.admin.reassignment.waves import WaveCaps, WaveMove, waves_of
+from engine.common.model import TopicPartition
+from plans.digest import plan_digest
+from plans.errors import BadPlanFile
+from plans.explaining import explanations, told_by_file
+from plans.made import MadePlan
+from plans.plan_file import PlanFile, decode_plan, encode_plan
+from plans.telling import PlannedMove, moves_of
+from tui.planning.words import planner_words
+
+NO_ENVELOPE = "klamm: missing"
+"""How the planner's error about a plain reassignment file of Kafka begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedPlan:
+    """A plan. One without ``file`` is a plain reassignment file of Kafka, which has targets alone.
+
+    Attributes:
+        path: None until it is saved.
+        text: the content of the file, now or once it is saved.
+        targets: where the plan wants each partition.
+        moves: the same with where each comes from; empty without ``file``.
+        wave_of: the wave of each partition, with the default caps.
+        made: what the planner knew; None for a plan from a file.
+        error: why it cannot be read.
+        capacity_file: the file with the capacities of a plan that was made here.
+    """
+
+    path: Path | None = None
+    text: str = ""
+    targets: tuple[PartitionMove, ...] = ()
+    file: PlanFile | None = None
+    moves: tuple[WaveMove, ...] = ()
+    planned: tuple[PlannedMove, ...] = ()
+    wave_of: Mapping[TopicPartition, int] = field(default_factory=dict)
+    wave_count: int = 0
+    made: MadePlan | None = None
+    error: str = ""
+    capacity_file: Path | None = None
+
+    @property
+    def name(self) -> str:
+        """Its name: that of its file, or its strategy."""
+        if self.path is not None:
+            return self.path.name
+        return "a new plan" if self.file is None else f"a new {self.file.klamm.strategy} plan"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return () if self.made is None else self.made.notes
+
+    @property
+    def digest(self) -> str:
+        return plan_digest(self.text)
+
+    def saved_as(self, path: Path) -> OpenedPlan:
+        """Return the same plan with a file."""
+        return replace(self, path=path)
+
+    def explained(self, name: TopicPartition) -> tuple[str, ...]:
+        """Return why a partition of the plan moves, as far as it is known."""
+        if self.made is not None:
+            return explanations(self.made, (str(name),))
+        if self.file is not None:
+            return told_by_file(self.file, name)
+        target = next((one for one in self.targets if one.name == name), None)
+        return () if target is None else (f"{name}: becomes {', '.join(map(str, target.replicas))}",)
+
+
+def plan_made(made: MadePlan, capacity_file: Path | None = None) -> OpenedPlan:
+    """Return a new plan."""
+    sizes = {one.name: one.size for one in made.problem.partitions}
+    return replace(_opened(None, encode_plan(made.plan), made.plan, sizes, made), capacity_file=capacity_file)
+
+
+def read_plan_file(path: Path) -> OpenedPlan:
+    """Read a plan, klamm's own or Kafka's; ``error`` says what is wrong with it."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        try:
+            return _opened(path, text, decode_plan(text), {}, None)
+        except BadPlanFile as error:
+            if not str(error).startswith(NO_ENVELOPE):
+                return OpenedPlan(path, error=planner_words(f"{error} — {error.hint}" if error.hint else str(error)))
+            return OpenedPlan(path, text, parse_plan(text, str(path)))
+    except OSError as error:
+        return OpenedPlan(path, error=f"{path} cannot be read: {error.strerror or error}")
+    except (UnicodeDecodeError, AdminError) as error:
+        return OpenedPlan(path, error=str(error))
+
+
+def _opened(
+    path: Path | None, text: str, file: PlanFile, sizes: Mapping[TopicPartition, int | None], made: MadePlan | None
+) -> OpenedPlan:
+    moves = tuple(
+        replace(one, size_bytes=sizes.get(one.name)) for one in moves_between(file.klamm.rollback, file.partitions)
+    )
+    waves = waves_of(moves, WaveCaps())
+    return OpenedPlan(
+        path,
+        text,
+        tuple(one.move for one in moves),
+        file,
+        moves,
+        tuple(moves_of(file, sizes)),
+        {move.name: number for number, wave in enumerate(waves, 1) for move in wave},
+        len(waves),
+        made,
+    )

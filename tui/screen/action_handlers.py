@@ -1,0 +1,475 @@
+"""What each action does on the main screen, and why one cannot be done now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from engine.admin.cluster.target import ClusterTarget
+from tui.actions import PAGES, Action, Group, help_lines, key_label
+from tui.dialogs.dialog import TextDialog
+from tui.dialogs.menu import Choice, CommandDialog, Do, GoTo, MenuDialog, NotUnderstood, parse_command, suggestions
+from tui.drawing.cells import Tone
+from tui.drawing.lines import line
+from tui.drawing.table_model import Filter
+from tui.operations.operation import EXPECTED, failure_text
+from tui.pages import logs, replicas, timeline
+from tui.pages.clusters import cluster_tone
+from tui.pages.page import rows_at
+from tui.screen.main_view import MainView
+from tui.screen.offers import ASK_CLUSTER, OPERATIONS, offer_for
+from tui.state.fleet import Member
+from tui.state.location import Location
+from tui.state.problems import why_lines
+from tui.state.recorded_feed import RecordedFeed
+from tui.state.status import source_lines
+from tui.widgets.lines_view import KeyItem
+
+
+def why_not(screen: MainView, action: Action) -> str:
+    """Return why an action cannot be done now, or an empty text."""
+    session = screen.dashboard.session
+    if action.changes or (action.id in ASK_CLUSTER and session.target is None):
+        return session.why_no_changes
+    if action.group is Group.RECORDING and session.feed.playback is None:
+        return "this is not a recording"
+    if action.id == "clusters" and session.fleet is None and None in (session.profiles, session.open_feed):
+        return "no profiles"
+    return ""
+
+
+_TAB_TITLES = {"reassignments": "Reassign", "zookeeper": "ZK"}
+"""Eleven titles have to fit into 120 columns."""
+_SHORT_TITLES = {
+    "overview": "Over",
+    "brokers": "Brok",
+    "topics": "Topic",
+    "partitions": "Part",
+    "groups": "Group",
+    "reassignments": "Moves",
+    "plans": "Plan",
+    "timeline": "Time",
+}
+"""And these into 80; the others are short enough."""
+OF_A_RUN = ("plan.cancel", "plan.throttle", "plan.stop")
+"""Actions that matter most while a plan is carried out."""
+
+
+def tab_items(screen: MainView) -> list[KeyItem]:
+    """Return the screens with their keys; while no cluster is opened there is only one."""
+    if screen.dashboard.session.shows_fleet:
+        return []
+    registry = screen.dashboard.session.registry
+    return [
+        KeyItem(
+            key_label(registry.named(f"page.{name}").keys[0]),
+            tab := _TAB_TITLES.get(name, title),
+            f"page.{name}",
+            is_current=name == screen.page_name,
+            short=_SHORT_TITLES.get(name, tab),
+        )
+        for name, _, title in PAGES
+    ]
+
+
+def footer_items(screen: MainView) -> list[KeyItem]:
+    """Return the keys that are worth a place at the bottom, those of this screen before those that are everywhere.
+
+    Where nothing may be changed, the keys for that give their places to others; the help has them with the reason.
+    """
+    session = screen.dashboard.session
+    problem = screen.model.cursor_item if screen.page_name == "overview" else None
+    mends = () if problem is None else problem.mends
+    shown = [one for one in session.registry.on_page(screen.page_name) if one.in_footer or one.id in mends]
+    if session.why_no_changes:
+        shown = [action for action in shown if not action.changes]
+    if screen.page_name == "overview":
+        shown = [action for action in shown if not action.is_of_rows or action.id == "row.open"]
+        # What changes something is worth its place on the problem that it may mend.
+        shown = [one for one in shown if one.id in mends or not (one.changes or one.group is Group.PLANS)]
+    shown.sort(key=lambda action: (action.id not in mends, not action.pages))
+    desk = screen.opened_desk
+    if desk is not None and desk.run is not None and desk.run.is_under_way:
+        shown.sort(key=lambda action: action.id not in OF_A_RUN)
+    return [
+        KeyItem(
+            key_label(action.keys[0]), action.title.lower(), action.id, not why_not(screen, action),
+            short=action.short.lower() or action.title.lower(), stays=action.id in ("help", "quit"),
+        )
+        for action in shown
+    ]  # fmt: skip
+
+
+def perform(screen: MainView, action_id: str) -> None:
+    """Carry out an action, or say why not."""
+    action = screen.dashboard.session.registry.named(action_id)
+    if reason := why_not(screen, action):
+        screen.tell(reason, is_error=True)
+        return
+    if not action.is_on(screen.page_name):
+        screen.tell(f"{action.title.lower()} belongs to {', '.join(sorted(action.pages))}", is_error=True)
+        return
+    if action.is_of_rows and action_id != "row.open" and screen.location.page == "overview":
+        screen.tell("problems are shown by their gravity: enter opens the rows of one")
+    elif action_id.startswith("page."):
+        screen.go_to(Location(action_id.removeprefix("page.")))
+    elif action_id in OPERATIONS:
+        screen.offer(offer_for(action_id, screen.view, chosen(screen, action_id)))
+    elif action_id == "plan.resume" and screen.desk.plan is None:
+        screen.desk.resume_last()
+    elif action_id in _HANDLERS:
+        _HANDLERS[action_id](screen)
+    else:
+        from tui.planning.forms import plan_offer
+
+        screen.offer(plan_offer(action_id, screen.desk, screen.view, chosen(screen, action_id)))
+
+
+def chosen(screen: MainView, action_id: str) -> list[Any]:
+    """Return the subject of an operation; inside a group that is the group, not its partitions.
+
+    On the overview they are the rows that a problem is about, if the operation may mend it.
+    """
+    if screen.location.page == "partition":
+        return list(replicas.chosen(screen.view))
+    problem = screen.model.cursor_item if screen.location.page == "overview" else None
+    if problem is not None and action_id in problem.mends:
+        return rows_at(screen.pages[problem.opens.page], replace(screen.view, location=problem.opens))
+    return [] if screen.location.page in ("group", "overview") else screen.model.chosen
+
+
+def _open(screen: MainView) -> None:
+    item = screen.model.cursor_item
+    if screen.location.page == "logs" and item is not None:
+        screen.app.push_screen(TextDialog("One line of the log", logs.whole(item), is_wide=True))
+        return
+    if screen.location.page == "clusters" and item is not None:
+        open_member(screen, item)
+    elif item is not None and (location := screen.pages[screen.location.page].opens(screen.view, item)) is not None:
+        screen.go_to(location)
+
+
+def _why(screen: MainView) -> None:
+    problem = screen.model.cursor_item
+    if problem is None:
+        screen.tell("nothing is wrong")
+        return
+    lines = why_lines(problem, screen.dashboard.board, screen.dashboard.session.registry)
+    screen.app.push_screen(TextDialog("Why", lines, is_wide=True, folds=True))
+
+
+def _incident(screen: MainView) -> None:
+    problem = screen.model.cursor_item
+    if problem is None or problem.incident is None:
+        screen.tell("incidents begin with a broker that fails while the dashboard watches; 8 shows all that happened")
+        return
+    screen.go_to(Location("timeline", incident=problem.incident))
+
+
+def _partition_log(screen: MainView) -> None:
+    items = replicas.chosen(screen.view) if screen.location.page == "partition" else [screen.model.cursor_item]
+    if not items or items[0] is None:
+        screen.tell("there is no partition under the cursor", is_error=True)
+        return
+    name = items[0].name
+    screen.go_to(Location("logs", topic=name.topic, partition=name.partition))
+
+
+def _leave(screen: MainView) -> None:
+    if screen.leave_filter():
+        return
+    if not screen.model.filter.is_empty and screen.location.page != "overview":
+        screen.model.set_filter(Filter())
+        screen.draw(is_new_data=False)
+    else:
+        _back(screen)
+
+
+def _back(screen: MainView) -> None:
+    if screen.history.back():
+        screen.arrive()
+    else:
+        leave_for_fleet(screen)
+
+
+def _forward(screen: MainView) -> None:
+    if screen.history.forward():
+        screen.arrive()
+
+
+def _sort(screen: MainView) -> None:
+    screen.model.sort_by_next()
+    screen.table.refresh_rows(is_new_data=False)
+
+
+def _reverse(screen: MainView) -> None:
+    screen.model.reverse()
+    screen.table.refresh_rows(is_new_data=False)
+
+
+def _scroll_columns(screen: MainView, by: int) -> None:
+    if not screen.table.scroll_columns(by):
+        screen.tell(f"there are no columns further {'right' if by > 0 else 'left'}")
+
+
+def _tag(screen: MainView) -> None:
+    screen.model.toggle_tag()
+    screen.table.take_key("down")
+    screen.draw(is_new_data=False)
+
+
+def _tag_all(screen: MainView) -> None:
+    screen.model.toggle_all_tags()
+    screen.draw(is_new_data=False)
+
+
+def _trouble(screen: MainView) -> None:
+    if screen.location.page == "timeline":
+        screen.go_to(replace(screen.location, only=timeline.next_severity(screen.location.only)), is_visit=False)
+        return
+    screen.only_trouble ^= {screen.location.page}
+    screen.draw(is_new_data=False)
+
+
+def _pause(screen: MainView) -> None:
+    screen.dashboard.toggle_pause()
+    screen.draw(is_new_data=False)
+
+
+def _refresh(screen: MainView) -> None:
+    screen.dashboard.session.feed.refresh()
+    screen.read_shown()
+    screen.tell("asking now")
+
+
+def _source(screen: MainView) -> None:
+    member = screen.model.cursor_item if screen.location.page == "clusters" else None
+    lines = source_lines((screen.dashboard if member is None else member).board.frame)
+    screen.app.push_screen(TextDialog("Where the data comes from", lines, is_wide=True, folds=True))
+
+
+def _theme(screen: MainView) -> None:
+    names = list(screen.dashboard.session.palettes)
+    at = names.index(screen.app.theme) if screen.app.theme in names else -1
+    screen.app.theme = names[(at + 1) % len(names)]
+    screen.tell(f"theme {screen.app.theme}")
+
+
+def _command(screen: MainView) -> None:
+    registry = screen.dashboard.session.registry
+    screen.app.push_screen(
+        CommandDialog(lambda text: suggestions(text, registry, partial(_named, screen))), partial(_run_command, screen)
+    )
+
+
+def _named(screen: MainView, page: str) -> list[str]:
+    """Return the names that a command may give behind this screen."""
+    board = screen.dashboard.board
+    match page:
+        case "topics" | "partitions":
+            return [topic.name for topic in board.topics]
+        case "brokers":
+            return [str(broker) for broker in board.broker_ids]
+        case "groups":
+            return [group.name for group in (board.frame.groups if board.frame is not None else ())]
+    return []
+
+
+def places(screen: MainView) -> Iterator[tuple[str, str, Location]]:
+    """Return the places that the palette finds by name: what it is called, what it is, and where."""
+    for topic in _named(screen, "topics"):
+        yield topic, "topic", Location("partitions", topic=topic)
+    for group in _named(screen, "groups"):
+        yield group, "consumer group", Location("group", group=group)
+    for broker in _named(screen, "brokers"):
+        yield f"broker {broker}", "its partitions", Location("partitions", broker=int(broker))
+
+
+def _run_command(screen: MainView, text: str | None) -> None:
+    if text is None or not text.removeprefix(":").strip():
+        return
+    word, _, rest = text.strip().removeprefix(":").partition(" ")
+    if word == "plan" and rest.strip():
+        screen.desk.open_named(rest)
+        return
+    match parse_command(text, screen.dashboard.session.registry):
+        case GoTo(location):
+            screen.go_to(location)
+        case Do(action_id):
+            perform(screen, action_id)
+        case NotUnderstood(message):
+            screen.tell(message, is_error=True)
+
+
+def _help(screen: MainView) -> None:
+    lines = help_lines(
+        screen.dashboard.session.registry.on_page(screen.page_name), partial(why_not, screen), screen.size.width
+    )
+    screen.app.push_screen(TextDialog(f"Keys of {screen.page_name}", lines, is_wide=True, folds=True))
+
+
+# How fast frames come, and a recording's steps and ends
+
+REPLAY_SPEEDS = 1 / 64, 512.0
+
+
+def change_rate(screen: MainView, factor: float) -> None:
+    """Multiply the time between frames by a factor."""
+    feed = screen.dashboard.session.feed
+    playback = feed.playback
+    if playback is not None:
+        slowest, fastest = REPLAY_SPEEDS
+        playback.set_speed(min(max(playback.speed / factor, slowest), fastest))
+    else:
+        feed.set_interval(feed.status.interval_s * factor)
+    screen.draw_head()
+
+
+def step(screen: MainView, by: int) -> None:
+    """Go forward or back in a recording by this many frames."""
+    playback = screen.dashboard.session.feed.playback
+    if playback is not None:
+        playback.step(by)
+
+
+def seek(screen: MainView, *, to_end: bool) -> None:
+    """Go to one end of a recording."""
+    playback = screen.dashboard.session.feed.playback
+    if playback is not None:
+        playback.seek(playback.count - 1 if to_end else 0)
+
+
+# From one cluster of the profiles to another, and from the table of all of them into one and back
+
+
+def ask_for_cluster(screen: MainView) -> None:
+    """Let a person choose a cluster: from the table of all, if there is one, else from a menu."""
+    session = screen.dashboard.session
+    if _is_busy(screen):
+        return
+    if session.fleet is not None:
+        if session.shows_fleet:
+            screen.tell("enter opens the cluster under the cursor")
+        else:
+            screen.run_worker(_show_fleet(screen), name="switch", exclusive=True, group="switch")
+        return
+    profiles = session.profiles
+    if profiles is None:
+        return
+    choices = [
+        Choice(
+            one.name,
+            f"{one.name}{f' [{one.label}]' if one.label else ''}   {one.bootstrap_servers or one.zookeeper}"
+            + "   read-only" * one.read_only,
+            tone=cluster_tone(one.name, one.label or "", one.colour),
+        )
+        for one in profiles.profiles
+    ]
+
+    def chosen(name: str | None) -> None:
+        if name is not None:
+            screen.run_worker(_switch(screen, name), name="switch", exclusive=True, group="switch")
+
+    screen.app.push_screen(MenuDialog(f"Clusters of {profiles.path}", choices), chosen)
+
+
+def open_member(screen: MainView, member: Member) -> None:
+    """Go into one of many clusters."""
+    if member.target is None:
+        _cannot_be_opened(screen, member.name, member.error)
+    else:
+        screen.run_worker(_open_target(screen, member.target), name="switch", exclusive=True, group="switch")
+
+
+def leave_for_fleet(screen: MainView) -> None:
+    """Go back to the table of all clusters, if there is one."""
+    session = screen.dashboard.session
+    if session.fleet is not None and not session.shows_fleet and not _is_busy(screen):
+        screen.run_worker(_show_fleet(screen), name="switch", exclusive=True, group="switch")
+
+
+def _is_busy(screen: MainView) -> bool:
+    if screen.opened_desk is not None and screen.opened_desk.left_behind:
+        screen.tell("a plan is being carried out here: Z stops it, or let it end first", is_error=True)
+        return True
+    return False
+
+
+async def _show_fleet(screen: MainView) -> None:
+    name = screen.dashboard.cluster_name
+    await screen.dashboard.switch_cluster(None)
+    screen.begin_anew(row=name)
+
+
+async def _open_target(screen: MainView, target: ClusterTarget) -> None:
+    await screen.dashboard.switch_cluster(target)
+    screen.begin_anew()
+
+
+async def _switch(screen: MainView, name: str) -> None:
+    from engine.admin.cluster.target import Naming, resolve_target
+
+    before = screen.dashboard.session.feed
+    try:
+        # One broken profile must not hide the others.
+        session = screen.dashboard.session
+        jaas = None if session.target is None or session.target.jaas_file is None else str(session.target.jaas_file)
+        naming = Naming(cluster=name, jaas_config=jaas, may_jaas_idle=True)
+        target = resolve_target(naming, session.environment, Path.cwd())
+        await screen.dashboard.switch_cluster(target)
+    except EXPECTED as error:
+        _cannot_be_opened(screen, name, failure_text(error))
+        return
+    screen.begin_anew()
+    if isinstance(before, RecordedFeed):
+        screen.tell(f"the recording {before.path} has ended: it is of the cluster that you have left")
+
+
+def _cannot_be_opened(screen: MainView, name: str, why: str) -> None:
+    screen.app.push_screen(TextDialog(f"Cluster {name} cannot be opened", [line((why, Tone.BAD))], folds=True))
+
+
+_HANDLERS: Mapping[str, Callable[[MainView], object]] = {
+    "row.open": _open,
+    "history.leave": _leave,
+    "history.back": _back,
+    "history.forward": _forward,
+    "rows.filter": lambda screen: screen.begin_filter(),
+    "rows.sort": _sort,
+    "rows.reverse": _reverse,
+    "rows.left": lambda screen: _scroll_columns(screen, -1),
+    "rows.right": lambda screen: _scroll_columns(screen, 1),
+    "rows.tag": _tag,
+    "rows.tag_all": _tag_all,
+    "rows.trouble": _trouble,
+    "partition.log": _partition_log,
+    "problem.why": _why,
+    "problem.incident": _incident,
+    "view.pause": _pause,
+    "view.refresh": _refresh,
+    "view.faster": lambda screen: change_rate(screen, 0.5),
+    "view.slower": lambda screen: change_rate(screen, 2),
+    "view.source": _source,
+    "view.copy": lambda screen: screen.saving.ask_what_to_copy(),
+    "view.export": lambda screen: screen.saving.ask_what_to_export(),
+    "view.theme": _theme,
+    "plan.make": lambda screen: screen.desk.ask_for_strategy(),
+    "plan.open": lambda screen: screen.desk.ask_what_to_open(),
+    "plan.save": lambda screen: screen.desk.ask_where_to_save(),
+    "plan.details": lambda screen: screen.desk.show_details(),
+    "plan.explain": lambda screen: screen.desk.explain(),
+    "plan.stop": lambda screen: screen.desk.ask_to_stop(),
+    "replay.step": lambda screen: step(screen, 1),
+    "replay.back": lambda screen: step(screen, -1),
+    "replay.begin": lambda screen: seek(screen, to_end=False),
+    "replay.end": lambda screen: seek(screen, to_end=True),
+    "command.line": _command,
+    "palette": lambda screen: screen.app.action_command_palette(),
+    "clusters": ask_for_cluster,
+    "help": _help,
+    "quit": lambda screen: screen.dashboard.leave(0),
+}
+"""What the actions do that are no operations, by their ids."""

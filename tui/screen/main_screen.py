@@ -1,0 +1,478 @@
+"""The one screen of the dashboard: shows a location as a table or as the overview, and does what keys ask for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from textual import events
+from textual.app import ComposeResult
+from textual.screen import Screen
+from textual.widgets import Input
+
+from engine.common.model import TopicPartition
+from tui.drawing.cells import Tone
+from tui.drawing.lines import Line, fitted, line, width_of
+from tui.drawing.table_model import Filter, TableModel
+from tui.drawing.units import clock_time, plain
+from tui.pages import clusters, overview
+from tui.pages.all_pages import aside_of, pages_of
+from tui.pages.clusters import cluster_mark
+from tui.pages.logs import PartitionLogs
+from tui.pages.overview import health_word
+from tui.pages.page import View
+from tui.pages.zookeeper import ZnodeLevel
+from tui.screen.action_handlers import footer_items, perform, tab_items
+from tui.screen.main_view import MainView, Program
+from tui.screen.offers import Offer
+from tui.screen.saving import Saving
+from tui.screen.work import Work
+from tui.state.location import History, Location
+from tui.state.status import login_of, standing_of, status_lines
+from tui.widgets.line_table import LineTable
+from tui.widgets.lines_view import KeyBar, LinesView, RowsView, TableRoom
+
+if TYPE_CHECKING:
+    from tui.planning.desk import PlanDesk
+
+WIDTH_MIN, HEIGHT_MIN = 60, 16
+
+
+class MainScreen(Screen[None]):
+    """Shows one location at a time; remembers how each table was arranged."""
+
+    CSS = """
+    MainScreen { layout: vertical; background: $background; color: $foreground; }
+    #title { height: 1; background: $panel; }
+    #status { height: auto; max-height: 5; background: $panel; }
+    #tabs { margin-bottom: 1; }
+    #summary { padding: 0 2; }
+    #summary.-shown { margin-bottom: 1; }
+    #overview { height: 1fr; }
+    #filter { height: 1; border: none; padding: 0 2; background: $panel; display: none; }
+    #filter:focus { border: none; }
+    #filter.-shown { display: block; }
+    #footer { background: $panel; }
+    #small { display: none; height: 1fr; padding: 1 2; }
+    #room.-hidden, #overview.-hidden { display: none; }
+    MainScreen.-small #small { display: block; }
+    MainScreen.-small #room, MainScreen.-small #overview, MainScreen.-small #summary, MainScreen.-small #tabs,
+    MainScreen.-small #footer, MainScreen.-small #filter, MainScreen.-small #title, MainScreen.-small #status {
+        display: none;
+    }
+    """
+
+    def __init__(self, dashboard: Program) -> None:
+        super().__init__()
+        self.dashboard: Program = dashboard
+        self.history = History(Location("overview"))
+        self._models: dict[str, TableModel] = {}
+        self.only_trouble: set[str] = set()
+        self.znodes = ZnodeLevel("/")
+        self.work = Work(self)
+        self.opened_desk: PlanDesk | None = None
+        self.saving: Saving = Saving(self)
+        self.partition_logs = PartitionLogs(self)
+        self.pages = pages_of(self, self.partition_logs)
+
+    @property
+    def desk(self) -> PlanDesk:
+        """Where plans are made and carried out. Its import is slow, so it waits until somebody needs it."""
+        if self.opened_desk is None:
+            from tui.planning.desk import PlanDesk
+
+            self.opened_desk = PlanDesk(self, self.work)
+        return self.opened_desk
+
+    @property
+    def location(self) -> Location:
+        return self.history.current
+
+    @property
+    def page_name(self) -> str:
+        """The screen that actions belong to: one group counts as groups."""
+        return self.location.screen
+
+    @property
+    def shows_only_trouble(self) -> bool:
+        return self.location.page in self.only_trouble
+
+    @property
+    def is_free(self) -> bool:
+        """Whether no window is in front, and nobody types into the filter."""
+        return self.app.screen is self and not isinstance(self.focused, Input)
+
+    @property
+    def view(self) -> View:
+        app = self.dashboard
+        is_filtered = not self.model.filter.is_empty
+        return View(app.board, self.location, app.session.target, self.size.height, is_filtered, app.newest)
+
+    @property
+    def table(self) -> LineTable:
+        return self.query_one(LineTable)
+
+    def offer(self, offer: Offer) -> None:
+        """Begin what a key asks for, or say why not."""
+        self.work.offer(offer)
+
+    @property
+    def model(self) -> TableModel:
+        """The table of this location, as it was arranged."""
+        return self._models.setdefault(self.location.table_name, TableModel(works_in_turns=True))
+
+    def compose(self) -> ComposeResult:
+        """Put the lines one below the other."""
+        yield LinesView(id="title")
+        yield LinesView(id="status")
+        yield KeyBar(id="tabs")
+        yield LinesView(id="summary")
+        yield RowsView(id="overview")
+        yield TableRoom(id="room")
+        yield Input(placeholder="text   !text leaves out   ~text is fuzzy", id="filter")
+        yield LinesView(id="small", folds=True)
+        yield KeyBar(id="footer")
+
+    def on_mount(self) -> None:
+        """Begin at the requested location."""
+        self.query_one("#overview", RowsView).set_maker(self._overview_lines)
+        self.go_to(self._first, is_visit=False)
+        self.set_interval(1.0, self.draw_head, name="head")
+
+    # Where one is
+
+    @property
+    def _first(self) -> Location:
+        session = self.dashboard.session
+        return Location("clusters" if session.shows_fleet else session.page)
+
+    def go_to(self, location: Location, *, is_visit: bool = True) -> None:
+        """Show a location, unless the dashboard is ending: a file that was being read may be there only now."""
+        if len(self.query("#filter, #table, #room, #overview")) < 4:
+            return
+        if self.dashboard.session.shows_fleet and location.page not in ("clusters", "logs"):
+            self.tell(self.dashboard.session.why_no_changes, is_error=True)
+            return
+        if location.page in ("partitions", "partition", "logs") and location != self.location:
+            # Another topic has other rows: tags and cursor belong to the topic before.
+            self._models.pop(location.page, None)
+        if location.page == "timeline" and location != self.location and "timeline" in self._models:
+            # Whoever goes there wants to know what has just happened; whoever goes back finds his row.
+            self._models["timeline"].begin_at_top()
+        if is_visit:
+            self.history.visit(location)
+        else:
+            self.history.current = location
+        self.arrive()
+
+    def arrive(self) -> None:
+        """Show where one is now."""
+        self.close_filter()
+        is_overview = self.location.page == "overview"
+        here = self.model
+        for one in self._models.values():
+            if one is not here:
+                one.leave()
+        table = self.table
+        # By class: a style of its own would show it on a terminal that is too small, too.
+        self.query_one("#room").set_class(is_overview, "-hidden")
+        self.query_one("#overview").set_class(not is_overview, "-hidden")
+        if not is_overview:
+            self._draw_rows(is_new_data=False)
+            table.set_model(self.model)
+            if self.location.row is not None:
+                self.model.put_cursor_on_named(self.location.row)
+            self.set_focus(table)
+        else:
+            self.set_focus(None)
+            self._draw_rows(is_new_data=False)
+        self.read_shown()
+        self.draw(is_new_data=False)
+
+    def read_shown(self) -> None:
+        """Read what only this screen shows."""
+        where = self.location
+        if where.page == "zookeeper":
+            self.work.read_znodes(where.path or "/")
+        if where.page == "logs" and where.topic is not None and where.partition is not None:
+            self.partition_logs.read(TopicPartition(where.topic, where.partition))
+
+    def begin_anew(self, row: str | None = None) -> None:
+        """Forget the other cluster, and begin on the first screen, with the cursor on a row."""
+        self._models.clear()
+        self.opened_desk = self.partition_logs.shown = None
+        self.znodes = ZnodeLevel("/")
+        self.history = History(self._first)
+        self.go_to(replace(self._first, row=row), is_visit=False)
+
+    # Drawing
+
+    def draw(self, *, is_new_data: bool) -> None:
+        """Draw all of it."""
+        if not self.is_mounted or not self.query("#table"):
+            return
+        self.draw_head()
+        self.query_one("#tabs", KeyBar).set_items(tab_items(self))
+        if self.location.page == "overview":
+            self._draw_rows(is_new_data=is_new_data)
+            self.query_one("#overview", RowsView).remake()
+            self._show_summary([])
+        else:
+            self.draw_table(is_new_data=is_new_data)
+        self.query_one("#footer", KeyBar).set_items(footer_items(self))
+        self.saving.frame_was_drawn()
+
+    def draw_head(self) -> None:
+        """Draw title and standing; the age of the data grows between frames too."""
+        if not self.query("#title"):
+            return
+        app = self.dashboard
+        self.query_one("#title", LinesView).set_lines([title_line(self)])
+        fleet = app.session.fleet
+        if fleet is not None and app.session.shows_fleet:
+            told = [clusters.tally_line(fleet, app.now_ms)]
+        else:
+            told = status_lines(app.newest, self.size.width - 2, now_ms=app.now_ms)
+        self.query_one("#status", LinesView).set_lines([line(" ", *one) for one in told])
+
+    def _overview_lines(self, width: int, height: int) -> list[Line]:
+        app = self.dashboard
+        is_seen = standing_of(app.newest, app.now_ms).is_seen
+        model = self._models.setdefault("overview", TableModel())
+        drawn = overview.picture_of(app.board, model, width, height, is_seen=is_seen)
+        self.query_one("#overview", RowsView).set_rows(drawn.problems, drawn.columns, model.cursor)
+        return drawn.lines
+
+    def draw_table(self, *, is_new_data: bool) -> None:
+        """Draw the rows, and what is around them."""
+        self._draw_rows(is_new_data=is_new_data)
+        self._draw_around()
+
+    def _draw_rows(self, *, is_new_data: bool) -> None:
+        page = self.pages[self.location.page]
+        view = self.view
+        rows = page.rows(view)
+        if self.shows_only_trouble and page.is_trouble is not None:
+            is_trouble, is_kept = page.is_trouble, rows.is_kept or (lambda item: True)
+            rows = replace(rows, is_kept=lambda item: is_kept(item) and is_trouble(view, item), empty="no trouble here")
+        was_first = self.model.cursor == 0
+        self.model.show(rows)
+        if was_first and self.location.page in ("overview", "clusters"):
+            # Until somebody chooses another, the gravest is the chosen one.
+            self.model.cursor = 0
+        table = self.table
+        if table.model is self.model:
+            table.refresh_rows(is_new_data=is_new_data)
+
+    def _draw_around(self) -> None:
+        view, page, item = self.view, self.location.page, self.model.cursor_item
+        self._show_summary(self.pages[page].summary(view, self.size.width - 4))
+        self.query_one(TableRoom).show_aside(self.size.width, lambda width: aside_of(view, page, item, width))
+
+    def _show_summary(self, lines: list[Line]) -> None:
+        summary = self.query_one("#summary", LinesView)
+        summary.set_class(bool(lines), "-shown")
+        summary.set_lines(lines)
+
+    def on_screen_resume(self) -> None:
+        """Tell what has waited for the last window to close."""
+        self._tell_outcome()
+
+    def on_descendant_blur(self) -> None:
+        """Tell what has waited for the end of typing."""
+        self._tell_outcome()
+
+    def _tell_outcome(self) -> None:
+        if self.opened_desk is not None:
+            self.opened_desk.tell_outcome()
+
+    def on_resize(self) -> None:
+        """Say so if there is too little room."""
+        width, height = self.size
+        is_small = width < WIDTH_MIN or height < HEIGHT_MIN
+        self.set_class(is_small, "-small")
+        if is_small:
+            self.query_one("#small", LinesView).set_lines(
+                [
+                    line(("the terminal is too small", Tone.WARN)),
+                    line(f"{width}×{height}; the dashboard needs {WIDTH_MIN}×{HEIGHT_MIN}"),
+                    line(("q quits", Tone.QUIET)),
+                ]
+            )
+        self.draw(is_new_data=False)
+
+    # Keys
+
+    def take_key(self, key: str) -> bool:
+        """Do what the registry says a key does here, or move the cursor; return whether it does either.
+
+        The app calls this before it looks at the next key. If the focused widget passed the key on, the key would
+        arrive here after the next one had gone to the window that this one opens.
+        """
+        if not self.query("#table") or (self.focused is self.query_one("#filter") and key != "escape"):
+            return False
+        action = self.dashboard.session.registry.for_key(key, self.page_name)
+        if action is not None:
+            perform(self, action.id)
+            return True
+        if self.location.page == "overview":
+            return self._take_cursor_key(key)
+        return isinstance(self.focused, LineTable) and self.focused.take_key(key)
+
+    def _take_cursor_key(self, key: str) -> bool:
+        """Move the cursor of the overview; return whether the key moves it."""
+        model, last = self.model, len(self.model.shown) - 1
+        far = last + 1
+        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "home": -far, "g": -far, "end": far, "G": far}
+        steps |= {"pageup": -5, "ctrl+u": -5, "pagedown": 5, "ctrl+d": 5}
+        if key not in steps:
+            return False
+        self._choose_problem(max(0, min(model.cursor + steps[key], last)))
+        return True
+
+    def _choose_problem(self, row: int) -> None:
+        self.model.cursor = row
+        self.query_one("#overview", RowsView).remake()
+        self.query_one("#footer", KeyBar).set_items(footer_items(self))
+
+    def on_rows_view_clicked(self, event: RowsView.Clicked) -> None:
+        """Choose the problem that was clicked; a click on the chosen one opens it."""
+        if event.row == self.model.cursor:
+            perform(self, "row.open")
+        else:
+            self._choose_problem(event.row)
+
+    def on_key(self, event: events.Key) -> None:
+        """Do what a key does that came before the screen was there."""
+        if self.take_key(event.key):
+            event.stop()
+            event.prevent_default()
+
+    def on_key_bar_pressed(self, event: KeyBar.Pressed) -> None:
+        """A click on a key is the key."""
+        perform(self, event.action_id)
+
+    def on_line_table_opened(self) -> None:
+        """A second click opens."""
+        perform(self, "row.open")
+
+    def on_line_table_moved(self) -> None:
+        """Describe the new row, unless a key has left the table meanwhile."""
+        if self.location.page != "overview":
+            self._draw_around()
+
+    def on_line_table_header_clicked(self, event: LineTable.HeaderClicked) -> None:
+        """A click on a title sorts by it."""
+        self.model.sort_by(event.name)
+        self.table.refresh_rows(is_new_data=False)
+
+    def tell(self, text: str, *, is_error: bool = False) -> None:
+        """Say something for a moment; what is said again takes the place of what is there."""
+        for same in [one for one in self.app._notifications if one.message == plain(text)]:
+            self.app._unnotify(same)
+        self.notify(plain(text), severity="warning" if is_error else "information", markup=False)
+
+    # The filter
+
+    def begin_filter(self) -> None:
+        """Let a person type a filter."""
+        field = self.query_one("#filter", Input)
+        field.add_class("-shown")
+        field.value = self.model.filter.text
+        self.set_focus(field)
+
+    def leave_filter(self) -> bool:
+        """Stop typing; return False if nobody types a filter."""
+        if not self.query_one("#filter", Input).has_class("-shown"):
+            return False
+        self.close_filter()
+        self.set_focus(self.table)
+        return True
+
+    def close_filter(self) -> None:
+        """Hide the field; the filter stays."""
+        self.query_one("#filter", Input).remove_class("-shown")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter while the user types."""
+        if event.input.id == "filter" and event.input.has_class("-shown"):
+            self.model.set_filter(Filter(event.value))
+            self._draw_rows(is_new_data=False)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Keep the filter and go back to the rows."""
+        if event.input.id == "filter":
+            self.close_filter()
+            self.set_focus(self.table)
+            self.draw(is_new_data=False)
+
+    def page_command(self, items: list[Any]) -> list[str]:
+        """Return the words of the command that shows the same."""
+        return self.pages[self.location.page].command(self.view, items)
+
+
+# The first line of every screen
+
+
+def title_line(screen: MainView) -> Line:
+    """Return the cluster's name, the location in it, the state of the view, and how the cluster is."""
+    if screen.dashboard.session.shows_fleet:
+        return _fleet_title(screen)
+    app, width = screen.dashboard, screen.size.width
+    crumbs: list[Any] = [(" klamm ", Tone.ACCENT), *_cluster(app)]
+    if login := login_of(app.newest):
+        crumbs.append((f" as {plain(login)}", Tone.QUIET))
+    for crumb in screen.location.breadcrumbs:
+        crumbs += [(" › ", Tone.QUIET), (plain(crumb), Tone.STRONG)]
+    word = health_word(app.board, is_seen=standing_of(app.newest, app.now_ms).is_seen)
+    pace = f"  every {app.session.feed.status.interval_s:g}s "
+    if app.session.feed.playback is not None and app.board.frame is not None:
+        pace = f"  at {clock_time(app.board.frame.at_ms)} "
+    way, marks = line(*crumbs), line(*_marks(screen))
+    left = line(*way, *marks)
+    right = line(word, (pace, Tone.QUIET))
+    if width_of(left) + width_of(right) + 2 > width:
+        right = line(word, " ")
+        room = width - width_of(right) - 2
+        # How the cluster is, and that it is read-only, matters more than a long name and the last breadcrumbs.
+        way = fitted(way, min(width_of(way), max(room - width_of(marks), room // 2)))
+        left = line(*way, *marks)
+        left = fitted(left, min(width_of(left), room))
+    gap = width - width_of(left) - width_of(right)
+    return line(*left, " " * max(2, gap), *right)
+
+
+def _fleet_title(screen: MainView) -> Line:
+    crumbs = [part for crumb in screen.location.breadcrumbs for part in ((" › ", Tone.QUIET), (crumb, Tone.STRONG))]
+    left = line((" klamm ", Tone.ACCENT), ("all clusters", Tone.STRONG), *crumbs, *_marks(screen))
+    return fitted(left, screen.size.width)
+
+
+def _cluster(app: Program) -> Line:
+    target = app.session.target
+    if target is None:
+        return cluster_mark(app.cluster_name)
+    return cluster_mark(target.name, target.label, target.colour)
+
+
+def _marks(screen: MainView) -> list[tuple[str, Tone]]:
+    app, feed = screen.dashboard, screen.dashboard.session.feed
+    marks = []
+    if app.session.why_no_changes and not app.session.shows_fleet:
+        marks.append(("  read-only", Tone.WARN))
+    if app.is_paused or feed.status.is_paused:
+        frame = app.board.frame
+        since = f" at {clock_time(frame.at_ms)}" if app.is_paused and frame is not None else ""
+        marks.append((f"  paused{since}", Tone.WARN))
+    if (playback := feed.playback) is not None:
+        cut = f" ({playback.cut_short})" if playback.cut_short else ""
+        marks.append((f"  recording {playback.position + 1}/{playback.count} ×{playback.speed:g}{cut}", Tone.ACCENT))
+    if screen.shows_only_trouble:
+        marks.append(("  only trouble", Tone.WARN))
+    if not screen.model.filter.is_empty and screen.location.page != "overview":
+        marks.append((f"  /{plain(screen.model.filter.text)}", Tone.ACCENT))
+    if tagged := len(screen.model.tags):
+        marks.append((f"  {tagged} tagged", Tone.ACCENT))
+        if hidden := screen.model.tags_out_of_sight:
+            marks.append((", not in sight" if hidden == tagged else f", {hidden} not in sight", Tone.WARN))
+    return marks

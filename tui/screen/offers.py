@@ -1,0 +1,333 @@
+"""Which operation an action means for the chosen rows: at once, after a form, or not, and why. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.target import Side
+from engine.admin.configs.values import Entity, EntityType
+from engine.admin.elections.values import ElectionScope, ElectionType
+from engine.admin.watch.frame import Stage
+from engine.common.quantities import counted
+from tui.drawing.units import size
+from tui.operations.operation import Operation
+from tui.pages.page import View
+from tui.state.board import PartitionItem
+
+if TYPE_CHECKING:
+    from plans.options import PlanOptions, Strategy
+
+
+@dataclass(frozen=True, slots=True)
+class FieldNeeded:
+    """One thing that an operation has to know."""
+
+    name: str
+    label: str
+    value: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask for these first.
+
+    Attributes:
+        build: makes the operation from what was typed; raises AdminError.
+        hints: reads better hints from the cluster, by field, while the form is open already.
+        problem: why what was typed the last time was refused.
+    """
+
+    title: str
+    fields: tuple[FieldNeeded, ...]
+    build: Callable[[Mapping[str, str]], Any]
+    hints: Callable[[Cluster], Awaitable[Mapping[str, str]]] | None = None
+    problem: str = ""
+
+    def at_fault(self) -> FieldNeeded | None:
+        """Return the field that the problem names: by what was typed there, by its label, or by a part of the text."""
+        told = self.problem.lower()
+        if not told:
+            return None
+        tests: tuple[Callable[[FieldNeeded], bool], ...] = (
+            lambda field: bool(field.value) and f"{field.value.lower()!r}" in told,
+            lambda field: field.label.lower() in told,
+            lambda field: any(len(word) > 2 and word in told for word in re.split(r"[\s,=]+", field.value.lower())),
+        )
+        return next((field for test in tests for field in self.fields if test(field)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class EditSettings:
+    """Show all settings of something, to be edited in place. ``edits`` is by name; None drops a setting."""
+
+    entity: Entity
+    edits: Mapping[str, str | None] = field(default_factory=dict)
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NotNow:
+    """It cannot be done with this choice."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanWish:
+    """A plan to make. ``capacity_file`` is the file from which the options' capacities were read."""
+
+    strategy: Strategy
+    options: PlanOptions
+    capacity_file: Path | None = None
+
+
+Offer = Operation | Ask | EditSettings | NotNow
+
+
+def offer_for(action_id: str, view: View, items: Sequence[Any]) -> Offer:
+    """Return what an action means on a screen for the chosen rows."""
+    if action_id != "topic.create" and (gone := topic_gone(view, items)) is not None:
+        return gone
+    return _OFFERS[action_id](view, items)
+
+
+def topics_of(view: View, items: Sequence[Any]) -> tuple[str, ...]:
+    """Return the topics of rows of topics or partitions; without a row, the topic whose partitions are shown."""
+    if not items and view.location.page == "partitions" and view.location.topic is not None:
+        return (view.location.topic,)
+    names = (item.topic.name if isinstance(item, PartitionItem) else item.name for item in items)
+    return tuple(dict.fromkeys(names))
+
+
+def topic_gone(view: View, items: Sequence[Any]) -> NotNow | None:
+    """Return that a topic is gone, if the screen shows one that the cluster does not have any more.
+
+    A frozen view still has its row, and a screen that was opened from its row stays.
+    """
+    if view.location.screen not in ("topics", "partitions"):
+        return None
+    names = topics_of(view, items) or ((view.location.topic,) if view.location.topic is not None else ())
+    frame = view.newest or view.board.frame
+    if frame is None or frame.cluster is None or frame.stage(Stage.METADATA).read_at_ms is None:
+        return None
+    known = {topic.name for topic in frame.cluster.topics}
+    gone = [name for name in names if name not in known]
+    if not gone:
+        return None
+    others = f", and so {'is' if len(gone) == 2 else 'are'} {counted(len(gone) - 1, 'other')}" if len(gone) > 1 else ""
+    return NotNow(f"topic {gone[0]} is gone: the cluster has no topic of this name{others}")
+
+
+def _create_topic(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.topics import DEFAULT_HINT, CreateTopic, new_topic_hints
+
+    has_defaults = view.target is None or view.target.changes_by is Side.WIRE
+    hint = DEFAULT_HINT if has_defaults else "needed: ZooKeeper does not tell the cluster's default"
+    fields = (
+        FieldNeeded("name", "Name"),
+        FieldNeeded("partitions", "Partitions", hint=hint),
+        FieldNeeded("factor", "Replication factor", hint=hint),
+        FieldNeeded("configs", "Settings", hint="retention.ms=3600000 cleanup.policy=compact"),
+    )
+
+    def build(values: Mapping[str, str]) -> CreateTopic:
+        given = (values["name"], values["partitions"], values["factor"], values["configs"])
+        return CreateTopic.of(*given, has_defaults=has_defaults)
+
+    return Ask("New topic", fields, build, new_topic_hints if has_defaults else None)
+
+
+def _grow_topic(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.topics import GrowTopic
+
+    topics = topics_of(view, items)
+    if len(topics) != 1:
+        return NotNow("choose one topic to give it more partitions")
+    name = topics[0]
+    before = next((len(topic.partitions) for topic in view.board.topics if topic.name == name), 0)
+    needed = FieldNeeded("partitions", "Partitions in all", str(before), f"now {before}")
+    return Ask(f"Add partitions to {name}", (needed,), lambda v: GrowTopic.of(name, before, v["partitions"]))
+
+
+def _alter_settings(view: View, items: Sequence[Any]) -> Offer:
+    if len(items) != 1 and not (view.location.page == "partitions" and view.location.topic):
+        return NotNow("choose one topic or broker to alter its settings")
+    if view.location.page == "brokers":
+        return EditSettings(Entity(EntityType.BROKER, str(items[0].id)))
+    return EditSettings(Entity(EntityType.TOPIC, topics_of(view, items)[0]))
+
+
+def _delete_topics(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.topics import DeleteTopics
+
+    names = topics_of(view, items)
+    return DeleteTopics(names, _held_by(view, names)) if names else NotNow("choose a topic to delete")
+
+
+def _held_by(view: View, names: Sequence[str]) -> str:
+    """Return what topics hold together: ``18 partitions, 35.4 GiB on all brokers``."""
+    wanted = set(names)
+    topics = [topic for topic in view.board.topics if topic.name in wanted]
+    sizes = [view.board.topic_bytes(topic) for topic in topics]
+    told = counted(sum(len(topic.partitions) for topic in topics), "partition")
+    if not topics or None in sizes:
+        return told if topics else ""
+    return f"{told}, {size(sum(one or 0 for one in sizes))} on all brokers"
+
+
+def _elect(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.elections import Elect
+
+    if view.location.page == "overview":
+        return Elect(ElectionType.PREFERRED, ElectionScope(), view.board.total.leaders)
+    return _election(ElectionType.PREFERRED, view, items)
+
+
+def _elect_unclean(view: View, items: Sequence[Any]) -> Offer:
+    if view.location.page == "overview" and not items:
+        return NotNow("put the cursor on a problem of offline partitions")
+    return _election(ElectionType.UNCLEAN, view, items)
+
+
+def _election(election: ElectionType, view: View, items: Sequence[Any]) -> Offer:
+    """Return an election among the chosen rows, never among all partitions, which an empty scope would mean."""
+    from tui.operations.elections import Elect
+
+    if not items:
+        return NotNow("nothing is chosen whose leaders could be elected")
+    wanted = _wanted(view, items)
+    leaders = view.board.total.leaders
+    return Elect(election, ElectionScope(wanted), leaders) if wanted else NotNow("no partition prefers to be led by it")
+
+
+def _wanted(view: View, items: Sequence[Any]) -> tuple[tuple[str, int | None], ...]:
+    """Return the chosen partitions, those of topics (None: all of a topic), or those that a broker should lead."""
+    match view.location.screen:
+        case "topics":
+            return tuple((topic.name, None) for topic in items)
+        case "brokers":
+            brokers = {item.id for item in items}
+            items = [item for item in view.board.items if item.partition.preferred_leader in brokers]
+    return tuple((item.topic.name, item.partition.partition) for item in items)
+
+
+def _cancel(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.reassignments import CancelReassignments
+
+    if not items:
+        return NotNow(
+            "put the cursor on a problem of moves" if view.location.page == "overview" else "nothing is being moved"
+        )
+    return CancelReassignments(tuple(dict.fromkeys(item.name for item in items)))
+
+
+def _throttle(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.reassignments import ChangeThrottle
+
+    needed = FieldNeeded("rate", "Bytes a second", hint="50M, for each broker")
+    return Ask("Change the throttle", (needed,), lambda v: ChangeThrottle.of(v["rate"]))
+
+
+def _remove_throttles(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.reassignments import RemoveThrottles
+
+    return RemoveThrottles()
+
+
+def _verify(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.partitions import VerifyReplicas
+
+    topics = topics_of(view, items)
+    if not topics:
+        return NotNow("choose a topic")
+    return VerifyReplicas(topics, items[0].name if view.location.page == "partition" else None)
+
+
+def _delete_records(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.partitions import DeleteRecords
+
+    if not items:
+        return NotNow("choose a partition")
+    names = tuple(item.name for item in items)
+    what = str(names[0]) if len(names) == 1 else f"{len(names)} partitions"
+    needed = FieldNeeded("before", "Records before this offset", hint="-1: all that are committed")
+    return Ask(f"Delete records of {what}", (needed,), lambda v: DeleteRecords.of(names, v["before"]))
+
+
+def _abort_hanging(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.partitions import AbortHanging
+
+    return AbortHanging(tuple(item.name for item in items)) if items else NotNow("choose a partition")
+
+
+def _one_group(view: View, items: Sequence[Any]) -> str | None:
+    if view.location.group is not None:
+        return view.location.group
+    return str(items[0].name) if len(items) == 1 else None
+
+
+def _reset(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.groups import RESET_HINT, ResetOffsets
+
+    group = _one_group(view, items)
+    if group is None:
+        return NotNow("choose one group to reset")
+    fields = (
+        FieldNeeded("topics", "Topics", hint="orders or orders:0,1; empty: all that the group has committed"),
+        FieldNeeded("to", "To", "latest", RESET_HINT),
+    )
+    return Ask(f"Reset offsets of group {group}", fields, lambda v: ResetOffsets.of(group, v["topics"], v["to"]))
+
+
+def _delete_offsets(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.groups import DeleteOffsets
+
+    group = _one_group(view, items)
+    if group is None:
+        return NotNow("choose one group")
+    frame = view.board.frame
+    known = next((one for one in (frame.groups if frame is not None else ()) if one.name == group), None)
+    topics = " ".join(dict.fromkeys(one.topic for one in known.lag.partitions)) if known is not None else ""
+    needed = FieldNeeded("topics", "Topics", topics, "orders or orders:0,1")
+    title = f"Delete offsets of group {group}"
+    return Ask(title, (needed,), lambda v: DeleteOffsets(group, tuple(v["topics"].split())))
+
+
+def _delete_groups(view: View, items: Sequence[Any]) -> Offer:
+    from tui.operations.groups import DeleteGroups
+
+    # On a group's own page the rows are its partitions.
+    group = view.location.group
+    names = tuple(dict.fromkeys(str(item.name) for item in items)) if group is None else (group,)
+    return DeleteGroups(names) if names else NotNow("choose a group to delete")
+
+
+_OFFERS: Mapping[str, Callable[[View, Sequence[Any]], Offer]] = {
+    "topic.create": _create_topic,
+    "topic.grow": _grow_topic,
+    "settings.alter": _alter_settings,
+    "topic.delete": _delete_topics,
+    "leader.elect": _elect,
+    "leader.elect_unclean": _elect_unclean,
+    "reassignment.cancel": _cancel,
+    "reassignment.throttle": _throttle,
+    "reassignment.unthrottle": _remove_throttles,
+    "replicas.verify": _verify,
+    "records.delete": _delete_records,
+    "transactions.abort": _abort_hanging,
+    "group.reset": _reset,
+    "group.delete_offsets": _delete_offsets,
+    "group.delete": _delete_groups,
+}
+"""The operation behind each action that has one."""
+
+OPERATIONS = frozenset(_OFFERS)
+
+ASK_CLUSTER = OPERATIONS | {"plan.check", "plan.history"}
+"""What a recording cannot answer, apart from changes; it can be planned for."""

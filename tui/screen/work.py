@@ -1,0 +1,181 @@
+"""What the dashboard does with a cluster besides showing frames: operations, znodes. Plans have their own desk.
+
+All of it runs in workers, so the dashboard goes on drawing. A worker never touches what another one has begun.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.target import Side
+from tui.dialogs.confirm import ConfirmDialog, OutcomeDialog
+from tui.dialogs.dialog import TextDialog, WaitDialog
+from tui.dialogs.form import FormDialog
+from tui.drawing.cells import Tone
+from tui.drawing.lines import Line, line
+from tui.operations.operation import EXPECTED, Operation, Outcome, Prepared, beside_plan, failure_text
+from tui.pages.zookeeper import ZnodeLevel
+from tui.screen.main_view import MainView
+from tui.screen.offers import Ask, EditSettings, NotNow, Offer, PlanWish
+
+if TYPE_CHECKING:
+    from tui.dialogs.settings import SettingsDialog
+
+    Form = FormDialog | SettingsDialog
+
+log = logging.getLogger(__name__)
+
+
+class Work:
+    """Carries out what a user requests on the main screen."""
+
+    def __init__(self, screen: MainView) -> None:
+        self._screen = screen
+
+    # Operations
+
+    def offer(self, offer: Offer) -> None:
+        """Ask for what an operation needs, then begin it; or say why it cannot be done."""
+        screen = self._screen
+        if isinstance(offer, NotNow):
+            screen.tell(offer.why, is_error=True)
+        elif isinstance(offer, Ask | EditSettings):
+            # What Kafka's settings mean is a slow import.
+            from tui.dialogs.settings import SettingsDialog
+
+            form = FormDialog(offer) if isinstance(offer, Ask) else SettingsDialog(offer)
+            screen.app.push_screen(form, lambda operation: self._begin(operation, form))
+            if form.reads:
+                screen.run_worker(self._fill(form), name="read for a form", group="forms", exclusive=True)
+        else:
+            self._begin(offer)
+
+    async def _fill(self, form: Form) -> None:
+        """Tell a form what it wants to know of the cluster; it is open meanwhile."""
+        session = self._screen.dashboard.session
+        if session.target is None:
+            return
+        try:
+            async with session.make_cluster(session.target, session.timeout_s) as cluster:
+                await form.fill(cluster)
+        except EXPECTED as error:
+            form.not_filled(failure_text(error))
+
+    def _begin(self, operation: Operation | PlanWish | None, form: Form | None = None) -> None:
+        if isinstance(operation, PlanWish):
+            self._screen.desk.make(operation)
+        elif operation is not None:
+            self._screen.run_worker(self._carry_out(operation, form), name=operation.title, group="operations")
+
+    async def _carry_out(self, operation: Operation, form: Form | None) -> None:
+        """Prepare, ask, run, and report; a failure stays on the screen until the user closes it.
+
+        If it cannot be done at all, the form comes back with what was typed, and with why not.
+        """
+        session = self._screen.dashboard.session
+        target = session.target
+        if target is None:
+            return
+        command, refused = "", form
+        try:
+            async with session.make_cluster(target, session.timeout_s) as cluster:
+                prepared = await self._prepared(operation, cluster)
+                command, refused = prepared.command, None
+                if prepared.run is None and prepared.begins is None:
+                    lines = [line(text) for text in (prepared.question, *prepared.lines)]
+                    self._tell(operation.title, lines, command)
+                    return
+                if operation.asks and not await self._confirmed(prepared):
+                    self._screen.tell("nothing was changed")
+                    return
+                log.info("%s begins. cluster=%s command=%s", operation.title, target.name, command)
+                if prepared.begins is not None:
+                    if session.target is not target:
+                        raise BadRequest(
+                            f"the dashboard has switched to another cluster than {target.name}; nothing was started"
+                        )
+                    prepared.begins()
+                    return
+                outcome = await self._run(operation, prepared, cluster)
+                log.info("%s is done.", operation.title)
+        except Exception as error:
+            text = failure_text(error)
+            log.warning("%s failed: %s", operation.title, text, exc_info=not isinstance(error, EXPECTED))
+            if refused is not None:
+                self.offer(refused.again(text))
+            else:
+                self._tell(f"{operation.title}: failed", [line((text, Tone.BAD))], command)
+            return
+        session.feed.refresh()
+        await self._screen.app.push_screen(OutcomeDialog(outcome, command))
+
+    async def _prepared(self, operation: Operation, cluster: Cluster) -> Prepared:
+        wait = WaitDialog(operation.title, "asking the cluster what would happen …")
+        async with _Shown(self._screen, wait), asyncio.timeout(cluster.timeout_s):
+            return await beside_plan(await operation.prepare(cluster), cluster)
+
+    async def _confirmed(self, prepared: Prepared) -> bool:
+        answer: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
+        await self._screen.app.push_screen(ConfirmDialog(prepared), answer.set_result)
+        return bool(await answer)
+
+    async def _run(self, operation: Operation, prepared: Prepared, cluster: Cluster) -> Outcome:
+        assert prepared.run is not None
+        # What was sent goes on in the cluster, so nothing cancels it here: each part has the cluster's time-out.
+        async with _Shown(self._screen, WaitDialog(operation.title, "under way …")):
+            return await prepared.run(cluster)
+
+    def _tell(self, title: str, lines: list[Line], command: str) -> None:
+        if command:
+            lines = [*lines, (), line(("the same as a command", Tone.QUIET)), line((command, Tone.ACCENT))]
+        self._screen.app.push_screen(TextDialog(title, lines, copied=command, is_wide=True, folds=True))
+
+    # What is read on demand
+
+    def read_znodes(self, path: str) -> None:
+        """Read a znode and its children."""
+        screen = self._screen
+        target = screen.dashboard.session.target
+        if target is None or not target.may_ask_zookeeper or target.via is Side.WIRE:
+            screen.znodes = ZnodeLevel(
+                path, error="no ZooKeeper is named for this cluster, so there is nothing to read"
+            )
+            return
+        screen.znodes = ZnodeLevel(path, is_loading=True)
+        screen.run_worker(self._znodes(path), name="znodes", group="znodes", exclusive=True)
+
+    async def _znodes(self, path: str) -> None:
+        from engine.admin.znodes.tree import get_tree
+
+        screen, session = self._screen, self._screen.dashboard.session
+        assert session.target is not None
+        try:
+            async with (
+                asyncio.timeout(session.timeout_s),
+                session.make_cluster(session.target, session.timeout_s) as cluster,
+            ):
+                znodes = await get_tree(await cluster.zookeeper(), path, depth_max=1)
+            level = ZnodeLevel(path, tuple(znodes))
+        except EXPECTED as error:
+            level = ZnodeLevel(path, error=failure_text(error))
+        if screen.location.page == "zookeeper" and (screen.location.path or "/") == path:
+            screen.znodes = level
+            screen.draw(is_new_data=False)
+
+
+class _Shown:
+    """A window that stays while something is waited for."""
+
+    def __init__(self, screen: MainView, dialog: WaitDialog) -> None:
+        self._screen = screen
+        self._dialog = dialog
+
+    async def __aenter__(self) -> None:
+        await self._screen.app.push_screen(self._dialog)
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._dialog.finish()

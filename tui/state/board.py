@@ -1,0 +1,491 @@
+"""What the screens count: figures of a frame by topic and by broker, and what changes from frame to frame. Pure.
+
+Topics that did not change are the same objects from frame to frame, so their figures are kept. The cost of a frame of
+50,000 partitions depends only on what has changed in it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, overload
+
+from engine.admin.analysis.disks import DirTrend, dir_trends
+from engine.admin.analysis.history import History
+from engine.admin.analysis.incidents import Incident
+from engine.admin.analysis.sanity import Finding, SanityCheck
+from engine.admin.analysis.tallies import Tallies, Tally
+from engine.admin.cluster.rights import Right
+from engine.admin.log_dirs.describing import LogDir
+from engine.admin.watch.events import Event
+from engine.admin.watch.frame import Frame, Stage
+from engine.admin.watch.log_ends import LogEnds
+from engine.admin.watch.replica_logs import ReplicaLogs
+from engine.common.acl import AclOperation, ResourceType
+from engine.common.model import BrokerInfo, TopicPartition
+from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
+from tui.drawing.table_model import Picked
+
+HISTORY_MAX = 600
+RATE_OVER_MS = 10_000
+"""Rates are over the last seconds: one poll alone jumps."""
+MANY_PARTITIONS = 5_000
+"""From this many on, figures that need a look at each partition in each frame are left out."""
+SLICE = 5_000
+"""This many partitions are counted in one frame; the others wait for the next."""
+
+
+class PartitionItem(NamedTuple):
+    """One partition with the topic it belongs to."""
+
+    topic: TopicSnapshot
+    partition: PartitionSnapshot
+
+    @property
+    def name(self) -> TopicPartition:
+        return TopicPartition(self.topic.name, self.partition.partition)
+
+
+class NumberedEvents(Sequence[tuple[int, Event]]):
+    """The events of a board, the newest first, each with a number of its own.
+
+    A list of them would be 4 MB of small values with each frame, between which lasting ones would find a place. This
+    looks into the board: what comes later is not in it, and what the board forgets meanwhile keeps only its number.
+    """
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._end = board.event_count
+        self._first = self._end - len(board.events)
+        self._newest = board.events[-1] if board.events else None
+
+    def __len__(self) -> int:
+        return self._end - self._first
+
+    @overload
+    def __getitem__(self, index: int) -> tuple[int, Event]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[tuple[int, Event]]: ...
+
+    def __getitem__(self, index: int | slice) -> tuple[int, Event] | list[tuple[int, Event]]:
+        if isinstance(index, slice):
+            return [self[one] for one in range(*index.indices(len(self)))]
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        number = self._end - 1 - index % len(self)
+        events = self._board.events
+        place = number - self._board.event_count + len(events)
+        event = events[place] if 0 <= place < len(events) else self._newest
+        assert event is not None
+        return number, event
+
+    def __iter__(self) -> Iterator[tuple[int, Event]]:
+        if self._board.event_count != self._end or len(self._board.events) != len(self):
+            return (self[index] for index in range(len(self)))
+        return zip(range(self._end - 1, self._first - 1, -1), reversed(self._board.events), strict=True)
+
+
+class Since(NamedTuple):
+    """When something began; ``is_least``: it was so at the first look, so it began before."""
+
+    at_ms: int
+    is_least: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The cluster at one moment, as charts show it; None is a gap."""
+
+    at_ms: int
+    in_per_s: float | None
+    under_replicated: int | None
+    offline: int | None
+    lag: int | None
+    in_by_broker: dict[int, float] = field(default_factory=dict)
+
+
+class Board:
+    """The newest frame with its figures, its past, and all that has happened. Owned by the dashboard."""
+
+    def __init__(self) -> None:
+        self.frame: Frame | None = None
+        self.history = History()
+        self.findings: list[Finding] = []
+        self._tallies = Tallies()
+        self._sanity = SanityCheck()
+        self._replicas: Counter[int] | None = None
+        self.samples: deque[Sample] = deque(maxlen=HISTORY_MAX)
+        self.since: dict[Hashable, Since] = {}
+        """When each trouble began: checks of health by themselves, ("broker", id) and ("group", name)."""
+        self._has_judged: set[str] = set()
+        """Whether cluster and groups were judged before: what is wrong at the first look began before it."""
+        self._event_count = 0
+        self._replicas_of: dict[str, tuple[TopicSnapshot, Counter[int]]] = {}
+        self._items: dict[str, tuple[TopicSnapshot, list[PartitionItem]]] = {}
+        self._topic_in: dict[str, float | None] = {}
+        """Results for the newest frame: several columns of a row need them."""
+        self._topic_bytes: dict[str, int | None] = {}
+        self._in_per_s: float | None = None
+        self._rates_from: tuple[LogEnds, LogEnds, int] | None = None
+        self._in_by_broker: dict[int, float] = {}
+        self._end_sums: dict[int, int] = {}
+        self._counting: Iterator[int] | None = None
+        self._past: deque[Frame] = deque()
+        self._dir_trends: list[DirTrend] | None = None
+        self._all_items: list[PartitionItem] | None = None
+
+    def turns(self, frame: Frame) -> Iterator[None]:
+        """Count a frame in turns of an event loop; after the last one ``take`` has little to do."""
+        yield from self._tallies.turns(frame)
+        yield from self._sanity.turns(frame)
+
+    def take(self, frame: Frame) -> None:
+        """Take a newer frame; a frame from another time (a seek in a recording) starts the past afresh."""
+        if self.frame is not None and frame.at_ms < self.frame.at_ms:
+            self._past.clear()
+            self.samples.clear()
+            self._counting = None
+            self.since.clear()
+            self._has_judged.clear()
+        is_same_cluster = self.frame is not None and frame.cluster is self.frame.cluster
+        before = self.topics
+        self.frame = frame
+        if not is_same_cluster:
+            self._replicas = None
+        if self.topics is not before:
+            self._all_items = None
+        if self.history.take(frame):
+            self._event_count += len(frame.events)
+        self._dir_trends = None
+        self.findings = self._sanity.check(frame)
+        self._note_troubles(frame)
+        self._topic_in, self._topic_bytes, self._in_per_s, self._rates_from = {}, {}, None, None
+        self._remember(frame)
+
+    def _note_troubles(self, frame: Frame) -> None:
+        """Note what is wrong for the first time, and forget what is not wrong any more."""
+        wrong: dict[Hashable, str] = {}
+        if frame.health is not None:
+            wrong |= {reason.check: "cluster" for reason in frame.health.reasons}
+            wrong |= {("broker", id_): "cluster" for id_ in (*self.silent, *(set(self.broker_ids) - self.live))}
+        wrong |= {("log dir", one.broker, one.log_dir): "cluster" for one in self.filling}
+        wrong |= {("group", one.name): "groups" for one in frame.groups if one.lag.status.is_trouble}
+        wrong |= {("query", one.job.path): "queries" for one in frame.queries if one.job.status.is_trouble}
+        self.since = {
+            key: self.since.get(key) or Since(frame.at_ms, what not in self._has_judged) for key, what in wrong.items()
+        }
+        if frame.health is not None:
+            self._has_judged.add("cluster")
+        self._has_judged |= {name for name, read in (("groups", frame.groups), ("queries", frame.queries)) if read}
+
+    def _remember(self, frame: Frame) -> None:
+        past = self._past
+        has_ends = frame.stage(Stage.OFFSETS).read_at_ms is not None
+        if has_ends and (not past or frame.at_ms - past[-1].at_ms >= RATE_OVER_MS / 4):
+            # Rates need the ends of logs only: the rest of a large cluster's frames is tens of megabytes.
+            ends = LogEnds.of(frame.offsets)
+            past.append(replace(frame, offsets=ends, cluster=None, logs={}, log_dirs=(), groups=(), events=()))
+        while len(past) > 2 and frame.at_ms - past[1].at_ms >= RATE_OVER_MS:
+            past.popleft()
+        self._count_in_by_broker()
+        total = self.total if self.has_metadata else None
+        self.samples.append(
+            Sample(
+                frame.at_ms,
+                self.in_per_s,
+                None if total is None else total.under_replicated,
+                None if total is None else total.leaderless,
+                None if self.has_unknown_lag else self.lag,
+                self._in_by_broker,
+            )
+        )
+
+    # What is known
+
+    @property
+    def has_metadata(self) -> bool:
+        """Whether topics and partitions were ever read."""
+        frame = self.frame
+        return frame is not None and frame.cluster is not None and frame.stage(Stage.METADATA).read_at_ms is not None
+
+    @property
+    def was_read_whole(self) -> bool:
+        """Whether every stage was read once, or says why it was not."""
+        frame = self.frame
+        if frame is None or not self.has_metadata:
+            return False
+        return all(status.read_at_ms is not None or status.error for status in frame.stages.values())
+
+    def lacks(self, operation: AclOperation, kind: ResourceType, name: str = "") -> bool:
+        """Whether a right is missing, so that what it is needed for is hidden."""
+        return self.frame is not None and Right(operation, kind, name) in self.frame.denied
+
+    @property
+    def hides_log_dirs(self) -> bool:
+        """Whether sizes are hidden."""
+        return self.lacks(AclOperation.DESCRIBE, ResourceType.CLUSTER)
+
+    @property
+    def dir_trends(self) -> list[DirTrend]:
+        """All log dirs, the most urgent first."""
+        if self._dir_trends is None:
+            self._dir_trends = [] if self.frame is None else dir_trends(self.frame, self.history)
+        return self._dir_trends
+
+    @property
+    def filling(self) -> list[DirTrend]:
+        """The log dirs in which somebody has to make room."""
+        return [one for one in self.dir_trends if one.is_filling]
+
+    @property
+    def topics(self) -> tuple[TopicSnapshot, ...]:
+        return self.frame.cluster.topics if self.frame is not None and self.frame.cluster is not None else ()
+
+    @property
+    def brokers(self) -> tuple[BrokerInfo, ...]:
+        return self.frame.cluster.brokers if self.frame is not None and self.frame.cluster is not None else ()
+
+    @property
+    def live(self) -> frozenset[int]:
+        return frozenset(broker.id for broker in self.brokers)
+
+    @property
+    def silent(self) -> frozenset[int]:
+        """Brokers that are registered and do not answer."""
+        words = self.frame.words if self.frame is not None else {}
+        return frozenset(broker for broker in self.live if broker in words and words[broker].trouble)
+
+    @property
+    def broker_ids(self) -> list[int]:
+        """All brokers, including those that are down and hold replicas."""
+        return sorted(self.live | set(self.replicas))
+
+    def topic_figures(self, topic: TopicSnapshot) -> Tally:
+        """Return the counts of a topic."""
+        return self._tallies.of_topic(topic, None if self.frame is None else self.frame.min_isr.get(topic.name))
+
+    @property
+    def total(self) -> Tally:
+        """The counts of the whole cluster."""
+        return Tally() if self.frame is None else self._tallies.of_frame(self.frame)
+
+    @property
+    def replicas(self) -> Counter[int]:
+        """How many replicas each broker holds, or should."""
+        if self._replicas is None:
+            names = {topic.name for topic in self.topics}
+            self._replicas_of = {name: kept for name, kept in self._replicas_of.items() if name in names}
+            self._replicas = Counter()
+            for topic in self.topics:
+                for broker, count in self._topic_replicas(topic).items():
+                    self._replicas[broker] += count
+        return self._replicas
+
+    def _topic_replicas(self, topic: TopicSnapshot) -> Counter[int]:
+        kept = self._replicas_of.get(topic.name)
+        if kept is not None and kept[0] is topic:
+            return kept[1]
+        found = Counter(broker for partition in topic.partitions for broker in partition.replicas)
+        self._replicas_of[topic.name] = topic, found
+        return found
+
+    @property
+    def partition_count(self) -> int:
+        return sum(len(topic.partitions) for topic in self.topics)
+
+    @property
+    def events(self) -> deque[Event]:
+        """What happened, the oldest first."""
+        return self.history.events
+
+    @property
+    def items(self) -> Sequence[PartitionItem]:
+        """All partitions, by name."""
+        if self._all_items is None:
+            names = {topic.name for topic in self.topics}
+            self._items = {name: kept for name, kept in self._items.items() if name in names}
+            self._all_items = [item for topic in self.topics for item in self.items_of(topic)]
+        return self._all_items
+
+    def items_of(self, topic: TopicSnapshot) -> list[PartitionItem]:
+        """Return the partitions of one topic."""
+        kept = self._items.get(topic.name)
+        if kept is not None and kept[0] is topic:
+            return kept[1]
+        items = [PartitionItem(topic, partition) for partition in topic.partitions]
+        self._items[topic.name] = topic, items
+        return items
+
+    def numbered_events(self) -> Sequence[tuple[int, Event]]:
+        """Return all that happened so far, the newest first, each with a number of its own."""
+        return NumberedEvents(self)
+
+    def folded_events(self, incident: int | None = None) -> Sequence[tuple[int, Event]]:
+        """Return the events of one incident; without one all events, where each incident is its cause alone."""
+        every, newest_first = self.numbered_events(), enumerate(reversed(self.history.incidents.folds))
+        if incident is None:
+            kept = self.history.incidents
+            return Picked(every, (place for place, fold in newest_first if fold >= 0 or -fold not in kept))
+        return Picked(every, (place for place, fold in newest_first if abs(fold) == incident))
+
+    def incident_of(self, numbered: tuple[int, Event]) -> Incident | None:
+        """Return the incident that an event caused."""
+        incidents = self.history.incidents
+        place = numbered[0] - self.event_count + len(self.events)
+        fold = incidents.folds[place] if 0 <= place < len(incidents.folds) else 0
+        return incidents[fold] if fold > 0 and fold in incidents else None
+
+    @property
+    def event_count(self) -> int:
+        """How many events there were, with those that were forgotten."""
+        return self._event_count
+
+    # What moves
+
+    def _then(self) -> Frame | None:
+        """The frame that rates are counted from."""
+        if self.frame is None or not self._past or self._past[0].sequence == self.frame.sequence:
+            return None
+        return self._past[0]
+
+    def partition_in(self, name: TopicPartition) -> float | None:
+        """Return how many records a second a partition gets; None if that is not known yet."""
+        then = self._then()
+        if self.frame is None or then is None:
+            return None
+        if self._rates_from is None:
+            elapsed_ms = self._offsets_ms(self.frame) - self._offsets_ms(then)
+            self._rates_from = LogEnds.of(self.frame.offsets), LogEnds.of(then.offsets), elapsed_ms
+        ends, ends_before, elapsed_ms = self._rates_from
+        now, before = ends.end(name), ends_before.end(name)
+        if now is None or before is None or elapsed_ms <= 0:
+            return None
+        return max(0.0, (now - before) * 1000 / elapsed_ms)
+
+    def topic_in(self, topic: TopicSnapshot) -> float | None:
+        """Return how many records a second a topic gets, over the partitions whose rate is known."""
+        if topic.name not in self._topic_in:
+            self._topic_in[topic.name] = self._topic_in_now(topic)
+        return self._topic_in[topic.name]
+
+    def _topic_in_now(self, topic: TopicSnapshot) -> float | None:
+        then = self._then()
+        if self.frame is None or then is None:
+            return None
+        elapsed_ms = self._offsets_ms(self.frame) - self._offsets_ms(then)
+        known = [one for one in _grown(self.frame, then, topic) if one is not None]
+        return sum(max(0, one) for one in known) * 1000 / elapsed_ms if known and elapsed_ms > 0 else None
+
+    def busiest_topics(self, count: int) -> list[tuple[TopicSnapshot, float]]:
+        """Return the topics that get the most records; none if there are too many to look at in every frame."""
+        if count <= 0 or self.partition_count > MANY_PARTITIONS:
+            return []
+        rates = [(topic, rate) for topic in self.topics if (rate := self.topic_in(topic))]
+        return sorted(rates, key=lambda one: -one[1])[:count]
+
+    def topic_bytes(self, topic: TopicSnapshot) -> int | None:
+        """Return the bytes of all replicas of a topic that brokers reported."""
+        if self.frame is None:
+            return None
+        if topic.name not in self._topic_bytes:
+            self._topic_bytes[topic.name] = ReplicaLogs.of(self.frame.logs).topic_bytes(topic.name)
+        return self._topic_bytes[topic.name]
+
+    @property
+    def in_per_s(self) -> float | None:
+        """How many records a second the cluster gets."""
+        then = self._then()
+        if self.frame is None or then is None or not self.frame.offsets:
+            return None
+        elapsed_ms = self._offsets_ms(self.frame) - self._offsets_ms(then)
+        if elapsed_ms <= 0:
+            return None
+        if self._in_per_s is None:
+            if len(self.frame.offsets) == len(then.offsets):
+                # Sums are a tenth of the work, and the same as long as no partition comes or goes.
+                grown = self._end_sum(self.frame) - self._end_sum(then)
+            else:
+                grown = sum(one or 0 for topic in self.topics for one in _grown(self.frame, then, topic))
+            self._in_per_s = max(0.0, grown * 1000 / elapsed_ms)
+        return self._in_per_s
+
+    def _end_sum(self, frame: Frame) -> int:
+        """Return the sum of all ends of a frame; the sums of frames that later ones are compared with are kept."""
+        if frame.sequence not in self._end_sums:
+            wanted = {one.sequence for one in self._past}
+            self._end_sums = {number: kept for number, kept in self._end_sums.items() if number in wanted}
+            self._end_sums[frame.sequence] = LogEnds.of(frame.offsets).total
+        return self._end_sums[frame.sequence]
+
+    def _count_in_by_broker(self) -> None:
+        """Count what each broker gets, a slice in each frame: all of a large cluster at once would hold the loop.
+
+        A cluster of up to ``SLICE`` partitions is counted at once.
+        """
+        if self._counting is None:
+            then, frame = self._then(), self.frame
+            if then is None or frame is None or self._offsets_ms(frame) <= self._offsets_ms(then):
+                self._in_by_broker = {}
+                return
+            self._counting = self._counted_in_slices(frame, then)
+        if next(self._counting, None) is None:
+            self._counting = None
+
+    def _counted_in_slices(self, frame: Frame, then: Frame) -> Iterator[int]:
+        """Yield after each slice; at the end the result is there."""
+        counted = 0
+        grown = dict.fromkeys(self.live, 0)
+        for topic in self.topics:
+            counts = _grown(frame, then, topic)
+            for partition in topic.partitions:
+                count = counts[partition.partition] if partition.partition < len(counts) else None
+                if partition.leader in grown and count is not None:
+                    grown[partition.leader] += count
+            counted += len(topic.partitions)
+            if counted >= SLICE:
+                yield counted
+                counted = 0
+        elapsed_ms = self._offsets_ms(frame) - self._offsets_ms(then)
+        self._in_by_broker = {broker: max(0.0, count * 1000 / elapsed_ms) for broker, count in grown.items()}
+
+    @staticmethod
+    def _offsets_ms(frame: Frame) -> int:
+        return frame.stage(Stage.OFFSETS).read_at_ms or 0
+
+    @property
+    def lag(self) -> int | None:
+        """How many records all groups together have not read, as far as that is known; see ``has_unknown_lag``."""
+        if self.frame is None:
+            return None
+        known = [group.lag.lag for group in self.frame.groups if group.lag.lag is not None]
+        return sum(known) if known and not (self.has_unknown_lag and not any(known)) else None
+
+    @property
+    def has_unknown_lag(self) -> bool:
+        """Whether the lag of a group is not known, or not whole: ``lag`` is a lower bound then."""
+        groups = () if self.frame is None else self.frame.groups
+        return any(not group.has_lag or group.lag.has_unknown_lag for group in groups)
+
+    def broker_bytes(self, broker: int) -> int | None:
+        """Return the bytes in a broker's log dirs."""
+        dirs = [one for one in self._dirs(broker) if one.log_dir is not None]
+        return sum(one.size_bytes for one in dirs) if dirs else None
+
+    def broker_disk_share(self, broker: int) -> float | None:
+        """Return how full the fullest volume of a broker is."""
+        shares = [
+            1 - one.usable_bytes / one.total_bytes
+            for one in self._dirs(broker)
+            if one.total_bytes and one.usable_bytes is not None
+        ]
+        return max(shares, default=None)
+
+    def _dirs(self, broker: int) -> Iterator[LogDir]:
+        return (one for one in (self.frame.log_dirs if self.frame else ()) if one.broker == broker)
+
+
+def _grown(frame: Frame, then: Frame, topic: TopicSnapshot) -> list[int | None]:
+    """Return how many records each partition of a topic got, by its number; None if that is not known."""
+    return LogEnds.of(frame.offsets).grown(topic.name, LogEnds.of(then.offsets))

@@ -1,0 +1,343 @@
+"""What is wrong now: the rows of the overview, each with what it costs, since when, and where its rows are. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from engine.admin.analysis.causes import missing_brokers
+from engine.admin.analysis.disks import NO_ROOM_SOON_S, DirTrend
+from engine.admin.analysis.incidents import Run
+from engine.admin.analysis.moves import CopyState, moves_board
+from engine.admin.health.report import Check, HealthReason, Severity
+from engine.admin.lag.results import GroupLag
+from engine.admin.lag.verdicts import Reason
+from engine.admin.watch.events import EventKind
+from tui.actions import Registry
+from tui.drawing.cells import Tone
+from tui.drawing.lines import Line, line
+from tui.drawing.units import NOTHING, at_least, count, counted, percent, plain, short_count, span
+from tui.pages.groups import growth_of, status_cell, time_lag_cell, why_of
+from tui.pages.reassignments import why_of as why_of_copy
+from tui.pages.timeline import gravity, run_line
+from tui.remedies import spelled
+from tui.state.board import Board, Since
+from tui.state.location import Location, Only
+
+_NAMED_MAX = 3
+_MOMENT_MS = 2_000
+_CAUSES = (EventKind.BROKER_DOWN, EventKind.BROKER_SILENT, EventKind.LOG_DIR_FAILED)
+_BROKERS = (Check.MISSING_BROKERS, Check.SILENT_BROKERS)
+
+_SUBJECTS: Mapping[Check, tuple[str, str]] = {
+    Check.NO_CONTROLLER: ("no controller", "no controller"),
+    Check.SEVERAL_CONTROLLERS: ("several controllers", "several controllers"),
+    Check.UNREADABLE_TOPICS: ("{} topic unreadable", "{} topics unreadable"),
+    Check.UNKNOWN_SETTINGS: ("settings not known", "settings not known"),
+    Check.OFFLINE_PARTITIONS: ("{} partition offline", "{} partitions offline"),
+    Check.UNDER_MIN_ISR: ("{} partition under min ISR", "{} partitions under min ISR"),
+    Check.MIN_ISR_ABOVE_FACTOR: ("{} min ISR above its factor", "{} min ISR above their factor"),
+    Check.UNDER_REPLICATED_DEAD_BROKER: ("{} under-replicated", "{} under-replicated"),
+    Check.UNDER_REPLICATED_LAGGING: ("{} replica set behind", "{} replica sets behind"),
+    Check.UNDER_REPLICATED_MOVING: ("{} under-replicated, moving", "{} under-replicated, moving"),
+    Check.OFFLINE_LOG_DIRS: ("{} log dir failed", "{} log dirs failed"),
+    Check.RACK_VIOLATIONS: ("{} partition against racks", "{} partitions against racks"),
+    Check.PREFERRED_LEADER_IMBALANCE: ("{} broker leads too few", "{} brokers lead too few"),
+    Check.RUNNING_REASSIGNMENTS: ("{} reassignment runs", "{} reassignments run"),
+    Check.LEAKED_THROTTLES: ("{} throttle left behind", "{} throttles left behind"),
+    Check.HANGING_TRANSACTIONS: ("{} transaction hangs", "{} transactions hang"),
+    Check.LONG_TRANSACTIONS: ("{} transaction takes long", "{} transactions take long"),
+    Check.DELETION_STUCK: ("{} deletion stuck", "{} deletions stuck"),
+    Check.ZOOKEEPER_UNREACHABLE: ("ZooKeeper unreachable", "ZooKeeper unreachable"),
+    Check.ZOOKEEPER_SLOW: ("ZooKeeper slow", "ZooKeeper slow"),
+}
+_PLACES: Mapping[Check, Location] = {
+    Check.OFFLINE_PARTITIONS: Location("partitions", only=Only.OFFLINE),
+    Check.UNDER_MIN_ISR: Location("partitions", only=Only.UNDER_MIN_ISR),
+    Check.UNDER_REPLICATED_DEAD_BROKER: Location("partitions", only=Only.UNDER_REPLICATED),
+    Check.UNDER_REPLICATED_LAGGING: Location("partitions", only=Only.BEHIND),
+    Check.UNDER_REPLICATED_MOVING: Location("reassignments"),
+    Check.PREFERRED_LEADER_IMBALANCE: Location("partitions", only=Only.NOT_PREFERRED),
+    Check.RUNNING_REASSIGNMENTS: Location("reassignments"),
+    Check.LEAKED_THROTTLES: Location("reassignments"),
+    Check.UNREADABLE_TOPICS: Location("zookeeper", path="/brokers/topics", only=Only.UNREADABLE),
+    Check.MIN_ISR_ABOVE_FACTOR: Location("partitions", only=Only.MIN_ISR_ABOVE_FACTOR),
+    Check.UNKNOWN_SETTINGS: Location("topics", only=Only.SETTINGS_UNKNOWN),
+    Check.RACK_VIOLATIONS: Location("partitions", only=Only.AGAINST_RACKS),
+    Check.DELETION_STUCK: Location("topics", only=Only.DELETION_STUCK),
+    Check.HANGING_TRANSACTIONS: Location("partitions", only=Only.HELD_UP),
+    Check.LONG_TRANSACTIONS: Location("partitions", only=Only.HELD_UP),
+    Check.OFFLINE_LOG_DIRS: Location("brokers", only=Only.DIR_FAILED),
+    Check.ZOOKEEPER_UNREACHABLE: Location("zookeeper"),
+    Check.ZOOKEEPER_SLOW: Location("zookeeper"),
+}
+"""Where the rows of a finding are; brokers for all others."""
+_MENDS: Mapping[Check, tuple[str, ...]] = {
+    Check.OFFLINE_PARTITIONS: ("leader.elect_unclean",),
+    Check.PREFERRED_LEADER_IMBALANCE: ("leader.elect",),
+    Check.RUNNING_REASSIGNMENTS: ("reassignment.cancel", "reassignment.throttle"),
+    Check.UNDER_REPLICATED_MOVING: ("reassignment.throttle",),
+    Check.LEAKED_THROTTLES: ("reassignment.unthrottle",),
+}
+_OF_READERS: Mapping[Reason | None, str] = {
+    Reason.NOBODY_READS: "start its consumers: nobody reads; see which partitions wait",
+    Reason.STANDS_STILL: "its members commit nothing: look at what they log; see which partitions stand still",
+    Reason.LAG_NEVER_FELL: "it reads less than comes in: give it more consumers; see which partitions are behind",
+}
+_FOLLOWS: Mapping[Check, EventKind] = {
+    Check.OFFLINE_PARTITIONS: EventKind.PARTITION_OFFLINE,
+    Check.UNDER_MIN_ISR: EventKind.ISR_SHRANK,
+    Check.UNDER_REPLICATED_DEAD_BROKER: EventKind.ISR_SHRANK,
+    Check.UNDER_REPLICATED_LAGGING: EventKind.ISR_SHRANK,
+    Check.OFFLINE_LOG_DIRS: EventKind.LOG_DIR_FAILED,
+    Check.PREFERRED_LEADER_IMBALANCE: EventKind.LEADER_CHANGED,
+    Check.NO_CONTROLLER: EventKind.CONTROLLER_MOVED,
+}
+"""What a finding begins with: the incident with such an event is its cause."""
+_STUCK = {
+    CopyState.STALLED: ("{} copy stands still", "{} copies stand still"),
+    CopyState.FALLING_BEHIND: ("{} copy falls behind", "{} copies fall behind"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One row.
+
+    Attributes:
+        key: the same from frame to frame.
+        subject: what is wrong, in two or three words.
+        effect: whom it hits, or why it is so.
+        since: None: not known.
+        opens: where the rows concerned are.
+        is_of_cluster: else it is of a client, and the cluster is well.
+        examples: whole sentences about cases.
+        advice: what to do next.
+        incident: the number of the incident that it began or began in, if anybody saw that.
+        mends: the actions that may mend it; they act on the rows concerned.
+    """
+
+    key: str
+    tone: Tone
+    subject: str
+    effect: str
+    since: Since | None
+    opens: Location
+    is_of_cluster: bool = True
+    examples: tuple[str, ...] = ()
+    advice: str = ""
+    incident: int | None = None
+    mends: tuple[str, ...] = ()
+
+    @property
+    def sign(self) -> str:
+        return "✖" if self.tone is Tone.BAD else "▲"
+
+
+def problems_of(board: Board) -> Sequence[Problem]:
+    """Return what is wrong, the gravest first: brokers, then what follows from them, then readers that fall behind."""
+    if board.frame is None:
+        return []
+    found = [*_of_cluster(board), *_of_moves(board), *_doubts(board), *_of_groups(board), *_of_queries(board)]
+    return sorted(found, key=lambda one: (one.tone is not Tone.BAD, not one.is_of_cluster))
+
+
+def age_told(problem: Problem, board: Board) -> str:
+    """Return for how long it has been so, as far as anybody saw it."""
+    if problem.since is None or board.frame is None:
+        return ""
+    seconds = max(0, board.frame.at_ms - problem.since.at_ms) // 1000
+    text = span(seconds) if seconds else "0s"
+    return at_least(text, is_least=problem.since.is_least)
+
+
+def why_lines(problem: Problem, board: Board, registry: Registry | None = None) -> list[Line]:
+    """Return all that is known of a problem: cases, what happened to cause it, what to do, and the keys for that."""
+    lines = [line((f"{problem.sign} {problem.subject}", problem.tone), f"  {problem.effect}")]
+    lines += [line(f"  {plain(example)}") for example in problem.examples if example != problem.effect]
+    if runs := sorted(_around(problem, board), key=_cause_first):
+        width = max(len(run.event.kind) for run in runs[:_NAMED_MAX]) + 2
+        lines.append(line(("what happened then", Tone.QUIET)))
+        lines += [line("  ", *run_line(run, width)) for run in runs[:_NAMED_MAX]]
+    if problem.advice:
+        lines.append(line(("what to do  ", Tone.QUIET), problem.advice))
+    if registry is not None and problem.mends:
+        named = [registry.named(one) for one in problem.mends]
+        keys = [
+            part
+            for one in named
+            for part in ((f"{one.key_text} ", Tone.ACCENT), (f"{one.title.lower()}  ", Tone.PLAIN))
+        ]
+        lines.append(line(("on its row  ", Tone.QUIET), *keys))
+    return lines
+
+
+def _cause_first(run: Run) -> tuple[bool, int, int]:
+    return run.event.kind not in _CAUSES, gravity(run.event), run.event.at_ms
+
+
+def _around(problem: Problem, board: Board) -> list[Run]:
+    """Return what happened in the moment in which a problem began; nothing if nobody saw it begin."""
+    if problem.since is None or problem.since.is_least:
+        return []
+    return [run for run in board.history.runs if abs(run.event.at_ms - problem.since.at_ms) <= _MOMENT_MS]
+
+
+def _of_cluster(board: Board) -> Iterator[Problem]:
+    health = board.frame.health if board.frame is not None else None
+    for reason in health.reasons if health is not None else ():
+        if reason.check in _BROKERS:
+            yield from _brokers(board, reason)
+        else:
+            yield _problem(board, reason)
+    for one in board.filling:
+        yield _filling(board, one)
+
+
+def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
+    frame, total = board.frame, board.total
+    assert frame is not None
+    is_down = reason.check is Check.MISSING_BROKERS
+    ids = sorted(set(board.broker_ids) - board.live) if is_down else sorted(board.silent)
+    for broker in ids:
+        trouble = "" if is_down else plain(frame.words[broker].trouble)
+        held = f"holds {counted(board.replicas[broker], 'replica')}, should lead {count(total.preferred[broker])}"
+        yield Problem(
+            f"broker {broker}", Tone.BAD, f"broker {broker} {'down' if is_down else 'silent'}",
+            ": ".join(part for part in (trouble, held) if part), board.since.get(("broker", broker)),
+            Location("brokers", row=str(broker), only=Only.DOWN if is_down else Only.SILENT),
+            advice=spelled(reason.check.advice), mends=("plan.retire",) if is_down else (),
+            incident=incident.number if (incident := board.history.incidents.around(broker)) is not None else None,
+        )  # fmt: skip
+
+
+def _filling(board: Board, trend: DirTrend) -> Problem:
+    is_soon = trend.full_in_s is not None and trend.full_in_s < NO_ROOM_SOON_S
+    used = "" if trend.used_percent is None else f"{percent(trend.used_percent / 100)} full"
+    left = "" if trend.full_in_s is None else f"no room in {span(trend.full_in_s)}"
+    effect = ", ".join(part for part in (left, used, plain(trend.log_dir or "")) if part)
+    return Problem(
+        f"log dir {trend.broker} {trend.log_dir}", Tone.BAD if is_soon else Tone.WARN,
+        f"broker {trend.broker} disk fills up", effect, board.since.get(("log dir", trend.broker, trend.log_dir)),
+        Location("brokers", row=str(trend.broker), only=Only.FILLING),
+        advice="shorten the retention of large topics (S), or move partitions to brokers with room (N: rebalance)",
+    )  # fmt: skip
+
+
+def _problem(board: Board, reason: HealthReason) -> Problem:
+    one, many = _SUBJECTS[reason.check]
+    return Problem(
+        reason.check.value,
+        Tone.BAD if reason.severity is Severity.CRITICAL else Tone.WARN,
+        (one if reason.count == 1 else many).format(count(reason.count)),
+        _effect(board, reason),
+        board.since.get(reason.check),
+        _PLACES.get(reason.check, Location("brokers")),
+        examples=reason.examples,
+        advice=spelled(reason.check.advice),
+        incident=_incident_of(board, reason.check),
+        mends=_MENDS.get(reason.check, ()),
+    )
+
+
+def _incident_of(board: Board, check: Check) -> int | None:
+    """Return the number of the incident in which a finding began, if anybody saw that."""
+    since, kind = board.since.get(check), _FOLLOWS.get(check)
+    if since is None or since.is_least or kind is None:
+        return None
+    incident = board.history.incidents.behind(kind, since.at_ms)
+    return None if incident is None else incident.number
+
+
+def _of_moves(board: Board) -> Iterator[Problem]:
+    """Copies that do not end by themselves."""
+    if board.frame is None or not board.total.moving:
+        return
+    copies = moves_board(board.frame, board.history).copies
+    for state, (singular, plural) in _STUCK.items():
+        stuck = [copy for copy in copies if copy.state is state]
+        if not stuck:
+            continue
+        cases = [f"{plain(str(one.name))} to broker {one.broker}" for one in stuck[:_NAMED_MAX]]
+        longest = max(stuck, key=lambda copy: copy.stalled_s or 0)
+        yield Problem(
+            state.value, Tone.BAD, (singular if len(stuck) == 1 else plural).format(count(len(stuck))),
+            ", ".join(cases) + ", …" * (len(stuck) > _NAMED_MAX),
+            None if longest.stalled_s is None
+            else Since(board.frame.at_ms - round(longest.stalled_s * 1000), longest.is_at_least),
+            Location("reassignments", only=Only.STUCK),
+            examples=tuple(f"{case}: {why_of_copy(one)}" for case, one in zip(cases, stuck, strict=False)),
+            advice="see what both brokers log; cancel it (C), or let brokers copy faster (H)",
+            mends=("reassignment.cancel", "reassignment.throttle"),
+        )  # fmt: skip
+
+
+def _effect(board: Board, reason: HealthReason) -> str:
+    """Return what the cases have in common, else the first cases."""
+    if reason.check is Check.UNDER_REPLICATED_DEAD_BROKER and board.frame is not None and reason.count > 1:
+        missed = [one for one in missing_brokers(board.frame, board.total) if one.broker not in board.live]
+        if missed and missed[0].missed_by == board.total.under_replicated:
+            return f"all miss broker {missed[0].broker}"
+        return ", ".join(f"{count(one.missed_by)} miss broker {one.broker}" for one in missed[:_NAMED_MAX])
+    named = ", ".join(plain(example) for example in reason.examples[:_NAMED_MAX])
+    return named + (", …" if reason.count > min(_NAMED_MAX, len(reason.examples)) else "")
+
+
+def _doubts(board: Board) -> Iterator[Problem]:
+    """Findings of a look at the data itself: it contradicts itself, or cannot be."""
+    for finding in board.findings[:_NAMED_MAX]:
+        words = finding.doubt.value.replace("_", " ")
+        subject = f"{plain(finding.subject)}: {words}"
+        topic, dash, number = finding.subject.rpartition("-")
+        is_of_partition = bool(dash) and number.isdecimal()
+        opens = Location("partitions", topic=topic, row=finding.subject) if is_of_partition else Location("brokers")
+        yield Problem(subject, Tone.BAD, subject, plain(finding.evidence), None, opens)
+
+
+def _of_groups(board: Board) -> Iterator[Problem]:
+    assert board.frame is not None
+    for group in board.frame.groups:
+        if not group.lag.status.is_trouble:
+            continue
+        status = status_cell(group.lag.status)
+        lag = at_least(short_count(group.lag.lag), is_least=group.lag.has_unknown_lag)
+        told = [f"{lag} behind"]
+        if group.lag.time_lag_ms is not None:
+            told.append(time_lag_cell(group.lag).text)
+        if (growth := growth_of(group.lag)) is not None and abs(growth) >= 1:
+            told.append(f"{'↑' if growth > 0 else '↓'} {short_count(abs(growth))}/s")
+        yield Problem(
+            f"group {group.name}", status.tone, f"group {plain(group.name)} {status.text}", ", ".join(told),
+            board.since.get(("group", group.name)), Location("group", group=group.name), is_of_cluster=False,
+            examples=tuple(_cases_of(group.lag)),
+            advice=f"{_OF_READERS.get(group.lag.reason, 'see which partitions are behind')}, and who owns them (enter)",
+        )  # fmt: skip
+
+
+def _cases_of(lag: GroupLag) -> Iterator[str]:
+    """Say why a group is in trouble, and which partitions are the reason, the furthest behind first."""
+    if why := why_of(lag):
+        yield why
+    worst = [one for one in lag.partitions if one.status is lag.status]
+    worst.sort(key=lambda one: -(one.lag or 0))
+    for one in worst[:_NAMED_MAX]:
+        owner = f"read by {one.consumer_id}" if one.consumer_id else "nobody reads it"
+        yield f"{one.name}: {NOTHING if one.lag is None else short_count(one.lag)} behind, {owner}"
+    if len(worst) > _NAMED_MAX:
+        yield f"and {counted(len(worst) - _NAMED_MAX, 'other partition')}"
+
+
+def _of_queries(board: Board) -> Iterator[Problem]:
+    """Queries of Spark, which read the cluster as groups do."""
+    assert board.frame is not None
+    for query in board.frame.queries:
+        job = query.job
+        if not job.status.is_trouble:
+            continue
+        status = status_cell(job.status)
+        name = plain(job.name or job.path)
+        lag = "" if job.lag is None else f"{short_count(job.lag)} behind"
+        yield Problem(
+            f"query {job.path}", status.tone, f"query {name} {status.text}", lag, board.since.get(("query", job.path)),
+            Location("spark", row=name), is_of_cluster=False, advice="see its batches and its sources (enter)",
+        )  # fmt: skip

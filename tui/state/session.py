@@ -1,0 +1,78 @@
+"""What a dashboard is opened with: which cluster, whose feed, and how it should start."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.profiles import Profiles
+from engine.admin.cluster.target import ClusterTarget
+from engine.admin.watch.feed import Feed
+from tui.actions import Registry
+from tui.state.log_ring import LogRing
+from tui.themes import PALETTES, Palette
+
+if TYPE_CHECKING:
+    from tui.state.fleet import Fleet
+
+OpenFeed = Callable[[ClusterTarget], Feed]
+
+
+@dataclass(slots=True)
+class Session:
+    """What a dashboard is opened with.
+
+    Attributes:
+        feed: gives the frames.
+        target: the cluster to change and whose znodes to read; None for a recording.
+        open_feed: makes the feed of another cluster.
+        profiles: the clusters that can be chosen.
+        fleet: all of them, watched at the same time, where the dashboard began; ``feed`` is one of its clusters' then,
+            or the fleet itself.
+        problems: what a person should know at the start.
+        clock: monotonic seconds.
+        screenshot: draw one frame into this file and end.
+    """
+
+    feed: Feed
+    target: ClusterTarget | None = None
+    open_feed: OpenFeed | None = None
+    is_read_only: bool = False
+    page: str = "overview"
+    registry: Registry = field(default_factory=Registry)
+    palettes: Mapping[str, Palette] = field(default_factory=lambda: dict(PALETTES))
+    theme: str = "dark"
+    profiles: Profiles | None = None
+    fleet: Fleet | None = None
+    problems: tuple[str, ...] = ()
+    log: LogRing = field(default_factory=LogRing)
+    clock: Callable[[], float] = time.monotonic
+    screenshot: Path | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+    folder: Path = field(default_factory=Path.cwd)
+    timeout_s: float = 30.0
+    make_cluster: Callable[[ClusterTarget, float], Cluster] = lambda target, timeout_s: Cluster(
+        target, timeout_s=timeout_s
+    )
+
+    @property
+    def shows_fleet(self) -> bool:
+        """Whether all clusters are looked at, and none is opened."""
+        return self.fleet is not None and self.feed is self.fleet
+
+    @property
+    def why_no_changes(self) -> str:
+        """Why changes are not allowed; empty if they are."""
+        if self.shows_fleet:
+            return "no cluster is opened: enter opens the one under the cursor"
+        if self.target is None:
+            return "this is not a live cluster: nothing can be changed"
+        if self.is_read_only:
+            return "started with --read-only"
+        if self.target.is_read_only:
+            return f"profile {self.target.name} is read-only"
+        return "" if self.target.may_be_changed else "a snapshot cannot be changed"

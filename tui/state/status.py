@@ -1,0 +1,193 @@
+"""The line under the title: the connection to the cluster, and the age of the data. Pure."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from engine.admin.cluster.rights import Right
+from engine.admin.cluster.target import Side
+from engine.admin.watch.frame import Frame, Link, LinkState, Stage, StageSource, StageStatus
+from tui.drawing.cells import Tone
+from tui.drawing.lines import Line, Span, folded, line, wrapped
+from tui.drawing.units import NOTHING, plain, span
+from tui.remedies import spelled
+
+
+class Standing(StrEnum):
+    """The dashboard's connection to the cluster."""
+
+    CONNECTING = "connecting"
+    LIVE = "live"
+    STALE = "stale"
+    DEGRADED = "degraded"
+    DISCONNECTED = "disconnected"
+    DENIED = "denied"
+
+    @property
+    def is_seen(self) -> bool:
+        """Whether the screen shows the cluster as it is now, as far as anybody can tell."""
+        return self in (Standing.LIVE, Standing.DEGRADED)
+
+
+_TONES = {Standing.LIVE: Tone.GOOD, Standing.STALE: Tone.WARN, Standing.DEGRADED: Tone.WARN}
+_SIGNS = {Standing.LIVE: "●", Standing.STALE: "◐", Standing.DEGRADED: "◐", Standing.CONNECTING: "○"}
+_SIDE_NAMES = {Side.ZOOKEEPER: "ZooKeeper", Side.WIRE: "brokers"}
+_ANONYMOUS = "User:ANONYMOUS"
+_BESIDE = frozenset({Stage.SPARK})
+"""Stages that are not part of the cluster say nothing about the connection to it: their own screen does."""
+STALE_FACTOR = 3
+STALE_MIN_MS = 5_000
+
+
+def standing_of(frame: Frame | None, now_ms: int | None = None) -> Standing:
+    """Return the standing of the dashboard with the cluster of a frame."""
+    if frame is None:
+        return Standing.CONNECTING
+    states = [frame.link(side).state for side in Side if frame.link(side).state is not LinkState.UNUSED]
+    is_first_look = frame.stage(Stage.METADATA).read_at_ms is None and LinkState.CONNECTING in states
+    if not states or (is_first_look and not {LinkState.LOST, LinkState.DENIED} & {*states}):
+        return Standing.CONNECTING
+    if all(state is not LinkState.CONNECTED for state in states):
+        return Standing.DENIED if LinkState.DENIED in states else Standing.DISCONNECTED
+    if any(state is not LinkState.CONNECTED for state in states) or any(
+        (status.error and not _is_hidden(frame, status)) or status.missing
+        for _, status in _stages_of_cluster(frame)
+        if status.source is not None
+    ):
+        return Standing.DEGRADED
+    return Standing.STALE if oldest_late_stage(frame, now_ms) is not None else Standing.LIVE
+
+
+def _is_hidden(frame: Frame, status: StageStatus) -> bool:
+    """Whether a stage is not read for want of rights of the brokers' rules, which are told by themselves."""
+    return status.is_denied and bool(frame.denied) and status.source is not StageSource.WATCH
+
+
+def login_of(frame: Frame | None) -> str | None:
+    """Return who is logged in; None where nobody logs in and nothing is hidden."""
+    if frame is None or (frame.principal == _ANONYMOUS and not frame.denied):
+        return None
+    return frame.principal
+
+
+def rights_told(frame: Frame) -> str:
+    """Return who lacks which rights, rights alike as one; empty if nobody lacks any."""
+    alike: dict[tuple[object, object], list[Right]] = {}
+    for right in frame.denied:
+        alike.setdefault((right.operation, right.resource_type), []).append(right)
+    told = [f"{first}{f' and {len(more)} more' if more else ''}" for first, *more in alike.values()]
+    return f"{frame.principal or 'this login'} lacks {'; '.join(told)}" if told else ""
+
+
+def _stages_of_cluster(frame: Frame) -> list[tuple[Stage, StageStatus]]:
+    return [(stage, status) for stage, status in frame.stages.items() if stage not in _BESIDE]
+
+
+def oldest_late_stage(frame: Frame, now_ms: int | None = None) -> tuple[Stage, int] | None:
+    """Return the stage whose data is older than it should be, and its age in ms."""
+    now_ms = frame.at_ms if now_ms is None else now_ms
+    late = []
+    for stage, status in _stages_of_cluster(frame):
+        if status.source is None or status.read_at_ms is None:
+            continue
+        age_ms = now_ms - status.read_at_ms
+        if age_ms > max(STALE_MIN_MS, STALE_FACTOR * (status.interval_ms or 0)):
+            late.append((stage, age_ms))
+    return max(late, key=lambda one: one[1], default=None)
+
+
+def status_lines(frame: Frame | None, width: int, *, now_ms: int | None = None) -> list[Line]:
+    """Return the word, the age of the last good data, the causes and the next try; causes are cut last."""
+    standing = standing_of(frame, now_ms)
+    word: Span = (f"{_SIGNS.get(standing, '✖')} {standing.value}", _TONES.get(standing, Tone.BAD))
+    if standing is Standing.CONNECTING:
+        word = (word[0], Tone.ACCENT)
+    if frame is None:
+        return [line(word, ("  nothing has been read yet", Tone.QUIET))]
+    now_ms = frame.at_ms if now_ms is None else now_ms
+    pieces = [line(word, (f"  {_age(frame, now_ms)}", Tone.QUIET)), *(line(cause) for cause in _causes(frame, now_ms))]
+    return [part for one in wrapped(pieces, width) for part in folded(one, width)]
+
+
+def _age(frame: Frame, now_ms: int) -> str:
+    read_at = frame.stage(Stage.METADATA).read_at_ms
+    if read_at is None:
+        return "no data yet"
+    return f"data {span(max(0, now_ms - read_at) / 1000)} old"
+
+
+def _causes(frame: Frame, now_ms: int) -> list[Span]:
+    spans: list[Span] = []
+    for side in Side:
+        link = frame.link(side)
+        if link.state in (LinkState.LOST, LinkState.DENIED, LinkState.CONNECTING):
+            spans.append((f"{_link_text(side, link, now_ms)}", Tone.BAD if link.cause else Tone.QUIET))
+    # The stages of a lost side need no words of their own; ``i`` shows each stage.
+    said = [link.cause for link in frame.links.values() if link.cause]
+    for stage, status in _stages_of_cluster(frame):
+        if (spans and any(cause in status.error for cause in said)) or _is_hidden(frame, status):
+            continue
+        if status.error and status.source is not None:
+            sign = "⊘ " if status.is_denied else ""
+            spans.append((f"{sign}{stage.value.replace('_', ' ')}: {plain(status.error)}", Tone.WARN))
+        elif status.missing:
+            spans.append((f"{stage.value.replace('_', ' ')}: {plain(status.missing[0])}", Tone.WARN))
+    late = oldest_late_stage(frame, now_ms)
+    if late is not None and not spans:
+        stage, age_ms = late
+        spans.append((f"{stage.value.replace('_', ' ')} {span(age_ms / 1000)} old, asked and not answered", Tone.WARN))
+    if rights := rights_told(frame):
+        spans.append((f"⊘ {plain(rights)}", Tone.QUIET))
+    return spans
+
+
+def causes_of(frame: Frame) -> list[str]:
+    """Return why the dashboard does not see the cluster as it should, a text for each cause."""
+    return [text for text, _ in _causes(frame, frame.at_ms)]
+
+
+def _link_text(side: Side, link: Link, now_ms: int) -> str:
+    name = f"{_SIDE_NAMES[side]} {plain(link.address)}"
+    if link.state is LinkState.CONNECTING:
+        return f"asking {name}"
+    word = "refuse us" if link.state is LinkState.DENIED else "lost"
+    last = "" if link.last_answer_ms is None else f", last answer {span((now_ms - link.last_answer_ms) / 1000)} ago"
+    return f"{name} {word}: {plain(link.cause)}{last}{_next_try(link, now_ms)}"
+
+
+def _next_try(link: Link, now_ms: int) -> str:
+    if link.next_try_ms is None:
+        return ", trying now" if link.state is LinkState.LOST else ""
+    return f", next try in {span(max(0, link.next_try_ms - now_ms) / 1000)}"
+
+
+def source_lines(frame: Frame | None) -> list[Line]:
+    """Return a line for each stage: its source, its age, its cost, and what went wrong."""
+    if frame is None:
+        return [line(("nothing has been read yet", Tone.QUIET))]
+    header = f"{'what':<14}{'how':<10}{'age':>9}{'every':>9}{'took':>9}{'requests':>10}  trouble"
+    lines = [line((header, Tone.QUIET))]
+    for stage, status in frame.stages.items():
+        age = frame.age_ms(stage)
+        how = NOTHING if status.source is None else status.source.value
+        row = (
+            f"{stage.value.replace('_', ' '):<14}{how:<10}{span(None if age is None else age / 1000):>9}"
+            f"{span(None if status.interval_ms is None else status.interval_ms / 1000):>9}"
+            f"{NOTHING if status.cost_ms is None else f'{status.cost_ms:.0f} ms':>9}{status.requests:>10}  "
+        )
+        trouble = "; ".join([plain(status.error)] * bool(status.error) + [plain(one) for one in status.missing])
+        lines.append(line(row, (trouble, Tone.WARN)))
+    for side in Side:
+        link = frame.link(side)
+        if link.state is not LinkState.UNUSED:
+            told = f"{_SIDE_NAMES[side]:<14}{link.state.value:<14}{plain(link.address)}  "
+            lines.append(line(told, (plain(link.cause), Tone.WARN)))
+    if frame.denied:
+        lines += [line(), line((f"⊘ Hidden from {plain(frame.principal or 'this login')}", Tone.STRONG))]
+        for right in frame.denied:
+            lines.append(
+                line(f"  it lacks {plain(str(right))}: ", (spelled(right.remedy(frame.principal)), Tone.QUIET))
+            )
+    lines.append(line())
+    lines.append(line(("A change that is reverted between two reads is not seen. Rates are over 10 s.", Tone.QUIET)))
+    return lines
