@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import repeat
 from pathlib import Path
+from typing import Any
 
 from recorded_kafka import TOPICS, RecordedCluster
 from transaction_walks import PARTITIONS, TOPIC, Step, WalkWords, random_walk, settle, wait_until_coordinated
@@ -30,22 +32,24 @@ def record_transactions(out: Path, work: Path) -> None:
         cluster.tool(TOPICS, "--create", "--topic", "__consumer_offsets", "--partitions", "5", *replicas)
         address = cluster.address(0)
         wait_until_coordinated(address)
+        _write(out / NAME, threads.map(_walk, repeat(address), range(WALKS)))
         # Kafka asks its coordinator about several requests at once, and answers all in the words of the first one's
         # version: only one walk with records at a time gets the answers that it would get alone.
-        for name, walk, several in ((NAME, _walk, threads.map), (NAME_WITH_RECORDS, _walk_with_records, map)):
-            walked = list(several(walk, repeat(address), range(WALKS)))
-            lines = [json.dumps(steps, separators=(",", ":")) + "\n" for steps in walked]
-            (out / name).write_text("".join(lines), "utf-8")
+        _write(out / NAME_WITH_RECORDS, map(_walk_with_records, repeat(address), range(WALKS)))
+
+
+def _write(path: Path, walked: Iterable[object]) -> None:
+    path.write_text("".join(json.dumps(walk, separators=(",", ":")) + "\n" for walk in walked), "utf-8")
 
 
 def _walk(address: str, seed: int) -> list[Step]:
     return _answered(address, WalkWords(f"walk-{seed}-"), random_walk(seed, STEPS))
 
 
-def _walk_with_records(address: str, seed: int) -> list[Step]:
+def _walk_with_records(address: str, seed: int) -> dict[str, Any]:
     words = WalkWords.with_records(seed)
     create_topic(address, words.topic, partitions=PARTITIONS)
-    return _answered(address, words, random_walk(seed, STEPS, with_records=True))
+    return {"number": seed, "steps": _answered(address, words, random_walk(seed, STEPS, with_records=True))}
 
 
 def _answered(address: str, words: WalkWords, steps: list[Step]) -> list[Step]:
