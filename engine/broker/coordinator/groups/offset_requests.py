@@ -165,7 +165,7 @@ class OffsetRequests:
         )
         open_groups.add(group_id)
         group.offsets.begin_transactional_commit(producer_id, offsets)
-        with nullcontext() if verification is None else verification.presented():
+        with nullcontext() if verification is None else verification:
             self._writer.append(owned.index, batch, written)
 
     def end_transaction(self, index: int, producer_id: int, is_commit: bool) -> None:
