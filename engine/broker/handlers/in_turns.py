@@ -13,8 +13,7 @@ from time import thread_time
 from typing import Any, TypeVar
 
 from engine.broker.network.request import Deferred, LargeAnswer
-from engine.broker.replication import state_changes
-from engine.broker.replication.state_changes import Breather
+from engine.runtime import turns
 
 C = TypeVar("C")
 Q = TypeVar("Q")
@@ -42,7 +41,7 @@ def in_steps(handler: Callable[[C, Q], Steps[R]]) -> Callable[[C, Q], R | Corout
 def carried_out(steps: Steps[R]) -> R | Coroutine[Any, Any, Any]:
     """Return the result of the steps; if they take long, a coroutine that carries out the rest in turns."""
     # Its own work only: what other processes do must not decide how a small request is answered.
-    until_s = thread_time() + state_changes.HOLD_MS_MAX / 1000
+    until_s = thread_time() + turns.HOLD_MS_MAX / 1000
     try:
         next(steps)
         while thread_time() < until_s:
@@ -55,20 +54,8 @@ def carried_out(steps: Steps[R]) -> R | Coroutine[Any, Any, Any]:
 
 async def _later(steps: Steps[R]) -> LargeAnswer | R:
     """Return the result of the steps; an answer that took long to make takes long to encode."""
-    result = await steps_in_turns(steps)
+    result = await turns.carry_out(steps)
     return result if isinstance(result, Deferred) else LargeAnswer(result)
-
-
-async def steps_in_turns(steps: Steps[R]) -> R:
-    """Carry out all steps of a generator and return its result. ``engine.common.turns.at_once`` does so in one go."""
-    breather = Breather()
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: R = end.value
-            return result
-        await breather.give_way()
 
 
 def pieces(topics: Iterable[T], parts: str) -> Iterator[T]:
@@ -91,7 +78,7 @@ def pieces(topics: Iterable[T], parts: str) -> Iterator[T]:
 
 async def in_turns(items: Iterable[T], work: Callable[[T], R]) -> list[R]:
     """Return the result of ``work`` for each item."""
-    return await steps_in_turns(each(items, work))
+    return await turns.carry_out(each(items, work))
 
 
 def each(items: Iterable[T], work: Callable[[T], R]) -> Steps[list[R]]:

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.registry import handles, handles_large
-from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
@@ -23,6 +22,7 @@ from engine.kafka.protocol.apis.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
+from engine.runtime.turns import Breather
 
 _Answers = dict[str, dict[int, OffsetDeleteResponsePartition]]
 """The answers by topic and partition: a topic or partition that is named twice has one answer."""

@@ -22,7 +22,6 @@ from engine.broker.handlers.in_turns import AT_ONCE_MAX, pieces
 from engine.broker.handlers.registry import handles, handles_large
 from engine.broker.handlers.zookeeper_offsets import read_offsets
 from engine.broker.network.request import LargeAnswer
-from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
@@ -38,6 +37,7 @@ from engine.kafka.protocol.apis.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from engine.runtime.turns import Breather
 
 _NONE = CommittedOffset(offset=-1)
 

@@ -22,7 +22,7 @@ from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.verifier import Verified
 from engine.broker.coordinator.write_errors import commit_error
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import pieces, steps_in_turns
+from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.registry import handles, handles_large
 from engine.broker.handlers.transactional_ids import are_transactions_refused, by_topic
 from engine.broker.network.request import Deferred
@@ -37,6 +37,7 @@ from engine.kafka.protocol.apis.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from engine.kafka.protocol.records.layout import NO_SEQUENCE
+from engine.runtime.turns import carry_out
 
 LOADING_SINCE = 2
 """The first version whose clients understand COORDINATOR_LOAD_IN_PROGRESS."""
@@ -59,7 +60,7 @@ async def txn_offset_commit_of_very_many(
     context: RequestContext, request: TxnOffsetCommitRequest
 ) -> TxnOffsetCommitResponse | Deferred | object:
     """Do the same in turns with other requests."""
-    answer = await steps_in_turns(_checked(context, request))
+    answer = await carry_out(_checked(context, request))
     if isinstance(answer, TxnOffsetCommitResponse):
         return answer
     stored = _store(context, request, *answer)

@@ -11,16 +11,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from engine.common.collection import leave_uncollected
-from engine.runtime.turns import Turns
-
 T = TypeVar("T")
-
-HOLD_MS_MAX = 5
-"""How long a change may hold the event loop without a break."""
-
-TURNS_BETWEEN_FREEZES = 5
-"""After this many turns, 25 ms of work, a change that creates long-lived values has created tens of thousands."""
 
 
 class StateChangeQueue:
@@ -59,25 +50,3 @@ class StateChangeQueue:
                 turn.set_result(None)
                 return
         self._is_busy = False
-
-
-class Breather:
-    """Gives way to the event loop once a change has held it for long enough.
-
-    Args:
-        makes_what_lasts: the change creates long-lived values, so the garbage collector need not scan them repeatedly.
-    """
-
-    def __init__(self, *, makes_what_lasts: bool = False) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._since_s = self._loop.time()
-        self._makes_what_lasts = makes_what_lasts
-        self._turns = 0
-
-    async def give_way(self) -> None:
-        if (self._loop.time() - self._since_s) * 1000 >= HOLD_MS_MAX:
-            self._turns += 1
-            if self._makes_what_lasts and self._turns % TURNS_BETWEEN_FREEZES == 0:
-                leave_uncollected()
-            await Turns.of_loop().wait()
-            self._since_s = self._loop.time()

@@ -38,7 +38,7 @@ NAMED = [("read", [0]), ("other", [0, 1, 7]), ("nowhere", [0]), ("other", [1, 2]
 @pytest.fixture
 def each_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.broker.handlers.in_turns.AT_ONCE_MAX", 1)
-    monkeypatch.setattr("engine.broker.replication.state_changes.HOLD_MS_MAX", 0)
+    monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
 
 
 def context(world: CoordinatorWorld, version: int) -> Any:
