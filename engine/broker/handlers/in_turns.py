@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from functools import wraps
+from itertools import islice
 from time import thread_time
 from typing import Any, TypeVar
 
@@ -52,9 +53,11 @@ def carried_out(steps: Steps[R]) -> R | Coroutine[Any, Any, Any]:
     return _later(steps)
 
 
-async def _later(steps: Steps[R]) -> LargeAnswer | R:
+async def _later(steps: Steps[R]) -> Any:
     """Return the result of the steps; an answer that took long to make takes long to encode."""
     result = await turns.carry_out(steps)
+    if isinstance(result, Coroutine):
+        return await result
     return result if isinstance(result, Deferred) else LargeAnswer(result)
 
 
@@ -74,6 +77,14 @@ def pieces(topics: Iterable[T], parts: str) -> Iterator[T]:
             piece = copy.copy(topic)
             setattr(piece, parts, named[start : start + AT_ONCE_MAX])
             yield piece
+
+
+def in_lists(items: Iterable[T]) -> Iterator[list[T]]:
+    """Yield so many items at a time that work on them takes some milliseconds; at least one list."""
+    rest = iter(items)
+    yield list(islice(rest, AT_ONCE_MAX))
+    while piece := list(islice(rest, AT_ONCE_MAX)):
+        yield piece
 
 
 async def in_turns(items: Iterable[T], work: Callable[[T], R]) -> list[R]:

@@ -55,6 +55,8 @@ async def _load_topic_configs(context: RequestContext, request: LeaderAndIsrRequ
         async for partition, _, state in partition_states(request)
         if state.is_new or not knows(partition.topic)
     }
+    if not topics:
+        return
     try:
         await context.broker.topic_configs.load_topics(topics)
     except CoordinationError as error:

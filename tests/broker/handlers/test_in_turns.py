@@ -33,6 +33,7 @@ from engine.broker.handlers.leave_group import leave_group
 from engine.broker.handlers.list_partition_reassignments import list_partition_reassignments
 from engine.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from engine.broker.handlers.registry import all_handlers
+from engine.broker.handlers.txn_offset_commit import txn_offset_commit
 from engine.broker.handlers.user_scram_credentials import alter_user_scram_credentials
 from engine.broker.handlers.write_txn_markers import write_txn_markers
 from engine.broker.quotas.client_quotas import UNLIMITED
@@ -460,16 +461,16 @@ async def test_very_many_markers_are_written_in_turns(monkeypatch: pytest.Monkey
 
 
 @in_event_loop
-async def test_very_many_offsets_of_a_transaction_are_taken_in_turns() -> None:
+async def test_very_many_offsets_of_a_transaction_are_taken_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
     asked = [TxnOffsetCommitRequestPartition(partition_index=p) for p in range(MANY)]
     where = context()
     where.broker.metadata_cache.partitions = lambda _: ()
     where.broker.clock = SimpleNamespace(now_ms=lambda: 0)
     where.broker.config = SimpleNamespace(inter_broker_protocol_version=MetadataVersion.IBP_3_9_IV0)
     request = TxnOffsetCommitRequest(group_id="g", topics=[TxnOffsetCommitRequestTopic(name="t", partitions=asked)])
-    handler: Any = all_handlers()[ApiKey.TXN_OFFSET_COMMIT].large_handler
-    answer, turns = await turns_of(handler(where, request))
-    assert [p.partition_index for p in answer.topics[0].partitions] == list(range(MANY))
+    large, turns = await turns_of(txn_offset_commit(where, request))
+    assert [p.partition_index for p in large.response.topics[0].partitions] == list(range(MANY))
     assert turns >= MANY
 
 

@@ -227,16 +227,10 @@ class OffsetRequests:
             found[partition] = ErrorCode.UNSTABLE_OFFSET_COMMIT if is_unstable else offsets.get(partition)
         return ErrorCode.NONE, found
 
-    def count(self, group_id: str) -> int:
-        """Return how many offsets the group has here."""
+    def partitions(self, group_id: str) -> list[TopicPartition]:
+        """Return the partitions of which the group has an offset here."""
         group = self._groups.find(group_id)
-        return 0 if group is None else len(group.offsets)
-
-    def partitions_in_pieces(self, group_id: str, size: int) -> Iterator[Sequence[TopicPartition]]:
-        """Yield the partitions that have an offset now, so many at a time."""
-        group = self._groups.find(group_id)
-        names = [] if group is None else list(group.offsets.partitions)
-        return (names[start : start + size] for start in range(0, len(names), size))
+        return [] if group is None else list(group.offsets.partitions)
 
     def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> tuple[ErrorCode, CommitErrors]:
         """Remove offsets that no member reads; return the error of the whole request, or else of each partition."""
