@@ -19,8 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench_controller import take_held_ms
-from large_requests import Path as FieldPath
-from large_requests import growing, grown
+from grown_requests import Path as FieldPath
+from grown_requests import growing, grown
 from tabulate import tabulate
 from wire_client import ConnectionClosed, WireClient
 
