@@ -14,6 +14,8 @@ from time import thread_time
 from typing import Any, TypeVar
 
 from engine.broker.network.request import Deferred, LargeAnswer
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
 from engine.runtime import turns
 
 C = TypeVar("C")
@@ -120,3 +122,14 @@ def each_part(
         made.append(finish(topic, results))
         yield
     return made
+
+
+def by_topic(
+    errors: Iterable[tuple[TopicPartition, ErrorCode]], result: Callable[[int, ErrorCode], R]
+) -> Steps[Iterable[tuple[str, list[R]]]]:
+    """Return the partitions' results by topic, in the order in which the topics came. It yields after each of them."""
+    topics: dict[str, list[R]] = {}
+    for (topic, index), error in errors:
+        topics.setdefault(topic, []).append(result(index, error))
+        yield
+    return topics.items()

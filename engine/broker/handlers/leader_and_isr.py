@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import logging
 
-from engine.broker.handlers.broker_epochs import is_stale
 from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.refusals import is_stale
 from engine.broker.handlers.registry import handles
 from engine.broker.replication.leader_and_isr_change import (
     become_leader_or_follower,

@@ -24,8 +24,8 @@ from engine.broker.coordinator.groups.offset_requests import utf16_length
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer, Offsets
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces
+from engine.broker.handlers.refusals import are_static_members_refused
 from engine.broker.handlers.registry import handles, handles_large
-from engine.broker.handlers.static_members import are_static_members_refused
 from engine.broker.handlers.zookeeper_offsets import write_offsets
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode

@@ -22,9 +22,9 @@ from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.verifier import Verified
 from engine.broker.coordinator.write_errors import commit_error
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import Steps, in_steps, pieces
+from engine.broker.handlers.in_turns import Steps, by_topic, in_steps, pieces
+from engine.broker.handlers.refusals import are_transactions_refused
 from engine.broker.handlers.registry import handles
-from engine.broker.handlers.transactional_ids import are_transactions_refused, by_topic
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
