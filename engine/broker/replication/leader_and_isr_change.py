@@ -30,6 +30,9 @@ from engine.runtime.descriptors import is_out_of_descriptors
 from engine.runtime.discards import Discards, in_pieces
 from engine.runtime.turns import Breather
 
+REPLICAS_TOLD_MAX = 1_000
+"""So many replicas a log line names: no partition has more, but a request may."""
+
 CREATED_AT_ONCE_MAX = 100
 """Logs created before the event loop gets a turn: their log lines alone take milliseconds."""
 
@@ -171,7 +174,7 @@ class LeaderAndIsrChange:
         if broker_id not in state.replicas:
             self._log.warning(
                 f"{self._ignoring}{topic_partition} as itself is not in assigned replica list "
-                f"{','.join(map(str, state.replicas))}"
+                f"{','.join(map(str, state.replicas[:REPLICAS_TOLD_MAX]))}"
             )
             self._errors[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return
