@@ -29,6 +29,7 @@ from engine.broker.replication.leader_and_isr_change import (
 from engine.common.errors import CoordinationError, ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from engine.runtime.discards import Discards, in_pieces
 
 logger = logging.getLogger("kafka.server.KafkaApis")
 
@@ -61,3 +62,5 @@ async def _load_topic_configs(context: RequestContext, request: LeaderAndIsrRequ
         await context.broker.topic_configs.load_topics(topics)
     except CoordinationError as error:
         logger.warning("Cannot read the settings of new topics; the next session will read them again: %s", error)
+    finally:
+        Discards.of_loop().put(in_pieces(topics))

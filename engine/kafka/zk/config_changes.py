@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from engine.common.clock import Clock
@@ -86,12 +87,12 @@ class ConfigChangeListener:
 
     async def load_topics(self, topics: Iterable[str]) -> None:
         """Read topics' settings now: a topic created with settings causes no notification."""
-        await self.load([(TOPICS, topic) for topic in topics])
+        await self.load((TOPICS, topic) for topic in topics)
 
-    async def load(self, entities: Sequence[Entity]) -> None:
+    async def load(self, entities: Iterable[Entity]) -> None:
         """Read and apply these entities' settings."""
-        for start in range(0, len(entities), READ_AT_ONCE_MAX):
-            asked = entities[start : start + READ_AT_ONCE_MAX]
+        rest = iter(entities)
+        while asked := list(islice(rest, READ_AT_ONCE_MAX)):
             answers = await self._client.get_many([ConfigEntityZNode.path(*entity) for entity in asked])
             for entity, answer in zip(asked, answers, strict=True):
                 if isinstance(answer, SessionLost):
