@@ -14,7 +14,7 @@ from tui.lines import Line, line
 from tui.log_ring import LogLine, LogRing
 from tui.pages.page import View
 from tui.table_model import Rows
-from tui.units import clock_time, count, ids, plain, size
+from tui.units import clock_time, count, counted, ids, plain, size
 
 if TYPE_CHECKING:
     from engine.admin.state_changes.partition_log import PartitionEntry, PartitionLog
@@ -49,7 +49,7 @@ def rows_of(ring: LogRing) -> Rows:
 def summary_of(ring: LogRing) -> list[Line]:
     """Return how many lines there are, and which file keeps them."""
     kept = f"   kept in {ring.path}" if ring.path is not None else f"   {ring.why_no_file}" if ring.why_no_file else ""
-    text = f"{count(len(ring.lines))} lines of the dashboard's own log   / warning keeps warnings{kept}"
+    text = f"{counted(len(ring.lines), 'line')} of the dashboard's own log   / warning keeps warnings{kept}"
     return [line((text, Tone.QUIET))]
 
 

@@ -14,7 +14,7 @@ from plans.telling import Units, card_rows, largest, summary
 from tui.cells import Tone
 from tui.lines import Line, beside, line
 from tui.state.opened_plan import OpenedPlan
-from tui.units import NOTHING, byte_rate, count, ids, percent, size, span
+from tui.units import NOTHING, byte_rate, count, counted, ids, percent, size, span
 
 UNITS = Units(size, span)
 LARGEST_MAX = 10
@@ -39,7 +39,7 @@ class Load:
 def sentence(plan: OpenedPlan) -> str:
     """Return what a plan costs, and what is proven about it."""
     if plan.file is None:
-        return f"{count(len(plan.targets))} partitions; a file in Kafka's form says no more"
+        return f"{counted(len(plan.targets), 'partition')}; a file in Kafka's form says no more"
     envelope = plan.file.klamm
     told = summary(envelope.score, envelope.options.minimise, len(plan.targets), UNITS)
     return f"{envelope.strategy}: {told}" if plan.targets else told
@@ -192,7 +192,7 @@ def _dir_lines(score: Score) -> list[Line]:
     return [
         line(
             (f"{one.broker:<4}", Tone.STRONG),
-            f"{one.log_dir}   {one.replicas_before} → {one.replicas_after} replicas"
+            f"{one.log_dir}   {one.replicas_before} → {counted(one.replicas_after, 'replica')}"
             f"   {size(one.bytes_before)} → {size(one.bytes_after)}",
         )
         for one in score.log_dirs
