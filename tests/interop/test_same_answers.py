@@ -104,7 +104,11 @@ def test_the_same_answers(brokers: Brokers, ask_all: Callable[[SideBySide], None
 TOLD_BY_CONTROLLERS = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
 """What ends the state under test, or begins another."""
 
-HANDSHAKES = {ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE}
+ASK_NO_METADATA = {
+    *(ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE),
+    # Without values of their own Kafka hangs up on these.
+    *(ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.DESCRIBE_CLIENT_QUOTAS),
+}
 
 
 def test_the_same_answers_before_any_metadata(tmp_path: Path) -> None:
@@ -121,10 +125,14 @@ def test_the_same_answers_before_any_metadata(tmp_path: Path) -> None:
             write({"/controller": b'{"version":1,"brokerid":99,"timestamp":"1"}'}, True)
         brokers = Brokers(tmp_path, stack, zookeeper, is_told=False)
         for entry in all_handlers().values():
-            if entry.key not in TOLD_BY_CONTROLLERS | HANDSHAKES:
+            if entry.key not in TOLD_BY_CONTROLLERS | ASK_NO_METADATA:
                 for version in range(entry.min_version, entry.max_version + 1):
                     request = about(grown(entry.key, version, (), 1, 1, timeout_ms=1000, max_wait_ms=0), "there")
-                    brokers.both.ask(entry.key.name, request, [version], unlike={"error_message"})
+                    unlike = {"error_message", "aborted_transactions", "log_dir"}
+                    if entry.key == ApiKey.OFFSET_FETCH and version == 1:
+                        # Kafka answers nothing about the partitions, and only they have a field for the error.
+                        unlike.add("topics")
+                    brokers.both.ask(entry.key.name, request, [version], unlike=unlike)
         assert not brokers.both.differences, "\n".join(brokers.both.differences)
 
 
