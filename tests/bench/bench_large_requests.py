@@ -38,8 +38,8 @@ ONLY = os.environ.get("KLAMM_BENCH_APIS", "").split()
 VERSIONS = os.environ.get("KLAMM_BENCH_VERSIONS", "all")
 _ENDS_THE_BROKER = {ApiKey.CONTROLLED_SHUTDOWN}
 HEADER_TAGS = ("header tags",)
-_WAITS = {"timeout_ms": 1000, "max_wait_ms": 0, "controller_epoch": 1}
-"""Values that let nothing wait for long, and make a controller's request come from the current one."""
+_WAITS = {"timeout_ms": 1000, "max_wait_ms": 0, "controller_epoch": 1, "acks": 1}
+"""Values that let nothing wait for long, want an answer, and make a controller's request come from the current one."""
 
 
 def cases() -> Iterator[tuple[ApiKey, int, FieldPath]]:
