@@ -23,15 +23,7 @@ from engine.broker.handlers.guarding import (
     refuses_all,
 )
 from engine.broker.handlers.in_turns import Steps, each
-from engine.broker.handlers.refusals import (
-    MESSAGES,
-    NO_CLUSTER,
-    NO_GROUP,
-    NO_TOPIC,
-    NO_TXN,
-    Partitions,
-    element,
-)
+from engine.broker.handlers.refusals import MESSAGES, NO_CLUSTER, NO_GROUP, NO_TOPIC, NO_TXN, Partitions, element
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey

@@ -22,14 +22,7 @@ from typing import Any, Final
 from engine.broker.fetch.reads import GuardedReads
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, carried_out, each
-from engine.broker.handlers.refusals import (
-    NO_CLUSTER,
-    NO_GROUP,
-    NO_TXN,
-    Partitions,
-    element,
-    whole,
-)
+from engine.broker.handlers.refusals import NO_CLUSTER, NO_GROUP, NO_TXN, Partitions, element, whole
 from engine.broker.network.request import Deferred, LargeAnswer
 from engine.broker.security.authorizer import Authorizer
 from engine.common.acl import AclOperation, ResourceType

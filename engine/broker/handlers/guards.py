@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
 
@@ -67,7 +68,6 @@ from engine.broker.handlers.topic_guards import (
     guard_offset_for_leader_epoch,
     guard_produce,
 )
-from engine.broker.replication.leader_and_isr_change import partition_states
 from engine.broker.replication.stop_replica_change import replicas_to_stop
 from engine.broker.security.authorizer import Authorizer
 from engine.broker.security.delegation_tokens import is_owner_or_renewer, may_ask_for_tokens
@@ -135,8 +135,11 @@ def _roles_refused(ask: Ask, request: Any) -> Steps[Any]:
     if ask.context.api_version >= 5:
         return (yield from with_partitions(_ROLES, answer, "topics", request.topic_states))
     answer.partition_errors = yield from each(
-        (named for named, *_ in partition_states(request)),
-        lambda named: made(topic_name=named.topic, partition_index=named.partition, error_code=NO_CLUSTER),
+        chain(
+            ((topic.topic_name, state) for topic in request.topic_states for state in topic.partition_states),
+            ((state.topic_name, state) for state in request.ungrouped_partition_states),
+        ),
+        lambda named: made(topic_name=named[0], partition_index=named[1].partition_index, error_code=NO_CLUSTER),
     )
     return answer
 

@@ -24,13 +24,7 @@ from engine.broker.handlers.guarding import (
     needs_topics,
 )
 from engine.broker.handlers.in_turns import Steps, each
-from engine.broker.handlers.refusals import (
-    NO_TOPIC,
-    NO_TXN,
-    Partitions,
-    element,
-    said,
-)
+from engine.broker.handlers.refusals import NO_TOPIC, NO_TXN, Partitions, element, said
 from engine.broker.network.connection import PRODUCED_AT_ONCE_MAX
 from engine.broker.network.request import CLOSE_CONNECTION, NO_RESPONSE
 from engine.common.acl import AclOperation

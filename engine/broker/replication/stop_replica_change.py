@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.roles import make_nothing
-from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import LEADER_DURING_DELETE, NO_PARTITION_LEADER_EPOCH, TopicPartition
 from engine.kafka.protocol.apis.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from engine.runtime.turns import Breather
 
 STOPPED_AT_ONCE_MAX = 1000
 """How many are removed from their fetchers, and reported, in one go."""
