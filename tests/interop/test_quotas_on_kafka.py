@@ -246,33 +246,33 @@ def test_an_unacknowledged_producer_is_held_back_too(brokers: Addresses) -> None
     set_quotas(brokers, ({"client-id": "silent"}, {"producer_byte_rate": None}))
 
 
-def connect_for(address: str, seconds: float) -> tuple[int, int]:
-    """Connect, ask and hang up, one after the other; return how often there was an answer, and how often there was
-    none.
-    """
-    answered = refused = 0
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        try:
-            with WireClient(address) as client:
-                client.ask(ApiVersionsRequest(), 0)
-            answered += 1
-        except (ConnectionClosed, ConnectionResetError, BrokenPipeError):
-            refused += 1
-    return answered, refused
+class Connecting:
+    """Connects, asks and hangs up, one after the other: how often there was an answer, and how often there was none."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self.answered = self.refused = 0
+
+    def run(self, until: float) -> None:
+        while time.monotonic() < until:
+            try:
+                with WireClient(self._address) as client:
+                    client.ask(ApiVersionsRequest(), 0)
+                self.answered += 1
+            except (ConnectionClosed, ConnectionResetError, BrokenPipeError):
+                self.refused += 1
 
 
-def connect_to_all(brokers: Addresses) -> dict[str, tuple[int, int]]:
-    found: dict[str, tuple[int, int]] = {}
-
-    def run(name: str) -> None:
-        found[name] = connect_for(brokers[name], CONNECTING_S)
-
-    threads = [threading.Thread(target=run, args=(name,)) for name in brokers]
+def connected(brokers: Addresses, at_once: int) -> dict[str, tuple[int, int]]:
+    """Return how many connections got an answer and how many got none, of so many clients for each broker."""
+    clients = {name: [Connecting(address) for _ in range(at_once)] for name, address in brokers.items()}
+    until = time.monotonic() + CONNECTING_S
+    threads = [threading.Thread(target=one.run, args=(until,)) for each in clients.values() for one in each]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    found = {name: (sum(c.answered for c in each), sum(c.refused for c in each)) for name, each in clients.items()}
     print(found)
     return found
 
@@ -284,26 +284,26 @@ def test_connections_wait_for_the_rate_of_the_broker(brokers: Addresses) -> None
         set_broker_config(address, key, str(CONNECTIONS_PER_S))
     time.sleep(1)
     try:
-        found = connect_to_all(brokers)
+        found = connected(brokers, 1)
     finally:
         for address in brokers.values():
             set_broker_config(address, key, None)
     assert {refused for _, refused in found.values()} == {0}
     theirs, ours = found["kafka"][0], found["klamm"][0]
     assert ours == pytest.approx(theirs, rel=0.05, abs=3), found
-    assert ours / CONNECTING_S == pytest.approx(CONNECTIONS_PER_S, rel=SAMPLES / CONNECTING_S), (
-        "and what may come at first"
-    )
+    assert ours / CONNECTING_S == pytest.approx(CONNECTIONS_PER_S, rel=SAMPLES / CONNECTING_S), "and the first ones"
 
 
 def test_an_address_has_a_rate_of_its_own(brokers: Addresses) -> None:
-    """Whoever is too fast is refused after a while, and comes in as often as its rate allows."""
+    """Whoever is too fast is refused after a while, and comes in as often as its rate allows.
+
+    Kafka hangs up half a second later than it means to, so it takes several clients to use the rate up.
+    """
     with WireClient(brokers["kafka"]) as client:
-        own = str(client.socket.getsockname()[0])
-    ip = {"ip": own}
+        ip = {"ip": str(client.socket.getsockname()[0])}
     set_quotas(brokers, (ip, {"connection_creation_rate": float(CONNECTIONS_PER_S)}))
     try:
-        found = connect_to_all(brokers)
+        found = connected(brokers, 20)
     finally:
         # These connections count as well.
         time.sleep(SAMPLES)
@@ -311,7 +311,6 @@ def test_an_address_has_a_rate_of_its_own(brokers: Addresses) -> None:
     theirs, ours = found["kafka"], found["klamm"]
     assert ours[0] == pytest.approx(theirs[0], rel=0.05, abs=3), found
     assert ours[1] > 0 and theirs[1] > 0
-    assert ours[1] == pytest.approx(theirs[1], abs=3), found
 
 
 def set_broker_config(address: str, key: str, value: str | None) -> None:
