@@ -148,7 +148,7 @@ SeriesPlans = dict[tuple[object, ...], SeriesPlan]
 
 
 WrittenPieces = dict[tuple[str, int], tuple[list[int], bytes]]
-"""By family and first line: numbers, and the piece that they made. Most figures of many partitions hardly ever change."""
+"""By family and first line: numbers, and the piece that they made. Most figures of partitions hardly ever change."""
 
 
 class _Family:
