@@ -13,15 +13,9 @@ from apache_kafka import ApacheKafkaBroker
 from broker_program import OLD_RECORDS_STAY, BrokerProgram, settings
 from compared_quotas import Entity, Quotas, altered
 from log_folders import data_batch
-from wire_client import ConnectionClosed, WireClient, controller_address, create_topic
+from wire_client import WireClient, controller_address, create_topic
 
-from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
-from engine.kafka.protocol.apis.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from engine.kafka.protocol.apis.metadata import MetadataRequest
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from engine.kafka.protocol.declaration import Request
@@ -32,9 +26,6 @@ SAMPLES = 3
 """Three samples of a second: what a client may use at first is paid back soon."""
 
 SECONDS = 15
-CONNECTING_S = 8.0
-CONNECTIONS_PER_S = 20
-CONFIG_SET, CONFIG_DELETE, BROKER = 0, 1, 4
 LIMIT = 200_000
 RECORDS = bytes(data_batch(b"x" * 19_900))
 
@@ -244,80 +235,3 @@ def test_an_unacknowledged_producer_is_held_back_too(brokers: Addresses) -> None
     assert seconds["klamm"] == pytest.approx(seconds["kafka"], abs=0.3), seconds
     assert seconds["klamm"] > 1
     set_quotas(brokers, ({"client-id": "silent"}, {"producer_byte_rate": None}))
-
-
-class Connecting:
-    """Connects, asks and hangs up, one after the other: how often there was an answer, and how often there was none."""
-
-    def __init__(self, address: str) -> None:
-        self._address = address
-        self.answered = self.refused = 0
-
-    def run(self, until: float) -> None:
-        while time.monotonic() < until:
-            try:
-                with WireClient(self._address) as client:
-                    client.ask(ApiVersionsRequest(), 0)
-                self.answered += 1
-            except (ConnectionClosed, ConnectionResetError, BrokenPipeError):
-                self.refused += 1
-
-
-def connected(brokers: Addresses, at_once: int) -> dict[str, tuple[int, int]]:
-    """Return how many connections got an answer and how many got none, of so many clients for each broker."""
-    clients = {name: [Connecting(address) for _ in range(at_once)] for name, address in brokers.items()}
-    until = time.monotonic() + CONNECTING_S
-    threads = [threading.Thread(target=one.run, args=(until,)) for each in clients.values() for one in each]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    found = {name: (sum(c.answered for c in each), sum(c.refused for c in each)) for name, each in clients.items()}
-    print(found)
-    return found
-
-
-def test_connections_wait_for_the_rate_of_the_broker(brokers: Addresses) -> None:
-    """Whoever is too fast is let in later; nobody is refused."""
-    key = "max.connection.creation.rate"
-    for address in brokers.values():
-        set_broker_config(address, key, str(CONNECTIONS_PER_S))
-    time.sleep(1)
-    try:
-        found = connected(brokers, 1)
-    finally:
-        for address in brokers.values():
-            set_broker_config(address, key, None)
-    assert {refused for _, refused in found.values()} == {0}
-    theirs, ours = found["kafka"][0], found["klamm"][0]
-    assert ours == pytest.approx(theirs, rel=0.05, abs=3), found
-    assert ours / CONNECTING_S == pytest.approx(CONNECTIONS_PER_S, rel=SAMPLES / CONNECTING_S), "and the first ones"
-
-
-def test_an_address_has_a_rate_of_its_own(brokers: Addresses) -> None:
-    """Whoever is too fast is refused after a while, and comes in as often as its rate allows.
-
-    Kafka hangs up half a second later than it means to, so it takes several clients to use the rate up.
-    """
-    with WireClient(brokers["kafka"]) as client:
-        ip = {"ip": str(client.socket.getsockname()[0])}
-    set_quotas(brokers, (ip, {"connection_creation_rate": float(CONNECTIONS_PER_S)}))
-    try:
-        found = connected(brokers, 20)
-    finally:
-        # These connections count as well.
-        time.sleep(SAMPLES)
-        set_quotas(brokers, (ip, {"connection_creation_rate": None}))
-    theirs, ours = found["kafka"], found["klamm"]
-    assert ours[0] == pytest.approx(theirs[0], rel=0.05, abs=3), found
-    assert ours[1] > 0 and theirs[1] > 0
-
-
-def set_broker_config(address: str, key: str, value: str | None) -> None:
-    """Change a broker's dynamic configuration; None drops it."""
-    operation = CONFIG_DELETE if value is None else CONFIG_SET
-    config = AlterableConfig(name=key, config_operation=operation, value=value)
-    resource = AlterConfigsResource(resource_type=BROKER, resource_name="0", configs=[config])
-    with WireClient(address, timeout_s=60) as client:
-        (answer,) = client.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1).responses
-        assert answer.error_code == 0, answer
