@@ -152,7 +152,8 @@ def _kafka_tools() -> Iterator[str]:
     yield "Their names work, with and without `.sh`, and take their own options; the options below have another name"
     yield "here or no meaning. What they print is what Kafka's tools print; [the guide]"
     yield "(../guides/command-line.md#what-scripts-read) has the exceptions. Exit codes are klamm's. Like"
-    yield "Kafka's tools, they do not ask before a change; a read-only profile refuses all the same.\n"
+    yield "Kafka's tools, they do not ask before a change; a read-only profile refuses all the same."
+    yield "`kafka-run-class` takes their classes, in whatever package: `kafka-run-class kafka.tools.GetOffsetShell`.\n"
     yield "| tool | is | options |"
     yield "|---|---|---|"
     for tool in TOOLS:

@@ -81,7 +81,7 @@ ABSENT_TOOLS: Mapping[str, AbsentTool] = {
         },
     ),
     "kafka-e2e-latency": AbsentTool("for latencies: klamm perf producer --acks all"),
-    "kafka-run-class": AbsentTool("name the tool itself, such as kafka-topics"),
+    "kafka-run-class": AbsentTool("it takes the classes of Kafka's tools, such as kafka.admin.TopicCommand"),
     "kafka-server-stop": AbsentTool("it takes TERM; brokers of klamm local up end with: klamm local down"),
     "zookeeper-server-stop": AbsentTool("it takes TERM; what klamm local up started ends with: klamm local down"),
 }

@@ -63,6 +63,7 @@ TOOLS = (
             "--partition-size-limit-per-response": Drop(has_value=True),
         },
         changes=("create", "alter", "delete"),
+        main="TopicCommand",
     ),
     KafkaTool(
         "kafka-configs",
@@ -73,12 +74,14 @@ TOOLS = (
             "--bootstrap-controller": Refuse("klamm does not ask KRaft controllers; give --bootstrap-server"),
         },
         changes=("alter",),
+        main="ConfigCommand",
     ),
     KafkaTool(
         "kafka-leader-election",
         ("elect",),
         {"--election-type": Word(), **_ADMIN_CONFIG},
         changes=("preferred", "unclean"),
+        main="LeaderElectionCommand",
     ),
     KafkaTool(
         "kafka-preferred-replica-election",
@@ -86,6 +89,7 @@ TOOLS = (
         _ADMIN_CONFIG,
         unless=((_JSON_OR_ALL, "--all-topic-partitions"),),
         changes=("preferred",),
+        main="PreferredReplicaLeaderElectionCommand",
     ),
     KafkaTool(
         "kafka-reassign-partitions",
@@ -93,6 +97,7 @@ TOOLS = (
         {**_actions("generate", "execute", "verify", "cancel", "list"), "--timeout": Milliseconds("--timeout")},
         changes=("execute", "cancel"),
         defaults={"execute": ("--allow-replication-factor-change", "--started-is-done")},
+        main="ReassignPartitionsCommand",
     ),
     KafkaTool(
         "kafka-consumer-groups",
@@ -102,6 +107,7 @@ TOOLS = (
             "--timeout": Milliseconds("--timeout"),
         },
         changes=("reset-offsets", "delete-offsets", "delete"),
+        main="ConsumerGroupCommand",
     ),
     KafkaTool(
         "kafka-acls",
@@ -115,6 +121,7 @@ TOOLS = (
             "--bootstrap-controller": Refuse("klamm does not ask KRaft controllers; give --bootstrap-server"),
         },
         changes=("add", "remove"),
+        main="AclCommand",
     ),
     KafkaTool(
         "kafka-transactions",
@@ -131,6 +138,7 @@ TOOLS = (
         },
         changes=("abort", "force-terminate"),
         defaults={"abort": ("--force",)},
+        main="TransactionsCommand",
     ),
     KafkaTool(
         "kafka-delegation-tokens",
@@ -144,15 +152,17 @@ TOOLS = (
             },
         },
         changes=("create", "renew", "expire"),
+        main="DelegationTokenCommand",
     ),
-    KafkaTool("kafka-log-dirs", ("brokers", "log-dirs"), {"--describe": Drop()}),
-    KafkaTool("kafka-broker-api-versions", ("brokers", "describe", "--api-versions")),
+    KafkaTool("kafka-log-dirs", ("brokers", "log-dirs"), {"--describe": Drop()}, main="LogDirsCommand"),
+    KafkaTool("kafka-broker-api-versions", ("brokers", "describe", "--api-versions"), main="BrokerApiVersionsCommand"),
     KafkaTool(
         "kafka-get-offsets",
         ("offsets",),
         {**_BROKER_LIST, "--offsets": Drop(has_value=True), "--max-wait-ms": Drop(has_value=True)},
+        main="GetOffsetShell",
     ),
-    KafkaTool("kafka-delete-records", ("records", "delete"), changes=("delete",)),
+    KafkaTool("kafka-delete-records", ("records", "delete"), changes=("delete",), main="DeleteRecordsCommand"),
     KafkaTool(
         "kafka-replica-verification",
         ("replicas", "verify"),
@@ -165,6 +175,7 @@ TOOLS = (
             "--max-wait-ms": Drop(has_value=True),
             "--report-interval-ms": Drop(has_value=True),
         },
+        main="ReplicaVerificationTool",
     ),
     KafkaTool(
         "kafka-dump-log",
@@ -177,10 +188,22 @@ TOOLS = (
             "--value-decoder-class": Refuse(_NO_JAVA),
             "--skip-record-metadata": Refuse("use -o json and drop the fields you do not want, for example with jq"),
         },
+        main="DumpLogSegments",
     ),
-    KafkaTool("kafka-cluster", ("cluster",), {"cluster-id": Word("describe"), "--config": Rename("--command-config")}),
-    KafkaTool("kafka.tools.StateChangeLogMerger", ("state-changes", "merge")),
-    KafkaTool("zookeeper-shell", ("zk",), {"ls": Word("tree"), "get": Word("get")}, first="--zookeeper"),
+    KafkaTool(
+        "kafka-cluster",
+        ("cluster",),
+        {"cluster-id": Word("describe"), "--config": Rename("--command-config")},
+        main="ClusterTool",
+    ),
+    KafkaTool("kafka.tools.StateChangeLogMerger", ("state-changes", "merge"), main="StateChangeLogMerger"),
+    KafkaTool(
+        "zookeeper-shell",
+        ("zk",),
+        {"ls": Word("tree"), "get": Word("get")},
+        first="--zookeeper",
+        main="ZooKeeperMainWithTlsSupportForKafka",
+    ),
     KafkaTool(
         "zookeeper-security-migration",
         ("zk",),
@@ -192,6 +215,7 @@ TOOLS = (
             "--enable.path.check": Rename("--enable-path-check"),
         },
         changes=("secure", "open"),
+        main="ZkSecurityMigrator",
     ),
     KafkaTool(
         "kafka-console-producer",
@@ -210,6 +234,7 @@ TOOLS = (
             "--sync": Drop(),
             **{option: Drop(has_value=True) for option in _OF_THE_PRODUCERS_BUFFERS},
         },
+        main="ConsoleProducer",
     ),
     KafkaTool(
         "kafka-console-consumer",
@@ -232,13 +257,15 @@ TOOLS = (
             "--enable-systest-events": Refuse("only the tests of Kafka itself want it"),
             "--skip-message-on-error": Drop(),
         },
+        main="ConsoleConsumer",
     ),
-    KafkaTool("kafka-server-start", ("broker", "start")),
-    KafkaTool("zookeeper-server-start", ("zookeeper", "start")),
-    KafkaTool("kafka-producer-perf-test", ("perf", "producer")),
+    KafkaTool("kafka-server-start", ("broker", "start"), main="Kafka"),
+    KafkaTool("zookeeper-server-start", ("zookeeper", "start"), main="QuorumPeerMain"),
+    KafkaTool("kafka-producer-perf-test", ("perf", "producer"), main="ProducerPerformance"),
     KafkaTool(
         "kafka-consumer-perf-test",
         ("perf", "consumer"),
         {**_BROKER_LIST, "--timeout": Milliseconds("--timeout")},
+        main="ConsumerPerformance",
     ),
 )

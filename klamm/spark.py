@@ -21,6 +21,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -103,6 +104,7 @@ def register(spark: SparkSession) -> None:
             f"spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.12:{pyspark.__version__}"
         )
     _ship(spark)
+    _warn_of_missing_packages(spark)
     with _found_by_planners(spark), _without_zips(spark):
         spark.dataSource.register(KafkaDataSource)
 
@@ -297,6 +299,23 @@ def _told(function: Any, *arguments: Any, **named: Any) -> Any:
         return function(*arguments, **named)
     except KlammError as error:
         raise KafkaSourceError(told(error)) from None
+
+
+def _warn_of_missing_packages(spark: SparkSession) -> None:
+    """Warn if the workers' Python is on this machine and lacks what Python sources need; Spark fails without a word."""
+    context = _context(spark)
+    python = shutil.which(context.pythonExec) if context is not None else None
+    if python is None:
+        return
+    asked = "from importlib.util import find_spec; print(*(n for n in ('pyarrow', 'numpy') if find_spec(n) is None))"
+    said = subprocess.run([python, "-c", asked], capture_output=True, text=True, check=False)
+    if said.returncode == 0 and said.stdout.strip():
+        warnings.warn(
+            f"the Python of Spark's workers, {python}, has no {' and no '.join(said.stdout.split())}, so sources and "
+            "sinks in Python fail\nhint: install it there, or let PYSPARK_PYTHON name a Python that has it, before the "
+            "session starts",
+            stacklevel=3,
+        )
 
 
 def _ship(spark: SparkSession) -> None:

@@ -30,9 +30,10 @@ def command(
 
     Each is a script of two lines that calls this klamm. It never replaces a file that klamm did not write.
     """
+    from cli.framework.kafka_tools import RUN_CLASS
     from cli.table_of_kafka_tools import TOOLS
 
-    names = sorted(name for tool in TOOLS for name in _shell_names(tool.name))
+    names = sorted(name for tool in (*(one.name for one in TOOLS), RUN_CLASS) for name in _shell_names(tool))
     paths = [folder / name for name in names]
     _refuse_others(paths)
     if invocation.confirm(f"write {len(paths)} scripts into {folder}"):

@@ -80,6 +80,7 @@ class KafkaTool:
         changes: the subcommands of ours that change something. Like the tool, it then does not ask for confirmation.
         defaults: by our subcommand, options with the tool's defaults; they come first, so that the user's options win.
         first: the option that takes the first word as its value, if the tool wants such a word.
+        main: its class without the package, which has moved from release to release.
     """
 
     name: str
@@ -89,6 +90,7 @@ class KafkaTool:
     changes: tuple[str, ...] = ()
     defaults: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     first: str | None = None
+    main: str | None = None
 
     @property
     def actions(self) -> frozenset[str]:
@@ -97,6 +99,9 @@ class KafkaTool:
             change.word for change in self.options.values() if isinstance(change, Word) and change.word is not None
         )
 
+
+RUN_CLASS = "kafka-run-class"
+"""Runs any Java class of Kafka's; old articles call tools this way."""
 
 _EVERYWHERE: Mapping[str, str] = {
     "--help": "klamm COMMAND --help",
@@ -131,11 +136,13 @@ def translate(tools: Sequence[KafkaTool], arguments: Sequence[str]) -> list[str]
         UsageError: the tool wants one of several actions, and none is given, or more than one; or an option of it has
             no counterpart.
     """
-    name = arguments[0].removesuffix(".sh")
-    tool = next((one for one in tools if one.name == name), None)
+    name, given = arguments[0].removesuffix(".sh"), list(arguments[1:])
+    is_class = name == RUN_CLASS
+    if is_class:
+        name = _class_taken(given)
+    tool = next((one for one in tools if name == (one.main if is_class else one.name)), None)
     if tool is None:
         return None
-    given = list(arguments[1:])
     if given == ["--version"]:
         return given
     words, rest = list(tool.words), []
@@ -171,6 +178,14 @@ def translate(tools: Sequence[KafkaTool], arguments: Sequence[str]) -> list[str]
     rest[:0] = tool.defaults.get(words[-1], ())
     rest += [addition for options, addition in tool.unless if not written & set(options)]
     return words + rest
+
+
+def _class_taken(given: list[str]) -> str:
+    """Take the options of ``kafka-run-class`` and the class, and return the class without its package."""
+    while given and given[0].startswith("-"):
+        if given.pop(0) == "-name" and given:
+            given.pop(0)
+    return given.pop(0).rpartition(".")[2] if given else ""
 
 
 def _check_action(tool: KafkaTool, chosen: Sequence[str], rest: Sequence[str]) -> None:

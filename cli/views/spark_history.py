@@ -21,6 +21,8 @@ _COLUMNS = (
     Column("group"),
     Column("source"),
     Column("path"),
+    Column("topic"),
+    Column("partition", Kind.NUMBER),
     Column("sample_count", Kind.NUMBER),
     Column("first", Kind.TIME),
     Column("last", Kind.TIME),
@@ -28,6 +30,7 @@ _COLUMNS = (
     Column("last_lag", Kind.NUMBER),
     Column("max_lag", Kind.NUMBER),
     Column("mean_lag", Kind.NUMBER),
+    Column("p95_lag", Kind.NUMBER),
     Column("max_time_lag_ms", Kind.DURATION_MS),
     Column("minutes", Kind.NUMBER),
     Column("outside_minutes", Kind.NUMBER),
@@ -39,9 +42,10 @@ _SHOWN = (
     Column("outside", title="Outside SLO"),
     Column("unknown", title="Unknown", is_dispensable=True),
     Column("max_lag", Kind.NUMBER, title="Max lag"),
-    Column("mean_lag", Kind.NUMBER, title="Mean lag"),
+    Column("mean_lag", Kind.NUMBER, title="Mean lag", is_dispensable=True),
+    Column("p95_lag", Kind.NUMBER, title="p95 lag"),
     Column("max_time_lag_ms", Kind.DURATION_MS, title="Max time lag"),
-    Column("last_lag", Kind.NUMBER, title="Lag now"),
+    Column("last_lag", Kind.NUMBER, title="Last lag"),
     Column("last_status", title="Status", tone=status_tone),
 )
 
@@ -119,6 +123,7 @@ def _shown(one: ReaderHistory) -> tuple[object, ...]:
         _minutes(one.unknown_minutes),
         one.max_lag,
         None if one.mean_lag is None else round(one.mean_lag, 1),
+        one.p95_lag,
         one.max_time_lag_ms,
         one.last_lag,
         one.last_status,
@@ -130,4 +135,5 @@ def _minutes(minutes: float) -> str:
 
 
 def _name(one: ReaderHistory) -> str:
-    return one.group if one.source in (None, "0") else f"{one.group}, source {one.source}"
+    name = one.group if one.source in (None, "0") else f"{one.group}, source {one.source}"
+    return name if one.topic is None else f"{name}, {one.topic}-{one.partition}"

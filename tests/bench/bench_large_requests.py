@@ -2,8 +2,9 @@
 
 ``KLAMM_BENCH_ELEMENTS`` (1,000,000) says how far arrays grow; texts to 32,767 bytes, and bytes to a million.
 ``KLAMM_BENCH_APIS`` names some of the APIs. ``KLAMM_BENCH_VERSIONS=highest`` takes each array and text in the highest
-version that has it, instead of in all. The requests name what does not exist, so the bench measures reading, looking up
-and answering. Wall-clock figures hold only on a quiet machine. CPU is that of the loop's thread between two probes.
+version that has it, instead of in all. The tags of a request's header grow, too. The requests name what does not exist,
+so the bench measures reading, looking up and answering. Wall-clock figures hold only on a quiet machine. CPU is that of
+the loop's thread between two probes.
 """
 
 from __future__ import annotations
@@ -11,30 +12,34 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import struct
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from bench_controller import take_held_ms
-from large_requests import Path as FieldPath
-from large_requests import growing, grown
+from grown_requests import Path as FieldPath
+from grown_requests import growing, grown
 from tabulate import tabulate
 from wire_client import ConnectionClosed, WireClient
 
 from engine.broker.handlers.registry import all_handlers
-from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
 from engine.kafka.protocol.frames import encode_request
+from engine.kafka.protocol.wire import append_varint
 from engine.local.cluster import LocalCluster
 from engine.local.local_broker import LocalBroker
 
 ELEMENTS = int(os.environ.get("KLAMM_BENCH_ELEMENTS", "1000000"))
 BYTES = 1_000_000
+CLIENT_ID = "bench"
 ONLY = os.environ.get("KLAMM_BENCH_APIS", "").split()
 VERSIONS = os.environ.get("KLAMM_BENCH_VERSIONS", "all")
 _ENDS_THE_BROKER = {ApiKey.CONTROLLED_SHUTDOWN}
-_WAITS = {"timeout_ms": 1000, "max_wait_ms": 0, "controller_epoch": 1}
-"""Values that let nothing wait for long, and make a controller's request come from the current one."""
+HEADER_TAGS = ("header tags",)
+_WAITS = {"timeout_ms": 1000, "max_wait_ms": 0, "controller_epoch": 1, "acks": 1}
+"""Values that let nothing wait for long, want an answer, and make a controller's request come from the current one."""
 
 
 def cases() -> Iterator[tuple[ApiKey, int, FieldPath]]:
@@ -45,15 +50,19 @@ def cases() -> Iterator[tuple[ApiKey, int, FieldPath]]:
         seen: set[FieldPath] = set()
         for version in range(entry.max_version, entry.min_version - 1, -1):
             paths = list(growing(entry.key, version))
+            paths += [HEADER_TAGS] if API_SPECS[entry.key].is_flexible_in(version) else []
             yield from ((entry.key, version, path) for path in paths if VERSIONS == "all" or path not in seen)
             seen.update(paths)
 
 
 def row(broker: LocalBroker, key: ApiKey, version: int, path: FieldPath) -> list[object]:
-    request = grown(key, version, path, ELEMENTS, BYTES, **_WAITS)
+    request = grown(key, version, path if path != HEADER_TAGS else (), ELEMENTS, BYTES, **_WAITS)
     asyncio.run(take_held_ms(broker))
     (Path("/proc") / str(broker.pid) / "clear_refs").write_text("5")
-    before_kb, outcome, frame = memory_kb(broker, "VmRSS"), "", encode_request(request, version, 1, "bench")
+    frame = bytes(encode_request(request, version, 1, CLIENT_ID))
+    if path == HEADER_TAGS:
+        frame = with_header_tags(frame)
+    before_kb, outcome = memory_kb(broker, "VmRSS"), ""
     started_s = time.monotonic()
     try:
         with WireClient(broker.address, timeout_s=600) as client:
@@ -66,6 +75,15 @@ def row(broker: LocalBroker, key: ApiKey, version: int, path: FieldPath) -> list
     memory_mb = (memory_kb(broker, "VmHWM") - before_kb) / 1024
     figures = f"{taken_s:.2f} {wall_ms:.0f} {cpu_ms:.0f} {memory_mb:.0f} {len(frame) / 2**20:.1f}".split()
     return [key.name, version, ".".join(filter(None, path)), *figures, outcome]
+
+
+def with_header_tags(frame: bytes) -> bytes:
+    """Return a request's frame with many tags in its header that say nothing."""
+    start = 4 + 8 + 2 + len(CLIENT_ID)
+    tags = bytearray()
+    append_varint(tags, ELEMENTS)
+    tags += bytes(2 * ELEMENTS)
+    return struct.pack(">i", len(frame) - 5 + len(tags)) + frame[4:start] + tags + frame[start + 1 :]
 
 
 def memory_kb(broker: LocalBroker, name: str) -> int:

@@ -274,9 +274,25 @@ def test_a_tool_that_is_not_here_is_not_taken_for_another(
     assert (ran.code, ran.err.splitlines()[0]) == (2, f"error: no such command: {tool}.sh ({instead}): klamm")
 
 
+@pytest.mark.parametrize("options", ["", "-daemon -name job -loggc "])
+@pytest.mark.parametrize("package", ["kafka.admin.", "org.apache.kafka.tools.consumer.group.", ""])
+def test_a_class_that_articles_run_is_its_tool(package: str, options: str) -> None:
+    for tool in TOOLS:
+        line = shlex.split(f"kafka-run-class.sh {options}{package}{tool.main} --help")
+        assert translate(TOOLS, line) == translate(TOOLS, [tool.name, "--help"])
+
+
+def test_a_class_that_is_no_tool_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for rest in ([], ["-name", "x"], ["kafka.tools.JmxTool"], ["kafka-topics"], ["None"]):
+        assert translate(TOOLS, ["kafka-run-class", *rest]) is None
+    ran = in_process("kafka-run-class.sh", "kafka.tools.Other", "--list", capture=capsys)
+    assert (ran.code, "the classes of Kafka's tools, such as kafka.admin.TopicCommand" in ran.err) == (2, True)
+
+
 def test_names_are_given_once() -> None:
     names = [tool.name for tool in TOOLS]
     assert len(set(names)) == len(names)
+    assert len({tool.main for tool in TOOLS}) == len(TOOLS)
     assert not set(names) & {word for entry in ENTRIES for word in (entry.name, *entry.aliases)}
 
 
@@ -374,7 +390,7 @@ def test_commands_that_are_named_instead_exist_with_their_options(told: str) -> 
 def test_shims_are_the_shell_names_and_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "bin"
     dry = in_process("shims", folder, "--dry-run", "-o", "json", capture=capsys)
-    assert (dry.code, folder.exists(), len(dry.json)) == (0, False, 2 * len(TOOLS) - 1), dry.err
+    assert (dry.code, folder.exists(), len(dry.json)) == (0, False, 2 * len(TOOLS) + 1), dry.err
     ran = in_process("shims", folder, capture=capsys)
     assert (ran.code, {path.name for path in folder.iterdir()} >= {"kafka-topics", "kafka-topics.sh"}) == (0, True)
     said = subprocess.run([folder / "kafka-topics.sh", "--version"], capture_output=True, text=True, timeout=60)

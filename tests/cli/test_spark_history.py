@@ -76,6 +76,21 @@ def test_the_worst_offenders(program: Program, kept: Path) -> None:
     assert [one["outside_minutes"] for one in by_time.json] == [10.0]
     assert program("spark", "history", "lag", "--since", "10m", "-o", "json").json[0]["max_lag"] == 0
     assert program("spark", "history", "lag", "--group", "absent", "-o", "json").json == []
+    assert (billing["p95_lag"], billing["topic"], fine["p95_lag"]) == (17_000, None, 0)
+
+
+def test_how_it_was_at_a_moment_that_is_past(program: Program, kept: Path) -> None:
+    """Half an hour ago the group was behind: what the table of now does not show."""
+    at = Lake(str(kept)).files(0, 4_000_000_000_000)[35].time_ms
+    then = program("spark", "history", "lag", "--at", f"{at}", "--since", "10m", "--partitions", "-o", "json")
+    check_json("spark history", Seen(then.code, then.out, then.err))
+    billing = next(one for one in then.json if one["group"] == "billing")
+    assert (billing["topic"], billing["partition"], billing["last_status"]) == ("orders", 0, "UNKNOWN")
+    assert (billing["last_lag"], billing["max_lag"], billing["sample_count"]) == (16_000, 16_000, 11)
+    people = program("spark", "history", "lag", "--at", "25m ago", "--partitions", "-o", "table")
+    assert "billing, orders-0" in people.out and "p95 lag" in people.out
+    wrong = program("spark", "history", "lag", "--at", "yesterday")
+    assert (wrong.code, "--at: not a time: 'yesterday'" in wrong.err) == (2, True)
 
 
 def test_the_plot(program: Program, kept: Path) -> None:

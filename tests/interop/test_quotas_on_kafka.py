@@ -13,15 +13,9 @@ from apache_kafka import ApacheKafkaBroker
 from broker_program import OLD_RECORDS_STAY, BrokerProgram, settings
 from compared_quotas import Entity, Quotas, altered
 from log_folders import data_batch
-from wire_client import ConnectionClosed, WireClient, controller_address, create_topic
+from wire_client import WireClient, controller_address, create_topic
 
-from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
-from engine.kafka.protocol.apis.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-)
 from engine.kafka.protocol.apis.metadata import MetadataRequest
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from engine.kafka.protocol.declaration import Request
@@ -32,9 +26,6 @@ SAMPLES = 3
 """Three samples of a second: what a client may use at first is paid back soon."""
 
 SECONDS = 15
-CONNECTING_S = 8.0
-CONNECTIONS_PER_S = 20
-CONFIG_SET, CONFIG_DELETE, BROKER = 0, 1, 4
 LIMIT = 200_000
 RECORDS = bytes(data_batch(b"x" * 19_900))
 
@@ -244,81 +235,3 @@ def test_an_unacknowledged_producer_is_held_back_too(brokers: Addresses) -> None
     assert seconds["klamm"] == pytest.approx(seconds["kafka"], abs=0.3), seconds
     assert seconds["klamm"] > 1
     set_quotas(brokers, ({"client-id": "silent"}, {"producer_byte_rate": None}))
-
-
-def connect_for(address: str, seconds: float) -> tuple[int, int]:
-    """Connect, ask and hang up, one after the other; return how often there was an answer, and how often there was
-    none.
-    """
-    answered = refused = 0
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        try:
-            with WireClient(address) as client:
-                client.ask(ApiVersionsRequest(), 0)
-            answered += 1
-        except (ConnectionClosed, ConnectionResetError, BrokenPipeError):
-            refused += 1
-    return answered, refused
-
-
-def connect_to_all(brokers: Addresses) -> dict[str, tuple[int, int]]:
-    found: dict[str, tuple[int, int]] = {}
-
-    def run(name: str) -> None:
-        found[name] = connect_for(brokers[name], CONNECTING_S)
-
-    threads = [threading.Thread(target=run, args=(name,)) for name in brokers]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    print(found)
-    return found
-
-
-def test_connections_wait_for_the_rate_of_the_broker(brokers: Addresses) -> None:
-    """Whoever is too fast is let in later; nobody is refused."""
-    key = "max.connection.creation.rate"
-    for address in brokers.values():
-        set_broker_config(address, key, str(CONNECTIONS_PER_S))
-    time.sleep(1)
-    try:
-        found = connect_to_all(brokers)
-    finally:
-        for address in brokers.values():
-            set_broker_config(address, key, None)
-    assert {refused for _, refused in found.values()} == {0}
-    theirs, ours = found["kafka"][0], found["klamm"][0]
-    assert ours == pytest.approx(theirs, rel=0.05, abs=3), found
-    assert ours / CONNECTING_S == pytest.approx(CONNECTIONS_PER_S, rel=SAMPLES / CONNECTING_S), (
-        "and what may come at first"
-    )
-
-
-def test_an_address_has_a_rate_of_its_own(brokers: Addresses) -> None:
-    """Whoever is too fast is refused after a while, and comes in as often as its rate allows."""
-    with WireClient(brokers["kafka"]) as client:
-        own = str(client.socket.getsockname()[0])
-    ip = {"ip": own}
-    set_quotas(brokers, (ip, {"connection_creation_rate": float(CONNECTIONS_PER_S)}))
-    try:
-        found = connect_to_all(brokers)
-    finally:
-        # These connections count as well.
-        time.sleep(SAMPLES)
-        set_quotas(brokers, (ip, {"connection_creation_rate": None}))
-    theirs, ours = found["kafka"], found["klamm"]
-    assert ours[0] == pytest.approx(theirs[0], rel=0.05, abs=3), found
-    assert ours[1] > 0 and theirs[1] > 0
-    assert ours[1] == pytest.approx(theirs[1], abs=3), found
-
-
-def set_broker_config(address: str, key: str, value: str | None) -> None:
-    """Change a broker's dynamic configuration; None drops it."""
-    operation = CONFIG_DELETE if value is None else CONFIG_SET
-    config = AlterableConfig(name=key, config_operation=operation, value=value)
-    resource = AlterConfigsResource(resource_type=BROKER, resource_name="0", configs=[config])
-    with WireClient(address, timeout_s=60) as client:
-        (answer,) = client.ask(IncrementalAlterConfigsRequest(resources=[resource], validate_only=False), 1).responses
-        assert answer.error_code == 0, answer

@@ -9,15 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 from apache_kafka import ApacheKafkaBroker
 from broker_program import OLD_RECORDS_STAY, BrokerProgram, settings
 from compared_records import written
+from grown_requests import grown
 from requests_compared import AREAS
 from side_by_side import SideBySide
 from wire_client import controller_address
+from znode_writer import znode_writer
 
+from engine.broker.handlers.registry import all_handlers
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.declaration import Struct
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 
@@ -46,9 +52,8 @@ COMMON = OLD_RECORDS_STAY | {
 class Brokers:
     """One broker of each kind, each with its own cluster."""
 
-    def __init__(self, folder: Path, stack: ExitStack) -> None:
-        host = own_loopback_address()
-        zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
+    def __init__(self, folder: Path, stack: ExitStack, zookeeper: str, *, is_told: bool = True) -> None:
+        host = zookeeper.partition(":")[0]
         self.folder = folder
         own = {
             **settings(folder / "klamm", host, f"{zookeeper}/klamm"),
@@ -65,10 +70,12 @@ class Brokers:
             overrides=COMMON,
             heap="300m",
         )
-        stack.enter_context(self._kafka)
+        stack.callback(self._kafka.stop)
+        self._kafka.start(is_told=is_told)
         self._klamm.wait_until_started()
-        # A broker starts a moment before its controller tells it about the cluster.
-        controller_address(f"{host}:21093")
+        if is_told:
+            # A broker starts a moment before its controller tells it about the cluster.
+            controller_address(f"{host}:21093")
         self.both = SideBySide(self._kafka.bootstrap, f"{host}:21093")
         stack.callback(self.both.close)
 
@@ -82,7 +89,8 @@ class Brokers:
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     with ExitStack() as stack:
-        yield Brokers(tmp_path_factory.mktemp("same-answers"), stack)
+        zookeeper = EmbeddedZooKeeper(host=own_loopback_address(), fsync=False)
+        yield Brokers(tmp_path_factory.mktemp("same-answers"), stack, stack.enter_context(zookeeper).connect_string)
 
 
 @pytest.mark.parametrize("ask_all", AREAS, ids=lambda area: area.__name__)
@@ -91,6 +99,57 @@ def test_the_same_answers(brokers: Brokers, ask_all: Callable[[SideBySide], None
     both.differences.clear()
     ask_all(both)
     assert not both.differences, "\n".join(both.differences)
+
+
+TOLD_BY_CONTROLLERS = {ApiKey.LEADER_AND_ISR, ApiKey.STOP_REPLICA, ApiKey.UPDATE_METADATA}
+"""What ends the state under test, or begins another."""
+
+ASK_NO_METADATA = {
+    *(ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE),
+    # Without values of their own Kafka hangs up on these.
+    *(ApiKey.DESCRIBE_ACLS, ApiKey.CREATE_ACLS, ApiKey.DELETE_ACLS, ApiKey.DESCRIBE_CLIENT_QUOTAS),
+}
+
+
+def test_the_same_answers_before_any_metadata(tmp_path: Path) -> None:
+    """Every API, asked in every version about a topic that there is, of brokers that no controller has told of it.
+
+    A client that hears "unknown" of what exists must be one that asks again.
+    """
+    with ExitStack() as stack:
+        host = own_loopback_address()
+        zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
+        for kind in ("kafka", "klamm"):
+            write = stack.enter_context(znode_writer(f"{zookeeper}/{kind}"))
+            write({"/brokers/topics/there": b'{"version":2,"partitions":{"0":[0]}}', "/controller_epoch": b"1"}, False)
+            write({"/controller": b'{"version":1,"brokerid":99,"timestamp":"1"}'}, True)
+        brokers = Brokers(tmp_path, stack, zookeeper, is_told=False)
+        for entry in all_handlers().values():
+            if entry.key not in TOLD_BY_CONTROLLERS | ASK_NO_METADATA:
+                for version in range(entry.min_version, entry.max_version + 1):
+                    request = about(grown(entry.key, version, (), 1, 1, timeout_ms=1000, max_wait_ms=0), "there")
+                    unlike = {"error_message", "aborted_transactions", "log_dir"}
+                    if entry.key == ApiKey.OFFSET_FETCH and version == 1:
+                        # Kafka answers nothing about the partitions, and only they have a field for the error.
+                        unlike.add("topics")
+                    brokers.both.ask(entry.key.name, request, [version], unlike=unlike)
+        assert not brokers.both.differences, "\n".join(brokers.both.differences)
+
+
+def about(value: Any, topic: str) -> Any:
+    """Name the topic wherever the request names one."""
+    for name in getattr(value, "__slots__", ()):
+        inner = getattr(value, name)
+        if name in ("topic", "topic_name") or (name == "name" and "Topic" in type(value).__name__):
+            setattr(value, name, topic)
+        elif isinstance(inner, Struct):
+            about(inner, topic)
+        elif isinstance(inner, list):
+            for index, entry in enumerate(inner):
+                if name in ("topics", "topic_names") and isinstance(entry, str):
+                    inner[index] = topic
+                about(entry, topic)
+    return value
 
 
 def test_the_same_files(brokers: Brokers) -> None:

@@ -231,6 +231,24 @@ def test_a_token_of_one_engine_counts_at_the_other(
     assert listed == [[], []]
 
 
+def test_apaches_own_tool_makes_shows_renews_and_ends_tokens_of_klamm(cluster: LocalCluster) -> None:
+    def ran(*words: str) -> str:
+        tool = run_tool("org.apache.kafka.tools.DelegationTokenCommand", "--bootstrap-server",
+                        cluster.broker(KLAMM).address, "--command-config",
+                        str(properties_path(cluster.directory, "alice")), *words)  # fmt: skip
+        assert tool.returncode == 0, tool.stdout + tool.stderr
+        return tool.stdout
+
+    made = ran("--create", "--max-life-time-period", "-1", "--renewer-principal", "User:bob")
+    (row,) = [line.split() for line in made.splitlines() if "User:alice" in line]
+    token_id, hmac = row[:2]
+    shown = ran("--describe", "--owner-principal", "User:alice")
+    assert token_id in shown and "User:bob" in shown
+    assert "Completed renew operation" in ran("--renew", "--renew-time-period", "-1", "--hmac", hmac)
+    assert "Completed expire operation" in ran("--expire", "--expiry-time-period", "-1", "--hmac", hmac)
+    assert token_id not in ran("--describe", "--owner-principal", "User:alice")
+
+
 def test_the_secrets_are_nobody_elses_and_go_with_the_cluster(cluster: LocalCluster) -> None:
     secrets = [*cluster.directory.glob("*.properties"), *cluster.directory.glob("*.kcat"),
                *cluster.directory.glob("security/*.pem"), *cluster.directory.glob("broker-*/server.properties"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyspark
@@ -61,3 +63,22 @@ def test_before_4_2_a_stream_without_limits_is_read(of_version: Callable[..., No
 
 def test_since_4_2_batches_can_be_limited() -> None:
     assert stream_reader(maxOffsetsPerTrigger="100").getDefaultReadLimit().max_rows == 100
+
+
+@pytest.mark.parametrize(
+    ("lacks", "told"), [("pyarrow", "has no pyarrow, so"), ("pyarrow numpy", "no pyarrow and no numpy"), ("", "")]
+)
+def test_a_worker_python_without_pyarrow_is_warned_of(
+    lacks: str, told: str, tmp_path: Path, recwarn: pytest.WarningsRecorder
+) -> None:
+    """Spark's own words were a ModuleNotFoundError in the middle of a Java stack trace."""
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho {lacks}\n")
+    python.chmod(0o755)
+    session: Any = type("SparkSession", (), {"sparkContext": SimpleNamespace(pythonExec=str(python))})
+    session.__module__ = "pyspark.sql.session"
+    klamm.spark._warn_of_missing_packages(session())
+    said = [str(one.message) for one in recwarn]
+    assert len(said) == bool(lacks)
+    for text in said:
+        assert str(python) in text and told in text and "PYSPARK_PYTHON" in text

@@ -139,7 +139,9 @@ async def _aborted(cluster: Cluster, marker: Marker) -> tuple[Cell, ...]:
 
 def _line(one: RecordsDeletion) -> str:
     about = "" if one.estimated_bytes is None else f", about {size(one.estimated_bytes)}"
-    return f"{one.name}  {count(one.start_offset)} → {count(one.before_offset)}: {count(one.records)} records{about}"
+    return (
+        f"{one.name}  {count(one.start_offset)} → {count(one.before_offset)}: {counted(one.records, 'record')}{about}"
+    )
 
 
 def _row(one: RecordsDeletion) -> tuple[Cell, ...]:

@@ -258,12 +258,12 @@ def _group_summary(view: View, width: int) -> list[Line]:
     if group is None or frame is None:
         return []
     state = NOTHING if group.lag.state is None else group.lag.state.value
-    members = NOTHING if group.members is None else count(len(group.members))
+    members = f"{NOTHING} members" if group.members is None else counted(len(group.members), "member")
     since = span((frame.at_ms - group.since_ms) / 1000) if group.since_ms else NOTHING
     text, tone = status_cell(group.lag.status)
     first = line(
         (text, tone),
-        f" {why_of(group.lag)}   {state} for {since}, {members} members, protocol {group.protocol or NOTHING}, "
+        f" {why_of(group.lag)}   {state} for {since}, {members}, protocol {group.protocol or NOTHING}, "
         f"coordinator {NOTHING if group.coordinator is None else group.coordinator}",
     )
     past = [*_past_lag(view, group.name, width), *_past_changes(view, group.name)]

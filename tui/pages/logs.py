@@ -13,7 +13,7 @@ from engine.common.model import TopicPartition
 from tui.drawing.cells import NO_DATA, Cell, Column, Tone
 from tui.drawing.lines import Line, line
 from tui.drawing.table_model import Rows
-from tui.drawing.units import clock_time, count, ids, plain, size
+from tui.drawing.units import clock_time, count, counted, ids, plain, size
 from tui.operations.operation import EXPECTED, failure_text
 from tui.pages.page import View
 from tui.screen.main_view import MainView
@@ -55,7 +55,7 @@ def rows_of(ring: LogRing) -> Rows:
 def summary_of(ring: LogRing) -> list[Line]:
     """Return how many lines there are, and which file keeps them."""
     kept = f"   kept in {ring.path}" if ring.path is not None else f"   {ring.why_no_file}" if ring.why_no_file else ""
-    text = f"{count(len(ring.lines))} lines of the dashboard's own log   / warning keeps warnings{kept}"
+    text = f"{counted(len(ring.lines), 'line')} of the dashboard's own log   / warning keeps warnings{kept}"
     return [line((text, Tone.QUIET))]
 
 

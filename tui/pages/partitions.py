@@ -229,7 +229,7 @@ def _topic_summary(board: Board, name: str) -> list[Line]:
     settings = NOTHING if topic.configs is None else ", ".join(f"{k}={v}" for k, v in sorted(topic.configs.items()))
     return [
         line(
-            f"{count(figures.partitions)} partitions, factor {topic.replication_factor}   ",
+            f"{counted(figures.partitions, 'partition')}, factor {topic.replication_factor}   ",
             (
                 f"{count(figures.under_replicated)} under-replicated",
                 Tone.BAD if figures.under_replicated else Tone.QUIET,

@@ -16,7 +16,7 @@ from plans.score import BrokerScore, Score
 from plans.telling import Units, card_rows, largest, summary
 from tui.drawing.cells import Cell, Tone
 from tui.drawing.lines import Line, Span, beside, line
-from tui.drawing.units import NOTHING, byte_rate, clock_time, count, ids, percent, size, span, span_left
+from tui.drawing.units import NOTHING, byte_rate, clock_time, count, counted, ids, percent, size, span, span_left
 from tui.operations.operation import Outcome
 from tui.planning.opened_plan import OpenedPlan
 from tui.planning.plan_run import PlanRunState, RunState
@@ -43,7 +43,7 @@ class Load:
 def sentence(plan: OpenedPlan) -> str:
     """Return what a plan costs, and what is proven about it."""
     if plan.file is None:
-        return f"{count(len(plan.targets))} partitions; a file in Kafka's form says no more"
+        return f"{counted(len(plan.targets), 'partition')}; a file in Kafka's form says no more"
     envelope = plan.file.klamm
     told = summary(envelope.score, envelope.options.minimise, len(plan.targets), UNITS)
     return f"{envelope.strategy}: {told}" if plan.targets else told
@@ -222,7 +222,7 @@ def _dir_lines(score: Score) -> list[Line]:
     return [
         line(
             (f"{one.broker:<4}", Tone.STRONG),
-            f"{one.log_dir}   {one.replicas_before} → {one.replicas_after} replicas"
+            f"{one.log_dir}   {one.replicas_before} → {counted(one.replicas_after, 'replica')}"
             f"   {size(one.bytes_before)} → {size(one.bytes_after)}",
         )
         for one in score.log_dirs

@@ -54,11 +54,11 @@ def merge(
 ) -> ExitCode:
     """Merge the state-change logs of many brokers by time.
 
-    Reads the lines of every Kafka since 0.8.2. In a pipe it puts the broker before each line and changes nothing else;
-    the other formats split lines into fields. Lines with the same millisecond are ordered by broker; the lines of one
-    broker keep the order of its log. A log may be out of order by up to an hour. Exits with 1 if a log is damaged, a
-    line cannot be parsed, or no log is of the broker or names the topic, and with 2 if a log cannot be read; it merges
-    the rest all the same.
+    Reads the lines of every Kafka since 0.8.2, also behind ISO times, as JSON, and wrapped by Docker or Kubernetes.
+    In a pipe it puts the broker before each line and changes nothing else; the other formats split lines into
+    fields. Lines with the same millisecond are ordered by broker; the lines of one broker keep the order of its
+    log. A log may be out of order by up to an hour. Exits with 1 if a log is damaged, a line cannot be parsed, or
+    no log is of the broker or names the topic, and with 2 if a log cannot be read; it merges the rest all the same.
     """
     from cli.views.state_changes import merged_rows, print_merge, tell_problems
     from engine.admin.state_changes.log_files import find_logs, look_at_logs

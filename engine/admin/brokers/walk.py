@@ -23,6 +23,7 @@ from engine.admin.cluster.remedies import CHECK_NAME, START_IT, Words
 from engine.admin.cluster.wire_failures import unreachable
 from engine.common.acl import AclOperation
 from engine.common.errors import ConfigError
+from engine.common.quantities import counted
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import NetworkError, TlsFailed
 from engine.kafka.protocol.apis.describe_cluster import DescribeClusterRequest
@@ -89,7 +90,7 @@ async def _to_zookeeper(cluster: Cluster) -> AsyncIterator[Step]:
             secrets = ""
         except (NoAuth, NoNode) as error:
             secrets = "; secrets are hidden from this session" if isinstance(error, NoAuth) else ""
-        return f"{len(brokers)} brokers registered{secrets}"
+        return f"{counted(len(brokers), 'broker')} registered{secrets}"
 
     yield Step("znodes", connect, await _tried("znodes", connect, look))
 
@@ -115,7 +116,7 @@ async def _to_brokers(cluster: Cluster) -> AsyncIterator[Step]:
     yield Step(
         "every broker",
         cluster.target.name,
-        f"{len(nodes)} brokers at the addresses they advertise, {security.protocol.name}",
+        f"{counted(len(nodes), 'broker')} at the addresses they advertise, {security.protocol.name}",
     )
 
 
@@ -233,9 +234,9 @@ async def _rights(cluster: Cluster) -> Step:
             # Brokers before 2.8 do not tell.
             bits = _NOT_TOLD
         if bits == _NOT_TOLD:
-            return f"sees {topics} topics"
+            return f"sees {counted(topics, 'topic')}"
         allowed = [one.spelling for one in AclOperation if bits >> one & 1]
-        return f"on the cluster: {', '.join(allowed) or 'nothing'}; sees {topics} topics"
+        return f"on the cluster: {', '.join(allowed) or 'nothing'}; sees {counted(topics, 'topic')}"
 
     return Step("rights", where, await _tried("rights", where, look))
 

@@ -169,8 +169,17 @@ class Phrase:
         return "".join(_spelled(part, speller) for part in self.parts)
 
     def __str__(self) -> str:
-        return self.spell(_PLAIN)
+        """Return plain words: "list the topics with: " ends before the operation that no interface spells here."""
+        said: list[str] = []
+        for part in self.parts:
+            if isinstance(part, Operation | Do) and said and said[-1].endswith(_WITH):
+                said[-1] = said[-1].removesuffix(_WITH)
+            else:
+                said.append(_spelled(part, _PLAIN))
+        return "".join(said)
 
+
+_WITH = " with: "
 
 Part = str | Operation | Do | Parameter | Give | Phrase
 """What a phrase is made of; an operation alone is one without a value."""

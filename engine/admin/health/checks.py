@@ -277,7 +277,7 @@ def _troubles(partition: PartitionSnapshot, setting: _Setting, min_isr: int) -> 
     elif partition.is_under_min_isr(min_isr, setting.live, is_capped=setting.caps_min_isr):
         yield Check.UNDER_MIN_ISR, f"{in_sync} in sync, {min_isr} wanted"
     elif replicas < min_isr:
-        yield Check.MIN_ISR_ABOVE_FACTOR, f"{replicas} replicas, {min_isr} wanted in sync"
+        yield Check.MIN_ISR_ABOVE_FACTOR, f"{counted(replicas, 'replica')}, {min_isr} wanted in sync"
     if partition.is_under_replicated:
         cause, who = _cause(partition, setting.live)
         # Without a leader there is nobody for a live follower to catch up with.

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import pairwise
+from math import ceil
 from statistics import median
 from typing import Final
 
@@ -13,7 +14,8 @@ from engine.admin.lag.lake import Lake, SampleFile, day_of
 from engine.admin.lag.verdicts import LagStatus
 
 _COLUMNS: Final = (
-    "sample", "time", "cluster", "kind", "group", "source", "path", "group_status", "lag", "time_lag_ms",
+    "sample", "time", "cluster", "kind", "group", "source", "path", "topic", "partition", "status", "group_status",
+    "lag", "time_lag_ms",
 )  # fmt: skip
 _KEY: Final = ("cluster", "kind", "group", "source", "path")
 _GAP_FACTOR: Final = 2
@@ -57,13 +59,19 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class ReaderHistory:
-    """One group, or one source of a query. Minutes are those that samples stand for."""
+    """One group, or one source of a query, or what either reads of one partition.
+
+    Minutes are those that samples stand for. 95 % of the samples with a known lag have ``p95_lag`` or less.
+    """
 
     cluster: str
     kind: str
     group: str
     source: str | None
     path: str | None
+    topic: str | None
+    partition: int | None
+    """Both None if it is about all partitions."""
     sample_count: int
     first: datetime
     last: datetime
@@ -71,6 +79,7 @@ class ReaderHistory:
     last_lag: int | None
     max_lag: int | None
     mean_lag: float | None
+    p95_lag: int | None
     max_time_lag_ms: int | None
     minutes: float
     outside_minutes: float
@@ -87,8 +96,16 @@ class LagHistory:
     interval_ms: int | None
 
 
-def read_lake(lake: Lake, since_ms: int, until_ms: int, objective: Objective, groups: Sequence[str] = ()) -> LagHistory:
-    """Return the history of a span of time; of all readers if no group is named.
+def read_lake(
+    lake: Lake,
+    since_ms: int,
+    until_ms: int,
+    objective: Objective,
+    groups: Sequence[str] = (),
+    *,
+    by_partition: bool = False,
+) -> LagHistory:
+    """Return the history of a span of time; of all readers if no group is named, and of each partition if asked to.
 
     Raises:
         NotFound: there is no history.
@@ -98,29 +115,43 @@ def read_lake(lake: Lake, since_ms: int, until_ms: int, objective: Objective, gr
     lake.check()
     files = lake.files(since_ms, until_ms)
     only = compute.field("group").isin(list(groups)) if groups else None
-    moments = _moments(lake.read(files, _COLUMNS, only))
+    moments = _moments(lake.read(files, _COLUMNS, only), by_partition=by_partition)
     times = sorted({one.time_ms for one in files})
     interval_ms = round(median(after - before for before, after in pairwise(times))) if len(times) > 1 else None
     readers = [_reader(key, series, interval_ms, objective) for key, series in moments.items()]
-    readers.sort(key=lambda one: (-one.outside_minutes, -(one.max_lag or 0), one.cluster, one.group, one.source or ""))
+    readers.sort(
+        key=lambda one: (
+            -one.outside_minutes,
+            -(one.max_lag or 0),
+            one.cluster,
+            one.group,
+            one.source or "",
+            one.topic or "",
+            one.partition or 0,
+        )
+    )
     return LagHistory(tuple(readers), len(times), interval_ms)
 
 
-_Key = tuple[str, str, str, str | None, str | None]
+_Key = tuple[str, str, str, str | None, str | None, str | None, int | None]
 
 
-def _moments(table: object) -> dict[_Key, list[Moment]]:
-    """Add up partitions, column by column: there may be very many rows."""
-    grouped = table.group_by([*_KEY, "time", "group_status"]).aggregate(  # type: ignore[attr-defined]
+def _moments(table: object, *, by_partition: bool) -> dict[_Key, list[Moment]]:
+    """Add up partitions, or keep them apart, column by column: there may be very many rows."""
+    status_of = "status" if by_partition else "group_status"
+    keys = [*_KEY, "topic", "partition"] if by_partition else list(_KEY)
+    grouped = table.group_by([*keys, "time", status_of]).aggregate(  # type: ignore[attr-defined]
         [("lag", "sum"), ("lag", "count"), ("time_lag_ms", "max")]
     )
     ordered = grouped.sort_by("time")
-    names = (*_KEY, "group_status", "lag_sum", "lag_count", "time_lag_ms_max")
-    columns = [ordered["time"].cast("int64").to_pylist(), *(ordered[name].to_pylist() for name in names)]
+    times = ordered["time"].cast("int64").to_pylist()
+    values = [ordered[name].to_pylist() for name in (status_of, "lag_sum", "lag_count", "time_lag_ms_max")]
+    whose = zip(*(ordered[name].to_pylist() for name in keys), strict=True)
     found: dict[_Key, list[Moment]] = {}
-    for time_ms, cluster, kind, group, source, path, status, lag, known, wait in zip(*columns, strict=True):
-        moment = Moment(time_ms, LagStatus(status), lag if known else None, wait)
-        found.setdefault((cluster, kind, group, source, path), []).append(moment)
+    for key, time_ms, status, lag, known, wait in zip(whose, times, *values, strict=True):
+        cluster, kind, group, source, path, topic, partition = (*key, None, None)[: len(_KEY) + 2]
+        moment = Moment(time_ms, LagStatus(status or LagStatus.UNKNOWN), lag if known else None, wait)
+        found.setdefault((cluster, kind, group, source, path, topic, partition), []).append(moment)
     return found
 
 
@@ -138,6 +169,7 @@ def _reader(key: _Key, series: list[Moment], interval_ms: int | None, objective:
         series[-1].lag,
         max(lags, default=None),
         sum(lags) / len(lags) if lags else None,
+        sorted(lags)[ceil(0.95 * len(lags)) - 1] if lags else None,
         max(waits, default=None),
         sum(spans) / 60_000,
         sum(span for span, is_met in zip(spans, met, strict=True) if is_met is False) / 60_000,

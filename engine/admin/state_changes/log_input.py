@@ -1,12 +1,19 @@
-"""The bytes of one log: a plain file, a gzip or a pipe; and what is wrong if it cannot be read to its end."""
+"""The bytes of one log: a plain file, a gzip or a pipe; and what is wrong if it cannot be read to its end.
+
+Lines of other layouts (an ISO time, JSON, wrapped by Docker or Kubernetes) come as Kafka's own layout has them.
+"""
 
 from __future__ import annotations
 
+import json
+import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 STDIN = Path("-")
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -35,6 +42,8 @@ class LogInput:
             self._file.seek(begin)
         self.consumed_bytes = 0
         self._returned = b""
+        self._broken_line = b""
+        self._damage: DamagedLog | None = None
         self._gzip: _Gzip | None = None
         self._ahead: bytes | None = None
 
@@ -53,6 +62,21 @@ class LogInput:
         if self._returned:
             chunk, self._returned = self._returned, b""
             return chunk
+        try:
+            while self._damage is None and (chunk := self._decompressed()):
+                text = self._broken_line + chunk
+                end = text.rfind(b"\n") + 1 or (len(text) if len(text) > _LINE_BYTES_MAX else 0)
+                self._broken_line = text[end:]
+                if end:
+                    return in_kafkas_layout(text[:end])
+        except DamagedLog as damage:
+            self._damage = damage
+        if self._damage is not None and not self._broken_line:
+            raise self._damage
+        last, self._broken_line = self._broken_line, b""
+        return in_kafkas_layout(last)
+
+    def _decompressed(self) -> bytes:
         if self._ahead is None:
             self._look()
         if self._gzip is not None:
@@ -133,6 +157,97 @@ class _Gzip:
         self._raw = rest
         self._member = zlib.decompressobj(_GZIP_WINDOW)
         return True
+
+
+# Lines of other layouts.
+
+_LINE_BYTES_MAX = 8 << 20
+_BEGINNING_BYTES = 32
+_ELSE = re.compile(rb"\n\[\d{4}-\d\d-\d\d(?:T| \d\d:\d\d:\d\d[^,\d])")
+"""How a line with brackets round its time begins that is not Kafka's."""
+
+_TIMED = re.compile(
+    rb"\[?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(?: ?(Z|[+-]\d\d:?\d\d))?\]?:?[ \t]+(.*)", re.DOTALL
+)
+_OF_A_CONTAINER = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) std(?:out|err) [FP] (.*)", re.DOTALL)
+_TIMES = ("@timestamp", "timestamp", "time", "ts", "timeMillis", "instant")
+_LEVELS = ("level", "severity", "log.level", "levelname")
+_MESSAGES = ("message", "msg")
+_LOGGERS = ("logger_name", "loggerName", "logger", "log.logger")
+
+
+def in_kafkas_layout(text: bytes) -> bytes:
+    """Return whole lines with those of other layouts rewritten. A time with a zone becomes UTC."""
+    before = b"\n" + text[:_BEGINNING_BYTES]
+    if not any(_has_others(part) for part in (before, text)):
+        return text
+    return b"\n".join(map(_rewritten, text.split(b"\n")))
+
+
+def _has_others(text: bytes) -> bool:
+    """Return whether another line than the first is of another layout. Three searches are faster than one for all."""
+    return b"\n{" in text or b"\n2" in text or _ELSE.search(text) is not None
+
+
+def _rewritten(line: bytes) -> bytes:
+    if line.startswith(b"{"):
+        return _of_json(line)
+    wrapped = _OF_A_CONTAINER.match(line)
+    if wrapped is not None:
+        return _rewritten(wrapped[1])
+    timed = _TIMED.match(line)
+    if timed is None:
+        return line
+    start = _start(*(None if part is None else part.decode() for part in timed.groups()[:4]))
+    return line if start is None else start + b" " + timed[5]
+
+
+def _of_json(line: bytes) -> bytes:
+    try:
+        said: Any = json.loads(line)
+    except ValueError:
+        return line
+    if not isinstance(said, dict):
+        return line
+    if isinstance(said.get("log"), str):
+        # Docker's json-file has the line as the program wrote it.
+        return _rewritten(said["log"].rstrip("\n").encode())
+    message, level, start = _first(said, _MESSAGES), _first(said, _LEVELS), _start_of_value(_first(said, _TIMES))
+    if not isinstance(message, str) or start is None:
+        return line
+    logger = _first(said, _LOGGERS)
+    named = f" ({logger})" if isinstance(logger, str) else ""
+    return start + f" {str(level or '').upper()} {message}{named}".encode()
+
+
+def _first(said: dict[str, Any], names: tuple[str, ...]) -> Any:
+    return next((said[name] for name in names if name in said), None)
+
+
+def _start_of_value(value: Any) -> bytes | None:
+    """Return the time that a field of JSON means: a text, milliseconds, or log4j 2's instant."""
+    if isinstance(value, dict) and isinstance(value.get("epochSecond"), int):
+        value = value["epochSecond"] * 1000 + int(value.get("nanoOfSecond") or 0) // 1_000_000
+    if isinstance(value, int | float):
+        try:
+            text = datetime.fromtimestamp(value / 1000, UTC).isoformat(timespec="milliseconds")
+        except (OverflowError, ValueError, OSError):
+            return None
+        value = text
+    timed = _TIMED.match(f"{value} ".encode()) if isinstance(value, str) else None
+    return None if timed is None else _start(*(None if p is None else p.decode() for p in timed.groups()[:4]))
+
+
+def _start(day: str | None, time: str | None, fraction: str | None, zone: str | None) -> bytes | None:
+    """Return how Kafka writes a time; None if it is none."""
+    milliseconds = f"{fraction or '':0<3.3}"
+    try:
+        moment = datetime.fromisoformat(f"{day}T{time}.{milliseconds}{zone or ''}")
+    except ValueError:
+        return None
+    if moment.tzinfo is not None:
+        moment = moment.astimezone(UTC)
+    return f"[{moment:%Y-%m-%d %H:%M:%S},{milliseconds}]".encode()
 
 
 # Problems of the logs themselves: counted while they are read, and always reported at the end.

@@ -411,7 +411,7 @@ def _check_increase(topic: str, found: TopicIdReplicaAssignment, count: int) -> 
 def _check_by_hand(assignment: ReplicaLists, replication_factor: int, brokers: Mapping[int, str | None]) -> None:
     check_brokers(assignment, brokers)
     if any(len(replicas) != replication_factor for replicas in assignment):
-        message = f"every partition of this topic has {replication_factor} replicas"
+        message = f"every partition of this topic has {counted(replication_factor, 'replica')}"
         raise BadRequest(message, where=Parameter.REPLICA_ASSIGNMENT)
 
 

@@ -12,6 +12,7 @@ from enum import StrEnum
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.remedies import Give, Parameter, Phrase
 from engine.admin.configs.values import plain_value
+from engine.common.quantities import counted
 from engine.common.topic_names import (
     GROUP_METADATA_TOPIC,
     TRANSACTION_STATE_TOPIC,
@@ -112,7 +113,7 @@ class TopicAlteration:
             raise BadRequest("nothing to alter", hint=hint)
         if self.assignment is not None and self.partition_count != len(self.assignment):
             count = len(self.assignment)
-            message = Phrase(Parameter.REPLICA_ASSIGNMENT, f" assigns {count} partitions")
+            message = Phrase(Parameter.REPLICA_ASSIGNMENT, f" assigns {counted(count, 'partition')}")
             raise BadRequest(message, hint=Phrase("give ", Give(Parameter.PARTITIONS, str(count)), " with it"))
         both = sorted(set(self.additions) & set(self.deletions))
         if both:

@@ -43,13 +43,7 @@ from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.session_keeper import SessionEvent
 from engine.kafka.zk.watches import WatchEvent, WatchEventKind
 from engine.runtime.supervisor import Supervisor
-
-HOLD_MS_MAX = 5
-"""How long the controller works before it lets the rest of the broker run."""
-
-TURNS_BETWEEN_FREEZES = 5
-"""After giving way this often, 25 ms of work, an event has created or replaced some ten thousand long-lived values. A
-garbage collection that scans a hundred thousand takes 30 ms, and one that scans 200,000 partitions 400 ms."""
+from engine.runtime.turns import TURNS_BETWEEN_FREEZES, Breather
 
 InstructionHook = Callable[[Instruction[Any]], Awaitable[None]]
 """Awaited before each instruction; for tests that lose the controller between two instructions."""
@@ -130,8 +124,8 @@ class Controller:
         self._rebalance: asyncio.TimerHandle | None = None
         self._deletion: asyncio.TimerHandle | None = None
         self._processing: _Queued | None = None
-        self._held_since_s = 0.0
-        self._turns_given = 0
+        self._breather: Breather
+        """Of the event under way."""
         self._is_stopped = False
 
     # For other parts of the broker
@@ -395,8 +389,9 @@ class Controller:
         self._watches.close()
         channels, self._channels = self._channels, None
         self._instructions = None
+        breather = Breather()
         for _ in self.core.context.retire():
-            await asyncio.sleep(0)
+            await breather.give_way()
         # The collector has not seen what was made while so much was freed.
         leave_uncollected()
         self.core.resign()
@@ -413,7 +408,7 @@ class Controller:
         """
         result: Any = None
         error: Exception | None = None
-        self._turns_given = 0
+        breather = self._breather = Breather(makes_what_lasts=True)
         try:
             while True:
                 instruction = steps.send(result) if error is None else steps.throw(error)
@@ -430,7 +425,7 @@ class Controller:
             return
         finally:
             steps.close()
-            if self._turns_given >= TURNS_BETWEEN_FREEZES:
+            if breather.turns >= TURNS_BETWEEN_FREEZES:
                 leave_uncollected()
 
     async def _carry_out(self, instruction: Instruction[Any], queued: _Queued) -> Any:
@@ -441,7 +436,7 @@ class Controller:
             case do.SendRequests(requests):
                 await self._send(channels, requests)
             case do.GiveWay():
-                await self._give_way()
+                await self._breather.give_way()
             case do.Continue(event):
                 answer, queued.answer = queued.answer, None
                 self._put(_Queued(event, answer))
@@ -468,21 +463,11 @@ class Controller:
         for request in requests:
             if isinstance(request, UpdateMetadataToBroker):
                 for _ in shared.prepare(request):
-                    await self._give_way()
+                    await self._breather.give_way()
             channels.send(request, shared)
-            await self._give_way()
+            await self._breather.give_way()
         # They name 600,000 replicas at a take-over, and everybody else may be done with them by now.
         channels.let_go(requests)
-
-    async def _give_way(self) -> None:
-        """Yield to the event loop once the controller has held it for long enough."""
-        clock = asyncio.get_running_loop().time
-        if (clock() - self._held_since_s) * 1000 >= HOLD_MS_MAX:
-            self._turns_given += 1
-            if self._turns_given % TURNS_BETWEEN_FREEZES == 0:
-                leave_uncollected()
-            await asyncio.sleep(0)
-            self._held_since_s = clock()
 
     def _schedule_rebalance(self, delay_ms: int) -> None:
         if self._rebalance is not None:

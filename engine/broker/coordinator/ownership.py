@@ -7,9 +7,7 @@ no longer the leader.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -18,15 +16,12 @@ from typing import Final, Generic, Protocol, TypeVar
 from engine.broker.coordinator.writer import InternalTopicWriter
 from engine.broker.replication.partition import Partition
 from engine.common.clock import Clock
-from engine.common.collection import leave_uncollected
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.formats.consumer_offsets import partition_for
 from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor
-
-SLICE_MS: Final = 5
-"""The longest time for which loading holds the event loop at once."""
+from engine.runtime.turns import Breather
 
 _LOADS_TOLD: Final = 100
 """Of so many of the last loads is the time kept."""
@@ -280,11 +275,8 @@ class OwnedPartitions(Generic[S]):
 
     async def _in_slices(self, owned: OwnedPartition[S], work: Iterator[None]) -> None:
         """Do the work while it is wanted, without holding the event loop."""
-        until = time.monotonic() + SLICE_MS / 1000
+        breather = Breather(makes_what_lasts=True)
         for _ in work:
-            if time.monotonic() > until:
-                leave_uncollected()
-                await asyncio.sleep(0)
-                if not self._is_wanted(owned):
-                    return
-                until = time.monotonic() + SLICE_MS / 1000
+            await breather.give_way()
+            if not self._is_wanted(owned):
+                return

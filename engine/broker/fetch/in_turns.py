@@ -15,8 +15,8 @@ from engine.broker.fetch.conversion import Conversion, needs_conversion
 from engine.broker.fetch.reads import FetchBroker, FetchParameters, FetchReads, MakeReads
 from engine.broker.fetch.session_cache import FetchContext, FetchPartition
 from engine.broker.network.request import LargeAnswer
-from engine.broker.replication.state_changes import Breather
 from engine.kafka.protocol.apis.fetch import FetchResponse, NodeEndpoint
+from engine.runtime.turns import Breather
 
 FETCHED_AT_ONCE_MAX: Final = 10_000
 """Partitions in one piece; they take about ten milliseconds."""

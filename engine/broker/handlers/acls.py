@@ -19,7 +19,6 @@ from typing import Any, Final
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.in_turns import in_turns
 from engine.broker.handlers.registry import handles
-from engine.broker.replication.state_changes import Breather
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import CoordinationError, ErrorCode, KafkaError
 from engine.kafka.acls import (
@@ -46,6 +45,7 @@ from engine.kafka.protocol.apis.describe_acls import (
     DescribeAclsResource,
     DescribeAclsResponse,
 )
+from engine.runtime.turns import Breather
 
 CHANGES_AT_ONCE_MAX: Final = 50
 """Patterns that are changed at the same time: ZooKeeper answers each after about a millisecond."""

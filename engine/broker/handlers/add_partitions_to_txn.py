@@ -18,9 +18,9 @@ from collections.abc import Callable, Generator, Sequence
 
 from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import in_steps, pieces
+from engine.broker.handlers.in_turns import by_topic, in_steps, pieces
+from engine.broker.handlers.preconditions import are_transactions_refused, understood
 from engine.broker.handlers.registry import handles
-from engine.broker.handlers.transactional_ids import are_transactions_refused, by_topic, understood
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition

@@ -20,7 +20,6 @@ from collections.abc import Sequence
 from engine.broker.handlers.config_resources import invalid_request
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.registry import handles
-from engine.broker.replication.state_changes import Breather
 from engine.common.errors import CoordinationError, ErrorCode, KafkaError
 from engine.kafka.config.quota_keys import CLIENT_QUOTAS, IP_QUOTAS, QuotaKey
 from engine.kafka.config.values import double_text
@@ -35,6 +34,7 @@ from engine.kafka.protocol.apis.alter_client_quotas import (
     ResponseEntryData,
 )
 from engine.kafka.zk.configs import DEFAULT_ENTITY, ConfigType, sanitized
+from engine.runtime.turns import Breather
 
 logger = logging.getLogger("kafka.server.ZkAdminManager")
 

@@ -15,7 +15,6 @@ from engine.broker.controller.events import AlterPartitionReassignments, ApiErro
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.registry import handles
-from engine.broker.replication.state_changes import Breather
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.alter_partition_reassignments import (
@@ -24,6 +23,7 @@ from engine.kafka.protocol.apis.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
+from engine.runtime.turns import Breather
 
 
 @handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, requires=["Alter Cluster"])

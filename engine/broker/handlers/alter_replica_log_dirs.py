@@ -18,7 +18,6 @@ from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.registry import handles
 from engine.broker.replication.alter_log_dirs_change import alter_log_dirs
-from engine.broker.replication.state_changes import Breather
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.alter_replica_log_dirs import (
@@ -27,6 +26,7 @@ from engine.kafka.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+from engine.runtime.turns import Breather
 
 
 @handles(ApiKey.ALTER_REPLICA_LOG_DIRS, requires=["Alter Cluster"])

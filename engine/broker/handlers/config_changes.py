@@ -22,7 +22,6 @@ from engine.broker.handlers.config_resources import (
     topic_exists,
 )
 from engine.broker.handlers.context import Broker
-from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ConfigError, CoordinationError, ErrorCode, KafkaError
 from engine.kafka.config.alter import AlterOperation, ConfigChange, apply_changes, validate_broker_change
 from engine.kafka.config.definition import ConfigDef
@@ -39,6 +38,7 @@ from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
 from engine.kafka.config.topic_configs import validate_topic_config
 from engine.kafka.config.values import REDACTED, InvalidConfigurationError, ReconfigurationError, RequirementError
 from engine.kafka.protocol.apis import alter_configs, incremental_alter_configs
+from engine.runtime.turns import Breather
 
 logger = logging.getLogger("kafka.server.ZkAdminManager")
 

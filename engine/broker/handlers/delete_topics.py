@@ -19,7 +19,6 @@ from typing import NamedTuple
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.in_turns import in_turns
 from engine.broker.handlers.registry import handles
-from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.kafka.protocol.api_keys import ApiKey
@@ -29,6 +28,7 @@ from engine.kafka.protocol.apis.delete_topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
+from engine.runtime.turns import Breather
 
 _FIRST_BY_ID = 6
 _FIRST_WITH_DISABLED_ERROR = 3

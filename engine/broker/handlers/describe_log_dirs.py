@@ -21,7 +21,6 @@ from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.registry import handles
 from engine.broker.log.log import Log
-from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
@@ -32,6 +31,7 @@ from engine.kafka.protocol.apis.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+from engine.runtime.turns import Breather
 
 logger = logging.getLogger("kafka.server.ReplicaManager")
 
@@ -45,8 +45,10 @@ async def describe_log_dirs(context: RequestContext, request: DescribeLogDirsReq
     wanted: set[TopicPartition] | None = None
     if request.topics is not None:
         wanted, breather = set(), Breather()
+        logs, future_logs = broker.log_manager.logs, broker.log_manager.future_logs
         for topic in pieces(request.topics, "partitions"):
-            wanted.update(TopicPartition(topic.topic, index) for index in topic.partitions)
+            named = (TopicPartition(topic.topic, index) for index in topic.partitions)
+            wanted.update(p for p in named if p in logs or p in future_logs)
             await breather.give_way()
     live_dirs = broker.log_manager.live_dirs
     volumes = await asyncio.gather(*(asyncio.to_thread(_volume_bytes, path) for path in live_dirs))

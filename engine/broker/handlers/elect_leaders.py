@@ -16,7 +16,6 @@ from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.registry import handles
 from engine.broker.replication.metadata_cache import MetadataCache
-from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
@@ -26,6 +25,7 @@ from engine.kafka.protocol.apis.elect_leaders import (
     PartitionResult,
     ReplicaElectionResult,
 )
+from engine.runtime.turns import Breather
 
 
 @handles(ApiKey.ELECT_LEADERS, requires=["Alter Cluster"])

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
 from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.preconditions import are_transactions_refused, understood
 from engine.broker.handlers.registry import handles
-from engine.broker.handlers.transactional_ids import are_transactions_refused, understood
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey

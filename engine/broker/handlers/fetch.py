@@ -38,12 +38,12 @@ from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.registry import handles, handles_large
 from engine.broker.network.request import CLOSE_FOR_FAULT, Deferred, LargeAnswer
-from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode
 from engine.common.model import NO_PARTITION_LEADER_EPOCH, IsolationLevel, TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from engine.runtime.purgatory import DelayedOperation
+from engine.runtime.turns import Breather
 
 logger = logging.getLogger(__name__)
 

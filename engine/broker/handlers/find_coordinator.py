@@ -20,7 +20,7 @@ from typing import Any
 
 from engine.broker.coordinator.groups.loading import logger
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import Steps, carried_out, each, steps_in_turns
+from engine.broker.handlers.in_turns import Steps, carried_out, each
 from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode
 from engine.common.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
@@ -31,6 +31,7 @@ from engine.kafka.protocol.apis.find_coordinator import (
     FindCoordinatorResponse,
     KeyType,
 )
+from engine.runtime.turns import carry_out
 
 _FIRST_WITH_SHARE = 6
 _NOT_AVAILABLE = "The coordinator is not available."
@@ -60,7 +61,7 @@ async def _create_first(
     )
     if errors[topic] is not ErrorCode.LEADER_NOT_AVAILABLE:
         logger.warning("The topic %s cannot be created yet: %s", topic, errors[topic].name)
-    return await steps_in_turns(_response(context, request))
+    return await carry_out(_response(context, request))
 
 
 def _response(context: RequestContext, request: FindCoordinatorRequest) -> Steps[FindCoordinatorResponse]:

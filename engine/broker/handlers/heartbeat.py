@@ -12,8 +12,8 @@ Version notes
 from __future__ import annotations
 
 from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.preconditions import are_static_members_refused
 from engine.broker.handlers.registry import handles
-from engine.broker.handlers.static_members import are_static_members_refused
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.heartbeat import HeartbeatRequest, HeartbeatResponse

@@ -9,12 +9,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 from functools import wraps
+from itertools import islice
 from time import thread_time
 from typing import Any, TypeVar
 
 from engine.broker.network.request import Deferred, LargeAnswer
-from engine.broker.replication import state_changes
-from engine.broker.replication.state_changes import Breather
+from engine.common.errors import ErrorCode
+from engine.common.model import TopicPartition
+from engine.runtime import turns
 
 C = TypeVar("C")
 Q = TypeVar("Q")
@@ -42,7 +44,7 @@ def in_steps(handler: Callable[[C, Q], Steps[R]]) -> Callable[[C, Q], R | Corout
 def carried_out(steps: Steps[R]) -> R | Coroutine[Any, Any, Any]:
     """Return the result of the steps; if they take long, a coroutine that carries out the rest in turns."""
     # Its own work only: what other processes do must not decide how a small request is answered.
-    until_s = thread_time() + state_changes.HOLD_MS_MAX / 1000
+    until_s = thread_time() + turns.HOLD_MS_MAX / 1000
     try:
         next(steps)
         while thread_time() < until_s:
@@ -53,22 +55,12 @@ def carried_out(steps: Steps[R]) -> R | Coroutine[Any, Any, Any]:
     return _later(steps)
 
 
-async def _later(steps: Steps[R]) -> LargeAnswer | R:
+async def _later(steps: Steps[R]) -> Any:
     """Return the result of the steps; an answer that took long to make takes long to encode."""
-    result = await steps_in_turns(steps)
+    result = await turns.carry_out(steps)
+    if isinstance(result, Coroutine):
+        return await result
     return result if isinstance(result, Deferred) else LargeAnswer(result)
-
-
-async def steps_in_turns(steps: Steps[R]) -> R:
-    """Carry out all steps of a generator and return its result. ``engine.common.turns.at_once`` does so in one go."""
-    breather = Breather()
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: R = end.value
-            return result
-        await breather.give_way()
 
 
 def pieces(topics: Iterable[T], parts: str) -> Iterator[T]:
@@ -89,9 +81,17 @@ def pieces(topics: Iterable[T], parts: str) -> Iterator[T]:
             yield piece
 
 
+def in_lists(items: Iterable[T]) -> Iterator[list[T]]:
+    """Yield so many items at a time that work on them takes some milliseconds; at least one list."""
+    rest = iter(items)
+    yield list(islice(rest, AT_ONCE_MAX))
+    while piece := list(islice(rest, AT_ONCE_MAX)):
+        yield piece
+
+
 async def in_turns(items: Iterable[T], work: Callable[[T], R]) -> list[R]:
     """Return the result of ``work`` for each item."""
-    return await steps_in_turns(each(items, work))
+    return await turns.carry_out(each(items, work))
 
 
 def each(items: Iterable[T], work: Callable[[T], R]) -> Steps[list[R]]:
@@ -122,3 +122,14 @@ def each_part(
         made.append(finish(topic, results))
         yield
     return made
+
+
+def by_topic(
+    errors: Iterable[tuple[TopicPartition, ErrorCode]], result: Callable[[int, ErrorCode], R]
+) -> Steps[Iterable[tuple[str, list[R]]]]:
+    """Return the partitions' results by topic, in the order in which the topics came. It yields after each of them."""
+    topics: dict[str, list[R]] = {}
+    for (topic, index), error in errors:
+        topics.setdefault(topic, []).append(result(index, error))
+        yield
+    return topics.items()

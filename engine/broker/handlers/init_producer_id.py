@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
 from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.preconditions import understood
 from engine.broker.handlers.registry import handles
-from engine.broker.handlers.transactional_ids import understood
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from engine.broker.coordinator.groups.values import UNKNOWN_MEMBER_ID, Joining, JoinResult
 from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.preconditions import are_static_members_refused
 from engine.broker.handlers.registry import handles
-from engine.broker.handlers.static_members import are_static_members_refused
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey

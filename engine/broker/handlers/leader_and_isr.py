@@ -18,13 +18,18 @@ from __future__ import annotations
 
 import logging
 
-from engine.broker.handlers.broker_epochs import is_stale
 from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.preconditions import is_stale
 from engine.broker.handlers.registry import handles
-from engine.broker.replication.leader_and_isr_change import become_leader_or_follower, leader_and_isr_refusal
+from engine.broker.replication.leader_and_isr_change import (
+    become_leader_or_follower,
+    leader_and_isr_refusal,
+    partition_states,
+)
 from engine.common.errors import CoordinationError, ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.leader_and_isr import LeaderAndIsrRequest, LeaderAndIsrResponse
+from engine.runtime.discards import Discards, in_pieces
 
 logger = logging.getLogger("kafka.server.KafkaApis")
 
@@ -33,7 +38,7 @@ logger = logging.getLogger("kafka.server.KafkaApis")
 async def leader_and_isr(context: RequestContext, request: LeaderAndIsrRequest) -> LeaderAndIsrResponse:
     """Take the roles that the controller assigns."""
     if is_stale(context.broker, request.broker_epoch):
-        return leader_and_isr_refusal(request, ErrorCode.STALE_BROKER_EPOCH, context.api_version)
+        return await leader_and_isr_refusal(request, ErrorCode.STALE_BROKER_EPOCH, context.api_version)
     await _load_topic_configs(context, request)
     return await become_leader_or_follower(
         context.broker.replica_manager,
@@ -45,13 +50,17 @@ async def leader_and_isr(context: RequestContext, request: LeaderAndIsrRequest) 
 
 async def _load_topic_configs(context: RequestContext, request: LeaderAndIsrRequest) -> None:
     """Read the settings of topics that are new here: a topic's creation causes no notification of its settings."""
-    grouped = [(t.topic_name, state.is_new) for t in request.topic_states for state in t.partition_states]
-    states = grouped or [(state.topic_name, state.is_new) for state in request.ungrouped_partition_states]
     knows = context.broker.dynamic_configs.knows_topic
-    topics = {topic for topic, is_new in states if is_new or not knows(topic)}
+    topics = {
+        partition.topic: None
+        async for partition, _, state in partition_states(request)
+        if state.is_new or not knows(partition.topic)
+    }
     if not topics:
         return
     try:
-        await context.broker.topic_configs.load_topics(sorted(topics))
+        await context.broker.topic_configs.load_topics(topics)
     except CoordinationError as error:
         logger.warning("Cannot read the settings of new topics; the next session will read them again: %s", error)
+    finally:
+        Discards.of_loop().put(in_pieces(topics))

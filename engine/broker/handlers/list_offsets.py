@@ -17,12 +17,10 @@ Version notes
 from __future__ import annotations
 
 import logging
-from collections import Counter
 
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import handles
 from engine.broker.replication.offset_lookup import offset_at_time, segment_offsets_before
-from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import CONSUMER_REPLICA_ID, DEBUGGING_REPLICA_ID, IsolationLevel, TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
@@ -33,6 +31,7 @@ from engine.kafka.protocol.apis.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from engine.runtime.turns import Breather
 
 logger = logging.getLogger("kafka.server.KafkaApis")
 
@@ -46,20 +45,24 @@ OFFSET_NOT_AVAILABLE_SINCE = 5
 @handles(ApiKey.LIST_OFFSETS, requires=["Describe Topic"])
 async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Look up the partitions one by one."""
-    counts: Counter[TopicPartition] = Counter()
+    seen: dict[str, set[int]] = {}
+    repeated: set[TopicPartition] = set()
     breather = Breather()
     for topic in request.topics if context.api_version else ():
+        indexes = seen.setdefault(topic.name, set())
         await breather.give_way()
         for wanted in topic.partitions:
             await breather.give_way()
-            counts[TopicPartition(topic.name, wanted.partition_index)] += 1
+            if wanted.partition_index in indexes:
+                repeated.add(TopicPartition(topic.name, wanted.partition_index))
+            indexes.add(wanted.partition_index)
     topics = []
     for topic in request.topics:
         await breather.give_way()
         partitions = []
         for wanted in topic.partitions:
             await breather.give_way()
-            if counts[TopicPartition(topic.name, wanted.partition_index)] > 1:
+            if repeated and TopicPartition(topic.name, wanted.partition_index) in repeated:
                 partitions.append(_refused(wanted.partition_index, ErrorCode.INVALID_REQUEST))
             else:
                 partitions.append(await _look_up(context, request, topic.name, wanted))

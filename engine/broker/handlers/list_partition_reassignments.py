@@ -11,7 +11,6 @@ from engine.broker.controller.events import ApiError, ListPartitionReassignments
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.registry import handles
-from engine.broker.replication.state_changes import Breather
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.list_partition_reassignments import (
@@ -20,6 +19,7 @@ from engine.kafka.protocol.apis.list_partition_reassignments import (
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
+from engine.runtime.turns import Breather
 
 
 @handles(ApiKey.LIST_PARTITION_REASSIGNMENTS, requires=["Describe Cluster"])

@@ -24,11 +24,10 @@ from engine.broker.coordinator.groups.offset_requests import utf16_length
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer, Offsets
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces
+from engine.broker.handlers.preconditions import are_static_members_refused
 from engine.broker.handlers.registry import handles, handles_large
-from engine.broker.handlers.static_members import are_static_members_refused
 from engine.broker.handlers.zookeeper_offsets import write_offsets
 from engine.broker.network.request import Deferred
-from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
@@ -41,6 +40,7 @@ from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from engine.runtime.offload import beside_loop
+from engine.runtime.turns import Breather
 
 _NOT_GIVEN = -1
 _LATEST_MS = 2**63 - 1

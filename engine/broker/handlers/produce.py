@@ -47,7 +47,6 @@ from engine.broker.log.results import AppendResult
 from engine.broker.network.request import CLOSE_CONNECTION, CLOSE_FOR_FAULT, NO_RESPONSE, Deferred
 from engine.broker.replication.metadata_cache import LeaderHints
 from engine.broker.replication.partition import Partition
-from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import ACKS_ALL, TopicPartition
 from engine.common.topic_names import INTERNAL_TOPICS
@@ -64,6 +63,7 @@ from engine.kafka.protocol.apis.produce import (
 )
 from engine.kafka.protocol.records.append_rules import RecordValidationError
 from engine.runtime.purgatory import DelayedOperation
+from engine.runtime.turns import Breather
 
 _ACKS = (0, 1, ACKS_ALL)
 

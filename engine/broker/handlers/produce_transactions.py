@@ -91,7 +91,7 @@ def append(
     may_prepare = prepared is None
     if verification is None:
         return partition.append_records_to_leader(records, acks, may_prepare=may_prepare, prepared=prepared)
-    with verification.presented():
+    with verification:
         return partition.append_records_to_leader(records, acks, may_prepare=may_prepare, prepared=prepared)
 
 

@@ -15,8 +15,8 @@ Version notes
 
 from __future__ import annotations
 
-from engine.broker.handlers.broker_epochs import is_stale
 from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.preconditions import is_stale
 from engine.broker.handlers.registry import handles
 from engine.broker.replication.stop_replica_change import stop_replicas
 from engine.common.errors import ErrorCode

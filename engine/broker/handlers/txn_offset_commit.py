@@ -22,9 +22,9 @@ from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.verifier import Verified
 from engine.broker.coordinator.write_errors import commit_error
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import pieces, steps_in_turns
-from engine.broker.handlers.registry import handles, handles_large
-from engine.broker.handlers.transactional_ids import are_transactions_refused, by_topic
+from engine.broker.handlers.in_turns import Steps, by_topic, in_steps, pieces
+from engine.broker.handlers.preconditions import are_transactions_refused
+from engine.broker.handlers.registry import handles
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -46,30 +46,11 @@ ABORTABLE_SINCE = 4
 
 
 @handles(ApiKey.TXN_OFFSET_COMMIT, requires=["Write TransactionalId", "Read Group", "Read Topic"])
+@in_steps
 def txn_offset_commit(
     context: RequestContext, request: TxnOffsetCommitRequest
-) -> TxnOffsetCommitResponse | Deferred | Coroutine[Any, Any, object]:
+) -> Steps[TxnOffsetCommitResponse | Deferred | Coroutine[Any, Any, object]]:
     """Store a group's offsets as part of a transaction."""
-    answer = at_once(_checked(context, request))
-    return answer if isinstance(answer, TxnOffsetCommitResponse) else _store(context, request, *answer)
-
-
-@handles_large(ApiKey.TXN_OFFSET_COMMIT)
-async def txn_offset_commit_of_very_many(
-    context: RequestContext, request: TxnOffsetCommitRequest
-) -> TxnOffsetCommitResponse | Deferred | object:
-    """Do the same in turns with other requests."""
-    answer = await steps_in_turns(_checked(context, request))
-    if isinstance(answer, TxnOffsetCommitResponse):
-        return answer
-    stored = _store(context, request, *answer)
-    return await stored if isinstance(stored, Coroutine) else stored
-
-
-def _checked(
-    context: RequestContext, request: TxnOffsetCommitRequest
-) -> Generator[None, None, TxnOffsetCommitResponse | tuple[Offsets, CommitErrors]]:
-    """Return the offsets to store and the errors of the others, or the answer if there is nothing to store."""
     offsets, errors = yield from _split(context, request)
     if are_transactions_refused(context):
         return (yield from _steps(context, errors | dict.fromkeys(offsets, ErrorCode.UNSUPPORTED_VERSION)))
@@ -78,7 +59,7 @@ def _checked(
     error = context.broker.group_coordinator.offsets.status(request.group_id)
     if error is not ErrorCode.NONE:
         return (yield from _steps(context, errors | dict.fromkeys(offsets, error)))
-    return offsets, errors
+    return _store(context, request, offsets, errors)
 
 
 def _store(

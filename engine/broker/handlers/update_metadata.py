@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any
 
-from engine.broker.handlers.broker_epochs import is_stale
 from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.preconditions import is_stale
 from engine.broker.handlers.registry import handles
 from engine.broker.replication.metadata_cache import names_many
 from engine.common.errors import ErrorCode, KafkaError

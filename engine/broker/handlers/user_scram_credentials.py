@@ -17,7 +17,6 @@ from typing import Final
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.in_turns import AT_ONCE_MAX
 from engine.broker.handlers.registry import handles
-from engine.broker.replication.state_changes import Breather
 from engine.common.errors import CoordinationError, ErrorCode, KafkaError
 from engine.kafka.config.dynamic import USERS
 from engine.kafka.formats.scram_credential import HASHES, ITERATIONS_MAX, ITERATIONS_MIN, ScramCredential
@@ -36,6 +35,7 @@ from engine.kafka.protocol.apis.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from engine.kafka.zk.configs import ConfigType, desanitized, sanitized
+from engine.runtime.turns import Breather
 
 _MECHANISMS: Final = dict(enumerate(HASHES, start=1))
 """Names by the codes in requests."""
@@ -94,8 +94,10 @@ async def alter_user_scram_credentials(
         await breather.give_way()
         changes.setdefault(change.name, []).append(change)
     results = []
-    for name, own in changes.items():
+    for name in list(changes):
         await breather.give_way()
+        # Those of all users at the end, in one go, would hold the loop.
+        own = changes.pop(name)
         result = AlterUserScramCredentialsResult(user=name)
         try:
             if not context.broker.controller.is_active:

@@ -17,9 +17,9 @@ from functools import partial
 
 from engine.broker.coordinator.transactions.marker_writer import Marker, MarkerErrors
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import in_steps, pieces
+from engine.broker.handlers.in_turns import by_topic, in_steps, pieces
+from engine.broker.handlers.preconditions import are_transactions_refused
 from engine.broker.handlers.registry import handles
-from engine.broker.handlers.transactional_ids import are_transactions_refused, by_topic
 from engine.broker.network.request import Deferred
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from engine.broker.log.append_origin import AppendOrigin
@@ -196,14 +195,12 @@ class Verification:
         if producer_epoch > self.producer_epoch or is_earlier:
             self.producer_epoch, self.lowest_sequence = producer_epoch, sequence
 
-    @contextmanager
-    def presented(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         """Let the appends inside begin the transaction. Only with the coordinator's approval, and without a wait."""
         self.is_presented = True
-        try:
-            yield
-        finally:
-            self.is_presented = False
+
+    def __exit__(self, *_: object) -> None:
+        self.is_presented = False
 
 
 class ProducerAppend:

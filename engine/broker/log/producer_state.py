@@ -94,8 +94,8 @@ class ProducerStateManager:
     ) -> Verification | None:
         """Return what a first append to a transaction needs; None if a transaction is open here already.
 
-        The caller asks the transaction's coordinator whether the partition belongs to it, and then appends while the
-        verification is ``presented``. The next append or marker of the producer ends it, so an answer that comes too
+        The caller asks the transaction's coordinator whether the partition belongs to it, and then appends inside
+        ``with verification``. The next append or marker of the producer ends it, so an answer that comes too
         late is worth nothing (KIP-890).
         """
         entry = self.producers.get(producer_id)

@@ -147,6 +147,10 @@ SeriesPlans = dict[tuple[object, ...], SeriesPlan]
 """By all of an MBean but its attributes. To find the names again for every page would cost most of its time."""
 
 
+WrittenPieces = dict[tuple[str, int], tuple[list[int], bytes]]
+"""By family and first line: numbers, and the piece that they made. Most figures of partitions hardly ever change."""
+
+
 class _Family:
     """The lines of one name: those that are text already, and columns of numbers that ``pieces`` writes out."""
 
@@ -155,8 +159,8 @@ class _Family:
     def __init__(self, *, is_counter: bool) -> None:
         self.is_counter = is_counter
         self.lines: list[str] = []
-        self.columns: list[tuple[list[str], list[int], int, int]] = []
-        """Labels, numbers, and where among these the family's first one stands and how far apart they are."""
+        self.columns: list[tuple[list[str], list[int], WrittenPieces]] = []
+        """Labels, numbers, and the pieces that an earlier page had."""
 
 
 class PrometheusPage:
@@ -182,7 +186,13 @@ class PrometheusPage:
             self._family(family, is_counter=is_counter).lines.append(f"{begin}{text}\n")
 
     def add_numbers(
-        self, families: Sequence[str | None], labels: list[str], numbers: list[int], *, is_counter: bool = False
+        self,
+        families: Sequence[str | None],
+        labels: list[str],
+        numbers: list[int],
+        *,
+        is_counter: bool = False,
+        written: WrittenPieces | None = None,
     ) -> None:
         """Add a number of each family for each of ``labels``; ``pieces`` makes text of them.
 
@@ -191,10 +201,11 @@ class PrometheusPage:
             labels: the labels of each thing that has numbers, as text, and a space.
             numbers: those of the first thing in the order of the families, then those of the second one, and so on.
             is_counter: they only grow.
+            written: the pieces of earlier pages with the very same labels.
         """
         for position, family in enumerate(families):
             if family is not None and labels:
-                column = (labels, numbers, position, len(families))
+                column = (labels, numbers[position :: len(families)], {} if written is None else written)
                 self._family(family, is_counter=is_counter).columns.append(column)
 
     def _family(self, name: str, *, is_counter: bool) -> _Family:
@@ -208,13 +219,16 @@ class PrometheusPage:
         for name, family in sorted(self._families.items()):
             header = f"# TYPE {name} {'counter' if family.is_counter else 'gauge'}\n"
             yield (header + "".join(family.lines)).encode()
-            for labels, numbers, position, step in family.columns:
+            for labels, column, written in family.columns:
                 for begin in range(0, len(labels), _LINES):
-                    end = begin + _LINES
-                    rows = zip(labels[begin:end], numbers[begin * step + position : end * step : step], strict=True)
-                    # What two lines have between them is the cheapest to write as the separator of a join.
-                    text = f".0\n{name}".join([f"{label}{number}" for label, number in rows])
-                    yield f"{name}{text}.0\n".encode()
+                    numbers = column[begin : begin + _LINES]
+                    known = written.get((name, begin))
+                    if known is None or known[0] != numbers:
+                        rows = zip(labels[begin : begin + _LINES], numbers, strict=True)
+                        # What two lines have between them is the cheapest to write as the separator of a join.
+                        text = f".0\n{name}".join([f"{label}{number}" for label, number in rows])
+                        known = written[name, begin] = numbers, f"{name}{text}.0\n".encode()
+                    yield known[1]
 
 
 _LINES: Final = 1000

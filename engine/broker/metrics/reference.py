@@ -235,7 +235,7 @@ ROWS: Final = (
         ("AcceptorBlockedPercent",),
         ("listener",),
         "meter",
-        "0: nothing blocks new connections",
+        "nanoseconds in which a rate of connections kept new ones waiting; nothing else does",
     ),
     Row("kafka.server", "socket-server-metrics", (), (), "windowed", "connections accepted per second"),
     Row(

@@ -445,7 +445,7 @@ class Connection(asyncio.BufferedProtocol):
     async def _handle_large(self, route: Route, request: RequestHead, frame: memoryview, position: int) -> None:
         """Decode a large request, handle it and encode its answer; only the handler itself uses the event loop."""
         try:
-            body = await beside_loop(_decoded, route, frame, position)
+            body = await beside_loop(route.decode_large, frame, position)
             await Turns.of_loop().wait()
         except Exception as error:
             self._is_async_running = False

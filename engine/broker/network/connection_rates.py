@@ -48,7 +48,7 @@ class Newcomer(Protocol):
 
 
 class _Rate:
-    """One limited rate. Its count begins when it is first limited."""
+    """One rate. It counts without a limit, too: as in Kafka, what came just before a limit was set uses some of it."""
 
     def __init__(self, window: Window) -> None:
         self._window = window
@@ -56,12 +56,11 @@ class _Rate:
 
     def count(self, limit: int, now_ms: int) -> int:
         """Count a connection; return for how many milliseconds the next must wait."""
-        if limit == UNLIMITED:
-            self._counted = None
-            return 0
         if self._counted is None:
             self._counted = WindowedRate(self._window, now_ms)
         self._counted.record(1, now_ms)
+        if limit == UNLIMITED:
+            return 0
         return round(min(self._counted.ms_until(limit, now_ms), self._window.sample_ms))
 
     def per_second(self, now_ms: int) -> float:
@@ -86,6 +85,7 @@ class _Gate:
         self.address_throttle_ms = WindowedAverage(METRICS_WINDOW)
         """How long connections from addresses above their own rates waited for their end."""
         self.timer: asyncio.TimerHandle | None = None
+        self.blocked_ms = 0
 
 
 class ConnectionRates:
@@ -103,12 +103,6 @@ class ConnectionRates:
         self._limit_of_address: dict[str | None, int] = {}
 
     @property
-    def are_limited(self) -> bool:
-        """Whether any rate is limited at all."""
-        limits = self.limits
-        return bool(self._limit_of_address) or limits.broker != UNLIMITED or bool(limits.listeners)
-
-    @property
     def waiting(self) -> int:
         """How many connections wait."""
         return sum(len(gate.waiting) for gate in self._gates.values())
@@ -119,6 +113,11 @@ class ConnectionRates:
         if gate is None:
             return math.nan, math.nan
         return gate.throttle_ms.value(now_ms), gate.address_throttle_ms.value(now_ms)
+
+    def blocked_ms(self, listener: str) -> int:
+        """Return for how long a listener has let nobody in since the start, because of a rate."""
+        gate = self._gates.get(listener)
+        return 0 if gate is None else gate.blocked_ms
 
     def of_addresses(self) -> Iterator[tuple[str, float]]:
         """Yield each address that has a limit and came lately, with its connections per second."""
@@ -136,7 +135,9 @@ class ConnectionRates:
 
     def admit(self, newcomer: Newcomer, listener: str, address: str) -> None:
         """Let a connection in, now or later, or turn it away."""
-        gate = self._gates.setdefault(listener, _Gate(self._window))
+        gate = self._gates.get(listener)
+        if gate is None:
+            gate = self._gates[listener] = _Gate(self._window)
         gate.waiting.append((newcomer, address))
         if gate.timer is None:
             self._open(gate, listener)
@@ -172,6 +173,7 @@ class ConnectionRates:
             wait_ms = max(wait_ms, self._broker.count(self.limits.broker, now_ms))
         if wait_ms > 0:
             gate.throttle_ms.record(wait_ms, now_ms)
+            gate.blocked_ms += wait_ms
         return wait_ms
 
     def _let_first_in(self, gate: _Gate, listener: str) -> None:

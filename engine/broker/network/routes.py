@@ -23,6 +23,7 @@ from engine.broker.network.request import (
 from engine.kafka.protocol.api_keys import ApiKey, request_header_version, response_header_version
 from engine.kafka.protocol.codec import decoder, encoder
 from engine.kafka.protocol.declaration import request_class, response_class
+from engine.kafka.protocol.frames import skip_header_tags
 
 AnswerHook = Callable[[RequestHead, Any], None]
 """Called with each answer of a handler before it is encoded, and may change it; also with ``NO_RESPONSE``. Bytes that a
@@ -85,6 +86,15 @@ class Route:
         self.response_has_tags = response_header_version(key, api_version) >= 1
         self.decode: Callable[[Any, int], tuple[Any, int]] | None = decoder(request_class(key), api_version)
         self.encode = encoder(self.response_class, api_version)
+
+    def decode_large(self, frame: memoryview, position: int) -> Any:
+        """Return the body of a large request, whose memory is bounded; compiled on first use.
+
+        Raises:
+            RemoteProtocolError: it is malformed, or has too many elements for its size.
+        """
+        bounded = decoder(request_class(ApiKey(self.api_key)), self.api_version, is_bounded=True)
+        return bounded(frame, skip_header_tags(frame, position) if self.request_has_tags else position)[0]
 
     def show_answers(self, hook: AnswerHook | None) -> None:
         """Show the answers of later requests to the hook; None: to nobody."""

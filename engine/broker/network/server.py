@@ -315,8 +315,7 @@ class SocketServer:
                 self._per_ip[host],
             )
             return CloseReason.TOO_MANY
-        if self.rates.are_limited or self.rates.waiting:
-            self.rates.admit(connection, listener, host)
+        self.rates.admit(connection, listener, host)
         return None
 
     def _close_silent(self, newcomer: Connection) -> bool:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from engine.broker.replication.replica_manager import ReplicaManager
-from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.formats.log_dir_names import FILE_NAME_LENGTH_MAX, LogDirKind, suffixed_log_dir_name
+from engine.runtime.turns import Breather
 
 logger = logging.getLogger("kafka.server.ReplicaManager")
 

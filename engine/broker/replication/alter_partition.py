@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from engine.broker.replication.isr_updater import IsrOutcome, IsrUpdate
-from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode, KlammError, error_code
 from engine.common.model import LeaderAndIsr, LeaderRecoveryState, TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
@@ -31,6 +30,7 @@ from engine.kafka.protocol.apis.alter_partition import (
     ResponsePartitionData,
 )
 from engine.kafka.protocol.declaration import Request
+from engine.runtime.turns import Breather
 
 logger = logging.getLogger("kafka.server.DefaultAlterPartitionManager")
 

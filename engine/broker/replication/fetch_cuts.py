@@ -14,10 +14,10 @@ from engine.broker.replication.fetch_state import FetchState
 from engine.broker.replication.fetch_table import FetchTable, FollowerHost
 from engine.broker.replication.follower import hosted_log, truncate
 from engine.broker.replication.leader_endpoint import EpochAnswer, LeaderEndpoint
-from engine.broker.replication.state_changes import Breather
 from engine.broker.replication.truncation import UNDEFINED_EPOCH, Truncation, truncation_for
 from engine.common.errors import ErrorCode, KafkaError, KlammError
 from engine.common.model import TopicPartition
+from engine.runtime.turns import Breather
 
 logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
 

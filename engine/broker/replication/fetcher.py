@@ -17,10 +17,10 @@ from engine.broker.replication.fetch_table import FetchTable, FollowerHost, cont
 from engine.broker.replication.follower import append_fetched, hosted_log
 from engine.broker.replication.follower_fetch_session import FetchPlan
 from engine.broker.replication.leader_endpoint import LeaderEndpoint
-from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode, KafkaError, KlammError, error_code
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.apis.fetch import FetchResponse, PartitionData
+from engine.runtime.turns import Breather
 
 logger = logging.getLogger("kafka.server.ReplicaFetcherThread")
 

@@ -5,7 +5,7 @@ Source: ReplicaManager.becomeLeaderOrFollower of Kafka 3.9; the lines of state-c
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import NamedTuple
 
 from engine.broker.log.log import Log
@@ -14,7 +14,6 @@ from engine.broker.replication.partition import Partition
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.roles import make_follower, make_leader
 from engine.broker.replication.state_change_log import partition_state_text
-from engine.broker.replication.state_changes import Breather
 from engine.broker.replication.truncation import UNDEFINED_EPOCH
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
@@ -28,6 +27,11 @@ from engine.kafka.protocol.apis.leader_and_isr import (
     LeaderAndIsrTopicError,
 )
 from engine.runtime.descriptors import is_out_of_descriptors
+from engine.runtime.discards import Discards, in_pieces
+from engine.runtime.turns import Breather
+
+REPLICAS_TOLD_MAX = 1_000
+"""So many replicas a log line names: no partition has more, but a request may."""
 
 CREATED_AT_ONCE_MAX = 100
 """Logs created before the event loop gets a turn: their log lines alone take milliseconds."""
@@ -41,21 +45,27 @@ class _Wanted(NamedTuple):
     topic_id: bytes
 
 
-def partition_states(
+async def partition_states(
     request: LeaderAndIsrRequest,
-) -> Iterator[tuple[TopicPartition, bytes, LeaderAndIsrPartitionState]]:
-    """Yield (partition, topic id, state), grouped by topic (version 2 and later) or not."""
+) -> AsyncIterator[tuple[TopicPartition, bytes, LeaderAndIsrPartitionState]]:
+    """Yield (partition, topic id, state), grouped by topic (version 2 and later) or not, in turns with other work."""
+    breather = Breather(makes_what_lasts=True)
     for topic in request.topic_states:
+        await breather.give_way()
         for state in topic.partition_states:
             yield TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state
+            await breather.give_way()
     for state in request.ungrouped_partition_states:
         yield TopicPartition(state.topic_name, state.partition_index), ZERO_TOPIC_ID, state
+        await breather.give_way()
 
 
-def leader_and_isr_refusal(request: LeaderAndIsrRequest, error: ErrorCode, api_version: int) -> LeaderAndIsrResponse:
+async def leader_and_isr_refusal(
+    request: LeaderAndIsrRequest, error: ErrorCode, api_version: int
+) -> LeaderAndIsrResponse:
     """Return the answer that refuses the whole request."""
-    errors = {topic_partition: error for topic_partition, _, _ in partition_states(request)}
-    return _response(request, error, errors, api_version)
+    errors = {topic_partition: error async for topic_partition, _, _ in partition_states(request)}
+    return await _response(request, error, errors, api_version)
 
 
 async def become_leader_or_follower(
@@ -94,13 +104,11 @@ class LeaderAndIsrChange:
         """Apply the request and return its answer."""
         request, manager = self._request, self._manager
         started_ms = manager.clock.monotonic_ms()
-        states = list(partition_states(request))
-        whom = (
-            f"correlationId {self._correlation_id} from controller {request.controller_id} for {len(states)} partitions"
-        )
+        count = sum(len(t.partition_states) for t in request.topic_states) + len(request.ungrouped_partition_states)
+        whom = f"correlationId {self._correlation_id} from controller {request.controller_id} for {count} partitions"
         self._log.info(f"Handling LeaderAndIsr request {whom}")
         if self._log.is_tracing:
-            for topic_partition, _, state in states:
+            async for topic_partition, _, state in partition_states(request):
                 self._log.trace(
                     f"Received LeaderAndIsr request {partition_state_text(topic_partition, state)} correlation id "
                     f"{self._correlation_id} from {self._source}"
@@ -111,27 +119,24 @@ class LeaderAndIsrChange:
                 f"{self._correlation_id} since its controller epoch {request.controller_epoch} is old. Latest known "
                 f"controller epoch is {manager.controller_epoch}"
             )
-            response = leader_and_isr_refusal(request, ErrorCode.STALE_CONTROLLER_EPOCH, self._api_version)
+            response = await leader_and_isr_refusal(request, ErrorCode.STALE_CONTROLLER_EPOCH, self._api_version)
         else:
             manager.controller_epoch = request.controller_epoch
-            response = await self._apply(states)
+            response = await self._apply()
         elapsed_ms = manager.clock.monotonic_ms() - started_ms
         self._log.info(f"Finished LeaderAndIsr request in {elapsed_ms}ms {whom}")
         return response
 
-    async def _apply(
-        self, states: list[tuple[TopicPartition, bytes, LeaderAndIsrPartitionState]]
-    ) -> LeaderAndIsrResponse:
-        for topic_partition, topic_id, state in states:
+    async def _apply(self) -> LeaderAndIsrResponse:
+        async for topic_partition, topic_id, state in partition_states(self._request):
             self._judge(topic_partition, topic_id, state)
-            await self._breather.give_way()
         new_leaders = await self._make_leaders() if self._leaders else []
         new_followers = await self._make_followers() if self._followers else []
         self._manager.resume_log_dir_moves([*new_leaders, *new_followers])
         self._manager.fetchers.update_topic_ids(self._new_topic_ids)
         self._manager.fetchers.end_idle()
         self._manager.leadership_changed(new_leaders, [*new_followers, *self._resigned])
-        return _response(self._request, ErrorCode.NONE, self._errors, self._api_version)
+        return await _response(self._request, ErrorCode.NONE, self._errors, self._api_version)
 
     # -- which partitions
 
@@ -169,7 +174,7 @@ class LeaderAndIsrChange:
         if broker_id not in state.replicas:
             self._log.warning(
                 f"{self._ignoring}{topic_partition} as itself is not in assigned replica list "
-                f"{','.join(map(str, state.replicas))}"
+                f"{','.join(map(str, state.replicas[:REPLICAS_TOLD_MAX]))}"
             )
             self._errors[topic_partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return
@@ -380,28 +385,27 @@ class LeaderAndIsrChange:
             )
 
 
-def _response(
+async def _response(
     request: LeaderAndIsrRequest, error: ErrorCode, errors: dict[TopicPartition, ErrorCode], api_version: int
 ) -> LeaderAndIsrResponse:
+    """Return the answer, made in turns; the errors are let go of."""
+    breather = Breather()
+    partitions, topics = [], []
     if api_version < 5:
-        return LeaderAndIsrResponse(
-            error_code=error,
-            partition_errors=[
+        for tp, code in errors.items():
+            await breather.give_way()
+            partitions.append(
                 LeaderAndIsrPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
-                for tp, code in errors.items()
-            ],
-        )
-    topics = [
-        LeaderAndIsrTopicError(
-            topic_id=topic.topic_id,
-            partition_errors=[
-                LeaderAndIsrPartitionError(
-                    partition_index=state.partition_index,
-                    error_code=errors[TopicPartition(topic.topic_name, state.partition_index)],
-                )
-                for state in topic.partition_states
-            ],
-        )
-        for topic in request.topic_states
-    ]
-    return LeaderAndIsrResponse(error_code=error, topics=topics)
+            )
+    for topic in request.topic_states if api_version >= 5 else ():
+        await breather.give_way()
+        answered = LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=[])
+        topics.append(answered)
+        for state in topic.partition_states:
+            await breather.give_way()
+            code = errors[TopicPartition(topic.topic_name, state.partition_index)]
+            answered.partition_errors.append(
+                LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code)
+            )
+    Discards.of_loop().put(in_pieces(errors))
+    return LeaderAndIsrResponse(error_code=error, partition_errors=partitions, topics=topics)

@@ -8,7 +8,6 @@ whether what it has read is still valid. Source: ReplicaAlterLogDirsThread, Loca
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import struct
 from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -26,6 +25,7 @@ from engine.broker.replication.truncation import UNDEFINED_EPOCH, Truncation, tr
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.records.layout import LOG_OVERHEAD
+from engine.runtime.turns import Breather
 
 logger = logging.getLogger("kafka.server.ReplicaAlterLogDirsThread")
 
@@ -149,10 +149,9 @@ class LogDirCopy:
             future.log_end_offset, self._read_bytes_max, limit_offset=current.log_end_offset, min_one_batch=True
         )
         data = b"" if found.records is None else await self._bytes_of(current, found.records)
-        copied_bytes = 0
+        copied_bytes, breather = 0, Breather()
         for piece in pieces(memoryview(data)):
-            if copied_bytes:
-                await asyncio.sleep(0)
+            await breather.give_way()
             if not self._stands(current):
                 return
             self._append(current, piece)

@@ -24,6 +24,7 @@ from engine.common.clock import Clock
 from engine.common.errors import ErrorCode, KafkaError, KlammError
 from engine.common.model import Node, TopicPartition
 from engine.runtime.supervisor import Supervisor
+from engine.runtime.turns import Turns
 
 logger = logging.getLogger("kafka.server.ReplicaAlterLogDirsManager")
 worker_logger = logging.getLogger("kafka.server.ReplicaAlterLogDirsThread")
@@ -190,7 +191,7 @@ class LogDirMoves:
                         len(mine),
                     )
                 await self._step(present, who)
-                await asyncio.sleep(0)
+                await Turns.of_loop().wait()
         finally:
             for word in ("Shutting down", "Stopped", "Shutdown completed"):
                 worker_logger.info("%s: %s", who, word)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from engine.broker.replication.state_change_log import StateChangeLogger
-from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import (
     LEADER_DURING_DELETE,
@@ -28,6 +27,7 @@ from engine.kafka.protocol.apis.update_metadata import (
     UpdateMetadataPartitionState,
     UpdateMetadataRequest,
 )
+from engine.runtime.turns import Breather
 
 _NO_PARTITIONS: Mapping[int, PartitionMetadata] = {}
 

@@ -13,7 +13,6 @@ from engine.broker.log.log import Log
 from engine.broker.log.log_times import BatchToSearch
 from engine.broker.log.results import OffsetAtTime
 from engine.broker.replication.partition import Partition
-from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import (
     EARLIEST_LOCAL_TIMESTAMP,
@@ -24,6 +23,7 @@ from engine.common.model import (
     IsolationLevel,
 )
 from engine.runtime.offload import Offloader
+from engine.runtime.turns import Breather
 
 NO_TIMESTAMP = -1
 HIGH_WATERMARK = -1

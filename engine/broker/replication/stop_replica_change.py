@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.roles import make_nothing
-from engine.broker.replication.state_changes import Breather
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import LEADER_DURING_DELETE, NO_PARTITION_LEADER_EPOCH, TopicPartition
 from engine.kafka.protocol.apis.stop_replica import StopReplicaPartitionError, StopReplicaRequest, StopReplicaResponse
+from engine.runtime.turns import Breather
 
 STOPPED_AT_ONCE_MAX = 1000
 """How many are removed from their fetchers, and reported, in one go."""
@@ -31,7 +31,7 @@ class _Stop(NamedTuple):
         )
 
 
-def _stops(request: StopReplicaRequest) -> Iterator[_Stop]:
+def replicas_to_stop(request: StopReplicaRequest) -> Iterator[_Stop]:
     """Yield the replicas of a request of any version."""
     for topic_state in request.topic_states:
         for state in topic_state.partition_states:
@@ -43,15 +43,6 @@ def _stops(request: StopReplicaRequest) -> Iterator[_Stop]:
     for ungrouped in request.ungrouped_partitions:
         topic_partition = TopicPartition(ungrouped.topic_name, ungrouped.partition_index)
         yield _Stop(topic_partition, NO_PARTITION_LEADER_EPOCH, request.delete_partitions)
-
-
-def stop_replica_refusal(request: StopReplicaRequest, error: ErrorCode) -> StopReplicaResponse:
-    """Return the answer that refuses the whole request to a peer without rights."""
-    errors = [
-        StopReplicaPartitionError(topic_name=topic, partition_index=index, error_code=error)
-        for (topic, index), _, _ in _stops(request)
-    ]
-    return StopReplicaResponse(error_code=error, partition_errors=errors)
 
 
 async def stop_replicas(
@@ -77,7 +68,7 @@ class StopReplicaChange:
         request, manager = self._request, self._manager
         breather = Breather()
         stops = []
-        for stop in _stops(request):
+        for stop in replicas_to_stop(request):
             stops.append(stop)
             await breather.give_way()
         self._log.info(

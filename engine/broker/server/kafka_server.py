@@ -37,12 +37,11 @@ from engine.broker.network.session import Session
 from engine.broker.quotas.client_quotas import ClientQuotas
 from engine.broker.replication.alter_partition import AlterPartitionManager
 from engine.broker.replication.controller_channel import ControllerChannel
-from engine.broker.replication.isr_updater import IsrUpdater
+from engine.broker.replication.isr_updater import IsrUpdater, ZkIsrUpdater
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.offset_lookup import OffsetSearch
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.replica_selector import replica_selector
-from engine.broker.replication.zk_isr import ZkIsrUpdater
 from engine.broker.security.authorizer import Authorizer
 from engine.broker.security.delegation_tokens import DelegationTokens, secret_of_tokens
 from engine.broker.security.listener_security import TlsListener, inter_broker_security, tls_listeners

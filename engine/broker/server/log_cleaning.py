@@ -42,6 +42,7 @@ from engine.kafka.config.dynamic import DynamicConfigs
 from engine.runtime.offload import Offloader
 from engine.runtime.own_process import module_command
 from engine.runtime.supervisor import Supervisor
+from engine.runtime.turns import Breather
 
 T = TypeVar("T")
 
@@ -130,9 +131,6 @@ async def _to_the_end(awaitable: Coroutine[Any, Any, T]) -> T:
 
 
 logger = logging.getLogger("kafka.log.LogCleaner")
-
-LOGS_PER_TURN = 50
-"""Logs to check before others get their turn on the event loop."""
 
 IDLE_MS_MAX = 60_000
 """A process that has had nothing to do for this long is stopped."""
@@ -254,9 +252,9 @@ class _CleanerThread:
     async def _look(self) -> LogToClean | None:
         """Return the filthiest log; also delete old segments of compacted logs, as Kafka's cleaner does."""
         candidates: list[LogToClean] = []
-        for index, log in enumerate(list(self._logs.logs.values())):
-            if index % LOGS_PER_TURN == LOGS_PER_TURN - 1:
-                await asyncio.sleep(0)
+        breather = Breather()
+        for log in list(self._logs.logs.values()):
+            await breather.give_way()
             measured = self._measure(log)
             if measured is not None:
                 candidates.append(measured)

@@ -11,6 +11,7 @@ from engine.broker.log.log_manager import LogManager
 from engine.kafka.config.broker import BrokerConfig
 from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor
+from engine.runtime.turns import Breather
 
 logger = logging.getLogger(__name__)
 
@@ -71,13 +72,13 @@ class LogUpkeep:
             job.finish()
 
     async def _retention(self) -> None:
-        """Delete old segments, one log per turn, so that thousands of partitions do not block the loop."""
+        """Delete old segments, log by log in turns, so that thousands of partitions do not block the loop."""
         await asyncio.sleep(self._config.log_initial_task_delay_ms / 1000)
         while True:
-            deleted = 0
+            deleted, breather = 0, Breather()
             for count in self._logs.retention_steps():
                 deleted += count
-                await asyncio.sleep(0)
+                await breather.give_way()
             if deleted:
                 logger.info("Retention removed old segments count=%d", deleted)
             await asyncio.sleep(self._config.log_retention_check_interval_ms / 1000)

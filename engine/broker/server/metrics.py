@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 from engine.broker.metrics.mbeans import MBean, MBeans, PrometheusPage, SeriesPlans, gauges
 from engine.broker.metrics.measures import TICK_S, Ledger
-from engine.broker.replication.state_changes import Breather
 from engine.broker.server.figures.cluster import ClusterFigures
 from engine.broker.server.figures.measured import MeasuredBroker
 from engine.broker.server.figures.network import NetworkFigures
 from engine.broker.server.figures.process import ProcessFigures
 from engine.broker.server.figures.replicas import ReplicaFigures
 from engine.broker.server.figures.requests import SAMPLE_S, RequestFigures
+from engine.runtime.turns import Breather
 
 PLANS_MAX = 20_000
 """From this many on, the names of series are found anew: clients and followers come and go."""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Iterable
 from enum import IntEnum
 
 from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import TopicPartition
 from engine.kafka.formats.versioned import decode_versioned, encode_versioned
 from engine.kafka.protocol.declaration import Message, Struct, field
 from engine.kafka.protocol.types import INT8, INT16, INT32, INT64, STRING, Array
 
 KEY_VERSION = 0
 VALUE_VERSION_MAX = 1
+
+_HEAD, _LENGTH, _TAIL = struct.Struct(">hqhibi"), struct.Struct(">h"), struct.Struct(">qq")
+"""Version, producer id and epoch, time-out, state, number of topics; length of a name; last update and start."""
 
 
 class TransactionState(IntEnum):
@@ -82,6 +88,29 @@ def encode_key(transactional_id: str) -> bytes:
 def encode_value(value: TransactionLogValue, version: int = 0) -> bytes:
     """Return a record's value, by default in the version that Kafka 3.9 writes."""
     return encode_versioned(value, version)
+
+
+def encode_state(
+    state: TransactionState,
+    producer_id: int,
+    producer_epoch: int,
+    timeout_ms: int,
+    partitions: Iterable[TopicPartition],
+    last_update_ms: int,
+    start_ms: int,
+) -> bytes:
+    """Return the value of version 0, as ``encode_value`` does for a third of the cost: a transaction has three."""
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        topics.setdefault(topic, []).append(index)
+    count = -1 if state is TransactionState.EMPTY else len(topics)
+    parts = [_HEAD.pack(0, producer_id, producer_epoch, timeout_ms, state, count)]
+    if count > 0:
+        for topic, indexes in topics.items():
+            name = topic.encode()
+            parts += (_LENGTH.pack(len(name)), name, struct.pack(f">{1 + len(indexes)}i", len(indexes), *indexes))
+    parts.append(_TAIL.pack(last_update_ms, start_ms))
+    return b"".join(parts)
 
 
 def decode_key(data: bytes) -> TransactionLogKey:

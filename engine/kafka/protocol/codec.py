@@ -37,13 +37,16 @@ Raises:
 """
 
 
-def decoder(cls: type[M], version: int) -> Decoder[M]:
+def decoder(cls: type[M], version: int, *, is_bounded: bool = False) -> Decoder[M]:
     """Return the decoder for one version of a message.
+
+    Args:
+        is_bounded: it refuses a message whose value takes much more memory than its bytes. It is a little slower.
 
     Raises:
         LocalProtocolError: the API has no such version.
     """
-    found: Decoder[M] = _decoder(cls, version)
+    found: Decoder[M] = _decoder(cls, version, is_bounded)
     return found
 
 
@@ -58,9 +61,9 @@ def encoder(cls: type[M], version: int) -> Encoder[M]:
 
 
 @cache
-def _decoder(cls: type[Message], version: int) -> Any:
+def _decoder(cls: type[Message], version: int, is_bounded: bool) -> Any:
     _check(cls, version)
-    return compile_decoder(cls, version)
+    return compile_decoder(cls, version, is_bounded=is_bounded)
 
 
 @cache

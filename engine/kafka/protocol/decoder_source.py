@@ -2,7 +2,8 @@
 
 One struct call reads adjacent fields of fixed size and the length that follows them. Nested structs are decoded in
 place, without calls. The remaining bytes limit every count, so that no number in a message can make the decoder use
-more memory than a small multiple of the message's size.
+more memory than a multiple of the message's size. Python's smallest objects take 70 bytes, and a message may have one
+for each two bytes: a decoder for large messages counts what it makes, and refuses what would take too much.
 """
 
 from __future__ import annotations
@@ -23,10 +24,25 @@ from engine.kafka.protocol.wire import (
     skip_tagged,
 )
 
+MEMORY_BYTES_MIN = 256 * 1024 * 1024
+"""So much memory a message may always take: a million elements."""
 
-def compile_decoder(cls: type[Message], version: int) -> Any:
-    """Return a function (buffer, offset) -> (value, next offset)."""
-    return _DecoderWriter(cls, version).compile()
+MEMORY_PER_BYTE_MAX = 4
+"""So many times its own size the value of a larger message may take."""
+
+_LIST_BYTES, _VIEW_BYTES, _TEXT_BYTES, _NUMBER_BYTES, _PLACE_BYTES, _COLLECTED_BYTES = 56, 200, 50, 32, 8, 16
+"""What Python's objects take beside what they hold; a place is that in a list."""
+
+
+def compile_decoder(cls: type[Message], version: int, *, is_bounded: bool) -> Any:
+    """Return a function (buffer, offset) -> (value, next offset); ``is_bounded``: it limits the value's memory."""
+    return _DecoderWriter(cls, version, is_bounded=is_bounded).compile()
+
+
+def _struct_bytes(cls: type[Struct]) -> int:
+    """Return the memory of a value without what its fields hold."""
+    lists = sum(isinstance(field.type, Array) for field in cls.wire_fields)
+    return object.__new__(cls).__sizeof__() + _COLLECTED_BYTES + _PLACE_BYTES + lists * _LIST_BYTES
 
 
 def min_size_bytes(cls: type[Struct], version: int, *, is_flexible: bool) -> int:
@@ -67,9 +83,10 @@ class _Run:
 
 
 class _DecoderWriter:
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, *, is_bounded: bool) -> None:
         self._cls = cls
         self._version = version
+        self._is_bounded = is_bounded
         self._is_flexible = cls.is_flexible_in(version)
         self._is_zero_copy = holds_records(cls, version)
         self._source = Source()
@@ -95,6 +112,8 @@ class _DecoderWriter:
                     # Slicing bytes is cheaper than slicing a memoryview, by more than this copy costs.
                     source.line("if buffer.__class__ is not bytes: buffer = bytes(buffer)")
                 source.line("limit = len(buffer)")
+                if self._is_bounded:
+                    source.line(f"room = max({MEMORY_BYTES_MIN}, {MEMORY_PER_BYTE_MAX} * limit)")
                 self._struct(self._cls, "value")
                 source.line("return value, pos")
             with source.block("except broken as error:"):
@@ -195,6 +214,8 @@ class _DecoderWriter:
             part = f"bytes({part})"
         source.line(f"{place} = {part}")
         source.line("pos = end")
+        if self._is_bounded:
+            source.line(f"room -= {_VIEW_BYTES if kind is RECORDS else f'{size} + {_TEXT_BYTES + _PLACE_BYTES}'}")
 
     def _array(self, kind: Array, size: str, place: str, label: str) -> None:
         if isinstance(kind.element, Scalar):
@@ -214,15 +235,26 @@ class _DecoderWriter:
                 self._sized(element, self._length(run, is_wide=element.is_wide), item, label)
             else:
                 self._struct(element, item)
+                if self._is_bounded:
+                    source.line(f"room -= {_struct_bytes(element)}")
             source.line(f"{items}.append({item})")
+            self._check_room(label)
 
     def _scalars(self, element: Scalar, size: str, place: str, label: str) -> None:
         source = self._source
         unpack = source.constant(RepeatedUnpack(element.code, label), "unpack")
+        if self._is_bounded:
+            source.line(f"room -= {size} * {_NUMBER_BYTES + _PLACE_BYTES}")
+            self._check_room(label)
         with source.block(f"if {size}:"):
             source.line(f"{place} = [*{unpack}[{size}](buffer, pos)]")
             source.line(f"pos += {size} * {element.size_bytes}")
         source.line(f"else: {place} = []")
+
+    def _check_room(self, label: str) -> None:
+        if self._is_bounded:
+            with self._source.block("if room < 0:"):
+                self._source.line(f'raise Malformed("{label}: its elements take more memory than a request may")')
 
     def _tagged_section(self, run: _Run, tagged: list[Field], target: str, cls: type[Struct]) -> None:
         source, count = self._source, self._source.fresh("n")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 from engine.common.clock import Clock
@@ -33,6 +34,9 @@ from engine.runtime.supervisor import Supervisor
 
 NOTIFICATION_AGE_MS_MAX: Final = 15 * 60 * 1000
 """Any broker removes older notifications: the others have read them, or read all settings at start."""
+
+READ_AT_ONCE_MAX: Final = 500
+"""Entities whose settings are asked for together: some milliseconds."""
 
 _log = logging.getLogger("kafka.server.ZkConfigManager")
 _notification_log = logging.getLogger("kafka.common.ZkNodeChangeNotificationListener")
@@ -83,24 +87,27 @@ class ConfigChangeListener:
 
     async def load_topics(self, topics: Iterable[str]) -> None:
         """Read topics' settings now: a topic created with settings causes no notification."""
-        await self.load([(TOPICS, topic) for topic in topics])
+        await self.load((TOPICS, topic) for topic in topics)
 
-    async def load(self, entities: Sequence[Entity]) -> None:
+    async def load(self, entities: Iterable[Entity]) -> None:
         """Read and apply these entities' settings."""
-        answers = await self._client.get_many([ConfigEntityZNode.path(*entity) for entity in entities])
-        for entity, answer in zip(entities, answers, strict=True):
-            if isinstance(answer, SessionLost):
-                raise answer
-            texts = self._newer_texts(entity, answer)
-            if texts is None:
-                continue
-            if entity[0] == BROKERS:
-                # Making the keys of passwords takes milliseconds each; what follows finds the keys made.
-                await asyncio.to_thread(decoded, texts, self._configs.password_encoder)
-            for problem in self._configs.apply(*entity, texts):
-                _log.warning(
-                    "A setting in ZooKeeper is not used. path=%s: %s", ConfigEntityZNode.path(*entity), problem
-                )
+        rest = iter(entities)
+        while asked := list(islice(rest, READ_AT_ONCE_MAX)):
+            answers = await self._client.get_many([ConfigEntityZNode.path(*entity) for entity in asked])
+            for entity, answer in zip(asked, answers, strict=True):
+                if isinstance(answer, SessionLost):
+                    raise answer
+                await self._apply(entity, answer)
+
+    async def _apply(self, entity: Entity, answer: tuple[bytes, ZnodeStat] | ZooKeeperError) -> None:
+        texts = self._newer_texts(entity, answer)
+        if texts is None:
+            return
+        if entity[0] == BROKERS:
+            # Making the keys of passwords takes milliseconds each; what follows finds the keys made.
+            await asyncio.to_thread(decoded, texts, self._configs.password_encoder)
+        for problem in self._configs.apply(*entity, texts):
+            _log.warning("A setting in ZooKeeper is not used. path=%s: %s", ConfigEntityZNode.path(*entity), problem)
 
     def _newer_texts(
         self, entity: Entity, answer: tuple[bytes, ZnodeStat] | ZooKeeperError

@@ -6,8 +6,12 @@ They are named, the rest goes on.
 from __future__ import annotations
 
 import gzip
+import json
 import os
+import re
 import threading
+from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from unittest import mock
 
@@ -286,3 +290,57 @@ def test_a_log_out_of_the_wanted_time_is_not_opened_again(tmp_path: Path) -> Non
     assert [file.path for file in plan.files] == [late]
     wish = MergeWish(end="2026-11-21 03:00", zones=IN_UTC)
     assert [file.path for file in plan_of(early, late, wish=wish).files] == [early]
+
+
+def in_json(time: str, message: str, logger: str) -> str:
+    said = {"@timestamp": time, "level": "INFO", "logger_name": logger, "message": message}
+    return json.dumps(said)
+
+
+LAYOUTS: dict[str, Callable[[str, str, str], str]] = {
+    "an ISO time": lambda time, message, logger: f"{time} INFO {message} ({logger})",
+    "an ISO time in brackets": lambda time, message, logger: f"[{time}] INFO {message} ({logger})",
+    "a zone": lambda time, message, logger: (
+        f"[{datetime.fromisoformat(time).astimezone(timezone(timedelta(hours=2))).isoformat(timespec='milliseconds')}] "
+        f"INFO {message} ({logger})"
+    ),
+    "JSON": in_json,
+    "JSON of log4j 2": lambda time, message, logger: json.dumps(
+        {
+            "instant": {"epochSecond": 1795226400, "nanoOfSecond": int(time[-4:-1]) * 1_000_000},
+            "level": "INFO",
+            "loggerName": logger,
+            "message": message,
+        }
+    ),
+    "Docker": lambda time, message, logger: json.dumps(
+        {"log": f"[{time[:10]} {time[11:-1].replace('.', ',')}] INFO {message} ({logger})\n", "stream": "stdout"}
+    ),
+    "Docker with JSON": lambda *of: json.dumps({"log": in_json(*of) + "\n", "stream": "stdout", "time": of[0]}),
+    "Kubernetes": lambda time, message, logger: (
+        f"2026-11-21T12:00:01.123456789Z stdout F {time} INFO {message} ({logger})"
+    ),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("is_behind_good_lines", [False, True])
+def test_lines_of_other_layouts_are_lines(tmp_path: Path, layout: str, is_behind_good_lines: bool) -> None:
+    """Behind a line of Kafka's layout each was swallowed as its continuation; alone it was no log at all."""
+    good = [entry(ms, 1, f"line {ms}").text for ms in range(100)]
+    others = []
+    for line in good[50 if is_behind_good_lines else 0 :]:
+        match = re.fullmatch(r"\[(\S+) (\S+),(\d{3})\] (\w+) (.*?)(?: \(([\w.]+)\))?", line)
+        assert match is not None, line
+        others.append(LAYOUTS[layout](f"{match[1]}T{match[2]}.{match[3]}Z", match[5], match[6]))
+    lines = [*good[: len(good) - len(others)], *others]
+    plan = plan_of(write_log(tmp_path / "broker-1" / "state-change.log", lines))
+    assert [line for _, line in merged_lines(plan)] == good
+    assert plan.problems == []
+
+
+def test_a_line_with_a_time_in_an_unknown_layout_is_counted(tmp_path: Path) -> None:
+    odd = ["2026-11-21T12:00:00.050Z state.change.logger: no level", '{"ts": "soon", "msg": "x"}', '{"broken']
+    plan = plan_of(write_log(tmp_path / "broker-1" / "state-change.log", [*GOOD, *odd]))
+    assert len(merged_lines(plan)) == len(GOOD) + len(odd)
+    assert [(one.kind, one.count) for one in plan.problems] == [(ProblemKind.UNPARSED, 1)]

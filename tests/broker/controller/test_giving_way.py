@@ -20,10 +20,11 @@ from engine.broker.controller import events
 from engine.broker.controller.broker_requests import UpdateMetadataPartition, UpdateMetadataToBroker
 from engine.broker.controller.context import ControllerContext
 from engine.broker.controller.instructions import SCAN_SIZE, SLICE_SIZE, GiveWay, SendRequests, Steps, carry_out, slices
-from engine.broker.controller.loop import TURNS_BETWEEN_FREEZES, Controller
+from engine.broker.controller.loop import Controller
 from engine.broker.controller.request_batch import RequestBatch
 from engine.broker.controller.wire_requests import SharedStates
 from engine.common.model import TopicPartition
+from engine.runtime.turns import TURNS_BETWEEN_FREEZES
 
 PARTITIONS = 4 * SLICE_SIZE
 LINES_MAX = 2 * SLICE_SIZE
@@ -369,10 +370,10 @@ async def test_what_a_long_event_makes_is_left_to_itself_and_what_a_short_one_ma
     controller: Any = Controller.__new__(Controller)
     controller._on_instruction = None
     controller._channels = controller._instructions = object()
-    controller._held_since_s = 0.0
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr("engine.broker.controller.loop.leave_uncollected", note)
-        patches.setattr("engine.broker.controller.loop.HOLD_MS_MAX", 0)
+        patches.setattr("engine.runtime.turns.leave_uncollected", note)
+        patches.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
         await controller._drive(steps(TURNS_BETWEEN_FREEZES - 1), None)
         assert freezes == 0
         # After every so many turns, and at the end.

@@ -103,7 +103,7 @@ def both_ways(
     patches.setattr("engine.broker.fetch.in_turns.PIECE_SIZE", 1)
     patches.setattr("engine.broker.handlers.in_turns.AT_ONCE_MAX", 1)
     patches.setattr("engine.broker.fetch.session_cache._STEP", 1)
-    patches.setattr("engine.broker.replication.state_changes.HOLD_MS_MAX", 0)
+    patches.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
     run_virtual(lambda: run("in turns"))
     return found
 
@@ -204,7 +204,7 @@ def test_others_have_their_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("engine.broker.handlers.fetch.FETCHED_AT_ONCE_MAX", 100)
     monkeypatch.setattr("engine.broker.fetch.in_turns.PIECE_SIZE", 10)
     monkeypatch.setattr("engine.broker.handlers.in_turns.AT_ONCE_MAX", 10)
-    monkeypatch.setattr("engine.broker.replication.state_changes.HOLD_MS_MAX", 0)
+    monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
     run_virtual(check)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,11 +15,9 @@ from coordinator_world import CoordinatorWorld
 from engine.broker.coordinator.groups.values import Committer
 from engine.broker.handlers.offset_delete import offset_delete
 from engine.broker.handlers.offset_fetch import offset_fetch
-from engine.broker.handlers.registry import all_handlers
 from engine.broker.network.request import LargeAnswer
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -36,9 +35,12 @@ NAMED = [("read", [0]), ("other", [0, 1, 7]), ("nowhere", [0]), ("other", [1, 2]
 
 
 @pytest.fixture
-def each_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.broker.handlers.in_turns.AT_ONCE_MAX", 1)
-    monkeypatch.setattr("engine.broker.replication.state_changes.HOLD_MS_MAX", 0)
+def each_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    def let(is_so: bool) -> None:
+        monkeypatch.setattr("engine.broker.handlers.in_turns.AT_ONCE_MAX", 1 if is_so else 500)
+        monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0 if is_so else 60_000)
+
+    return let
 
 
 def context(world: CoordinatorWorld, version: int) -> Any:
@@ -47,7 +49,7 @@ def context(world: CoordinatorWorld, version: int) -> Any:
     return SimpleNamespace(api_version=version, broker=broker)
 
 
-async def outcome(key: ApiKey, handler: Any, world: CoordinatorWorld, version: int, request: Any) -> tuple[Any, int]:
+async def outcome(handler: Any, world: CoordinatorWorld, version: int, request: Any) -> tuple[Any, int]:
     """Return an answer, and how often other tasks had their turn meanwhile."""
     answer, turns = handler(context(world, version), request), 0
     if inspect.isawaitable(answer):
@@ -70,9 +72,8 @@ async def with_offsets(world: CoordinatorWorld, kind: str) -> None:
         world.resign()
 
 
-@pytest.mark.usefixtures("each_is_a_turn")
 @pytest.mark.parametrize("kind", ["offsets alone", "with a member", "without offsets", "elsewhere"])
-def test_offsets_are_removed_in_turns_as_at_once(kind: str) -> None:
+def test_offsets_are_removed_in_turns_as_at_once(kind: str, each_is_a_turn: Callable[[bool], None]) -> None:
     topics = [
         OffsetDeleteRequestTopic(name=name, partitions=[OffsetDeleteRequestPartition(partition_index=p) for p in of])
         for name, of in NAMED
@@ -81,13 +82,13 @@ def test_offsets_are_removed_in_turns_as_at_once(kind: str) -> None:
 
     async def test(world: CoordinatorWorld) -> None:
         await with_offsets(world, kind)
-        handler = offset_delete if not found else all_handlers()[ApiKey.OFFSET_DELETE].large_handler
+        each_is_a_turn(len(found) == 1)
         request = OffsetDeleteRequest(group_id="g", topics=topics)
-        answer, turns = await outcome(ApiKey.OFFSET_DELETE, handler, world, 0, request)
+        answer, turns = await outcome(offset_delete, world, 0, request)
         left = world.coordinator.offsets.fetch("g", None)
         found.append((answer, left, world.coordinator.describe("g")[1].state))
         answered = sum(len(topic.partitions) for topic in answer.topics)
-        assert (turns > 0) is (len(found) == 2) and turns >= (answered if len(found) == 2 else 0)
+        assert (turns > 0) is (len(found) == 2 and answered > 0) and turns >= (answered if len(found) == 2 else 0)
 
     with_world(test)
     with_world(test)
@@ -97,12 +98,11 @@ def test_offsets_are_removed_in_turns_as_at_once(kind: str) -> None:
         assert found[1][2] == "Dead" and found[1][0].error_code == ErrorCode.NONE
 
 
-@pytest.mark.usefixtures("each_is_a_turn")
 @pytest.mark.parametrize("version", [1, 2, 5, 7, 8, 9])
 @pytest.mark.parametrize("kind", ["offsets alone", "with a member", "without offsets", "elsewhere"])
 @pytest.mark.parametrize("wants_all", [False, True])
 def test_offsets_are_read_in_turns_as_at_once(
-    monkeypatch: pytest.MonkeyPatch, kind: str, version: int, wants_all: bool
+    each_is_a_turn: Callable[[bool], None], kind: str, version: int, wants_all: bool
 ) -> None:
     if wants_all and version < 2:
         return
@@ -110,14 +110,12 @@ def test_offsets_are_read_in_turns_as_at_once(
 
     async def test(world: CoordinatorWorld) -> None:
         await with_offsets(world, kind)
-        handler = offset_fetch if not found else all_handlers()[ApiKey.OFFSET_FETCH].large_handler
-        answer, turns = await outcome(ApiKey.OFFSET_FETCH, handler, world, version, asked(version, wants_all))
+        each_is_a_turn(len(found) == 1)
+        answer, turns = await outcome(offset_fetch, world, version, asked(version, wants_all))
         found.append(answer)
         assert turns == 0 or len(found) == 2
 
-    monkeypatch.setattr("engine.broker.handlers.offset_fetch.AT_ONCE_MAX", 100)
     with_world(test)
-    monkeypatch.setattr("engine.broker.handlers.offset_fetch.AT_ONCE_MAX", 1)
     with_world(test)
     assert found[0] == found[1]
 
@@ -134,15 +132,14 @@ def asked(version: int, wants_all: bool) -> OffsetFetchRequest:
     return OffsetFetchRequest(group_id="g", topics=None if wants_all else old)
 
 
-@pytest.mark.usefixtures("each_is_a_turn")
-def test_a_small_request_for_all_of_very_many_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_small_request_for_all_of_very_many_gives_way(each_is_a_turn: Callable[[bool], None]) -> None:
     """Its answer names them all."""
-    monkeypatch.setattr("engine.broker.handlers.offset_fetch.AT_ONCE_MAX", 1)
+    each_is_a_turn(True)
 
     async def test(world: CoordinatorWorld) -> None:
         await with_offsets(world, "offsets alone")
         for version in (2, 9):
-            answer, turns = await outcome(ApiKey.OFFSET_FETCH, offset_fetch, world, version, asked(version, True))
+            answer, turns = await outcome(offset_fetch, world, version, asked(version, True))
             topics = answer.groups[0].topics if version >= 8 else answer.topics
             assert sum(len(topic.partitions) for topic in topics) == len(KNOWN) <= turns
 

@@ -33,10 +33,10 @@ from engine.broker.handlers.leave_group import leave_group
 from engine.broker.handlers.list_partition_reassignments import list_partition_reassignments
 from engine.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from engine.broker.handlers.registry import all_handlers
+from engine.broker.handlers.txn_offset_commit import txn_offset_commit
 from engine.broker.handlers.user_scram_credentials import alter_user_scram_credentials
 from engine.broker.handlers.write_txn_markers import write_txn_markers
 from engine.broker.quotas.client_quotas import UNLIMITED
-from engine.broker.replication import state_changes
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.kafka.config.metadata_version import MetadataVersion
@@ -180,11 +180,11 @@ async def test_very_many_are_answered_in_turns(name: str) -> None:
     handler, request_of, named = REQUESTS[name]
     few = NAMES[:10]
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(state_changes, "HOLD_MS_MAX", 60_000)
+        patches.setattr("engine.runtime.turns.HOLD_MS_MAX", 60_000)
         at_once = handler(context(), request_of(few))
     assert not inspect.isawaitable(at_once) and named(at_once) == few
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(state_changes, "HOLD_MS_MAX", 0)
+        patches.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
         answering = asyncio.ensure_future(handler(context(), request_of(NAMES)))
         turns = 0
         while not answering.done():
@@ -206,7 +206,7 @@ async def test_the_answer_about_very_many_deleted_groups_is_made_in_turns(monkey
         return DeletableGroupResult(**values)
 
     monkeypatch.setattr("engine.broker.handlers.delete_groups.DeletableGroupResult", counted)
-    monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
+    monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
     answering: Any = asyncio.ensure_future(delete_groups(context(), DeleteGroupsRequest(groups_names=NAMES)))  # type: ignore[arg-type]
     in_a_turn = []
     while not answering.done():
@@ -225,7 +225,7 @@ async def test_settings_of_very_many_resources_are_changed_in_turns(is_increment
     request: Any = IncrementalAlterConfigsRequest if is_incremental else AlterConfigsRequest
     handler: Any = incremental_alter_configs if is_incremental else alter_configs
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(state_changes, "HOLD_MS_MAX", 0)
+        patches.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
         answering = asyncio.ensure_future(handler(context(), request(resources=resources)))
         turns = 0
         while not answering.done():
@@ -241,7 +241,7 @@ async def test_settings_of_very_many_resources_are_changed_in_turns(is_increment
 async def turns_of(answering: Any) -> tuple[Any, int]:
     """Return an answer, and how often other tasks had their turn meanwhile."""
     with pytest.MonkeyPatch.context() as patches:
-        patches.setattr(state_changes, "HOLD_MS_MAX", 0)
+        patches.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
         task, turns = asyncio.ensure_future(answering), 0
         while not task.done():
             turns += 1
@@ -300,7 +300,7 @@ async def test_very_many_offsets_are_committed_in_turns() -> None:
 async def test_very_many_replicas_are_described_in_turns() -> None:
     request = DescribeLogDirsRequest(topics=[DescribableLogDirTopic(topic="t", partitions=list(range(MANY)))])
     where = context()
-    where.broker.log_manager = SimpleNamespace(live_dirs=[], offline_dirs=[])
+    where.broker.log_manager = SimpleNamespace(live_dirs=[], offline_dirs=[], logs={}, future_logs={})
     answer, turns = await turns_of(describe_log_dirs(where, request))
     assert answer.results == [] and turns >= MANY / AT_ONCE_MAX
 
@@ -346,9 +346,9 @@ async def leave_of(where: Any, names: list[str]) -> Any:
 
 @in_event_loop
 async def test_steps_that_take_long_go_on_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 60_000)
+    monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 60_000)
     assert carried_out(each(range(MANY), abs)) == list(range(MANY))
-    monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
+    monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
     answer, turns = await turns_of(carried_out(each(range(-MANY, 0), abs)))
     assert answer.response == list(range(MANY, 0, -1)) and turns >= MANY - 1
     # A topic counts as a partition does: very many topics without partitions take as long.
@@ -419,7 +419,7 @@ def test_refused_topics_leave_nothing_for_the_collector() -> None:
 @in_event_loop
 async def test_very_many_partitions_of_transactions_are_answered_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """One list of all results was looked through for each transaction: 4.5 s for a million of them."""
-    monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
+    monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
     where = context()
     where.broker.config = SimpleNamespace(inter_broker_protocol_version=MetadataVersion.IBP_3_9_IV0)
     where.broker.metadata_cache.contains = lambda _: False
@@ -439,7 +439,7 @@ async def test_very_many_partitions_of_transactions_are_answered_in_turns(monkey
 @in_event_loop
 async def test_very_many_markers_are_written_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those of one transaction in pieces too; the answer comes when the last of them is written."""
-    monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
+    monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
     where = context()
     where.broker.config = SimpleNamespace(inter_broker_protocol_version=MetadataVersion.IBP_3_9_IV0)
     waiting: list[Callable[[], object]] = []
@@ -461,16 +461,16 @@ async def test_very_many_markers_are_written_in_turns(monkeypatch: pytest.Monkey
 
 
 @in_event_loop
-async def test_very_many_offsets_of_a_transaction_are_taken_in_turns() -> None:
+async def test_very_many_offsets_of_a_transaction_are_taken_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
     asked = [TxnOffsetCommitRequestPartition(partition_index=p) for p in range(MANY)]
     where = context()
     where.broker.metadata_cache.partitions = lambda _: ()
     where.broker.clock = SimpleNamespace(now_ms=lambda: 0)
     where.broker.config = SimpleNamespace(inter_broker_protocol_version=MetadataVersion.IBP_3_9_IV0)
     request = TxnOffsetCommitRequest(group_id="g", topics=[TxnOffsetCommitRequestTopic(name="t", partitions=asked)])
-    handler: Any = all_handlers()[ApiKey.TXN_OFFSET_COMMIT].large_handler
-    answer, turns = await turns_of(handler(where, request))
-    assert [p.partition_index for p in answer.topics[0].partitions] == list(range(MANY))
+    large, turns = await turns_of(txn_offset_commit(where, request))
+    assert [p.partition_index for p in large.response.topics[0].partitions] == list(range(MANY))
     assert turns >= MANY
 
 

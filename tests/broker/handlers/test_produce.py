@@ -353,7 +353,7 @@ def test_what_is_taken_in_turns_is_stored_and_answered_as_what_is_taken_at_once(
 ) -> None:
     """Above some thousand partitions a request is handled in turns with other work. Here each partition is a turn."""
     monkeypatch.setattr("engine.broker.handlers.in_turns.AT_ONCE_MAX", 1)
-    monkeypatch.setattr("engine.broker.replication.state_changes.HOLD_MS_MAX", 0)
+    monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
 
     async def outcome_of(handler: Any, folder: Path) -> tuple[object, list[int]]:
         folder.mkdir()

@@ -43,7 +43,7 @@ def send(
         if with_approval is None:
             log.append_as_leader(batch, 0, origin=origin)
         else:
-            with with_approval.presented():
+            with with_approval:
                 log.append_as_leader(batch, 0, origin=origin)
     except KafkaError as error:
         return error.code
@@ -220,7 +220,7 @@ def _sent(log: Log, batch: memoryview, approval: str, wanted: tuple[int, int, in
     asked = None if approval == "none" else log.producers.begin_verification(producer_id, sequence, epoch, NOW_MS)
     if asked is None or approval == "asked":
         return _appended(log, batch, AppendOrigin.CLIENT)
-    with asked.presented():
+    with asked:
         return _appended(log, batch, AppendOrigin.CLIENT)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.broker.metrics.mbeans import MBean, PrometheusPage, labels_text, number_text, series_of
+from engine.broker.metrics.mbeans import MBean, PrometheusPage, WrittenPieces, labels_text, number_text, series_of
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "metrics"
 
@@ -100,3 +100,21 @@ def test_many_numbers_stand_on_the_page_like_mbeans_of_their_own() -> None:
             other.add(MBean("kafka.log", "Log", name, tags, {"Value": value}))
     page.add_numbers(["kafka_log_log_none"], [], [])
     assert b"".join(page.pieces()) == b"".join(other.pieces())
+
+
+def test_a_later_page_has_the_new_numbers_among_the_old_ones() -> None:
+    labels = [labels_text((("partition", str(n)),)) + " " for n in range(2500)]
+    written: WrittenPieces = {}
+
+    def page_of(numbers: list[int], known: WrittenPieces | None) -> list[bytes]:
+        page = PrometheusPage()
+        page.add_numbers(["a", "b"], labels, numbers, written=known)
+        return list(page.pieces())
+
+    first = [0, 5] * 2500
+    second = [*first]
+    second[2 * 1700 + 1] = 6
+    before = page_of(first, written)
+    after = page_of(second, written)
+    assert (before, after) == (page_of(first, None), page_of(second, None))
+    assert [old is new for old, new in zip(before, after, strict=True)].count(True) == 5, "of six with numbers"

@@ -376,7 +376,7 @@ def test_a_codec_that_fails_closes_the_connection_and_says_why(
                     await asyncio.sleep(0.001)
             writer.close()
 
-    monkeypatch.setattr(f"engine.broker.network.routes.{what}r", lambda *_: broken)
+    monkeypatch.setattr(f"engine.broker.network.routes.{what}r", lambda *_, **__: broken)
     run(check)
     assert "broken on purpose" in caplog.text
 

@@ -113,15 +113,32 @@ async def test_figures_tell_how_long_connections_waited_and_how_fast_an_address_
     assert math.isnan(rates.throttle_times_ms("SLOW")[0])
 
 
+def test_what_came_just_before_a_limit_uses_some_of_it() -> None:
+    async def come() -> None:
+        rates = ConnectionRates(TWO_SECONDS, LoopClock(), frozenset())
+        for number in range(8):
+            rates.admit(Peer([], f"{number}"), "L", "10.0.0.1")
+        await asyncio.sleep(1)
+        rates.limits = CreationLimits(broker=5)
+        peers = [Peer([], f"late {number}") for number in range(4)]
+        for peer in peers:
+            rates.admit(peer, "L", "10.0.0.1")
+        assert [peer.is_held for peer in peers] == [False, False, True, True]
+        await asyncio.sleep(5)
+        assert rates.waiting == 0
+        assert 300 <= rates.blocked_ms("L") <= 1000
+        assert rates.blocked_ms("other") == 0
+
+    run_virtual(come)
+
+
 def test_an_address_has_its_own_limit_or_that_of_all() -> None:
     seen: list[tuple[str, str, float]] = []
 
     async def come() -> None:
         rates = ConnectionRates(TWO_SECONDS, LoopClock(), frozenset())
-        assert not rates.are_limited
         rates.limit_address(None, 1)
         rates.limit_address("10.0.0.2", 1000)
-        assert rates.are_limited
         for number in range(4):
             rates.admit(Peer(seen, f"first {number}"), "L", "10.0.0.1")
             rates.admit(Peer(seen, f"second {number}"), "L", "10.0.0.2")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from network_serving import correlation_ids, metadata_request, read_frame, run, serving
 
-from engine.broker.network import connection
 from engine.broker.network.connection import LARGE_FRAME_BYTES, PRODUCED_AT_ONCE_MAX
 from engine.broker.network.request import Deferred, LargeAnswer, RequestHead
+from engine.broker.network.routes import Route
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchRequest, FetchResponse
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -165,13 +165,13 @@ def test_very_many_tagged_fields_are_read_beside_the_loop(
 ) -> None:
     """Two million of them, which the protocol allows, would hold the loop for a third of a second."""
     decoded_in: list[int] = []
-    decoded = connection._decoded
+    decode = Route.decode_large
 
     def noted(*args: Any) -> Any:
         decoded_in.append(threading.get_ident())
-        return decoded(*args)
+        return decode(*args)
 
-    monkeypatch.setattr(connection, "_decoded", noted)
+    monkeypatch.setattr(Route, "decode_large", noted)
     answers = {ApiKey.METADATA: MetadataResponse(), ApiKey.PRODUCE: ProduceResponse(responses=[])}
     request = MetadataRequest(topics=[]) if key is ApiKey.METADATA else produce_request(1, b"r")
     version = 12 if key is ApiKey.METADATA else 9

@@ -235,6 +235,22 @@ def test_bad_certificates_are_refused_and_none_is_where_one_is_required(
     run(check)
 
 
+@pytest.mark.parametrize(
+    ("protocol", "key", "asks"),
+    [
+        (SecurityProtocol.SSL, "ssl_client_auth", True),
+        (SecurityProtocol.SASL_SSL, "ssl_client_auth", False),
+        (SecurityProtocol.SASL_SSL, "listener_name_safe_ssl_client_auth", True),
+    ],
+)
+def test_where_peers_log_in_only_the_listeners_own_setting_asks_for_certificates(
+    tmp_path: Path, protocol: SecurityProtocol, key: str, asks: bool
+) -> None:
+    """KIP-684."""
+    settings = config(tmp_path, **{key: "required"})
+    assert (TlsListener(settings, "SAFE", protocol).tls.verify_mode is ssl.CERT_REQUIRED) is asks
+
+
 def test_only_enabled_versions_and_suites_are_spoken(tmp_path: Path) -> None:
     async def version(policy: TlsListener, maximum: ssl.TLSVersion) -> tuple[str, str]:
         async with telling_principals(policy) as (_, host, port):

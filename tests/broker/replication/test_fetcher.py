@@ -418,7 +418,7 @@ def test_a_partition_without_a_log_is_not_asked_for(tmp_path: Path, lacks: str) 
 
 def test_an_answer_about_many_partitions_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What changes in between counts: a partition that is removed meanwhile takes no records of that answer."""
-    monkeypatch.setattr("engine.broker.replication.state_changes.HOLD_MS_MAX", 0)
+    monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
     take = ReplicaFetcher._take
 
     def take_and_let_go(fetcher: ReplicaFetcher, state: Any, data: PartitionData) -> None:

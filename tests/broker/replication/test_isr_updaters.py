@@ -13,8 +13,7 @@ import pytest
 from virtual_time import LoopClock, run_virtual
 
 from engine.broker.replication.alter_partition import AlterPartitionManager
-from engine.broker.replication.isr_updater import IsrOutcome, IsrUpdate
-from engine.broker.replication.zk_isr import ZkIsrUpdater
+from engine.broker.replication.isr_updater import IsrOutcome, IsrUpdate, ZkIsrUpdater
 from engine.common.clock import ManualClock
 from engine.common.errors import CoordinationError, ErrorCode, KlammError
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, LeaderRecoveryState, TopicPartition

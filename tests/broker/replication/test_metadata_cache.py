@@ -12,7 +12,6 @@ from replicated_brokers import StandInBroker, world
 from virtual_time import run_virtual
 
 from engine.broker.handlers.update_metadata import update_metadata
-from engine.broker.replication import state_changes
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.common.errors import KafkaError
 from engine.common.model import LEADER_DURING_DELETE, Node, TopicPartition
@@ -25,6 +24,7 @@ from engine.kafka.protocol.apis.update_metadata import (
     UpdateMetadataRequest,
     UpdateMetadataTopicState,
 )
+from engine.runtime.turns import TURNS_BETWEEN_FREEZES
 
 ID_A, ID_B = bytes(15) + b"\x0a", bytes(15) + b"\x0b"
 
@@ -146,7 +146,7 @@ def test_an_update_of_many_partitions_gives_way_and_is_seen_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever comes meanwhile waits for it, and nothing of either is lost."""
-    monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
+    monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
     many = [topic(f"t-{n}", n.to_bytes(16, "big"), *(state(index) for index in range(60))) for n in range(1, 21)]
 
     async def test() -> None:
@@ -183,9 +183,9 @@ def test_what_a_large_update_makes_is_left_to_itself(tmp_path: Path, monkeypatch
         nonlocal freezes
         freezes += 1
 
-    monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
-    monkeypatch.setattr(state_changes, "leave_uncollected", note)
-    steps = 2 * state_changes.TURNS_BETWEEN_FREEZES
+    monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
+    monkeypatch.setattr("engine.runtime.turns.leave_uncollected", note)
+    steps = 2 * TURNS_BETWEEN_FREEZES
 
     async def test() -> None:
         async with world(tmp_path, 1) as w:
@@ -200,7 +200,7 @@ def test_what_a_large_update_makes_is_left_to_itself(tmp_path: Path, monkeypatch
 
 def test_very_many_brokers_and_topics_are_learned_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """100,000 brokers used to block everybody for 100 ms. Updates behind them wait."""
-    monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
+    monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
 
     async def turns_of(member: StandInBroker, request: UpdateMetadataRequest) -> int:
         answer = update_metadata(member.context(ApiKey.UPDATE_METADATA, 8), request)

@@ -12,7 +12,7 @@ import pytest
 from replicated_brokers import TOPIC_ID, TP, World, world
 from virtual_time import run_virtual
 
-from engine.broker.replication import leader_and_isr_change, state_changes
+from engine.broker.replication import leader_and_isr_change
 from engine.broker.replication.leader_and_isr_change import become_leader_or_follower
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.stop_replica_change import STOPPED_AT_ONCE_MAX, stop_replicas
@@ -31,6 +31,7 @@ from engine.kafka.protocol.apis.stop_replica import (
     StopReplicaTopicState,
     StopReplicaTopicV1,
 )
+from engine.runtime.turns import TURNS_BETWEEN_FREEZES
 
 OTHER_ID = bytes(range(16, 32))
 
@@ -170,16 +171,16 @@ class TestLeaderAndIsr:
     ) -> None:
         """The garbage collector took hundreds of milliseconds to scan what a broker knows of 200,000 partitions."""
         freezes: list[int] = []
-        turns = state_changes.TURNS_BETWEEN_FREEZES
-        monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
-        monkeypatch.setattr(state_changes, "leave_uncollected", lambda: freezes.append(1))
+        turns = TURNS_BETWEEN_FREEZES
+        monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
+        monkeypatch.setattr("engine.runtime.turns.leave_uncollected", lambda: freezes.append(1))
 
         async def test(w: World, manager: ReplicaManager) -> None:
-            # Replicas of other brokers: checking each takes a turn.
-            few = [state(index=p, replicas=[2]) for p in range(turns - 1)]
+            # Replicas of other brokers: checking each takes a turn, and so does their topic.
+            few = [state(index=p, replicas=[2]) for p in range(turns - 2)]
             await lisr(manager, request(*few))
             assert len(freezes) == 0
-            await lisr(manager, request(*(state(index=p, replicas=[2]) for p in range(2 * turns))))
+            await lisr(manager, request(*(state(index=p, replicas=[2]) for p in range(2 * turns - 1))))
             assert len(freezes) == 2
 
         in_world(tmp_path, test)
@@ -399,7 +400,7 @@ class TestStopReplica:
     def test_very_many_are_stopped_in_turns(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """200,000 used to block everybody twice, for 150 ms each."""
         many = 3 * STOPPED_AT_ONCE_MAX
-        monkeypatch.setattr("engine.broker.replication.state_changes.HOLD_MS_MAX", 0)
+        monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
         turns, removed = 0, []
         told: list[int] = []
 

@@ -114,14 +114,15 @@ def nothing_breaks(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 @asynccontextmanager
 async def watched(listener: Listener) -> Any:
-    """Have somebody who is in ask all the time; check how long that took, and what memory the attack took."""
-    good, loop, waits_ms = await listener.logged_in(), asyncio.get_running_loop(), []
+    """Have somebody who is in ask all the time; check who is served before, and what memory the attack took."""
+    good, loop, waits_ms, overtaken = await listener.logged_in(), asyncio.get_running_loop(), [], []
 
     async def ask() -> None:
         while True:
-            begin = loop.time()
+            begin, handled = loop.time(), listener.totals.requests
             assert await good.principal() == "User:alice"
             waits_ms.append((loop.time() - begin) * 1000)
+            overtaken.append(listener.totals.requests - handled - 1)
             await asyncio.sleep(0.01)
 
     memory_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -134,10 +135,12 @@ async def watched(listener: Listener) -> Any:
     waits_ms.sort()
     grown_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory_kb) / 1024
     p99 = waits_ms[len(waits_ms) * 99 // 100]
-    print(f"a good client: {len(waits_ms)} answers, p50 {waits_ms[len(waits_ms) // 2]:.1f} ms, p99 {p99:.1f} ms, "
-          f"worst {waits_ms[-1]:.1f} ms; memory {grown_mb:+.0f} MB")  # fmt: skip
-    # The peers of the attack run on the same loop, so this is more than a client of a broker waits.
-    assert waits_ms[len(waits_ms) // 2] < 100
+    print(
+        f"a good client: {len(waits_ms)} answers, p50 {waits_ms[len(waits_ms) // 2]:.1f} ms, p99 {p99:.1f} ms, "
+        f"worst {waits_ms[-1]:.1f} ms, behind at most {max(overtaken)} requests; memory {grown_mb:+.0f} MB"
+    )
+    # How long that takes depends on the machine. Each attacker may have had its turn before, and hardly another.
+    assert max(overtaken) <= 3 * AT_ONCE
     assert grown_mb < MEMORY_MB_MAX
     async with asyncio.timeout(PATIENCE_S):
         while len(listener.server.connections) > 1:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,6 +13,7 @@ from typing import Any
 
 import jwt
 import pytest
+from certificates import Authority
 from cryptography.hazmat.primitives.asymmetric import rsa
 from token_provider import (
     ED_KEY,
@@ -114,13 +116,15 @@ class Provider(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def provider() -> Iterator[tuple[type[Provider], str]]:
+def provider(tls: ssl.SSLContext | None = None) -> Iterator[tuple[type[Provider], str]]:
     handler = type("OneProvider", (Provider,), {})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    if tls is not None:
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
     thread = Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield handler, f"http://127.0.0.1:{server.server_port}/keys"
+        yield handler, f"http{'s' if tls else ''}://127.0.0.1:{server.server_port}/keys"
     finally:
         server.shutdown()
         thread.join()
@@ -165,6 +169,28 @@ def test_new_keys_count_when_it_is_time_or_a_token_names_one(refresh_ms: int, mo
 
     with provider() as (served, url):
         asyncio.run(check(served, url))
+
+
+def test_keys_come_over_https_from_whom_the_login_module_trusts(tmp_path: Path) -> None:
+    """``ssl.*`` of the module in ``sasl.jaas.config`` says whom, as in Kafka."""
+    ca, other = Authority(), Authority("another CA")
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(ca.sign("idp", ["127.0.0.1"]).write_pem(tmp_path / "idp.pem"))
+
+    async def check(url: str, name: str, trusted: Authority) -> LoggedIn:
+        (tmp_path / name).write_text(trusted.pem)
+        options = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(tmp_path / name)}
+        keys = SigningKeys(settings(url), options)
+        await keys.start()
+        try:
+            return signed_validator(settings(url), keys, lambda: NOW_MS)(token())
+        finally:
+            await keys.stop()
+
+    with provider(tls) as (_, url):
+        assert asyncio.run(check(url, "ca.pem", ca)).name == "alice"
+        with pytest.raises(ConfigError, match=r"https://127\.0\.0\.1:\d+/keys: .*certificate"):
+            asyncio.run(check(url, "other.pem", other))
 
 
 def test_unknown_keys_by_the_thousand_are_one_question(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,8 @@ import pytest
 from broker_logs import assert_no_fault
 from broker_program import BrokerProgram, settings
 from login_serving import frame
-from odd_requests import REQUESTS, damaged, odd_request
+from network_serving import read_frame
+from odd_requests import REQUESTS, damaged, long_request, odd_request
 from soak import rounds
 
 from engine.broker.handlers.registry import all_handlers
@@ -252,6 +253,36 @@ def test_whoever_has_no_right_changes_nothing_and_learns_nothing(broker: Broker)
 
         await attacks(broker, FRAMES // A_TIME, attack)
         assert await broker.state() == before
+
+    asyncio.run(check())
+
+
+LONG = [
+    (ApiKey.PRODUCE, 9), (ApiKey.LIST_OFFSETS, 5), (ApiKey.METADATA, 9), (ApiKey.DESCRIBE_GROUPS, 5),
+    (ApiKey.DELETE_GROUPS, 2), (ApiKey.FIND_COORDINATOR, 4), (ApiKey.DELETE_TOPICS, 5), (ApiKey.CREATE_TOPICS, 5),
+    (ApiKey.DESCRIBE_CONFIGS, 4), (ApiKey.OFFSET_FETCH, 8), (ApiKey.DESCRIBE_TRANSACTIONS, 0),
+]  # fmt: skip
+
+
+def test_others_are_served_while_thousands_of_names_are_refused(broker: Broker) -> None:
+    """Each name costs a decision, and a line in the log."""
+
+    async def check() -> None:
+        admin = broker.client("admin")
+        await admin.connect()
+        for key, version in LONG:
+            reader, writer = await asyncio.open_connection(broker.host, 9092)
+            writer.write(login("mallory") + long_request(key, version, 1500))
+            for _ in range(2):
+                await read_frame(reader)
+            answering, served = asyncio.create_task(read_frame(reader)), 0
+            while not answering.done():
+                await admin.send(MetadataRequest(topics=[]), 4)
+                served += 1
+            assert len(await answering) > 1500
+            assert served > 3, (key.name, served)
+            writer.close()
+        await admin.close()
 
     asyncio.run(check())
 

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import TopicPartition
 from engine.kafka.formats.transaction_state import (
     TransactionLogKey,
     TransactionLogValue,
@@ -18,6 +19,7 @@ from engine.kafka.formats.transaction_state import (
     decode_key,
     decode_value,
     encode_key,
+    encode_state,
     encode_value,
 )
 from engine.kafka.formats.versioned import read_version
@@ -37,6 +39,31 @@ def test_recorded_records_are_written_byte_for_byte_as_kafka_wrote_them() -> Non
         assert (value.transaction_partitions is None) == (value.state is TransactionState.EMPTY)
         states.add(value.state)
     assert states == set(TransactionState) - {TransactionState.DEAD, TransactionState.PREPARE_EPOCH_FENCE}
+
+
+@given(
+    st.sampled_from(TransactionState),
+    st.integers(-1, 2**63 - 1),
+    st.integers(-1, 2**15 - 1),
+    st.sets(st.builds(TopicPartition, st.sampled_from(["t", "ü-1", "x" * 300]), st.integers(0, 40)), max_size=9),
+)
+def test_the_short_way_writes_the_same(
+    state: TransactionState, producer_id: int, epoch: int, partitions: set[TopicPartition]
+) -> None:
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(partitions):
+        topics.setdefault(topic, []).append(index)
+    told = [TransactionPartitions(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()]
+    value = TransactionLogValue(
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        transaction_timeout_ms=60_000,
+        transaction_status=state,
+        transaction_partitions=None if state is TransactionState.EMPTY else told,
+        transaction_last_update_timestamp_ms=7,
+        transaction_start_timestamp_ms=-1,
+    )
+    assert encode_state(state, producer_id, epoch, 60_000, partitions, 7, -1) == encode_value(value)
 
 
 def test_names_of_states() -> None:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import random
 import tracemalloc
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from protocol_values import all_messages, message_id, one_of
 from soak import rounds
 
 from engine.common.errors import RemoteProtocolError
+from engine.kafka.protocol import decoder_source
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
+from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
 from engine.kafka.protocol.codec import Outgoing, decoder, encoder
 from engine.kafka.protocol.declaration import Message, request_class, response_class
 from engine.kafka.protocol.frames import decode_request, decode_response, encode_request
@@ -120,3 +123,36 @@ def test_frames(seed: int) -> None:
             decode_response(data, ApiKey.METADATA, rng.randrange(13))
         except RemoteProtocolError:
             continue
+
+
+@pytest.mark.parametrize("version", [9, 12])
+def test_a_large_request_of_empty_elements_takes_a_bounded_memory(
+    version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """95 MB of empty names took 3.4 GB."""
+    room = 2**20
+    monkeypatch.setattr(decoder_source, "MEMORY_BYTES_MIN", room)
+    bounded: Any = decoder_source.compile_decoder(MetadataRequest, version, is_bounded=True)
+    for count, is_too_much in [(1_000, False), (200_000, True)]:
+        topics = [MetadataRequestTopic(name="") for _ in range(count)]
+        data = encoded(MetadataRequest(topics=topics), version)
+        del topics
+        assert len(decoder(MetadataRequest, version)(data, 0)[0].topics or ()) == count
+        tracemalloc.start()
+        try:
+            if is_too_much:
+                with pytest.raises(RemoteProtocolError, match="more memory than a request may"):
+                    bounded(data, 0)
+            else:
+                assert len(bounded(data, 0)[0].topics) == count
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert peak <= 1.2 * max(room, decoder_source.MEMORY_PER_BYTE_MAX * len(data))
+
+
+@pytest.mark.parametrize("key", list(ApiKey), ids=lambda key: key.name)
+def test_a_bounded_decoder_reads_the_same(key: ApiKey) -> None:
+    cls, version = request_class(key), API_SPECS[key].max_version
+    data = encoded(one_of(cls, version), version)
+    assert decoder(cls, version, is_bounded=True)(data, 0) == decoder(cls, version)(data, 0)

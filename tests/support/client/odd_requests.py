@@ -36,6 +36,19 @@ def odd_request(draw: random.Random, key: ApiKey, version: int, names: Sequence[
     return bytes(encode_request(request, version, draw.randrange(2**30), draw.choice(("c", "", None))))
 
 
+def long_request(key: ApiKey, version: int, count: int) -> bytes:
+    """Return the frame of a request that names so many topics, groups, or whatever its first list is about."""
+    cls = request_class(key)
+    listed = next(f for f in cls.wire_fields if isinstance(f.type, Array) and f.is_in(version))
+    named: list[Any] = [f"name-{number}" for number in range(count)]
+    if listed.type.element is not STRING:
+        text = next(f.name for f in listed.type.element.wire_fields if f.type is STRING)
+        kind = {"resource_type": 2} if key is ApiKey.DESCRIBE_CONFIGS else {}
+        named = [listed.type.element(**{text: name}, **kind) for name in named]
+    request = cls(**{listed.name: named}, **({"acks": 1} if key is ApiKey.PRODUCE else {}))
+    return bytes(encode_request(request, version, 1, "c"))
+
+
 def damaged(draw: random.Random, frame: bytes) -> bytes:
     """Return the frame with something wrong: bytes, length, API, or an end that comes too soon or too late."""
     data = bytearray(frame)

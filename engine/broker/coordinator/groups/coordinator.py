@@ -6,7 +6,7 @@ Offsets are in ``offset_requests``. Answers that have to wait come through a cal
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 
 from engine.broker.coordinator.groups.driver import MachineDriver
 from engine.broker.coordinator.groups.group import Group
@@ -192,15 +192,13 @@ class GroupCoordinator:
     ) -> Generator[None, None, tuple[ErrorCode, list[GroupDescription]]]:
         """Return this broker's groups, in steps; the filters ignore case, and an empty filter matches all."""
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if self.groups.is_loading else ErrorCode.NONE
-        kinds, wanted = {type.lower() for type in types}, set()
-        for state in states:
-            wanted.add(state.lower())
-            yield
-        if types and CLASSIC not in kinds:
+        kinds = yield from _known({CLASSIC}, types)
+        wanted = yield from _known({state.value.lower() for state in GroupState}, states)
+        if types and not kinds:
             return error, []
         described = []
         for group in list(self.groups):
-            if not wanted or group.state.value.lower() in wanted:
+            if not states or group.state.value.lower() in wanted:
                 described.append(GroupDescription(group.group_id, group.state.value, group.protocol_type or ""))
             yield
         return error, described
@@ -264,3 +262,13 @@ class GroupCoordinator:
         for group in list(owned.states.values()):
             self._machine.unload(group)
         self._driver.run()
+
+
+def _known(values: Collection[str], names: Iterable[str]) -> Generator[None, None, set[str]]:
+    """Return those of the values that are among the names, in any case. The names may be very many."""
+    known = set()
+    for name in names:
+        if (value := name.lower()) in values:
+            known.add(value)
+        yield
+    return known

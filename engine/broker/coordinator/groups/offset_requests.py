@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Final, NamedTuple
 
@@ -25,13 +24,10 @@ from engine.broker.coordinator.ownership import OwnedPartitions
 from engine.broker.coordinator.write_errors import commit_error
 from engine.broker.coordinator.writer import InternalTopicWriter
 from engine.broker.log.producer_entry import Verification
-from engine.broker.replication.state_changes import Breather
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
-
-_GROUPS_AT_ONCE: Final = 100
-"""How many groups are scanned before the event loop does something else."""
+from engine.runtime.turns import Breather, carry_out
 
 _TOMBSTONES_PER_BATCH: Final = 1_000
 """The names of group and topic take up to half a kilobyte in each record, and a log takes batches of one megabyte."""
@@ -165,7 +161,7 @@ class OffsetRequests:
         )
         open_groups.add(group_id)
         group.offsets.begin_transactional_commit(producer_id, offsets)
-        with nullcontext() if verification is None else verification.presented():
+        with nullcontext() if verification is None else verification:
             self._writer.append(owned.index, batch, written)
 
     def end_transaction(self, index: int, producer_id: int, is_commit: bool) -> None:
@@ -231,16 +227,10 @@ class OffsetRequests:
             found[partition] = ErrorCode.UNSTABLE_OFFSET_COMMIT if is_unstable else offsets.get(partition)
         return ErrorCode.NONE, found
 
-    def count(self, group_id: str) -> int:
-        """Return how many offsets the group has here."""
+    def partitions(self, group_id: str) -> list[TopicPartition]:
+        """Return the partitions of which the group has an offset here."""
         group = self._groups.find(group_id)
-        return 0 if group is None else len(group.offsets)
-
-    def partitions_in_pieces(self, group_id: str, size: int) -> Iterator[Sequence[TopicPartition]]:
-        """Yield the partitions that have an offset now, so many at a time."""
-        group = self._groups.find(group_id)
-        names = [] if group is None else list(group.offsets.partitions)
-        return (names[start : start + size] for start in range(0, len(names), size))
+        return [] if group is None else list(group.offsets.partitions)
 
     def delete(self, group_id: str, partitions: Sequence[TopicPartition]) -> tuple[ErrorCode, CommitErrors]:
         """Remove offsets that no member reads; return the error of the whole request, or else of each partition."""
@@ -271,15 +261,14 @@ class OffsetRequests:
 
     async def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
         """Drop the offsets of deleted topics, in turns with other work: every group may have some."""
-        await _in_turns(self._deletion_of_topics(partitions))
+        await carry_out(self._deletion_of_topics(partitions))
 
     async def expire(self) -> None:
         """Remove offsets whose retention is over, and groups with nothing left."""
-        now_ms = self._clock.now_ms()
-        for count, group in enumerate(list(self._groups), start=1):
-            if count % _GROUPS_AT_ONCE == 0:
-                await asyncio.sleep(0)
-            await _in_turns(self._expiry(group, now_ms))
+        now_ms, breather = self._clock.now_ms(), Breather()
+        for group in list(self._groups):
+            for _ in self._expiry(group, now_ms):
+                await breather.give_way()
 
     def _expiry(self, group: Group, now_ms: int) -> Iterator[None]:
         for piece in _pieces(group.offsets.partitions):
@@ -291,7 +280,7 @@ class OffsetRequests:
             self._clean_up(group, expired)
             yield
 
-    def _deletion_of_topics(self, partitions: Sequence[TopicPartition]) -> Iterator[None]:
+    def _deletion_of_topics(self, partitions: Sequence[TopicPartition]) -> Generator[None, None, None]:
         self.flush()
         # Not a frozenset: with a set Python goes through the smaller side only, mostly the offsets of the group.
         gone = set(partitions)
@@ -354,12 +343,6 @@ def _pieces(partitions: Iterable[TopicPartition]) -> list[list[TopicPartition]]:
     """Cut into what is removed at once; at least one piece, which may be empty."""
     names = list(partitions)
     return [names[start : start + REMOVED_AT_ONCE] for start in range(0, len(names), REMOVED_AT_ONCE)] or [[]]
-
-
-async def _in_turns(steps: Iterator[None]) -> None:
-    breather = Breather()
-    for _ in steps:
-        await breather.give_way()
 
 
 def utf16_length(text: str) -> int:

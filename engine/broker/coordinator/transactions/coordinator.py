@@ -24,7 +24,6 @@ from engine.broker.coordinator.write_errors import TOO_LARGE, coordinator_error
 from engine.broker.coordinator.writer import InternalTopicWriter
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.replica_manager import ReplicaManager
-from engine.broker.replication.state_changes import Breather
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
@@ -35,6 +34,7 @@ from engine.kafka.formats.transaction_state import TransactionState
 from engine.kafka.protocol.records.layout import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from engine.runtime.offload import Offloader
 from engine.runtime.supervisor import Supervisor
+from engine.runtime.turns import Breather
 
 coordinator_logger = logging.getLogger("kafka.coordinator.transaction.TransactionCoordinator")
 

@@ -11,14 +11,13 @@ from engine.common.errors import ErrorCode, KafkaError, KlammError
 from engine.common.model import TopicPartition
 from engine.kafka.formats.transaction_state import (
     TransactionLogValue,
-    TransactionPartitions,
     TransactionState,
     decode_key,
     decode_value,
     encode_key,
-    encode_value,
+    encode_state,
 )
-from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.encode import encode_batch, encode_single
 from engine.kafka.protocol.records.header import BatchHeader, iter_batches
 from engine.kafka.protocol.records.iterate import iter_batch_records
 from engine.kafka.protocol.records.record import Record
@@ -31,8 +30,16 @@ _key = lru_cache(maxsize=1_000)(encode_key)
 
 def transition_batch(transactional_id: str, transition: Transition, now_ms: int) -> memoryview:
     """Return the batch of one transition, into which a log may stamp its offset. It is never compressed."""
-    record = Record(timestamp_ms=now_ms, key=_key(transactional_id), value=encode_value(_value(transition)))
-    return memoryview(bytearray(encode_batch([record])))
+    value = encode_state(
+        transition.state,
+        transition.producer_id,
+        transition.producer_epoch,
+        transition.timeout_ms,
+        transition.partitions,
+        transition.last_update_ms,
+        transition.start_ms,
+    )
+    return memoryview(encode_single(_key(transactional_id), value, now_ms))
 
 
 def tombstone_batch(transactional_ids: Iterable[str], now_ms: int) -> memoryview:
@@ -58,24 +65,6 @@ def transaction_of(transactional_id: str, value: TransactionLogValue) -> Transac
         partitions=(TopicPartition(topic.topic, index) for topic in topics for index in topic.partition_ids),
         start_ms=value.transaction_start_timestamp_ms,
         last_update_ms=value.transaction_last_update_timestamp_ms,
-    )
-
-
-def _value(transition: Transition) -> TransactionLogValue:
-    topics: dict[str, list[int]] = {}
-    for topic, index in sorted(transition.partitions):
-        topics.setdefault(topic, []).append(index)
-    is_empty = transition.state is TransactionState.EMPTY
-    return TransactionLogValue(
-        producer_id=transition.producer_id,
-        producer_epoch=transition.producer_epoch,
-        transaction_timeout_ms=transition.timeout_ms,
-        transaction_status=transition.state,
-        transaction_partitions=None
-        if is_empty
-        else [TransactionPartitions(topic=topic, partition_ids=indexes) for topic, indexes in topics.items()],
-        transaction_last_update_timestamp_ms=transition.last_update_ms,
-        transaction_start_timestamp_ms=transition.start_ms,
     )
 
 

@@ -83,7 +83,8 @@ class NetworkFigures:
         for listener, totals in network.totals.items():
             tags: Tags = (("listener", listener),)
             throttle_ms, address_throttle_ms = network.rates.throttle_times_ms(listener)
-            blocked = self._ledger.meter(f"blocked {listener}", "blocked time", 0, unit="NANOSECONDS")
+            blocked_ns = 1_000_000 * network.rates.blocked_ms(listener)
+            blocked = self._ledger.meter(f"blocked {listener}", "blocked time", blocked_ns, unit="NANOSECONDS")
             yield MBean("kafka.network", "Acceptor", "AcceptorBlockedPercent", tags, blocked)
             yield MBean("kafka.server", "socket-server-metrics", None, tags, {
                 "connection-accept-rate": self._ledger.rate_of(f"connection-creation {listener}", now_s),

@@ -8,7 +8,16 @@ from typing import Final
 
 from engine.broker.log.cleaner.stats import CleaningStats
 from engine.broker.log.log import Log
-from engine.broker.metrics.mbeans import MBean, MBeans, PrometheusPage, Tags, family_name, gauges, labels_text
+from engine.broker.metrics.mbeans import (
+    MBean,
+    MBeans,
+    PrometheusPage,
+    Tags,
+    WrittenPieces,
+    family_name,
+    gauges,
+    labels_text,
+)
 from engine.broker.metrics.measures import Ledger
 from engine.broker.metrics.topics import TOPIC_METERS
 from engine.broker.replication.fetcher import ReplicaFetcher
@@ -54,6 +63,8 @@ class ReplicaFigures:
         self._labelled: list[TopicPartition] = []
         self._labels: list[str] = []
         """Those of each replica in ``_labelled``, from one page to the next: to make them costs as much as the rest."""
+        self._written: WrittenPieces = {}
+        """What pages made of these labels."""
         self._topic_labels: dict[str, str] = {}
         """How those of each topic begin."""
 
@@ -243,8 +254,9 @@ class ReplicaFigures:
             if is_led and (assignment.adding_replicas or assignment.removing_replicas):
                 census.reassigning += 1
         census.add_up(numbers, log_numbers)
-        page.add_numbers(_families("kafka.cluster", "Partition", _OF_PARTITION), labels, numbers)
-        page.add_numbers(_families("kafka.log", "Log", _OF_LOG), log_labels, log_numbers)
+        page.add_numbers(_families("kafka.cluster", "Partition", _OF_PARTITION), labels, numbers, written=self._written)
+        written = self._written if census.logs == census.partitions else None
+        page.add_numbers(_families("kafka.log", "Log", _OF_LOG), log_labels, log_numbers, written=written)
 
     def _label(self, replicas: Iterable[TopicPartition]) -> Iterator[None]:
         """Make the labels of all replicas and topics, unless they are those of the last page."""
@@ -258,7 +270,7 @@ class ReplicaFigures:
             if begin is None:
                 begin = topic_labels[topic] = labels_text((("topic", topic),))[:-1]
             labels.append(f'{begin},partition="{partition}"}} ')
-        self._labelled, self._labels, self._topic_labels = names, labels, topic_labels
+        self._labelled, self._labels, self._topic_labels, self._written = names, labels, topic_labels, {}
 
     def _look_at_topics(self, census: _Census, page: PrometheusPage) -> Iterator[None]:
         columns: dict[str, tuple[list[str], list[int]]] = {name: ([], []) for name, _ in TOPIC_METERS.values()}

@@ -10,11 +10,11 @@ from engine.broker.metrics.mbeans import MBean, MBeans
 from engine.broker.metrics.measures import Ledger, Meter
 from engine.broker.metrics.requests import FROM_CONSUMER, FROM_FOLLOWER, ApiMetrics, RequestSums, RequestTimes
 from engine.broker.network.routes import Route
-from engine.broker.replication.state_changes import Breather
 from engine.broker.server.figures.measured import MeasuredBroker
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.declaration import request_class
+from engine.runtime.turns import Breather
 
 SAMPLE_S: Final = 1
 """Seconds between two looks at the newest requests."""

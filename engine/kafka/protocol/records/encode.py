@@ -134,6 +134,17 @@ def encode_batch(
     )
 
 
+def encode_single(key: bytes, value: bytes, timestamp_ms: int) -> bytearray:
+    """Build what ``encode_batch`` builds of one plain record, for a third of the cost: coordinators write many such."""
+    body = b"".join((b"\x00\x00\x00", VARINTS[len(key)], key, VARINTS[len(value)], value, b"\x00"))
+    prefix = VARINTS[len(body)]
+    length = layout.BATCH_OVERHEAD - layout.LOG_OVERHEAD + len(prefix) + len(body)
+    header = layout.BATCH_HEADER.pack(0, length, -1, _MAGIC, 0, 0, 0, timestamp_ms, timestamp_ms, -1, -1, -1, 1)
+    batch = bytearray().join((header, prefix, body))
+    stamp_crc(batch, 0, len(batch))
+    return batch
+
+
 def empty_batch(header: BatchHeader) -> bytes:
     """Return what compaction leaves of a batch when it has removed every record: offsets and producer state stay.
 

@@ -190,18 +190,14 @@ def test_metadata_is_measured_as_kafka_does() -> None:
     with_world(test, **{"offset.metadata.max.bytes": "4"})
 
 
-def test_offsets_are_counted_and_named_in_pieces() -> None:
-    """What an answer of very many offsets is made of."""
-
+def test_partitions_with_an_offset_are_named() -> None:
     async def test(world: CoordinatorWorld) -> None:
         await world.lead()
         offsets = world.coordinator.offsets
         partitions = [TopicPartition("read", index) for index in range(5)]
         for partition in partitions:
             world.commit("g", 1, partition=partition)
-        assert (offsets.count("g"), offsets.count("nobody")) == (5, 0)
-        assert list(offsets.partitions_in_pieces("g", 2)) == [partitions[:2], partitions[2:4], partitions[4:]]
-        assert list(offsets.partitions_in_pieces("nobody", 2)) == []
+        assert (offsets.partitions("g"), offsets.partitions("nobody")) == (partitions, [])
 
     with_world(test)
 

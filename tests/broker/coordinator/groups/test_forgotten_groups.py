@@ -174,11 +174,12 @@ def test_who_is_not_a_consumer_keeps_its_offsets() -> None:
     with_world(test)
 
 
-@pytest.mark.parametrize(("groups", "turns"), [(99, 0), (199, 1), (200, 2)])
-def test_an_expiry_of_many_groups_gives_way_and_takes_no_time(groups: int, turns: int) -> None:
+def test_an_expiry_of_many_groups_gives_way_and_takes_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
+
     async def test(world: CoordinatorWorld) -> None:
         await world.lead()
-        for number in range(groups):
+        for number in range(20):
             world.commit(f"g{number}", 1)
         given = 0
 
@@ -192,7 +193,8 @@ def test_an_expiry_of_many_groups_gives_way_and_takes_no_time(groups: int, turns
         counting = asyncio.create_task(count(), name="count")
         await world.coordinator.offsets.expire()
         counting.cancel()
-        assert (given, world.clock.monotonic_ms()) == (max(0, turns - 1), begun_ms)
+        assert given >= 20 - 1, "after each group others go on"
+        assert world.clock.monotonic_ms() == begun_ms
 
     with_world(test)
 

@@ -19,12 +19,11 @@ from coordinator_world import READ, CoordinatorWorld
 from engine.broker.coordinator.groups import commit_gathering, offset_requests
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer, GroupState
 from engine.broker.handlers.delete_groups import delete_groups
-from engine.broker.handlers.in_turns import steps_in_turns
-from engine.broker.replication import state_changes
 from engine.common.errors import ErrorCode as E
 from engine.common.model import TopicPartition
 from engine.common.turns import at_once
 from engine.kafka.protocol.apis.delete_groups import DeleteGroupsRequest
+from engine.runtime.turns import carry_out
 
 COUNT = 20
 MANY = [TopicPartition("many", index) for index in range(COUNT)]
@@ -34,7 +33,7 @@ MANY = [TopicPartition("many", index) for index in range(COUNT)]
 def each_is_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(offset_requests, "REMOVED_AT_ONCE", 1)
     monkeypatch.setattr(commit_gathering, "_NOTED_AT_ONCE", 1)
-    monkeypatch.setattr(state_changes, "HOLD_MS_MAX", 0)
+    monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
 
 
 async def commit(world: CoordinatorWorld, group: str = "g", offset: int = 7) -> list[E]:
@@ -146,7 +145,7 @@ def test_a_coordinator_that_resigns_meanwhile_stops_there() -> None:
     async def test(world: CoordinatorWorld) -> None:
         await world.lead()
         await committed(world)
-        deleting = asyncio.ensure_future(steps_in_turns(world.coordinator.delete_group("g")))
+        deleting = asyncio.ensure_future(carry_out(world.coordinator.delete_group("g")))
         for _ in range(4):
             await asyncio.sleep(0)
         world.resign()

@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from transaction_walks import PARTITIONS, TOPIC, Step, WalkWords, order_of
+from transaction_walks import (
+    OFFSETS,
+    OFFSETS_PARTITIONS,
+    PARTITIONS,
+    TOPIC,
+    Step,
+    WalkWords,
+    order_of,
+    settle,
+    wait_until_coordinated,
+)
 from transaction_world import TransactionWorld
 from virtual_time import run_virtual
+from wire_client import WireClient, create_topic
 
 from engine.broker.handlers.add_offsets_to_txn import add_offsets_to_txn
 from engine.broker.handlers.add_partitions_to_txn import add_partitions_to_txn
@@ -25,9 +38,13 @@ from engine.common.model import TopicPartition
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.formats.consumer_offsets import partition_for
 from engine.kafka.protocol.codec import Outgoing, decoder, encoder
+from engine.local.cluster import LocalCluster
 
-RECORDED = Path(__file__).parents[4] / "fixtures" / "transactions" / "kafka-3.9.1-walks.jsonl"
-WALKS = [json.loads(line) for line in RECORDED.read_text().splitlines()]
+RECORDED = Path(os.environ.get("KLAMM_RECORDED_WALKS") or Path(__file__).parents[4] / "fixtures" / "transactions")
+WALKS, WALKS_WITH_RECORDS = (
+    [json.loads(line) for line in (RECORDED / f"kafka-3.9.1-{name}.jsonl").read_text().splitlines()]
+    for name in ("walks", "walks-with-records")
+)
 HANDLERS: dict[str, Any] = {
     "init": init_producer_id,
     "go on": init_producer_id,
@@ -38,7 +55,6 @@ HANDLERS: dict[str, Any] = {
     "describe": describe_transactions,
     "list": list_transactions,
 }
-OFFSETS, OFFSETS_PARTITIONS = "__consumer_offsets", 5
 _SETTLING_S = 0.05
 """Virtual time: enough for all markers."""
 
@@ -82,6 +98,28 @@ def test_as_kafka_answered(steps: list[Step]) -> None:
         await world.stop()
 
     run_virtual(run)
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """A broker whose coordinators are ready."""
+    settings = {"offsets.topic.num.partitions": str(OFFSETS_PARTITIONS), "transaction.state.log.num.partitions": "5"}
+    with LocalCluster(1, config=settings) as cluster:
+        wait_until_coordinated(cluster.bootstrap_servers)
+        yield cluster.bootstrap_servers
+
+
+@pytest.mark.parametrize("walk", WALKS_WITH_RECORDS, ids=lambda walk: f"walk {walk['number']}")
+def test_a_broker_answers_as_kafka_answered(address: str, walk: dict[str, Any]) -> None:
+    words = WalkWords.with_records(walk["number"])
+    create_topic(address, words.topic, partitions=PARTITIONS)
+    with WireClient(address) as client:
+        for number, step in enumerate(walk["steps"]):
+            if number:
+                settle(client, words.ids)
+            answer = client.ask(words.request(step), step["version"])
+            words.note(step, answer)
+            assert words.plain(answer) == _sorted(step["answer"]), f"step {number}: {step}"
 
 
 def _sorted(value: Any) -> Any:

@@ -19,6 +19,7 @@ from engine.kafka.protocol.records.batch import (
     stamp_crc,
     verify_crc,
 )
+from engine.kafka.protocol.records.encode import encode_single
 
 RECORDS = [
     Record(7, 1_000, b"key", b"value", [("h", b"1"), ("empty", b""), ("null", None), ("ü", b"\x00")]),
@@ -62,6 +63,13 @@ def test_header_fields() -> None:
     assert (header.producer_id, header.producer_epoch, header.partition_leader_epoch) == (9, 3, 5)
     assert header.last_sequence == 0, "sequences wrap from 2^31-1 to 0"
     assert [record.timestamp_ms for record in iter_records(batch)] == [77, 77]
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 100, 8_191, 70_000])
+def test_a_single_record_is_encoded_as_in_any_batch(size: int) -> None:
+    key, value = b"k" * (size // 2), b"v" * size
+    record = Record(timestamp_ms=1_700_000_000_000, key=key, value=value)
+    assert encode_single(key, value, record.timestamp_ms) == encode_batch([record])
 
 
 def test_records_without_offset_are_numbered_from_the_base() -> None:
