@@ -74,6 +74,7 @@ def test_what_no_producer_may_ask_for(name: str, timeout_ms: int, error: E) -> N
 def test_the_longest_time_out_is_a_setting() -> None:
     async def test(one: TransactionWorld) -> None:
         assert (await one.init(timeout_ms=5_000)).error is E.NONE
+        assert (await one.init("shortest", timeout_ms=1)).error is E.NONE
         assert (await one.init(timeout_ms=5_001)).error is E.INVALID_TRANSACTION_TIMEOUT
 
     world(test, **{"transaction.max.timeout.ms": "5000"})
@@ -484,11 +485,52 @@ def test_requests_wait_while_the_partition_is_loaded() -> None:
         leading = asyncio.create_task(one.lead())
         await asyncio.sleep(0)
         assert one.end(producer) == [E.COORDINATOR_LOAD_IN_PROGRESS]
+        assert (await one.init("other")).error is E.COORDINATOR_LOAD_IN_PROGRESS
         assert one.coordinator.list_transactions() is E.COORDINATOR_LOAD_IN_PROGRESS
         await leading
         assert one.end(producer) == [E.NONE]
 
     world(test)
+
+
+def test_a_partition_whose_replica_is_stopped_is_given_up() -> None:
+    async def test(one: TransactionWorld) -> None:
+        await one.init()
+        for listener in one.replica_manager.stop_listeners:
+            listener([STATE_PARTITION])
+        assert one.coordinator.describe("t") is E.NOT_COORDINATOR
+
+    world(test)
+
+
+def test_the_topic_says_how_many_partitions_there_are() -> None:
+    async def test(one: TransactionWorld) -> None:
+        assert one.coordinator.partition_count() == 1
+        del one.metadata.leaders[STATE_PARTITION]
+        assert one.coordinator.partition_count() == 7
+
+    world(test, **{"transaction.state.log.num.partitions": "7"})
+
+
+def test_what_happens_to_producers_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(one: TransactionWorld) -> None:
+        await one.begun(one.add("a"))
+        one.state.refusal = E.NOT_ENOUGH_REPLICAS
+        assert (await one.init("other")).error is E.COORDINATOR_NOT_AVAILABLE
+        await asyncio.sleep(61.5)
+        one.state.refusal = None
+        await asyncio.sleep(1)
+
+    caplog.set_level("INFO", "kafka.coordinator.transaction")
+    world(test, **{"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"})
+    told = [message for message in caplog.messages if "llback" in message or "nit" in message]
+    failed = "Rollback of ongoing transaction for transactionalId t failed due to error COORDINATOR_NOT_AVAILABLE"
+    assert told[:2] == [
+        "Initialized transactionalId t with producerId 1000 and producer epoch 0 on partition __transaction_state-0",
+        "InitProducerId of other is answered with COORDINATOR_NOT_AVAILABLE",
+    ]
+    assert failed in told
+    assert told[-1] == "Completed rollback of ongoing transaction for transactionalId t due to timeout"
 
 
 # -- time
