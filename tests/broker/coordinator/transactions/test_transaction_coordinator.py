@@ -16,6 +16,7 @@ from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.formats.control_records import ControlRecordType, EndTransactionMarker
 from engine.kafka.formats.transaction_state import TransactionState
+from engine.kafka.protocol.records.header import iter_batches
 
 E, S = ErrorCode, TransactionState
 COMMIT, ABORT = ControlRecordType.COMMIT, ControlRecordType.ABORT
@@ -363,9 +364,11 @@ def test_the_last_record_of_a_transaction_is_tried_again_until_it_is_written() -
         await asyncio.sleep(0)
         one.state.refusal = E.NOT_ENOUGH_REPLICAS
         one.replicate(one.led[a])
-        await asyncio.sleep(10)
+        await asyncio.sleep(10 * RETRY_BACKOFF_MS / 1000)
         assert one.add_partitions(producer, [a]) == [E.CONCURRENT_TRANSACTIONS]
         one.state.refusal = None
+        await asyncio.sleep(0.99 * RETRY_BACKOFF_MS / 1000)
+        assert states(one)[-1] is S.PREPARE_COMMIT
         await one.until(S.COMPLETE_COMMIT)
 
     world(test)
@@ -422,6 +425,7 @@ def test_a_former_coordinator_does_nothing_with_a_late_answer() -> None:
         one.end(producer)
         await asyncio.sleep(0)
         one.resign()
+        assert one.coordinator._endings == {}
         await asyncio.sleep(1)
         assert states(one)[-1] is S.PREPARE_COMMIT
         await one.lead()
@@ -589,6 +593,31 @@ def test_an_unused_id_is_forgotten_here_and_in_the_log() -> None:
     world(test, **EXPIRY)
 
 
+def test_an_id_that_is_being_forgotten_is_given_to_nobody() -> None:
+    async def test(one: TransactionWorld) -> None:
+        await one.init()
+        one.state.is_replicated_at_once = False
+        await asyncio.sleep(12)
+        assert (await one.init()).error is E.CONCURRENT_TRANSACTIONS
+        one.replicate()
+        one.state.is_replicated_at_once = True
+        assert await one.init() == (E.NONE, 1001, 0)
+
+    world(test, **EXPIRY)
+
+
+def test_tombstones_are_written_in_batches_of_a_thousand() -> None:
+    async def test(one: TransactionWorld) -> None:
+        one.next_ids = iter(range(2_000))
+        for number in range(1_001):
+            await one.init(f"t{number}")
+        await asyncio.sleep(12)
+        counts = [header.record_count for _, header in iter_batches(one.state.log.data)]
+        assert counts[-2:] == [1_000, 1]
+
+    world(test, **EXPIRY)
+
+
 def test_an_id_that_cannot_be_forgotten_yet_stays_in_use() -> None:
     async def test(one: TransactionWorld) -> None:
         await one.init()
@@ -598,6 +627,20 @@ def test_an_id_that_cannot_be_forgotten_yet_stays_in_use() -> None:
         assert (await one.init()).producer_epoch == 1
 
     world(test, **EXPIRY)
+
+
+def test_ids_that_expired_in_an_earlier_term_are_not_forgotten_in_this_one() -> None:
+    async def test(one: TransactionWorld) -> None:
+        await one.init()
+        await asyncio.sleep(11)
+        (earlier,) = one.coordinator.transactions.partitions()
+        expired = list(earlier.states.values())
+        one.resign()
+        await one.lead()
+        one.coordinator._forget(earlier, expired)
+        assert one.stored == [("t", S.EMPTY)]
+
+    world(test, **EXPIRY | {"transaction.remove.expired.transaction.cleanup.interval.ms": "3600000"})
 
 
 # -- operators
