@@ -157,7 +157,6 @@ class TransactionVerifier:
         await self._supervisor.stop()
         for questions in self._questions.values():
             _answer_all(questions, ErrorCode.NETWORK_EXCEPTION)
-        self._questions.clear()
         await self.connections.close()
 
     def _coordinator_id(self, transactional_id: str) -> int | None:

@@ -16,6 +16,7 @@ from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.formats.control_records import ControlRecordType, EndTransactionMarker
 from engine.kafka.formats.transaction_state import TransactionState
+from engine.kafka.protocol.records.header import iter_batches
 
 E, S = ErrorCode, TransactionState
 COMMIT, ABORT = ControlRecordType.COMMIT, ControlRecordType.ABORT
@@ -74,6 +75,7 @@ def test_what_no_producer_may_ask_for(name: str, timeout_ms: int, error: E) -> N
 def test_the_longest_time_out_is_a_setting() -> None:
     async def test(one: TransactionWorld) -> None:
         assert (await one.init(timeout_ms=5_000)).error is E.NONE
+        assert (await one.init("shortest", timeout_ms=1)).error is E.NONE
         assert (await one.init(timeout_ms=5_001)).error is E.INVALID_TRANSACTION_TIMEOUT
 
     world(test, **{"transaction.max.timeout.ms": "5000"})
@@ -362,9 +364,11 @@ def test_the_last_record_of_a_transaction_is_tried_again_until_it_is_written() -
         await asyncio.sleep(0)
         one.state.refusal = E.NOT_ENOUGH_REPLICAS
         one.replicate(one.led[a])
-        await asyncio.sleep(10)
+        await asyncio.sleep(10 * RETRY_BACKOFF_MS / 1000)
         assert one.add_partitions(producer, [a]) == [E.CONCURRENT_TRANSACTIONS]
         one.state.refusal = None
+        await asyncio.sleep(0.99 * RETRY_BACKOFF_MS / 1000)
+        assert states(one)[-1] is S.PREPARE_COMMIT
         await one.until(S.COMPLETE_COMMIT)
 
     world(test)
@@ -421,6 +425,7 @@ def test_a_former_coordinator_does_nothing_with_a_late_answer() -> None:
         one.end(producer)
         await asyncio.sleep(0)
         one.resign()
+        assert one.coordinator._endings == {}
         await asyncio.sleep(1)
         assert states(one)[-1] is S.PREPARE_COMMIT
         await one.lead()
@@ -484,11 +489,52 @@ def test_requests_wait_while_the_partition_is_loaded() -> None:
         leading = asyncio.create_task(one.lead())
         await asyncio.sleep(0)
         assert one.end(producer) == [E.COORDINATOR_LOAD_IN_PROGRESS]
+        assert (await one.init("other")).error is E.COORDINATOR_LOAD_IN_PROGRESS
         assert one.coordinator.list_transactions() is E.COORDINATOR_LOAD_IN_PROGRESS
         await leading
         assert one.end(producer) == [E.NONE]
 
     world(test)
+
+
+def test_a_partition_whose_replica_is_stopped_is_given_up() -> None:
+    async def test(one: TransactionWorld) -> None:
+        await one.init()
+        for listener in one.replica_manager.stop_listeners:
+            listener([STATE_PARTITION])
+        assert one.coordinator.describe("t") is E.NOT_COORDINATOR
+
+    world(test)
+
+
+def test_the_topic_says_how_many_partitions_there_are() -> None:
+    async def test(one: TransactionWorld) -> None:
+        assert one.coordinator.partition_count() == 1
+        del one.metadata.leaders[STATE_PARTITION]
+        assert one.coordinator.partition_count() == 7
+
+    world(test, **{"transaction.state.log.num.partitions": "7"})
+
+
+def test_what_happens_to_producers_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(one: TransactionWorld) -> None:
+        await one.begun(one.add("a"))
+        one.state.refusal = E.NOT_ENOUGH_REPLICAS
+        assert (await one.init("other")).error is E.COORDINATOR_NOT_AVAILABLE
+        await asyncio.sleep(61.5)
+        one.state.refusal = None
+        await asyncio.sleep(1)
+
+    caplog.set_level("INFO", "kafka.coordinator.transaction")
+    world(test, **{"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"})
+    told = [message for message in caplog.messages if "llback" in message or "nit" in message]
+    failed = "Rollback of ongoing transaction for transactionalId t failed due to error COORDINATOR_NOT_AVAILABLE"
+    assert told[:2] == [
+        "Initialized transactionalId t with producerId 1000 and producer epoch 0 on partition __transaction_state-0",
+        "InitProducerId of other is answered with COORDINATOR_NOT_AVAILABLE",
+    ]
+    assert failed in told
+    assert told[-1] == "Completed rollback of ongoing transaction for transactionalId t due to timeout"
 
 
 # -- time
@@ -547,6 +593,31 @@ def test_an_unused_id_is_forgotten_here_and_in_the_log() -> None:
     world(test, **EXPIRY)
 
 
+def test_an_id_that_is_being_forgotten_is_given_to_nobody() -> None:
+    async def test(one: TransactionWorld) -> None:
+        await one.init()
+        one.state.is_replicated_at_once = False
+        await asyncio.sleep(12)
+        assert (await one.init()).error is E.CONCURRENT_TRANSACTIONS
+        one.replicate()
+        one.state.is_replicated_at_once = True
+        assert await one.init() == (E.NONE, 1001, 0)
+
+    world(test, **EXPIRY)
+
+
+def test_tombstones_are_written_in_batches_of_a_thousand() -> None:
+    async def test(one: TransactionWorld) -> None:
+        one.next_ids = iter(range(2_000))
+        for number in range(1_001):
+            await one.init(f"t{number}")
+        await asyncio.sleep(12)
+        counts = [header.record_count for _, header in iter_batches(one.state.log.data)]
+        assert counts[-2:] == [1_000, 1]
+
+    world(test, **EXPIRY)
+
+
 def test_an_id_that_cannot_be_forgotten_yet_stays_in_use() -> None:
     async def test(one: TransactionWorld) -> None:
         await one.init()
@@ -556,6 +627,20 @@ def test_an_id_that_cannot_be_forgotten_yet_stays_in_use() -> None:
         assert (await one.init()).producer_epoch == 1
 
     world(test, **EXPIRY)
+
+
+def test_ids_that_expired_in_an_earlier_term_are_not_forgotten_in_this_one() -> None:
+    async def test(one: TransactionWorld) -> None:
+        await one.init()
+        await asyncio.sleep(11)
+        (earlier,) = one.coordinator.transactions.partitions()
+        expired = list(earlier.states.values())
+        one.resign()
+        await one.lead()
+        one.coordinator._forget(earlier, expired)
+        assert one.stored == [("t", S.EMPTY)]
+
+    world(test, **EXPIRY | {"transaction.remove.expired.transaction.cleanup.interval.ms": "3600000"})
 
 
 # -- operators

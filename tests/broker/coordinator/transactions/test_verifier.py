@@ -11,6 +11,7 @@ import pytest
 from transaction_world import HERE, STATE_PARTITION, THERE, TransactionWorld
 from virtual_time import run_virtual
 
+from engine.broker.coordinator.transactions import verifier
 from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.verifier import TransactionVerifier, Verified
 from engine.broker.log.producer_entry import Verification
@@ -300,5 +301,19 @@ def test_nobody_waits_for_a_broker_that_stops() -> None:
         await asyncio.sleep(1)
         await one.verifier.stop()
         assert await asyncio.gather(*asking) == [{A: E.NETWORK_EXCEPTION}] * 2
+
+    world(test)
+
+
+def test_failures_and_the_time_of_questions_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(one: World) -> None:
+        ticks = iter((1.0, 1.5))
+        monkeypatch.setattr(verifier, "time", SimpleNamespace(monotonic=lambda: next(ticks)))
+        one.other.error = E.TRANSACTION_ABORTABLE
+        one.other.left_out = {B}
+        verified = one.begin(A, B)
+        await one.verifier.settle(verified)
+        assert one.verifier.failures_total == 2
+        assert (one.verifier.times_ms.count, one.verifier.times_ms.total) == (1, 500)
 
     world(test)
