@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.protocol.records import layout
@@ -51,26 +50,30 @@ def iter_section(header: BatchHeader, section: bytes) -> Iterator[Record]:
         KafkaError: INVALID_RECORD if the bytes are not exactly ``header.record_count`` well-formed records.
     """
     append_time = header.max_timestamp if header.timestamp_type is TimestampType.LOG_APPEND_TIME else None
-    with _faults_named(header):
-        yield from _records(section, header.record_count, header.base_offset, header.base_timestamp, append_time)
+    count = _count(header)
+    try:
+        yield from _records(section, count, header.base_offset, header.base_timestamp, append_time)
+    except (BadRecord, IndexError) as error:
+        raise _fault(header, error) from None
 
 
 def section_values(header: BatchHeader, section: bytes) -> list[bytes | None]:
     """Return the values of a version 2 batch's records. Raises as ``iter_section`` does."""
-    with _faults_named(header):
-        return _values(section, header.record_count)
+    count = _count(header)
+    try:
+        return _values(section, count)
+    except (BadRecord, IndexError) as error:
+        raise _fault(header, error) from None
 
 
-@contextmanager
-def _faults_named(header: BatchHeader) -> Iterator[None]:
+def _count(header: BatchHeader) -> int:
     if header.record_count < 0:
         raise invalid_records(header, f"it declares {header.record_count} records")
-    try:
-        yield
-    except IndexError:
-        raise ends_early(header) from None
-    except BadRecord as error:
-        raise invalid_records(header, str(error)) from None
+    return header.record_count
+
+
+def _fault(header: BatchHeader, error: Exception) -> KafkaError:
+    return invalid_records(header, str(error)) if isinstance(error, BadRecord) else ends_early(header)
 
 
 def _records(
