@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from importlib import import_module
@@ -15,6 +15,7 @@ from textual import events, work
 from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette, Hit, Hits, Provider
+from textual.filter import LineFilter
 from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.widget import Widget
@@ -94,8 +95,6 @@ class Dashboard(App[int], inherit_bindings=False):
         self.is_paused = False
         self._held: Frame | None = None
         self._reader: asyncio.Task[None] | None = None
-        self._is_plain_text = is_plain_text
-        self._is_colourless = is_colourless
         self._told: set[str] = set()
         self._is_leaving = False
         self.left_behind = ""
@@ -107,24 +106,26 @@ class Dashboard(App[int], inherit_bindings=False):
         for name, palette in session.palettes.items():
             self.register_theme(theme_of(name, palette))
         self.theme = session.theme if session.theme in session.palettes else "dark"
+        self._own_filters: list[LineFilter] = [PlainTextFilter()] if is_plain_text else []
+        if is_colourless:
+            self._own_filters.append(ColourlessFilter(session.palettes[self.theme]))
 
     @property
     def main(self) -> MainScreen | None:
         """The screen below all dialogs."""
         return next((screen for screen in self.screen_stack if isinstance(screen, MainScreen)), None)
 
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Return Textual's filters and ours: all that is drawn passes them."""
+        return [*super().get_line_filters(), *self._own_filters]
+
     def on_mount(self) -> None:
         """Show the screen, then begin to read."""
-        if self._is_plain_text:
-            self._filters.append(PlainTextFilter())
-        if self._is_colourless:
-            self._filters.append(ColourlessFilter(self.session.palettes[self.theme]))
         self._signals.enter_context(signals_taken(self.exit))
         self._until_settled.enter_context(full_collections_put_off())
         self._main = MainScreen(self)
         self.push_screen(self._main)
         self._read(self.session.feed)
-        self.set_interval(1.0, forget_removed_widgets, name="forget removed widgets")
         for problem in self.session.problems:
             log.warning(problem)
             self.notify(problem, severity="warning", timeout=30, markup=False)
@@ -397,22 +398,6 @@ async def handled_by(node: MessagePump) -> None:
 def has_utf8(encoding: str | None) -> bool:
     """Whether a terminal's encoding knows all characters that the dashboard draws."""
     return (encoding or "").lower().replace("-", "").startswith("utf")
-
-
-def forget_removed_widgets() -> None:
-    """Free what Textual keeps of widgets that are gone. If it no longer has that cache, do nothing.
-
-    Textual 8 caches the colours behind a widget under a key that holds all lines the widget has drawn, for the latest
-    1,024 widgets (its issue 6665): each window that was opened and closed would leave some 100 kB behind. The few
-    widgets on the screen fill the cache again.
-    """
-    try:
-        kept = import_module("textual._styles_cache").StylesCache.get_inner_outer
-    except (ImportError, AttributeError):
-        return
-    clear = getattr(kept, "cache_clear", None)
-    if clear is not None:
-        clear()
 
 
 MODULES = (

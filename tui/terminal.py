@@ -36,6 +36,9 @@ class KeyParser(XTermParser):
 
     A terminal sends the same bytes for both as for alt and the key, which Textual makes of them: it would lose ``esc``
     before ``enter``, and both before a letter or a digit. Alt means something only where ``keys.toml`` says so.
+
+    It replaces a private part of Textual: nothing else sees the bytes before they are keys. To do without it, a driver
+    would need a method that makes its parser, or a setting that tells ``esc`` and the key as two.
     """
 
     def __init__(self, bound: Collection[str], debug: bool = False) -> None:

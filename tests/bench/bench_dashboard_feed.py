@@ -159,7 +159,7 @@ def _percent(seconds: list[float]) -> str:
 
 async def _measure_live() -> None:
     with LocalCluster(3) as cluster:
-        await _create_topics(parse_addresses(cluster.bootstrap_servers))
+        await create_topics(parse_addresses(cluster.bootstrap_servers))
         print(f"\nlive: {LIVE_TOPICS} topics, {5 * LIVE_TOPICS} partitions, 3 brokers, {LIVE_S:.0f} s at 1 Hz")
         print(f"{'':12}{'all read after s':>18}{'% of a core':>12}{'worst stall ms':>16}{'ZooKeeper req/s':>17}")
         bootstrap = parse_addresses(cluster.bootstrap_servers)
@@ -172,7 +172,8 @@ async def _measure_live() -> None:
             await _watch(target)
 
 
-async def _create_topics(bootstrap: tuple[tuple[str, int], ...]) -> None:
+async def create_topics(bootstrap: tuple[tuple[str, int], ...]) -> None:
+    """Create the topics of the live cluster."""
     wire = WireCluster(bootstrap)
     for start in range(0, LIVE_TOPICS, 100):
         topics = [

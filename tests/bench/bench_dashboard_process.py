@@ -3,11 +3,13 @@
 Two recordings are made: one in which the ends of a tenth of the partitions move each second, and one in which all do;
 the sizes of all move every ten seconds, and 500 partitions get another leader each second. It reports resident memory,
 CPU, the time to the first picture and to the first one with data, and the longest that a key waited for its answer.
-``KLAMM_BENCH_PARTITIONS`` makes it smaller.
+Then ``klamm top --all`` at rest: nobody touches the table of 1, 5 and 20 profiles, each of which names three brokers of
+ours with 5,000 partitions. ``KLAMM_BENCH_PARTITIONS`` and ``KLAMM_BENCH_LIVE_TOPICS`` make it smaller.
 """
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
 import time
@@ -15,14 +17,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from bench_dashboard_feed import create_topics
 from dashboard_terminal import DashboardTerminal, dashboard_terminal
 from fake_cluster import FakeCluster, big_cluster
 
+from engine.admin.cluster.target import parse_addresses
 from engine.admin.watch.diff import diff
 from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.log_ends import LogEnds
 from engine.admin.watch.recording import FrameWriter
 from engine.common.model import TopicPartition
+from engine.local.cluster import LocalCluster
 
 PARTITIONS = int(os.environ.get("KLAMM_BENCH_PARTITIONS", "50000"))
 TOPICS = 1_000
@@ -32,6 +37,8 @@ WARM_UP_S = 10.0
 KEYS_FROM_S = SECONDS / 2
 """Before, nobody touches the dashboard."""
 KEY_EVERY_S = 0.5
+REST_S = 60.0
+PROFILES = (1, 5, 20)
 
 
 def main() -> None:
@@ -49,6 +56,43 @@ def main() -> None:
                 writer.write(frame)
             writer.close()
             print(f"{name:<18}{_measured(path, Path(folder))}", flush=True)
+    _measure_all()
+
+
+def _measure_all() -> None:
+    """Print what the table of all clusters costs while nobody touches it."""
+    print(f"\nklamm top --all, {REST_S:.0f} s at rest; load {os.getloadavg()[0]:.1f}")
+    print(f"{'profiles':<12}{'% of a core':>12}{'MB':>8}{'all seen after s':>18}")
+    with LocalCluster(3) as cluster, tempfile.TemporaryDirectory() as folder:
+        asyncio.run(create_topics(parse_addresses(cluster.bootstrap_servers)))
+        for count in PROFILES:
+            print(f"{count:<12}{_at_rest(cluster, count, Path(folder))}", flush=True)
+
+
+def _at_rest(cluster: LocalCluster, count: int, home: Path) -> str:
+    """Return the figures of a row."""
+    profile = f'bootstrap_servers = "{cluster.bootstrap_servers}"\nzookeeper = "{cluster.zookeeper_connect}"\n'
+    config = home / "klamm"
+    config.mkdir(exist_ok=True)
+    names = [f"c{number:02}" for number in range(count)]
+    (config / "clusters.toml").write_text("".join(f"[clusters.{name}]\n{profile}" for name in names), "utf-8")
+    started, seen = time.monotonic(), b""
+    with dashboard_terminal(["--all"], home) as top:
+        while f"{count} healthy".encode() not in seen:
+            seen += top.read(0.1)
+            assert time.monotonic() - started < 120, seen[-2_000:].decode("utf-8", "replace")
+        seen_s = time.monotonic() - started
+        _read_for(top, WARM_UP_S)
+        used, began = top.cpu_s, time.monotonic()
+        _read_for(top, REST_S)
+        share = 100 * (top.cpu_s - used) / (time.monotonic() - began)
+        return f"{share:>12.1f}{top.resident_mb:>8.0f}{seen_s:>18.1f}"
+
+
+def _read_for(top: DashboardTerminal, seconds: float) -> None:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        top.read(0.1)
 
 
 def _frames(share: int) -> Iterator[Frame]:

@@ -1,4 +1,4 @@
-"""Pictures of the dashboard on made-up clusters, for the guide and for tests to compare with.
+"""Pictures of the dashboard on made-up clusters, for the guide and for tests to compare with; and screens as text.
 
     python -m tests.tui.dashboard_pictures
 
@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.support.paths import FOLDERS
 
@@ -44,6 +45,17 @@ class Picture:
 
 def _kill_2(cluster: object) -> None:
     cluster.kill(2)  # type: ignore[attr-defined]
+
+
+def _freeze_2(cluster: Any) -> None:
+    cluster.silence(2)
+
+
+def _throttle(cluster: Any) -> None:
+    for topic in ("clicks", "orders"):
+        cluster.set_topic_config(topic, "leader.replication.throttled.replicas", "*")
+    for broker in range(1, 6):
+        cluster.set_broker_config(broker, "leader.replication.throttled.rate", "1000000")
 
 
 PICTURES = (
@@ -115,6 +127,72 @@ async def _fleet_drawn(picture: Picture) -> str:
         return plain_svg(driven.app.export_screenshot(title="klamm top"))
 
 
+SCREENS: dict[str, tuple[str, Callable[[object], None] | None, str]] = {
+    "healthy": ("five", None, "overview sml, groups m, plans m"),
+    "broker down": ("live", _kill_2, "overview sml, brokers sml, topics sm, partitions sm, groups sml, timeline m"),
+    "broker frozen": ("live", _freeze_2, "overview m, brokers s"),
+    "throttled move": ("reassigning", _throttle, "overview sm, reassignments sml"),
+    "disconnected": ("disconnected", None, "overview sm"),
+    "empty cluster": ("empty", None, "overview m, topics s"),
+    "streaming": ("streaming", None, "spark m"),
+}
+"""The screens that matter by state: a scene of ``fake_feed``, what happens then, and screens with their sizes."""
+SIZES = {"s": (80, 24), "m": (120, 40), "l": (200, 60)}
+SCREENS_FILE = GOLDEN / "screens.txt"
+
+
+async def screens_of(state: str) -> dict[str, str]:
+    """Return the screens of a state by name, each as its text, where each line is followed by its tones."""
+    from dashboards import dashboard
+
+    from tui.state.location import Location
+
+    scene, then, wanted = SCREENS[state]
+    found = {}
+    async with dashboard(scene) as driven:
+        await driven.tick(8)
+        if then is not None:
+            then(driven.feed.cluster)
+            await driven.tick(4)
+        for page, sizes in (one.split() for one in wanted.split(", ")):
+            driven.main.go_to(Location(page))
+            for size in sizes:
+                width, height = SIZES[size]
+                await driven.pilot.resize_terminal(width, height)
+                driven.main.draw(is_new_data=False)
+                await driven.settled()
+                found[f"{state}, {page} {width}x{height}"] = _as_text(driven)
+    return found
+
+
+def _as_text(driven: Any) -> str:
+    """Return what is drawn: after each line, where which tones begin, as ``12b`` for bad and ``20B`` for bold."""
+    palette = driven.app.session.palettes[driven.app.theme]
+    names = {getattr(palette, name): name[0] for name in ("quiet", "accent", "good", "warn", "bad")}
+    names |= {palette.background: "x", palette.text: "t"}
+    behind = {palette.selected: "_", palette.bad: "!", palette.warn: "!", palette.changed: "~"}
+    lines = []
+    for strip in driven.app.screen._compositor.render_strips()[: driven.app.size.height]:
+        at, text, tones, last = 0, "", [], "t"
+        for segment in strip:
+            style = segment.style
+            tone = names.get(style.color.triplet.hex, "f") if style is not None and style.color else "t"
+            tone = tone.upper() if style is not None and style.bold else tone
+            tone += behind.get(style.bgcolor.triplet.hex, "") if style is not None and style.bgcolor else ""
+            if tone != last and segment.text.strip():
+                tones.append(f"{at}{tone}")
+                last = tone
+            text, at = text + segment.text, at + len(segment.text)
+        lines += [f"|{text.rstrip()}", *([f" {' '.join(tones)}"] if tones else [])]
+    return "\n".join(lines)
+
+
+def kept_screens() -> dict[str, str]:
+    """Return the screens as they were when somebody looked at them."""
+    parts = SCREENS_FILE.read_text("utf-8").split("=== ")[1:]
+    return {name: text.strip("\n") for name, _, text in (part.partition("\n") for part in parts)}
+
+
 def plain_svg(svg: str) -> str:
     """Return the picture without details that differ from run to run, and without the reference to an external font."""
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
@@ -125,6 +203,8 @@ async def _write_all() -> None:
     for picture in PICTURES:
         picture.folder.mkdir(parents=True, exist_ok=True)
         picture.path.write_text(await drawn(picture), encoding="utf-8")
+    found = [item for state in SCREENS for item in (await screens_of(state)).items()]
+    SCREENS_FILE.write_text("".join(f"=== {name}\n{text}\n" for name, text in found), encoding="utf-8")
 
 
 if __name__ == "__main__":

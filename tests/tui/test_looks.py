@@ -6,7 +6,7 @@ import asyncio
 import re
 
 import pytest
-from dashboard_pictures import GUIDE, PICTURES, ROOT, Picture, drawn
+from dashboard_pictures import GUIDE, PICTURES, ROOT, SCREENS, Picture, drawn, kept_screens, screens_of
 
 from tui.actions import ACTIONS
 
@@ -22,6 +22,13 @@ def test_a_picture_is_what_the_dashboard_draws(picture: Picture) -> None:
     hint = "look at it, then: python -m tests.tui.dashboard_pictures"
     assert words_of(now) == words_of(kept), hint
     assert now == kept, f"the same words in other places or colours; {hint}"
+
+
+@pytest.mark.parametrize("state", SCREENS)
+def test_a_screen_is_as_it_was_when_somebody_looked_at_it(state: str) -> None:
+    kept = {name: text for name, text in kept_screens().items() if name.startswith(f"{state},")}
+    hint = "look at it, then: python -m tests.tui.dashboard_pictures"
+    assert asyncio.run(screens_of(state)) == kept, hint
 
 
 def test_every_picture_of_the_guide_is_shown_there() -> None:

@@ -42,7 +42,14 @@ class EarlyKeys(ModalScreen[Result]):
 
     def dismiss(self, result: Result | None = None) -> AwaitComplete:
         """Close it if it is in front. Textual would close whatever is in front instead, even the dashboard's screen."""
-        return super().dismiss(result) if self.app.screen is self else AwaitComplete()
+        if self.app.screen is not self:
+            return AwaitComplete()
+        closing = super().dismiss(result)
+        # Textual 8 keeps the lines that the last 1,024 widgets have drawn, gone or not (its issue 6665): some 100 kB
+        # for each window, unless the widget waits to be drawn anew.
+        for widget in self.walk_children(Widget):
+            widget.refresh()
+        return closing
 
     @cached_property
     def _early(self) -> list[events.Key]:

@@ -248,7 +248,11 @@ def _charts(board: Board, width: int, height: int, *, across: int = 1) -> list[L
 
 def _brokers(board: Board, width: int, height: int) -> list[Line]:
     """Return a row for each broker, those with a problem first, so that they are not among those left out."""
-    items = sorted(brokers.items_of(board), key=lambda item: (not brokers.is_trouble(item), item.id))
+
+    def gravity_of(item: brokers.BrokerItem) -> int:
+        return 0 if brokers.is_trouble(item) else 1 if item.leaders < item.preferred else 2
+
+    items = sorted(brokers.items_of(board), key=lambda item: (gravity_of(item), item.id))
     room = height - 3
     shown = items if len(items) <= room else items[: room - 1]
     most = max((max(item.leaders, item.preferred) for item in items), default=0)
@@ -258,7 +262,7 @@ def _brokers(board: Board, width: int, height: int) -> list[Line]:
         _add_courses(board, rows, [item.id for item in shown], width - 4 - width_of(rows[0]))
     rest = items[len(shown) :]
     if rest:
-        told = "" if any(map(brokers.is_trouble, rest)) else ", with nothing wrong"
+        told = "" if any(gravity_of(item) < 2 for item in rest) else ", with nothing wrong"
         rows.append(line((f"  and {len(rest)} more{told}", Tone.QUIET)))
     return panel("Brokers", rows if items else [line(("  none is known yet", Tone.QUIET))], width, height)
 

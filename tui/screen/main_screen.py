@@ -73,6 +73,8 @@ class MainScreen(Screen[None]):
         self.opened_desk: PlanDesk | None = None
         self.saving: Saving = Saving(self)
         self.partition_logs = PartitionLogs(self)
+        self._told = ""
+        """What was said last."""
         self.pages = pages_of(self, self.partition_logs)
 
     @property
@@ -368,8 +370,9 @@ class MainScreen(Screen[None]):
 
     def tell(self, text: str, *, is_error: bool = False) -> None:
         """Say something for a moment; what is said again takes the place of what is there."""
-        for same in [one for one in self.app._notifications if one.message == plain(text)]:
-            self.app._unnotify(same)
+        if text == self._told:
+            self.app.clear_notifications()
+        self._told = text
         self.notify(plain(text), severity="warning" if is_error else "information", markup=False)
 
     # The filter
