@@ -36,6 +36,7 @@ from engine.kafka.protocol.apis.leader_and_isr import LeaderAndIsrResponse
 from engine.kafka.protocol.apis.update_metadata import UpdateMetadataResponse
 from engine.runtime import discards
 from engine.runtime.discards import Discards
+from engine.runtime.turns import Breather
 
 
 class StandInClient:
@@ -220,7 +221,7 @@ async def test_requests_that_everybody_is_done_with_are_let_go_of_one_in_a_turn(
     ms."""
     turns, lines = Turns(), ControllerChannels(SETTINGS, 1, lambda event: None)
     controller: Any = Controller.__new__(Controller)
-    controller._held_since_s, controller._turns_given = 0.0, 0
+    controller._breather = Breather()
     # Nobody is connected, so nobody else holds them.
     await controller._send(lines, tuple(large_request(broker, turns) for broker in BROKERS))
     await turns.until_freed(len(BROKERS))
@@ -263,7 +264,7 @@ async def test_what_brokers_share_is_let_go_of_in_pieces(
     for broker in BROKERS:
         lines.connect(broker)
     controller: Any = Controller.__new__(Controller)
-    controller._held_since_s, controller._turns_given = 0.0, 0
+    controller._breather = Breather()
     await controller._send(lines, tuple(requests()))
     await until_sent(clients, len(BROKERS))
     assert not turns.freed
