@@ -24,7 +24,7 @@ from engine.broker.handlers.registry import handles
 from engine.broker.replication.leader_and_isr_change import (
     become_leader_or_follower,
     leader_and_isr_refusal,
-    partition_states,
+    states_in_turns,
 )
 from engine.common.errors import CoordinationError, ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
@@ -53,7 +53,7 @@ async def _load_topic_configs(context: RequestContext, request: LeaderAndIsrRequ
     knows = context.broker.dynamic_configs.knows_topic
     topics = {
         partition.topic: None
-        async for partition, _, state in partition_states(request)
+        async for partition, _, state in states_in_turns(request)
         if state.is_new or not knows(partition.topic)
     }
     if not topics:

@@ -5,7 +5,7 @@ Source: ReplicaManager.becomeLeaderOrFollower of Kafka 3.9; the lines of state-c
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
 
 from engine.broker.log.log import Log
@@ -45,26 +45,39 @@ class _Wanted(NamedTuple):
     topic_id: bytes
 
 
-async def partition_states(
-    request: LeaderAndIsrRequest,
-) -> AsyncIterator[tuple[TopicPartition, bytes, LeaderAndIsrPartitionState]]:
-    """Yield (partition, topic id, state), grouped by topic (version 2 and later) or not, in turns with other work."""
+PartitionStates = tuple[TopicPartition, bytes, LeaderAndIsrPartitionState]
+"""Partition, topic id, state."""
+
+
+def partition_states(request: LeaderAndIsrRequest) -> Iterator[PartitionStates]:
+    """Yield what a request says of each partition, grouped by topic (version 2 and later) or not."""
+    return (one for one in _states_in_steps(request) if one is not None)
+
+
+async def states_in_turns(request: LeaderAndIsrRequest) -> AsyncIterator[PartitionStates]:
+    """Yield the same in turns with other work."""
     breather = Breather(makes_what_lasts=True)
-    for topic in request.topic_states:
+    for one in _states_in_steps(request):
+        if one is not None:
+            yield one
         await breather.give_way()
+
+
+def _states_in_steps(request: LeaderAndIsrRequest) -> Iterator[PartitionStates | None]:
+    """Yield None for each topic as well: very many may have no partition."""
+    for topic in request.topic_states:
+        yield None
         for state in topic.partition_states:
             yield TopicPartition(topic.topic_name, state.partition_index), topic.topic_id, state
-            await breather.give_way()
     for state in request.ungrouped_partition_states:
         yield TopicPartition(state.topic_name, state.partition_index), ZERO_TOPIC_ID, state
-        await breather.give_way()
 
 
 async def leader_and_isr_refusal(
     request: LeaderAndIsrRequest, error: ErrorCode, api_version: int
 ) -> LeaderAndIsrResponse:
     """Return the answer that refuses the whole request."""
-    errors = {topic_partition: error async for topic_partition, _, _ in partition_states(request)}
+    errors = {topic_partition: error async for topic_partition, _, _ in states_in_turns(request)}
     return await _response(request, error, errors, api_version)
 
 
@@ -108,7 +121,7 @@ class LeaderAndIsrChange:
         whom = f"correlationId {self._correlation_id} from controller {request.controller_id} for {count} partitions"
         self._log.info(f"Handling LeaderAndIsr request {whom}")
         if self._log.is_tracing:
-            async for topic_partition, _, state in partition_states(request):
+            async for topic_partition, _, state in states_in_turns(request):
                 self._log.trace(
                     f"Received LeaderAndIsr request {partition_state_text(topic_partition, state)} correlation id "
                     f"{self._correlation_id} from {self._source}"
@@ -128,7 +141,7 @@ class LeaderAndIsrChange:
         return response
 
     async def _apply(self) -> LeaderAndIsrResponse:
-        async for topic_partition, topic_id, state in partition_states(self._request):
+        async for topic_partition, topic_id, state in states_in_turns(self._request):
             self._judge(topic_partition, topic_id, state)
         new_leaders = await self._make_leaders() if self._leaders else []
         new_followers = await self._make_followers() if self._followers else []
