@@ -58,7 +58,10 @@ FailOn = Annotated[
     str,
     typer.Option("--fail-on", metavar="stall|warn|unknown", help="The mildest status that makes the exit code 1."),
 ]
-GroupIds = Annotated[list[str] | None, typer.Option("--group", metavar="G", help="A group id; may be repeated.")]
+GroupIds = Annotated[
+    list[str] | None,
+    typer.Option("--group", metavar="G", help="A group's id, or a pattern of whole ids; may be repeated."),
+]
 SampleInterval = Annotated[str, typer.Option("--interval", metavar="TIME", help="Time between two samples: 30s, 2m.")]
 
 

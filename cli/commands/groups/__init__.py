@@ -23,7 +23,12 @@ GroupNames = Annotated[
 ]
 GroupOptions = Annotated[
     list[str] | None,
-    typer.Option("--group", metavar="G", help="A group's id; may be repeated.", autocompletion=complete_groups),
+    typer.Option(
+        "--group",
+        metavar="G",
+        help="A group's id, or a pattern of whole ids; may be repeated.",
+        autocompletion=complete_groups,
+    ),
 ]
 Topics = Annotated[
     list[str] | None,

@@ -54,7 +54,7 @@ async def find_offsets_to_delete(
         NotFound: there is no such group, or nothing is committed in a topic.
         BadRequest: it exists both on brokers and in ZooKeeper.
     """
-    found = await find_groups(cluster, GroupScope((group,)))
+    found = await find_groups(cluster, GroupScope((group,)), takes_patterns=False)
     for error in (*found.failures, *in_both(found).values()):
         raise error
     committed: GroupOffsets | Unknown

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, OutcomeUnknown, Refused, Unknown, Unreachable
@@ -16,6 +17,9 @@ from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.kafka.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
 NO_COORDINATOR = -1
+_PATTERN = re.compile(r"[][*+?(){}|^$\\]")
+"""What makes a text a pattern, if no group has it as its id. Ids often have dots."""
+
 LIST_HINT = Phrase("list the groups with: ", Operation.LIST_GROUPS)
 _LEADERLESS_HINT = Phrase("see who is missing: ", Do(Operation.DESCRIBE_UNAVAILABLE_OF_TOPIC, GROUP_METADATA_TOPIC))
 _HINTS: Mapping[ErrorCode, Words] = {
@@ -27,7 +31,7 @@ _HINTS: Mapping[ErrorCode, Words] = {
 
 @dataclass(frozen=True, slots=True)
 class GroupScope:
-    """Named groups, or (no name) all of them."""
+    """Named groups, or (no name) all of them. A name that no group has may be a pattern of whole ids."""
 
     names: tuple[str, ...] = ()
 
@@ -105,10 +109,13 @@ async def list_everywhere(cluster: Cluster) -> tuple[list[ListedGroup], list[Adm
     return sorted(found, key=lambda group: (group.group, group.type)), failures
 
 
-async def find_groups(cluster: Cluster, scope: GroupScope, *, may_be_absent: bool = False) -> FoundGroups:
+async def find_groups(
+    cluster: Cluster, scope: GroupScope, *, may_be_absent: bool = False, takes_patterns: bool = True
+) -> FoundGroups:
     """Find the groups of a scope. A name that does not exist, or has no coordinator, is among the failures.
 
-    With ``may_be_absent`` an unknown name means a new group, which a commit to its coordinator creates.
+    With ``may_be_absent`` an unknown name means a new group, which a commit to its coordinator creates. A pattern never
+    does: it is a failure if it matches no group of consumers.
     """
     if scope.is_all:
         listed, failures = await list_everywhere(cluster)
@@ -121,7 +128,34 @@ async def find_groups(cluster: Cluster, scope: GroupScope, *, may_be_absent: boo
             tuple(failures),
             tuple(group.group for group in listed if not is_of_consumers(group)),
         )
-    return await _find_named(cluster, scope.names, may_be_absent=may_be_absent)
+    names, failures = scope.names, list[AdminError]()
+    if takes_patterns and any(map(_PATTERN.search, names)):
+        names, failures = await _matching(cluster, names)
+    found = await _find_named(cluster, names, may_be_absent=may_be_absent) if names else FoundGroups((), (), {})
+    return replace(found, failures=(*found.failures, *failures))
+
+
+async def _matching(cluster: Cluster, texts: Sequence[str]) -> tuple[tuple[str, ...], list[AdminError]]:
+    """Return the ids that are meant, each once, and what matches none. Patterns mean groups of consumers only."""
+    listed, failures = await list_everywhere(cluster)
+    there = {group.group for group in listed}
+    consumers = sorted({group.group for group in listed if is_of_consumers(group)})
+    found: dict[str, None] = {}
+    for text in texts:
+        pattern = None if text in there or _PATTERN.search(text) is None else _compiled(text)
+        matching = [text] if pattern is None else [name for name in consumers if pattern.fullmatch(name)]
+        found |= dict.fromkeys(matching)
+        if not matching:
+            failures.append(NotFound(f"no consumer group matches {text!r}", hint=LIST_HINT))
+    return tuple(found), failures
+
+
+def _compiled(text: str) -> re.Pattern[str] | None:
+    """Return the pattern; None if it is none, and so an id that is looked for as it is."""
+    try:
+        return re.compile(text)
+    except re.error:
+        return None
 
 
 def is_of_consumers(group: ListedGroup) -> bool:

@@ -281,3 +281,28 @@ def test_deleting_refuses_the_active_and_deletes_the_others() -> None:
         assert "m (c at /h), x (c at /h)" in refused.refusals["g1"].message
 
     play(scene)
+
+
+def test_a_group_may_be_named_by_a_pattern_of_whole_ids() -> None:
+    async def scene(world: ScriptedGroups, cluster: Cluster) -> None:
+        world.offsets = {"app.a": {("t", 0): 5}, "app.b": {("t", 0): 6}, "app.a2": {}, "x+": {}, "connect": {}}
+        world.protocols = {"connect": "connect"}
+        for names, meant in [
+            (["app.[ab]"], ["app.a", "app.b"]),
+            (["app.a.*", "app.a"], ["app.a", "app.a2"]),
+            (["x+"], ["x+"]),  # there is such a group
+            (["(c|x).*"], ["x+"]),
+        ]:
+            assert (await find_groups_to_delete(cluster, all_of(*names))).names == meant
+        assert [one.group for one in (await plan_reset(cluster, all_of("app.[ab]"), None, LATEST)).groups] == [
+            "app.a",
+            "app.b",
+        ]
+        nothing = await find_groups_to_delete(cluster, all_of("pp.*", "app.a", "app("))
+        assert nothing.names == ["app.a"]
+        assert sorted(error.message for error in nothing.failures) == [
+            "consumer group 'app(' does not exist",
+            "no consumer group matches 'pp.*'",
+        ]
+
+    play(scene)

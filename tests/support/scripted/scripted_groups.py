@@ -84,7 +84,7 @@ class ScriptedGroups:
             }
 
     def home(self, group: str) -> int:
-        return int(group[1:]) % 2
+        return int("".join(filter(str.isdigit, group)) or 0) % 2
 
     def _find(self, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
         keys = request.coordinator_keys or [request.key]
