@@ -81,6 +81,9 @@ async def test_what_comes_behind_a_large_request_waits_for_its_answer(monkeypatc
     running = asyncio.ensure_future(channel.run())
     expected = [(many, True), (1, False), (PARTITIONS_AT_ONCE_MAX, False)]
     for number in range(1, len(expected) + 1):
+        async with asyncio.timeout(20):
+            while len(client.sent) < number:
+                await asyncio.sleep(0.001)
         for _ in range(20):
             await asyncio.sleep(0)
         assert client.sent == expected[:number]
