@@ -61,25 +61,29 @@ class AclRules:
     def __init__(self) -> None:
         self.version = 0
         self.all: dict[ResourcePattern, tuple[AclEntry, ...]] = {}
-        self._prefixes: dict[ResourceType, dict[ResourcePattern, None]] = {kind: {} for kind in ResourceType}
+        self._prefixes: dict[ResourceType, dict[int, dict[str, ResourcePattern]]] = {kind: {} for kind in ResourceType}
+        """By their lengths, of which there are few: a question takes a look for each, not one for each prefix."""
 
     def put(self, pattern: ResourcePattern, entries: tuple[AclEntry, ...]) -> None:
         """Replace a pattern's entries."""
-        is_prefix = pattern.pattern_type is PatternType.PREFIXED
         if entries:
             self.all[pattern] = entries
-            if is_prefix:
-                self._prefixes[pattern.resource_type][pattern] = None
         else:
             self.all.pop(pattern, None)
-            if is_prefix:
-                self._prefixes[pattern.resource_type].pop(pattern, None)
+        if pattern.pattern_type is PatternType.PREFIXED:
+            by_length, length = self._prefixes[pattern.resource_type], len(pattern.name)
+            if entries:
+                by_length.setdefault(length, {})[pattern.name] = pattern
+            elif length in by_length:
+                by_length[length].pop(pattern.name, None)
+                if not by_length[length]:
+                    del by_length[length]
         self.version += 1
 
     def about(self, resource_type: ResourceType, name: str) -> dict[ResourcePattern, tuple[AclEntry, ...]]:
         """Return the rules whose patterns cover a resource."""
         literal = (ResourcePattern(resource_type, name), ResourcePattern(resource_type, ANY_NAME))
-        prefixes = (pattern for pattern in self._prefixes[resource_type] if name.startswith(pattern.name))
+        prefixes = (known.get(name[:length]) for length, known in self._prefixes[resource_type].items())
         return {pattern: self.all[pattern] for pattern in (*literal, *prefixes) if pattern in self.all}
 
 

@@ -162,6 +162,13 @@ def test_rules_are_found_by_name_and_by_prefix() -> None:
         rules.put(pattern, (allow(),))
     assert rules.about(ResourceType.TOPIC, "orders").keys() == {ORDERS, PREFIX, everything}
     assert rules.about(ResourceType.TOPIC, "o").keys() == {everything}
+    longer, beside = (ResourcePattern(ResourceType.TOPIC, name, PatternType.PREFIXED) for name in ("orde", "orx"))
+    for pattern in (longer, beside):
+        rules.put(pattern, (allow(),))
+    assert rules.about(ResourceType.TOPIC, "ordering").keys() == {PREFIX, longer, everything}
+    for pattern in (longer, beside):
+        rules.put(pattern, ())
+    assert rules.about(ResourceType.TOPIC, "ordering").keys() == {PREFIX, everything}
     version = rules.version
     rules.put(PREFIX, ())
     assert rules.about(ResourceType.TOPIC, "ordx").keys() == {everything}
