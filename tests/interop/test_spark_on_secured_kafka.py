@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
 from klamm_program import in_process
 from secured_kafka import PASSWORDS, SecuredKafka, jaas, secured_kafka
@@ -60,15 +63,28 @@ def test_written_and_read_in_batches_and_streams(
     assert not [text for text in told if PASSWORDS["admin"] in text]
 
 
-def test_a_store_that_spark_sends_and_what_its_pages_and_logs_say(spark: Any, kafka: SecuredKafka) -> None:
+def unpacked(file: Path) -> str:
+    """Return what an event log holds by now; its last frame is still open."""
+    found = b""
+    with pyarrow.CompressedInputStream(str(file), "zstd") as stream, suppress(OSError):
+        while piece := stream.read(4096):
+            found += piece
+    return found.decode("utf-8", "replace")
+
+
+def test_a_store_that_spark_sends_and_what_its_pages_and_logs_say(
+    spark: Any, kafka: SecuredKafka, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ("-b", kafka.address("SAFE"), "--command-config", kafka.login("SAFE", "SCRAM-SHA-512"))
+    assert in_process("topics", "create", "sent", "--partitions", "1", *where, capture=capsys).code == 0
     (kafka.folder / "sent-ca.pem").write_text((kafka.folder / "ca.pem").read_text())
     spark.sparkContext.addFile(str(kafka.folder / "sent-ca.pem"))
     options = login(kafka) | {"kafka.ssl.truststore.location": "sent-ca.pem"}
     spark.range(10).selectExpr("cast(id as string) as value").write.format("klamm-kafka").options(**options).option(
-        "topic", "orders"
+        "topic", "sent"
     ).mode("append").save()
-    read = spark.read.format("klamm-kafka").options(**options).option("subscribe", "orders").load()
-    assert read.count() >= 10
+    read = spark.read.format("klamm-kafka").options(**options).option("subscribe", "sent").load()
+    assert read.count() == 10
     store = spark._jsparkSession.sharedState().statusStore()
     runs = [store.executionsList().apply(index) for index in range(store.executionsList().size())]
     assert any("klamm-kafka" in run.physicalPlanDescription() for run in runs)
@@ -76,9 +92,12 @@ def test_a_store_that_spark_sends_and_what_its_pages_and_logs_say(spark: Any, ka
         f"page {run.executionId()}": f"{run.description()} {run.details()} {run.physicalPlanDescription()}"
         for run in runs
     }
-    events = spark.conf.get("spark.eventLog.dir").removeprefix("file:")
-    told |= {str(file): file.read_text("utf-8", "replace") for file in Path(events).rglob("*") if file.is_file()}
-    assert any("klamm-kafka" in text for name, text in told.items() if name.startswith(events))
+    events = Path(spark.conf.get("spark.eventLog.dir").removeprefix("file:"))
+    deadline = time.monotonic() + 30
+    while "klamm-kafka" not in (logged := "".join(map(unpacked, events.rglob("events_*")))):
+        assert time.monotonic() < deadline, [*events.rglob("*")]
+        time.sleep(0.2)
+    told["event log"] = logged
     assert not [name for name, text in told.items() if PASSWORDS["admin"] in text]
 
 
