@@ -1,8 +1,8 @@
 """Lets the tests' JVMs map an archive of the classes that they load. A pytest plugin.
 
 It saves a third of a start of ZooKeeper and half of one of Spark. The first start makes the archive, in pytest's
-folder. ZooKeepers of ``tests/local`` start as a user's do. Apache Kafka has its own archives, in
-`apache_kafka.py`.
+folder; Spark's is made beside the tests, and none waits for it. ZooKeepers of ``tests/local`` start as a user's do.
+Apache Kafka has its own archives, in `apache_kafka.py`.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,15 +33,18 @@ _OF_SPARK = ("tests/spark/", "tests/interop/test_spark", "tests/interop/test_hdf
 """The tests that start several JVMs of Spark. The others would not win back the minute of CPU that an archive takes."""
 
 
-class Archive:
-    """The classes of one program on this machine's Java."""
+def _path(folder: Path, *words: str) -> Path:
+    """Return the file for this machine's Java, and for ``words``: what the archive depends on beside it."""
+    program = find_java().program.resolve()
+    name = hashlib.sha256(f"{program} {program.stat().st_mtime_ns} {words}".encode()).hexdigest()[:16]
+    return folder / f"{name}.jsa"
 
-    def __init__(self, folder: Path, make: Callable[[Path], None], *words: str) -> None:
-        """``make`` writes the archive to a path. ``words`` are what it depends on beside Java."""
-        program = find_java().program.resolve()
-        name = hashlib.sha256(f"{program} {program.stat().st_mtime_ns} {words}".encode()).hexdigest()[:16]
-        self.path = folder / f"{name}.jsa"
-        self._make = make
+
+class ZooKeeperArchive:
+    """The classes of ZooKeeper."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = _path(folder, zookeeper_classpath())
         self._has_failed = False
         self._is_making = False
 
@@ -57,9 +61,11 @@ class Archive:
     def _made(self) -> bool:
         new = self.path.with_suffix(".new")
         try:
-            self._make(new)
+            server = EmbeddedZooKeeper(host=own_loopback_address(), java_options=(f"-XX:ArchiveClassesAtExit={new}",))
+            server.start()
+            server.stop(60)
             new.rename(self.path)
-        except (OperationError, OSError, subprocess.SubprocessError):
+        except (OperationError, OSError):
             return False
         return True
 
@@ -74,33 +80,48 @@ class Archive:
                 yield True
 
 
-def _run_zookeeper(path: Path) -> None:
-    server = EmbeddedZooKeeper(host=own_loopback_address(), java_options=(f"-XX:ArchiveClassesAtExit={path}",))
-    server.start()
-    server.stop(60)
+class SparkArchive:
+    """The classes of Spark. A program makes the archive while tests run, and the JVMs that start later map it."""
 
+    def __init__(self, folder: Path) -> None:
+        where = find_spec("pyspark")
+        assert where is not None
+        self._path = _path(folder, version("pyspark"), str(where.origin), SPARK_PROGRAM.read_text())
+        self._making: subprocess.Popen[bytes] | None = None
+        if not self._path.exists():
+            words = [sys.executable, str(SPARK_PROGRAM), str(self._path)]
+            nowhere = subprocess.DEVNULL
+            self._making = subprocess.Popen(words, stdout=nowhere, stderr=nowhere, start_new_session=True)
 
-def _run_spark(path: Path) -> None:
-    words = [sys.executable, str(SPARK_PROGRAM), str(path)]
-    subprocess.run(words, check=True, timeout=240, capture_output=True)
+    def options(self) -> str:
+        """Return what a JVM gets. One that finds no archive, or one of another Java, says nothing of it."""
+        return f"-Xlog:disable -XX:SharedArchiveFile={self._path}"
+
+    def close(self) -> None:
+        """End the program, with its JVM, if it still runs."""
+        if self._making is not None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._making.pid, signal.SIGKILL)
+            self._making.wait()
 
 
 class _Plugin:
     def __init__(self, folder: Path) -> None:
-        self.zookeeper = Archive(folder, _run_zookeeper, zookeeper_classpath())
+        self.zookeeper = ZooKeeperArchive(folder)
         self.starts_as_users_do = False
-        self._spark: Archive | None = None
+        self._spark: SparkArchive | None = None
         self._folder = folder
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         self.starts_as_users_do = item.nodeid.startswith("tests/local/")
-        if item.nodeid.startswith(_OF_SPARK) and self._spark is None and (pyspark := find_spec("pyspark")):
-            words = (version("pyspark"), str(pyspark.origin), SPARK_PROGRAM.read_text())
-            self._spark = Archive(self._folder, _run_spark, *words)
-            self._spark.is_there()
-            # Spark gives these words to each JVM of a driver. One that finds no archive, or one of another Java, says
-            # nothing of it.
-            os.environ["SPARK_SUBMIT_OPTS"] = f"-Xlog:disable -XX:SharedArchiveFile={self._spark.path}"
+        if item.nodeid.startswith(_OF_SPARK) and self._spark is None and find_spec("pyspark"):
+            self._spark = SparkArchive(self._folder)
+            # Spark gives these words to each JVM of a driver.
+            os.environ["SPARK_SUBMIT_OPTS"] = self._spark.options()
+
+    def pytest_unconfigure(self) -> None:
+        if self._spark is not None:
+            self._spark.close()
 
 
 def pytest_configure(config: pytest.Config) -> None:
