@@ -9,8 +9,9 @@ import sys
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from engine.broker.metrics.mbeans import MBean, series_of
+from engine.broker.metrics.mbeans import MBean
 from engine.broker.metrics.measures import Histogram, Meter, Timer
+from engine.broker.metrics.prometheus import series_of
 from engine.broker.metrics.topics import BROKER_METERS, TOPIC_METERS
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "reference" / "broker-metrics.md"

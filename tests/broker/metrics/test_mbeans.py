@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from engine.broker.metrics.mbeans import MBean, PrometheusPage, WrittenPieces, labels_text, number_text, series_of
+from engine.broker.metrics.mbeans import MBean
+from engine.broker.metrics.prometheus import PrometheusPage, WrittenPieces, labels_text, number_text, series_of
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "metrics"
 

@@ -18,8 +18,9 @@ from metric_work import COUNTED, counted_work
 from wire_client import WireClient, create_topic, fetch, produce, wait_until_led
 
 from engine.broker.log.preparation import PREPARED_RECORDS
-from engine.broker.metrics.mbeans import MBean, series_of
+from engine.broker.metrics.mbeans import MBean
 from engine.broker.metrics.measures import TICK_S
+from engine.broker.metrics.prometheus import series_of
 from engine.broker.metrics.reference import PAGE, ROWS, page
 from engine.broker.server.settings import metrics_address
 from engine.common.errors import ConfigError, ErrorCode
