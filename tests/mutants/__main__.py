@@ -210,8 +210,8 @@ TESTED_BY = {
         "broker/log/test_compaction.py",
         "broker/log/test_compaction_transactions.py",
     ],
-    "engine/broker/controller/election.py": [
-        "broker/controller/test_election.py",
+    "engine/broker/controller/leader_selectors.py": [
+        "broker/controller/test_leader_selectors.py",
         "broker/controller/test_partition_states.py",
         "broker/controller/test_elections_on_demand.py",
         "broker/controller/test_brokers.py",
@@ -236,7 +236,7 @@ TESTED_BY = {
         "broker/coordinator/groups/test_commit_gathering.py",
         "broker/coordinator/groups/test_very_many_offsets.py",
     ],
-    "engine/broker/coordinator/groups/machine.py": [
+    "engine/broker/coordinator/groups/state_machine.py": [
         "broker/coordinator/groups/test_machine.py",
         "broker/coordinator/groups/test_group_timers.py",
         "broker/coordinator/groups/test_recorded_walks.py",
@@ -305,7 +305,7 @@ TESTED_BY = {
         "broker/controller/test_brokers.py",
         "broker/controller/test_topics.py",
     ],
-    "engine/broker/controller/replica_election.py": [
+    "engine/broker/controller/requested_elections.py": [
         "broker/controller/test_elections_on_demand.py",
         "broker/controller/test_reads_and_failures.py",
         "broker/controller/test_brokers.py",

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from itertools import chain
 
 from engine.broker.controller.context import ControllerContext
-from engine.broker.controller.election import CONTROLLED_SHUTDOWN_ELECTION
 from engine.broker.controller.events import ApiError, ControlledShutdown, LeaderAndIsrResponseReceived
 from engine.broker.controller.instructions import (
     ConnectBrokers,
@@ -22,6 +21,7 @@ from engine.broker.controller.instructions import (
     each,
     select,
 )
+from engine.broker.controller.leader_selectors import CONTROLLED_SHUTDOWN_ELECTION
 from engine.broker.controller.logs import comma, controller_log, leadership_text, scala, scala_map, state_change_log
 from engine.broker.controller.options import ControllerOptions
 from engine.broker.controller.partition_state_machine import PartitionStateMachine

@@ -39,9 +39,9 @@ from engine.broker.controller.options import ControllerOptions
 from engine.broker.controller.partition_state_machine import PartitionStateMachine
 from engine.broker.controller.reassignment import Reassignments
 from engine.broker.controller.reassignment_requests import ReassignmentRequests
-from engine.broker.controller.replica_election import ReplicaElections
 from engine.broker.controller.replica_state_machine import ReplicaStateMachine
 from engine.broker.controller.request_batch import RequestBatch
+from engine.broker.controller.requested_elections import ReplicaElections
 from engine.broker.controller.topic_changes import TopicChanges
 from engine.broker.controller.topic_deletion import TopicDeletion
 from engine.common.errors import CoordinationError, ErrorCode

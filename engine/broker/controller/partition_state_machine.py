@@ -8,14 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from engine.broker.controller.context import ControllerContext
-from engine.broker.controller.election import (
-    OFFLINE_ELECTION,
-    UNCLEAN_ELECTION,
-    Elected,
-    ElectionKind,
-    ElectionStrategy,
-    elect,
-)
 from engine.broker.controller.errors import IllegalTransition, StateChangeFailed
 from engine.broker.controller.instructions import (
     CreatePartitionStates,
@@ -26,6 +18,14 @@ from engine.broker.controller.instructions import (
     each,
     select,
     slices,
+)
+from engine.broker.controller.leader_selectors import (
+    OFFLINE_ELECTION,
+    UNCLEAN_ELECTION,
+    Elected,
+    ElectionKind,
+    ElectionStrategy,
+    elect,
 )
 from engine.broker.controller.leadership import Leadership
 from engine.broker.controller.logs import (

@@ -27,7 +27,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 from engine.broker.controller.context import ControllerContext
-from engine.broker.controller.election import OFFLINE_ELECTION, REASSIGN_ELECTION, new_leader
 from engine.broker.controller.errors import RecordsWouldBeLost, StateChangeFailed
 from engine.broker.controller.events import ProceedWithReassignments
 from engine.broker.controller.instructions import (
@@ -43,6 +42,7 @@ from engine.broker.controller.instructions import (
     carry_out,
     slices,
 )
+from engine.broker.controller.leader_selectors import OFFLINE_ELECTION, REASSIGN_ELECTION, new_leader
 from engine.broker.controller.leadership import Leadership
 from engine.broker.controller.logs import (
     assignment_text,

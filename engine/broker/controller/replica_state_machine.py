@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from engine.broker.controller.assignment_changes import without
 from engine.broker.controller.context import ControllerContext
-from engine.broker.controller.election import new_leader
 from engine.broker.controller.errors import IllegalTransition, StateChangeFailed
 from engine.broker.controller.instructions import SCAN_SIZE, GiveWay, Steps, carry_out, each, select, slices
+from engine.broker.controller.leader_selectors import new_leader
 from engine.broker.controller.leadership import Leadership
 from engine.broker.controller.logs import (
     PrefixedLogger,

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from engine.broker.controller.context import ControllerContext
-from engine.broker.controller.election import OFFLINE_ELECTION
 from engine.broker.controller.events import StopReplicaResponseReceived
 from engine.broker.controller.instructions import (
     SCAN_SIZE,
@@ -25,6 +24,7 @@ from engine.broker.controller.instructions import (
     select,
     slices,
 )
+from engine.broker.controller.leader_selectors import OFFLINE_ELECTION
 from engine.broker.controller.logs import assignment_text, comma, controller_log, scala, scala_map
 from engine.broker.controller.options import ControllerOptions
 from engine.broker.controller.partition_state_machine import PartitionStateMachine

@@ -11,7 +11,6 @@ from fake_zookeeper import tp
 
 from engine.broker.controller import events
 from engine.broker.controller import instructions as do
-from engine.broker.controller.election import OFFLINE_ELECTION
 from engine.broker.controller.events import (
     NO_ERROR,
     AlterPartitionReassignments,
@@ -21,6 +20,7 @@ from engine.broker.controller.events import (
     ElectLeaders,
 )
 from engine.broker.controller.instructions import SCAN_SIZE, GiveWay, ReadPartitionStates
+from engine.broker.controller.leader_selectors import OFFLINE_ELECTION
 from engine.broker.controller.states import PartitionState
 from engine.common.errors import CoordinationError, ErrorCode
 from engine.common.model import LeaderAndIsr

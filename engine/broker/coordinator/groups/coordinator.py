@@ -1,4 +1,4 @@
-"""GroupCoordinator: requests about groups, on the broker's event loop. ``machine`` decides what they mean.
+"""GroupCoordinator: requests about groups, on the broker's event loop. ``state_machine`` decides what they mean.
 
 Offsets are in ``offset_requests``. Answers that have to wait come through a callback, exactly once.
 """
@@ -11,11 +11,11 @@ from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from engine.broker.coordinator.groups.driver import MachineDriver
 from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.loading import GroupLoader, logger
-from engine.broker.coordinator.groups.machine import GroupMachine
 from engine.broker.coordinator.groups.offset_requests import OffsetRequests
 from engine.broker.coordinator.groups.outbox import JoinReply, StoreGroup, SyncReply, TimerKind
 from engine.broker.coordinator.groups.records import batch_of, group_record
 from engine.broker.coordinator.groups.settings import group_settings, offsets_topic_settings
+from engine.broker.coordinator.groups.state_machine import GroupMachine
 from engine.broker.coordinator.groups.values import (
     UNKNOWN_MEMBER_ID,
     GroupDescription,

@@ -13,8 +13,8 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Final, Generic, TypeVar
 
 from engine.broker.coordinator.groups.group import Group
-from engine.broker.coordinator.groups.machine import GroupMachine
 from engine.broker.coordinator.groups.outbox import StoreGroup, TimerKey, TimerKind
+from engine.broker.coordinator.groups.state_machine import GroupMachine
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
 

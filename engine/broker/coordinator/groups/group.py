@@ -1,4 +1,4 @@
-"""A group: its state, its members and which of them wait. Pure bookkeeping; ``machine`` has the effect of requests."""
+"""A group: its state, its members and who waits. Pure bookkeeping; ``state_machine`` has the effect of requests."""
 
 from __future__ import annotations
 

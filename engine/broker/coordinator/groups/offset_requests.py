@@ -10,7 +10,6 @@ from engine.broker.coordinator.groups.commit_gathering import Commit, CommitDone
 from engine.broker.coordinator.groups.driver import MachineDriver
 from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.loading import logger
-from engine.broker.coordinator.groups.machine import GroupMachine
 from engine.broker.coordinator.groups.records import (
     batch_of,
     group_tombstone,
@@ -19,6 +18,7 @@ from engine.broker.coordinator.groups.records import (
     transactional_batch_of,
 )
 from engine.broker.coordinator.groups.settings import OffsetsTopicSettings
+from engine.broker.coordinator.groups.state_machine import GroupMachine
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer, GroupState, Offsets
 from engine.broker.coordinator.ownership import OwnedPartitions
 from engine.broker.coordinator.write_errors import commit_error

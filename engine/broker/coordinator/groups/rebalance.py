@@ -1,6 +1,6 @@
 """The steps of every rebalance. Pure: the work goes into the outbox.
 
-``machine`` decides which request leads to which step. Source of the rules: Kafka 3.9's GroupCoordinator.
+``state_machine`` decides which request leads to which step. Source of the rules: Kafka 3.9's GroupCoordinator.
 """
 
 from __future__ import annotations

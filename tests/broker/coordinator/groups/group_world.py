@@ -7,9 +7,9 @@ import itertools
 from engine.broker.coordinator.groups.driver import TimerWheel
 from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.loading import GroupLoader
-from engine.broker.coordinator.groups.machine import GroupMachine
 from engine.broker.coordinator.groups.outbox import StoreGroup, TimerKey
 from engine.broker.coordinator.groups.records import group_record
+from engine.broker.coordinator.groups.state_machine import GroupMachine
 from engine.broker.coordinator.groups.values import (
     GroupSettings,
     Joining,

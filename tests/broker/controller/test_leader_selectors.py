@@ -6,7 +6,7 @@ import pytest
 from fake_zookeeper import broker_info
 
 from engine.broker.controller.context import ControllerContext
-from engine.broker.controller.election import (
+from engine.broker.controller.leader_selectors import (
     CONTROLLED_SHUTDOWN_ELECTION,
     NO_OP_ELECTION,
     OFFLINE_ELECTION,

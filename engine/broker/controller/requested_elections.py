@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from engine.broker.controller.context import ControllerContext
-from engine.broker.controller.election import OFFLINE_ELECTION, PREFERRED_ELECTION, UNCLEAN_ELECTION, preferred_leader
 from engine.broker.controller.errors import StateChangeFailed
 from engine.broker.controller.events import ApiError, ElectionTrigger, ElectionType
 from engine.broker.controller.instructions import (
@@ -21,6 +20,12 @@ from engine.broker.controller.instructions import (
     each,
     select,
     slices,
+)
+from engine.broker.controller.leader_selectors import (
+    OFFLINE_ELECTION,
+    PREFERRED_ELECTION,
+    UNCLEAN_ELECTION,
+    preferred_leader,
 )
 from engine.broker.controller.logs import comma, controller_log, scala, scala_map
 from engine.broker.controller.options import ControllerOptions
