@@ -47,7 +47,7 @@ class Need:
 
     def counts_with(self, given: Iterable[str]) -> bool:
         """Whether it is needed with these options, by their parameters' names."""
-        return not self.options or any(one.lstrip("-").replace("-", "_") in given for one in self.options)
+        return not self.options or any(option.lstrip("-").replace("-", "_") in given for option in self.options)
 
     def __str__(self) -> str:
         """The right in the words of ``klamm acls``."""

@@ -341,7 +341,9 @@ class Registry:
 
     def rebound(self, keys: Mapping[str, tuple[str, ...]]) -> Registry:
         """Return the same actions with other keys for some."""
-        return Registry(tuple(replace(one, keys=keys[one.id]) if one.id in keys else one for one in self.actions))
+        return Registry(
+            tuple(replace(action, keys=keys[action.id]) if action.id in keys else action for action in self.actions)
+        )
 
 
 # The window of keys: those of this screen first

@@ -259,7 +259,7 @@ def _lines(output: OutputFormat, wanted: _Wanted) -> _Lines:
         if are_values and records.name.topic not in INTERNAL_TOPICS:
             values = records.values()
             return value_lines(values), len(values), records.next_offset
-        shown = [one for one in records.records if is_wanted(one)][:left]
+        shown = [record for record in records.records if is_wanted(record)][:left]
         is_enough = left is not None and len(shown) == left
         next_offset = shown[-1].record.offset + 1 if is_enough else records.next_offset
         return b"".join(map(to_bytes, shown)), len(shown), next_offset

@@ -117,7 +117,7 @@ async def remove(
 
     wanted = [parse_mechanism(one) for one in mechanism or ()]
     async with open_cluster(invocation, for_change=True) as cluster:
-        present = [one.mechanism for one in await list_credentials(cluster, name)]
+        present = [credential.mechanism for credential in await list_credentials(cluster, name)]
         chosen = [one for one in present if not wanted or one in wanted]
         if not chosen or len(chosen) < len(set(wanted)):
             hint = Phrase("who has which: ", Operation.LIST_USERS)
@@ -130,9 +130,9 @@ async def remove(
 
 
 def _changed(user: str, mechanisms: list[str], change: str) -> Report:
-    data = [{"user": user, "mechanism": one, "change": change} for one in mechanisms]
+    data = [{"user": user, "mechanism": mechanism, "change": change} for mechanism in mechanisms]
     columns = (Column("user"), Column("mechanism"), Column("change"))
-    return Report(data, Table(columns, [(user, one, change) for one in mechanisms]))
+    return Report(data, Table(columns, [(user, mechanism, change) for mechanism in mechanisms]))
 
 
 def _new_password(invocation: Invocation, path: Path | None) -> str:

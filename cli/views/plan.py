@@ -68,19 +68,19 @@ _LOG_DIRS = (
 def plan_report(made: MadePlan, explained: Sequence[str]) -> Report:
     """The plan file's document for machines, a row per partition in plain, all of it for a person."""
     plan, score = made.plan, made.plan.klamm.score
-    moves = moves_of(plan, {one.name: one.size for one in made.problem.partitions})
+    moves = moves_of(plan, {partition.name: partition.size for partition in made.problem.partitions})
     entries = (*_ENTRIES, _DISKS) if plan.klamm.strategy is Strategy.LOG_DIRS else _ENTRIES
-    rows = [_row(one, entries) for one in moves]
+    rows = [_row(move, entries) for move in moves]
     told = largest(moves, LARGEST_MAX)
     sections = [Section(text=sentences(made, explained))]
     if rows:
         sections += [_card(score), _heat(score), *_dirs(score)]
     if told:
-        title = "The largest moves" if len(told) < sum(one.copies > 0 for one in moves) else "The moves"
+        title = "The largest moves" if len(told) < sum(move.copies > 0 for move in moves) else "The moves"
         sections.append(
             Section(title, without_empty(Table(entries, [_row(one, entries) for one in told]), keeps=_NAME))
         )
-    rest = [_row(one, _UNCOPIED) for one in moves if not one.copies]
+    rest = [_row(move, _UNCOPIED) for move in moves if not move.copies]
     if rest:
         some = f"{LARGEST_MAX} of " if len(rest) > LARGEST_MAX else ""
         title = f"Changed without a copy: {some}{counted(len(rest), 'partition')}"
@@ -103,14 +103,14 @@ def _card(score: Score) -> Section:
 
 
 def _heat(score: Score) -> Section:
-    rows = [tuple(getattr(one, column.name) for column in _BROKERS) for one in score.brokers]
+    rows = [tuple(getattr(broker, column.name) for column in _BROKERS) for broker in score.brokers]
     return Section("What each broker carries", without_empty(Table(_BROKERS, rows), keeps=("broker",)))
 
 
 def _dirs(score: Score) -> list[Section]:
     if not score.log_dirs:
         return []
-    rows = [tuple(getattr(one, column.name) for column in _LOG_DIRS) for one in score.log_dirs]
+    rows = [tuple(getattr(log_dir, column.name) for column in _LOG_DIRS) for log_dir in score.log_dirs]
     return [Section("What each log dir carries", without_empty(Table(_LOG_DIRS, rows), keeps=("broker", "log_dir")))]
 
 
@@ -184,18 +184,18 @@ def partitions_markdown(plan: PlanFile) -> list[str]:
         return []
     lines = ["", f"<details><summary>{counted(len(moves), 'partition')}</summary>", ""]
     lines += ["| partition | from | to | copies | leader | wave |", "|---|---|---|---:|---|---:|"]
-    for one in moves[:PARTITIONS_MAX]:
-        copies = "?" if one.bytes is None else size_text(one.bytes)
-        is_led_on = one.leader_before == one.leader_after
-        leader = str(one.leader_before) if is_led_on else f"{one.leader_before} → {one.leader_after}"
-        places = "".join(f"<br>{path}" for path in one.log_dirs)
+    for move in moves[:PARTITIONS_MAX]:
+        copies = "?" if move.bytes is None else size_text(move.bytes)
+        is_led_on = move.leader_before == move.leader_after
+        leader = str(move.leader_before) if is_led_on else f"{move.leader_before} → {move.leader_after}"
+        places = "".join(f"<br>{path}" for path in move.log_dirs)
         cells = (
-            f"{one.topic}-{one.partition}",
-            _ids(one.before),
-            f"{_ids(one.after)}{places}",
+            f"{move.topic}-{move.partition}",
+            _ids(move.before),
+            f"{_ids(move.after)}{places}",
             copies,
             leader,
-            one.wave,
+            move.wave,
         )
         lines.append("".join(f"| {markdown_cell(str(cell))} " for cell in cells) + "|")
     more = len(moves) - PARTITIONS_MAX

@@ -53,17 +53,17 @@ _SHOWN = (
 def history_report(history: LagHistory, *, top: int, has_plot: bool) -> Report:
     """A row per reader; with ``has_plot`` a person sees each one's lag over time as well."""
     readers = history.readers[:top]
-    shown = Table(_SHOWN, [_shown(one) for one in readers])
+    shown = Table(_SHOWN, [_shown(reader) for reader in readers])
     sections = [Section(body=shown)] if readers else [Section()]
     if has_plot:
-        sections += [Section(f"{_name(one)}: lag over time", text=plot_lines(one.moments)) for one in readers]
+        sections += [Section(f"{_name(reader)}: lag over time", text=plot_lines(reader.moments)) for reader in readers]
     left_out = len(history.readers) - len(readers)
     more = f", {left_out} more with --top" if left_out else ""
     every = "" if history.interval_ms is None else f" {human_duration(history.interval_ms)} apart"
     note = f"{counted(history.sample_count, 'sample')}{every}, {counted(len(history.readers), 'reader')}{more}"
     return Report(
-        [_document(one) for one in readers],
-        Table(_COLUMNS, [tuple(_document(one)[column.name] for column in _COLUMNS) for one in readers]),
+        [_document(reader) for reader in readers],
+        Table(_COLUMNS, [tuple(_document(reader)[column.name] for column in _COLUMNS) for reader in readers]),
         sections,
         (note,),
     )
@@ -82,7 +82,7 @@ def compacted_report(days: Sequence[CompactedDay]) -> Report:
 
 def plot_lines(moments: Sequence[Moment], width: int = _WIDTH, height: int = _HEIGHT) -> list[str]:
     """Draw lag over time in blocks; each column is the largest lag of its time, and empty if none is known."""
-    known = [one for one in moments if one.lag is not None]
+    known = [moment for moment in moments if moment.lag is not None]
     if not known:
         return ["nothing known"]
     first, last = moments[0].time_ms, moments[-1].time_ms

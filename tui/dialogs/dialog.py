@@ -102,7 +102,9 @@ class Dialog(EarlyKeys[Result]):
     def _fit(self) -> None:
         panel = self.query_one(Vertical)
         for scroll in panel.query_children(LinesScroll):
-            rest = sum(one.outer_size.height + one.styles.margin.height for one in panel.children if one is not scroll)
+            rest = sum(
+                child.outer_size.height + child.styles.margin.height for child in panel.children if child is not scroll
+            )
             room = max(3, self.size.height * 9 // 10 - panel.styles.padding.height - rest)
             scroll.styles.max_height = room
             if scroll.virtual_size.height > room and MORE not in self.hint:

@@ -80,7 +80,7 @@ class FormDialog(Dialog[Any]):
         assert self.ask.hints is not None
         for name, hint in (await self.ask.hints(cluster)).items():
             for label in self.query(f"#label-{name}").results(LinesView):
-                label.set_lines([_labelled(next(one.label for one in self.ask.fields if one.name == name), hint)])
+                label.set_lines([_labelled(next(field.label for field in self.ask.fields if field.name == name), hint)])
 
     def action_next(self) -> None:
         """Go to the next field; after the last, check all and go on."""

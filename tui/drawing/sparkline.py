@@ -64,7 +64,7 @@ def chart_lines(
     tone: Tone = Tone.ACCENT,
 ) -> list[Line]:
     """Return a curve beside its scale, from zero to ``top``, or to a round number above all values."""
-    top = top or ceiling_of(max((one for one in values if one is not None and isfinite(one)), default=None))
+    top = top or ceiling_of(max((value for value in values if value is not None and isfinite(value)), default=None))
     labels = {0: text(top), height - 1: "0"}
     wide = max(5, len(labels[0]))
     return [

@@ -40,7 +40,7 @@ class Elect:
     async def prepare(self, cluster: Cluster) -> Prepared:
         previews = await preview_election(cluster, self.election, self.scope)
         await check_election(cluster, self.election)
-        needed = [one for one in previews if one.is_needed]
+        needed = [preview for preview in previews if preview.is_needed]
         able = [one for one in needed if one.obstacle is None]
         is_unclean = self.election is ElectionType.UNCLEAN
         command = command_text(["elect", self.election.value, *self._options()], cluster.target)
@@ -100,16 +100,18 @@ def _outcome(title: str, results: list[PartitionElection], leaders: Mapping[int,
     good = (ElectionResult.ELECTED, ElectionResult.NOT_NEEDED)
     rows = tuple(
         (
-            Cell(str(one.name)),
-            Cell(_leader(one.before)),
-            Cell(_leader(one.after)),
-            Cell(str(one.preferred)),
-            result_cell(one.result, is_good=one.result in good, is_pending=one.result is ElectionResult.UNDER_WAY),
-            Cell(one.error or ""),
+            Cell(str(result.name)),
+            Cell(_leader(result.before)),
+            Cell(_leader(result.after)),
+            Cell(str(result.preferred)),
+            result_cell(
+                result.result, is_good=result.result in good, is_pending=result.result is ElectionResult.UNDER_WAY
+            ),
+            Cell(result.error or ""),
         )
-        for one in results
+        for result in results
     )
-    elected = [(one.before, one.after) for one in results if one.result is ElectionResult.ELECTED]
+    elected = [(result.before, result.after) for result in results if result.result is ElectionResult.ELECTED]
     return Outcome(title, _COLUMNS, rows, sums=(sum_of(elected, leaders),) if elected else ())
 
 

@@ -77,7 +77,7 @@ class ResetOffsets:
         warnings += [f"group {one.group} does not exist yet: this creates it" for one in plan.groups if one.is_new]
         return Prepared(
             f"Reset {counted(len(rows), 'offset')} of group {self.group} in {cluster.target.name}?",
-            shortened([_reset_line(one) for one in rows]),
+            shortened([_reset_line(row) for row in rows]),
             (*warnings, "records may be read again, or never"),
             command_text(words, cluster.target),
             typed=self.group,
@@ -97,13 +97,13 @@ class ResetOffsets:
         )
         table = tuple(
             (
-                Cell(str(one.name)),
-                Cell(_offset(one.current_offset)),
-                Cell(count(one.new_offset)),
-                result_cell(one.result, is_good=one.result is ResetResult.RESET),
-                Cell(one.error or ""),
+                Cell(str(row.name)),
+                Cell(_offset(row.current_offset)),
+                Cell(count(row.new_offset)),
+                result_cell(row.result, is_good=row.result is ResetResult.RESET),
+                Cell(row.error or ""),
             )
-            for one in rows
+            for row in rows
         )
         columns = ("partition", "before", "after", "result", "why")
         return Outcome(self.title, columns, table, failures_told(failures), tuple(saved))
@@ -150,11 +150,11 @@ class DeleteGroups:
             rows, failures = await delete_groups(cluster, wanted)
             table = tuple(
                 (
-                    Cell(one.group),
-                    result_cell(one.result, is_good=one.result is DeletionResult.DELETED),
-                    Cell(one.error or ""),
+                    Cell(row.group),
+                    result_cell(row.result, is_good=row.result is DeletionResult.DELETED),
+                    Cell(row.error or ""),
                 )
-                for one in rows
+                for row in rows
             )
             return Outcome(self.title, ("group", "result", "why"), table, failures_told(failures))
 
@@ -194,7 +194,7 @@ class DeleteOffsets:
             words += ["--topic", topic]
         return Prepared(
             f"Delete {counted(len(rows), 'offset')} of group {self.group} in {cluster.target.name}?",
-            shortened([f"{one.name}  {_offset(one.offset)} → none" for one in rows]),
+            shortened([f"{row.name}  {_offset(row.offset)} → none" for row in rows]),
             ("a consumer that comes back begins where auto.offset.reset says",),
             command_text(words, cluster.target),
             typed=self.group,

@@ -52,13 +52,13 @@ class DeleteRecords:
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         previews = await preview_deletion(cluster, dict.fromkeys(self.names, self.before_offset))
-        going = [one for one in previews if one.result is DeletionResult.WOULD_BE_DELETED]
+        going = [preview for preview in previews if preview.result is DeletionResult.WOULD_BE_DELETED]
         if not going:
             return Prepared("there is no record before this offset")
         records = sum(one.records for one in going)
 
         async def run(cluster: Cluster) -> Outcome:
-            rows = tuple(_row(one) for one in await delete_records(cluster, previews))
+            rows = tuple(_row(deletion) for deletion in await delete_records(cluster, previews))
             return Outcome(self.title, ("partition", "before", "records", "result", "why"), rows)
 
         return Prepared(
@@ -92,8 +92,8 @@ class AbortHanging:
     async def prepare(self, cluster: Cluster) -> Prepared:
         wire = await cluster.wire()
         found = await find_holding(wire, self.names)
-        hanging = [one for one in found.transactions if one.is_hanging]
-        others = tuple(_told(one) for one in found.transactions if not one.is_hanging)
+        hanging = [transaction for transaction in found.transactions if transaction.is_hanging]
+        others = tuple(_told(transaction) for transaction in found.transactions if not transaction.is_hanging)
         if not hanging:
             return Prepared("no transaction hangs here", (*others, *failures_told(found.failures)))
         markers = [await marker_for_offset(wire, one.name, one.start_offset) for one in hanging]
@@ -173,8 +173,8 @@ class VerifyReplicas:
 
     async def _run(self, cluster: Cluster) -> Outcome:
         results = await verify_topics(cluster, select_topics(self.topics), lambda compared: None, only=self.only)
-        rows = tuple(_verified_row(one) for one in results)
-        bad = sum(not one.is_good for one in results)
+        rows = tuple(_verified_row(result) for result in results)
+        bad = sum(not result.is_good for result in results)
         note = f"{counted(bad, 'partition')} differ or cannot be read" if bad else "all replicas agree"
         return Outcome(self.title, ("partition", "from", "to", "result", "replicas"), rows, (), (note,))
 

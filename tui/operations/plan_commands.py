@@ -47,7 +47,7 @@ def _argument(strategy: Strategy, options: PlanOptions) -> list[str]:
         case Strategy.DECOMMISSION | Strategy.EXPAND:
             return [brokers]
         case Strategy.REPLACE:
-            return [",".join(f"{one.old}={one.new}" for one in options.replacements)]
+            return [",".join(f"{replacement.old}={replacement.new}" for replacement in options.replacements)]
         case Strategy.FACTOR:
             return [str(options.replication_factor)]
         case Strategy.MOVE:

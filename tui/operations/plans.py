@@ -111,7 +111,7 @@ class CarryOutPlan:
         return Prepared(
             f"{told[0].upper()}{told[1:]}?",
             (plan_sum(waves, standings), *wave_lines(waves, standings)),
-            tuple(planner_words(one.message) for one in findings) if is_fresh else (),
+            tuple(planner_words(finding.message) for finding in findings) if is_fresh else (),
             command_text(running_words(run), cluster.target),
             begins=begin,
         )
@@ -233,11 +233,11 @@ class CheckPlan:
             findings = check_plan(file, await read_snapshot(cluster), None, plan_lines(self.plan.text))
             rows = tuple(
                 (
-                    Cell(str(one.line)),
-                    Cell(one.check.value),
-                    Cell(planner_words(one.message), Tone.BAD if one.is_error else Tone.WARN),
+                    Cell(str(finding.line)),
+                    Cell(finding.check.value),
+                    Cell(planner_words(finding.message), Tone.BAD if finding.is_error else Tone.WARN),
                 )
-                for one in findings
+                for finding in findings
             )
             verdict = counted(len(rows), "finding") if rows else "it fits the cluster"
             return Outcome(self.title, ("line", "check", "finding"), rows, verdict=verdict)
@@ -273,10 +273,16 @@ def history_outcome(
 ) -> Outcome:
     """Return a row for each run in the journals."""
     rows = []
-    for one in past_runs(journals):
-        tone = Tone.GOOD if one.outcome == "done" else Tone.QUIET if one.outcome == NO_END else Tone.WARN
-        cells = (one.began, one.who, one.what, f"{one.waves_done} of {one.waves}", one.ended)
-        rows.append((*map(Cell, cells), Cell(one.outcome, tone)))
+    for run in past_runs(journals):
+        tone = Tone.GOOD if run.outcome == "done" else Tone.QUIET if run.outcome == NO_END else Tone.WARN
+        cells = (
+            run.began,
+            run.who,
+            run.what,
+            f"{run.waves_done} of {run.waves}",
+            run.ended,
+        )
+        rows.append((*map(Cell, cells), Cell(run.outcome, tone)))
     told = notes if rows else (*notes, "there is no journal in the working folder or beside the open plan")
     columns = ("began", "by", "what", "waves done", "ended", "outcome")
     return Outcome(title, columns, tuple(rows), tuple(errors), told, counted(len(rows), "run"))

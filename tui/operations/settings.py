@@ -66,7 +66,7 @@ async def read_settings(cluster: Cluster, entity: Entity) -> list[Setting]:
 
 def _setting(entity: Entity, entry: ConfigEntry) -> Setting:
     # The wire and a znode differ in whether a setting's own value is among its synonyms.
-    others = [one for one in entry.synonyms if one.source not in (entry.source, _OWN[entity.type])]
+    others = [synonym for synonym in entry.synonyms if synonym.source not in (entry.source, _OWN[entity.type])]
     is_own = entry.source is _OWN[entity.type]
     key = (TOPIC_CONFIG_DEF if entity.type is EntityType.TOPIC else BROKER_CONFIG_DEF).get(entry.name)
     kafkas = None if key is None else key.default_text

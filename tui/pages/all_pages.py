@@ -141,7 +141,7 @@ def aside_of(view: View, page: str, item: Any, width: int) -> list[Line]:
         return []
     if width >= _COLUMNS_MIN and page not in _ONE_TEXT:
         half = (width - 3) // 2
-        return [fitted(one, width) for one in _in_columns(made(view, item, half), half)]
+        return [fitted(each, width) for each in _in_columns(made(view, item, half), half)]
     return [fitted(one, width) for one in made(view, item, width)]
 
 
@@ -227,10 +227,10 @@ def _broker(view: View, item: BrokerItem, width: int) -> list[Line]:
     assert board.frame is not None
     lines = [line((f"broker {item.id}", Tone.STRONG), f"  {item.state}")]
     lines += _told(item.trouble, width, Tone.BAD) if item.trouble else []
-    lines += _chart("records in/s", [one.in_by_broker.get(item.id) for one in board.samples], width, short_count)
+    lines += _chart("records in/s", [sample.in_by_broker.get(item.id) for sample in board.samples], width, short_count)
     lines += _title(f"restart now: {item.restart.verdict.value}")
     lines += [part for reason in item.restart.reasons for part in _told(f"• {reason}", width)]
-    dirs = [one for one in board.dir_trends if one.broker == item.id]
+    dirs = [trend for trend in board.dir_trends if trend.broker == item.id]
     lines += _title("log dirs") if dirs else []
     for one in dirs[:_ROWS]:
         used = NOTHING if one.used_percent is None else percent(one.used_percent / 100)
@@ -286,13 +286,13 @@ def _past_of(board: Board, item: PartitionItem) -> list[Line]:
     lines: list[Line] = []
     for row in timelines(own):
         lines += _title("out of the ISR") if row.absences else []
-        for one in row.absences[-_ROWS:][::-1]:
-            since = "before the first look" if one.since_ms is None else clock_time(one.since_ms)
-            is_over = not one.is_present(item.partition)
-            if is_over and one.until_ms is None:
-                lines.append(line(f"broker {one.broker} since {since}, and is no replica any more"))
+        for absence in row.absences[-_ROWS:][::-1]:
+            since = "before the first look" if absence.since_ms is None else clock_time(absence.since_ms)
+            is_over = not absence.is_present(item.partition)
+            if is_over and absence.until_ms is None:
+                lines.append(line(f"broker {absence.broker} since {since}, and is no replica any more"))
                 continue
-            text = f"broker {one.broker} since {since} for {span(one.lasted_s(board.frame.at_ms))}"
+            text = f"broker {absence.broker} since {since} for {span(absence.lasted_s(board.frame.at_ms))}"
             lines.append(line((text, Tone.PLAIN if is_over else Tone.BAD), "" if is_over else ", and still is"))
     return [*lines, *_happened(reversed(own))]
 
@@ -318,7 +318,7 @@ def _move(view: View, move: MoveItem, width: int) -> list[Line]:
     lines = [line((plain(str(move.name)), Tone.STRONG), f"{to}  {move.state}")]
     if move.copy is not None:
         samples = view.board.history.copied_bytes.of((move.name, move.copy.broker))
-        lines += _chart("copied", [one.value for one in samples], width, size, top=move.copy.total_bytes)
+        lines += _chart("copied", [sample.value for sample in samples], width, size, top=move.copy.total_bytes)
         rate = NOTHING if move.copy.rate is None else byte_rate(move.copy.rate)
         lines += [(), line(("rate  ", Tone.QUIET), rate)]
         lines += _told(why, width, Tone.QUIET) if (why := why_of_copy(move.copy)) else []

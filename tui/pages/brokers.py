@@ -245,7 +245,7 @@ def _restart_line(board: Board) -> Line:
         return line(
             ("rolling restart: ", Tone.QUIET), (f"broker {advice.next_broker} is safe to restart next", Tone.GOOD)
         )
-    reasons = next((one.reasons for one in advice.brokers if one.reasons), ())
+    reasons = next((broker.reasons for broker in advice.brokers if broker.reasons), ())
     return line(("rolling restart: ", Tone.QUIET), (f"none now: {'; '.join(reasons) or 'no broker is up'}", Tone.WARN))
 
 

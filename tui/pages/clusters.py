@@ -56,7 +56,7 @@ def reasons_of(member: Member, now_ms: int | None = None) -> list[str]:
     if standing is None or frame is None:
         return [member.error] if member.error else []
     problems = [one for one in problems_of(member.board) if one.is_of_cluster]
-    found = [one.subject for one in problems[:_NAMED_MAX]]
+    found = [problem.subject for problem in problems[:_NAMED_MAX]]
     if len(problems) > _NAMED_MAX:
         found.append(f"{len(problems) - _NAMED_MAX} more")
     return [*found, *causes_of(frame)] if standing.is_seen else [*_lost(frame), *found]

@@ -112,7 +112,7 @@ def why_of(lag: GroupLag) -> str:
 
 def unknown_told(lag: GroupLag) -> str:
     """Return of how many partitions the lag is not known."""
-    unknown = sum(one.lag is None and one.has_lag for one in lag.partitions)
+    unknown = sum(partition.lag is None and partition.has_lag for partition in lag.partitions)
     return f"{count(unknown)} of {count(lag.partition_count)} unknown"
 
 
@@ -308,11 +308,13 @@ def _past_changes(view: View, group: str) -> list[Line]:
         return []
     times = f"rebalanced {count(past.rebalances)} time{'' if past.rebalances == 1 else 's'}"
     lines = [line((f"{times} since the dashboard started", Tone.QUIET))]
-    for one in past.changes[: 4 if view.height >= TALL else 1]:
-        after = "" if one.lasted_ms is None else f"   after {span(one.lasted_ms / 1000)}"
-        told = " members" if one.is_of_members else after
-        why = (f"   {plain(one.event.reason)}" if one.event.reason else "", Tone.QUIET)
-        lines.append(line((f"{clock_time(one.event.at_ms)}  ", Tone.QUIET), f"{change_text(one.event)}{told}", why))
+    for change in past.changes[: 4 if view.height >= TALL else 1]:
+        after = "" if change.lasted_ms is None else f"   after {span(change.lasted_ms / 1000)}"
+        told = " members" if change.is_of_members else after
+        why = (f"   {plain(change.event.reason)}" if change.event.reason else "", Tone.QUIET)
+        lines.append(
+            line((f"{clock_time(change.event.at_ms)}  ", Tone.QUIET), f"{change_text(change.event)}{told}", why)
+        )
     return lines
 
 

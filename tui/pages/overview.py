@@ -133,9 +133,9 @@ def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: b
 
 def _stakes(problems: Sequence[Problem]) -> Line:
     """Say what is wrong in a few words: the cluster's worst, and how many groups and queries are in trouble."""
-    worst = [one for one in problems if one.is_of_cluster][:3]
+    worst = [problem for problem in problems if problem.is_of_cluster][:3]
     parts: list[Span] = [(one.subject, one.tone) for one in worst]
-    readers = [one for one in problems if not one.is_of_cluster]
+    readers = [problem for problem in problems if not problem.is_of_cluster]
     if readers:
         parts.append((f"{counted(len(readers), 'reader')} in trouble", readers[0].tone))
     spans = [piece for part in parts for piece in ((" · ", Tone.QUIET), part)]

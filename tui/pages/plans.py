@@ -59,8 +59,15 @@ def items_of(board: Board, plan: OpenedPlan | None) -> list[PlannedItem]:
     wanted = {move.name.topic for move in plan.targets}
     present = {item.name: item for topic in board.topics if topic.name in wanted for item in board.items_of(topic)}
     return [
-        _planned(board, one.name, before.get(one.name), one.replicas, present.get(one.name), plan.wave_of.get(one.name))
-        for one in plan.targets
+        _planned(
+            board,
+            target.name,
+            before.get(target.name),
+            target.replicas,
+            present.get(target.name),
+            plan.wave_of.get(target.name),
+        )
+        for target in plan.targets
     ]
 
 

@@ -210,14 +210,14 @@ def _summary(view: View, width: int) -> list[Line]:
 def _left_behind(frame: Frame) -> list[Line]:
     """Say that there are throttles which no move needs: they slow down ordinary replication."""
     reasons = () if frame.health is None else frame.health.reasons
-    found = next((one for one in reasons if one.check is Check.LEAKED_THROTTLES), None)
+    found = next((reason for reason in reasons if reason.check is Check.LEAKED_THROTTLES), None)
     if found is None:
         return []
     told = f"{counted(found.count, 'throttle setting')} {'serves' if found.count == 1 else 'serve'} no move"
     rest = found.count - len(found.examples)
     return [
         line((told, Tone.WARN), ("   X removes those that klamm has set", Tone.QUIET)),
-        *(line(f"  {plain(one)}") for one in found.examples),
+        *(line(f"  {plain(example)}") for example in found.examples),
         *([line((f"  and {counted(rest, 'other')}", Tone.QUIET))] if rest > 0 else []),
     ]
 

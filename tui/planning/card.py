@@ -155,13 +155,13 @@ def flow_lines(rows: Sequence[BrokerScore]) -> list[Line]:
     """Return what goes into each broker and out of it, a line for each broker."""
     head = f"{'broker':<8}{'rack':<12}{'replicas':>16}{'leaders':>16}{'bytes':>24}{'in':>12}{'out':>12}{'sends':>12}"
     lines = [line((head, Tone.QUIET))]
-    for one in rows:
-        replicas = f"{one.replicas_before} → {one.replicas_after}"
-        leaders = f"{one.leaders_before} → {one.leaders_after}"
-        sizes = NOTHING if one.bytes_before is None else f"{size(one.bytes_before)} → {size(one.bytes_after)}"
-        name = f"{one.broker}{'' if one.alive else ' ✖'}"
-        flows = "".join(f"{size(value):>12}" for value in (one.bytes_in, one.bytes_out, one.bytes_sent))
-        text = f"{(one.rack or NOTHING)[:11]:<12}{replicas:>16}{leaders:>16}{sizes:>24}{flows}"
+    for row in rows:
+        replicas = f"{row.replicas_before} → {row.replicas_after}"
+        leaders = f"{row.leaders_before} → {row.leaders_after}"
+        sizes = NOTHING if row.bytes_before is None else f"{size(row.bytes_before)} → {size(row.bytes_after)}"
+        name = f"{row.broker}{'' if row.alive else ' ✖'}"
+        flows = "".join(f"{size(value):>12}" for value in (row.bytes_in, row.bytes_out, row.bytes_sent))
+        text = f"{(row.rack or NOTHING)[:11]:<12}{replicas:>16}{leaders:>16}{sizes:>24}{flows}"
         lines.append(line((f"{name:<8}", Tone.STRONG), text))
     return lines
 
@@ -171,15 +171,15 @@ def largest_lines(plan: OpenedPlan) -> list[Line]:
     rows = largest(list(plan.planned), LARGEST_MAX)
     if not rows:
         return [line(("nothing is copied", Tone.QUIET))]
-    wide = max(len(str(one.name)) for one in rows)
+    wide = max(len(str(row.name)) for row in rows)
     return [
         line(
-            (f"{one.name!s:<{wide}}", Tone.STRONG),
-            f"  {ids(one.before)} → ",
-            (ids(one.after), Tone.ACCENT),
-            (f"   {size(one.bytes)}", Tone.PLAIN),
+            (f"{row.name!s:<{wide}}", Tone.STRONG),
+            f"  {ids(row.before)} → ",
+            (ids(row.after), Tone.ACCENT),
+            (f"   {size(row.bytes)}", Tone.PLAIN),
         )
-        for one in rows
+        for row in rows
     ]
 
 
@@ -221,11 +221,11 @@ def detail_lines(plan: OpenedPlan, width: int) -> list[Line]:
 def _dir_lines(score: Score) -> list[Line]:
     return [
         line(
-            (f"{one.broker:<4}", Tone.STRONG),
-            f"{one.log_dir}   {one.replicas_before} → {counted(one.replicas_after, 'replica')}"
-            f"   {size(one.bytes_before)} → {size(one.bytes_after)}",
+            (f"{log_dir.broker:<4}", Tone.STRONG),
+            f"{log_dir.log_dir}   {log_dir.replicas_before} → {counted(log_dir.replicas_after, 'replica')}"
+            f"   {size(log_dir.bytes_before)} → {size(log_dir.bytes_after)}",
         )
-        for one in score.log_dirs
+        for log_dir in score.log_dirs
     ]
 
 

@@ -81,7 +81,7 @@ class OpenedPlan:
 
 def plan_made(made: MadePlan, capacity_file: Path | None = None) -> OpenedPlan:
     """Return a new plan."""
-    sizes = {one.name: one.size for one in made.problem.partitions}
+    sizes = {partition.name: partition.size for partition in made.problem.partitions}
     return replace(_opened(None, encode_plan(made.plan), made.plan, sizes, made), capacity_file=capacity_file)
 
 

@@ -361,12 +361,13 @@ def ask_for_cluster(screen: MainView) -> None:
         return
     choices = [
         Choice(
-            one.name,
-            f"{one.name}{f' [{one.label}]' if one.label else ''}   {one.bootstrap_servers or one.zookeeper}"
-            + "   read-only" * one.read_only,
-            tone=cluster_tone(one.name, one.label or "", one.colour),
+            profile.name,
+            f"{profile.name}{f' [{profile.label}]' if profile.label else ''}"
+            + f"   {profile.bootstrap_servers or profile.zookeeper}"
+            + "   read-only" * profile.read_only,
+            tone=cluster_tone(profile.name, profile.label or "", profile.colour),
         )
-        for one in profiles.profiles
+        for profile in profiles.profiles
     ]
 
     def chosen(name: str | None) -> None:

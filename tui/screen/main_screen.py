@@ -172,9 +172,9 @@ class MainScreen(Screen[None]):
         self.close_filter()
         is_overview = self.location.page == "overview"
         here = self.model
-        for one in self._models.values():
-            if one is not here:
-                one.leave()
+        for model in self._models.values():
+            if model is not here:
+                model.leave()
         table = self.table
         # By class: a style of its own would show it on a terminal that is too small, too.
         self.query_one("#room").set_class(is_overview, "-hidden")

@@ -171,8 +171,8 @@ class Board:
             wrong |= {reason.check: "cluster" for reason in frame.health.reasons}
             wrong |= {("broker", id_): "cluster" for id_ in (*self.silent, *(set(self.broker_ids) - self.live))}
         wrong |= {("log dir", one.broker, one.log_dir): "cluster" for one in self.filling}
-        wrong |= {("group", one.name): "groups" for one in frame.groups if one.lag.status.is_trouble}
-        wrong |= {("query", one.job.path): "queries" for one in frame.queries if one.job.status.is_trouble}
+        wrong |= {("group", group.name): "groups" for group in frame.groups if group.lag.status.is_trouble}
+        wrong |= {("query", query.job.path): "queries" for query in frame.queries if query.job.status.is_trouble}
         self.since = {
             key: self.since.get(key) or Since(frame.at_ms, what not in self._has_judged) for key, what in wrong.items()
         }
@@ -237,7 +237,7 @@ class Board:
     @property
     def filling(self) -> list[DirTrend]:
         """The log dirs in which somebody has to make room."""
-        return [one for one in self.dir_trends if one.is_filling]
+        return [trend for trend in self.dir_trends if trend.is_filling]
 
     @property
     def topics(self) -> tuple[TopicSnapshot, ...]:

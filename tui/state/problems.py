@@ -162,7 +162,7 @@ def why_lines(problem: Problem, board: Board, registry: Registry | None = None) 
     if problem.advice:
         lines.append(line(("what to do  ", Tone.QUIET), problem.advice))
     if registry is not None and problem.mends:
-        named = [registry.named(one) for one in problem.mends]
+        named = [registry.named(mend) for mend in problem.mends]
         keys = [
             part
             for one in named
@@ -275,7 +275,7 @@ def _of_moves(board: Board) -> Iterator[Problem]:
 def _effect(board: Board, reason: HealthReason) -> str:
     """Return what the cases have in common, else the first cases."""
     if reason.check is Check.UNDER_REPLICATED_DEAD_BROKER and board.frame is not None and reason.count > 1:
-        missed = [one for one in missing_brokers(board.frame, board.total) if one.broker not in board.live]
+        missed = [missing for missing in missing_brokers(board.frame, board.total) if missing.broker not in board.live]
         if missed and missed[0].missed_by == board.total.under_replicated:
             return f"all miss broker {missed[0].broker}"
         return ", ".join(f"{count(one.missed_by)} miss broker {one.broker}" for one in missed[:_NAMED_MAX])

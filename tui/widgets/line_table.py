@@ -217,7 +217,10 @@ class LineTable(ScrollView, can_focus=True):
 
     def _spread(self, columns: Sequence[Column]) -> int:
         """Return how far the wide column may spread: its whole text and a little, so that the eye can follow a row."""
-        return max((self._widths[one.name] - self._width_of(one) for one in columns if one.is_wide), default=0) + _AIR
+        return (
+            max((self._widths[column.name] - self._width_of(column) for column in columns if column.is_wide), default=0)
+            + _AIR
+        )
 
     @property
     def natural_width(self) -> int:

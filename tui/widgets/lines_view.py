@@ -126,7 +126,7 @@ class LinesView(_Toned, Widget):
 
     def _shown(self, width: int) -> list[Line]:
         """Return the lines for a width; those that are too long are folded if the view folds, else cut."""
-        return [part for one in self._lines for part in folded(one, width)] if self._folds else self._lines
+        return [part for line in self._lines for part in folded(line, width)] if self._folds else self._lines
 
     def render_line(self, y: int) -> Strip:
         """Draw one line."""

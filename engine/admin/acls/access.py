@@ -58,7 +58,7 @@ async def read_authorizer_files(cluster: Cluster) -> dict[str, str | None] | Non
         (found,) = (await wire.call_broker(broker_id, DescribeConfigsRequest(resources=[asked]))).results
     except AdminError:
         return None
-    return {one.name: one.value for one in found.configs} if found.error_code == ErrorCode.NONE else None
+    return {config.name: config.value for config in found.configs} if found.error_code == ErrorCode.NONE else None
 
 
 async def _all_in_zookeeper(cluster: Cluster) -> list[AclBinding]:

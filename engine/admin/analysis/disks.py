@@ -45,20 +45,24 @@ class DirTrend:
 def dir_trends(frame: Frame, history: History) -> list[DirTrend]:
     """Return all log dirs: those with errors first, then those that will be full soonest, then the fullest."""
     found = []
-    for one in frame.log_dirs:
-        slope = None if one.log_dir is None else slope_of(history.used_bytes.of((one.broker, one.log_dir)), WINDOW_MS)
+    for log_dir in frame.log_dirs:
+        slope = (
+            None
+            if log_dir.log_dir is None
+            else slope_of(history.used_bytes.of((log_dir.broker, log_dir.log_dir)), WINDOW_MS)
+        )
         percent = None
-        if one.total_bytes and one.usable_bytes is not None:
-            percent = 100 * (one.total_bytes - one.usable_bytes) / one.total_bytes
+        if log_dir.total_bytes and log_dir.usable_bytes is not None:
+            percent = 100 * (log_dir.total_bytes - log_dir.usable_bytes) / log_dir.total_bytes
         found.append(
             DirTrend(
-                one.broker,
-                one.log_dir,
-                one.size_bytes,
+                log_dir.broker,
+                log_dir.log_dir,
+                log_dir.size_bytes,
                 percent,
                 None if slope is None else slope.per_s,
-                _full_in_s(one.usable_bytes, slope),
-                one.error or "",
+                _full_in_s(log_dir.usable_bytes, slope),
+                log_dir.error or "",
             )
         )
     return sorted(found, key=_urgency)

@@ -220,16 +220,16 @@ def compact(lake: Lake, now_ms: int) -> list[CompactedDay]:
 
 def _compact_day(lake: Lake, name: str) -> CompactedDay | None:
     day = lake.day(name)
-    files_before = len({one.path for one in day.samples} | set(day.useless))
+    files_before = len({sample.path for sample in day.samples} | set(day.useless))
     for chunk in sorted({one.chunk for one in day.fresh}):
-        files = sorted((one for one in day.samples if one.chunk == chunk), key=_by_time)
+        files = sorted((sample for sample in day.samples if sample.chunk == chunk), key=_by_time)
         if len(files) > 1:
             lake.write_many(day, chunk, files)
     after = lake.day(name)
     if not after.useless:
         return None
     lake.delete(after.useless)
-    return CompactedDay(name.removeprefix("day="), files_before, len({one.path for one in after.samples}))
+    return CompactedDay(name.removeprefix("day="), files_before, len({sample.path for sample in after.samples}))
 
 
 def _by_time(one: SampleFile) -> tuple[int, int]:

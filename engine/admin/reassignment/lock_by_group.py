@@ -249,7 +249,7 @@ class GroupLock:
 
 def _holder_of(members: list[DescribedGroupMember]) -> Holder:
     """Return who holds the lock: the member with an assignment, because the leader assigns only to itself."""
-    for told in (*(one.member_assignment for one in members), *(one.member_metadata for one in members)):
+    for told in (*(member.member_assignment for member in members), *(member.member_metadata for member in members)):
         if told:
             return Holder.decode(bytes(told))
     where = members[0].client_host.removeprefix("/") if members else "an unknown machine"

@@ -91,7 +91,7 @@ class ConsumedRecords:
         for place, header in self._batches:
             records: Iterable[Record] = iter_batch_records(self._buffer, place, header)
             if self._is_cut(header):
-                records = (one for one in records if self._counts(one))
+                records = (record for record in records if self._counts(record))
             kind = repeat(header.timestamp_type)
             found += map(ConsumedRecord, repeat(self.name.topic), repeat(self.name.partition), records, kind)
         return found
@@ -101,7 +101,9 @@ class ConsumedRecords:
         found: list[bytes | None] = []
         for place, header in self._batches:
             if self._is_cut(header):
-                found += [one.value for one in iter_batch_records(self._buffer, place, header) if self._counts(one)]
+                found += [
+                    record.value for record in iter_batch_records(self._buffer, place, header) if self._counts(record)
+                ]
             else:
                 found += iter_batch_values(self._buffer, place, header)
         return found

@@ -44,7 +44,7 @@ class OldGroupReader:
         measured: dict[str, GroupLag] = {}
         if chosen:
             answer, _ = await self._meter.measure(found=FoundGroups((), tuple(chosen), {}))
-            measured = {one.group: one for one in answer.groups}
+            measured = {group.group: group for group in answer.groups}
         self.known = {name: self._watched(name, states[name], measured.get(name), now_ms) for name in states}
         self._meter.forget_all_but(self.known)
 

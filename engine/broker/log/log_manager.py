@@ -487,8 +487,8 @@ class LogManager:
     def deletion_jobs(self) -> list[DiskJob]:
         """Return the removals that are due now."""
         now_ms = self.clock.now_ms()
-        due = [one for one in self._deletions if one[0] <= now_ms]
-        self._deletions = [one for one in self._deletions if one[0] > now_ms]
+        due = [deletion for deletion in self._deletions if deletion[0] <= now_ms]
+        self._deletions = [deletion for deletion in self._deletions if deletion[0] > now_ms]
         return [DeleteJob(self, log_dir, paths) for _, log_dir, paths in due if self._dirs[log_dir].is_online]
 
     def due_jobs(self) -> Iterator[DiskJob]:

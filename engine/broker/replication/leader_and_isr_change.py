@@ -51,15 +51,15 @@ PartitionStates = tuple[TopicPartition, bytes, LeaderAndIsrPartitionState]
 
 def partition_states(request: LeaderAndIsrRequest) -> Iterator[PartitionStates]:
     """Yield what a request says of each partition, grouped by topic (version 2 and later) or not."""
-    return (one for one in _states_in_steps(request) if one is not None)
+    return (state for state in _states_in_steps(request) if state is not None)
 
 
 async def states_in_turns(request: LeaderAndIsrRequest) -> AsyncIterator[PartitionStates]:
     """Yield the same in turns with other work."""
     breather = Breather(makes_what_lasts=True)
-    for one in _states_in_steps(request):
-        if one is not None:
-            yield one
+    for state in _states_in_steps(request):
+        if state is not None:
+            yield state
         await breather.give_way()
 
 

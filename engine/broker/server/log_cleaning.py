@@ -259,9 +259,9 @@ class _CleanerThread:
             if measured is not None:
                 candidates.append(measured)
         cleaner = self._cleaner
-        cleaner.max_dirty_percent = int(100 * max((one.cleanable_ratio for one in candidates), default=0.0))
+        cleaner.max_dirty_percent = int(100 * max((candidate.cleanable_ratio for candidate in candidates), default=0.0))
         cleaner.last_run_s = time.monotonic()
-        cleaner.max_compaction_delay_ms = max((one.compaction_delay_ms for one in candidates), default=0)
+        cleaner.max_compaction_delay_ms = max((candidate.compaction_delay_ms for candidate in candidates), default=0)
         chosen = filthiest(candidates)
         if chosen is not None:
             await self._flush(chosen)
