@@ -17,7 +17,26 @@ from plans.capping import cap_note
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 READER = ReaderHistory(
-    "prod", "group", "billing", None, None, 1, NOON, NOON, LagStatus.OK, 0, 0, 0.0, None, 0.0, 0.0, 0.0, ()
+    "prod",
+    "group",
+    "billing",
+    None,
+    None,
+    None,
+    None,
+    1,
+    NOON,
+    NOON,
+    LagStatus.OK,
+    0,
+    0,
+    0.0,
+    0,
+    None,
+    0.0,
+    0.0,
+    0.0,
+    (),
 )
 
 

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from cli.commands.spark import waits_shown
+from cli.commands.spark.shared import waits_shown
 from cli.framework import progress
 from cli.framework.invocation import Invocation
 from cli.framework.talk import Talk, Verbosity

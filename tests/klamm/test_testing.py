@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
+from patience import within
 
 from engine.kafka.config.properties import parse_properties
 from engine.local.addresses import own_loopback_address
@@ -86,7 +87,10 @@ def test_a_secured_cluster(sasl: str | None) -> None:
         with pytest.raises(OperationError, match="no user 'carol'"):
             cluster.client_properties("carol")
         cluster.restart_broker(0)
-        assert "orders" in admin.list_topics(timeout=30).topics
+        # As in Kafka, a broker knows the others a moment before it knows their topics.
+        is_in_time = within(30)
+        while "orders" not in admin.list_topics(timeout=30).topics:
+            assert is_in_time()
 
 
 def _is_started_as_told(folder: Path) -> None:

@@ -89,8 +89,8 @@ def test_at_either_end_a_key_says_that_there_is_no_more() -> None:
         assert [one.message for one in driven.app._notifications] == ["there are no columns further left"]
         count = len(driven.main.model.rows.columns)
         await driven.press(*["right"] * count)
-        told = [one.message for one in driven.app._notifications]
-        assert told == [f"there are no columns further {way}" for way in ("left", "right")], "each once, and none lost"
+        told = [one.message for one in driven.app._notifications if one.message.endswith("right")]
+        assert told == ["there are no columns further right"], "said once, and no key lost"
         assert "→" not in header(driven) and driven.main.model.skipped < count - 2
 
     shown(look, size=SMALL, page="topics")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.brokers import group
+from cli.commands.brokers.shared import group
 from cli.framework.completing import complete_topics, one_of
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs

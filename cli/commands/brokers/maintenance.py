@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.commands.brokers import group
-from cli.commands.reassignment import follow_limit_s, read_plan
+from cli.commands.brokers.shared import group
+from cli.commands.reassignment.shared import follow_limit_s, read_plan
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs

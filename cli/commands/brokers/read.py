@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.brokers import group
+from cli.commands.brokers.shared import group
 from cli.framework.completing import complete_brokers
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs

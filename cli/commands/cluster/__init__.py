@@ -1,4 +1,4 @@
-"""The group ``klamm cluster``."""
+"""``klamm cluster``: brings the commands of the group together."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from cli.commands.cluster import health, load
+from cli.commands.cluster.shared import group
 from cli.exit_codes import ExitCode
-from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
@@ -16,7 +17,7 @@ from cli.output.report import Report
 if TYPE_CHECKING:
     from engine.common.snapshot import ClusterSnapshot
 
-group = CommandGroup("cluster", "The cluster as a whole.")
+__all__ = ["group", "health", "load"]
 
 
 @group.command(
@@ -91,10 +92,5 @@ def _write(snapshot: ClusterSnapshot, file: Path) -> None:
     with data_stream() as stream:
         stream.write(f"{snapshot_to_json(snapshot)}\n")
 
-
-# They register their commands with the group above.
-from cli.commands.cluster import health, load  # noqa: E402
-
-__all__ = ["health", "load"]
 
 group.put_in_order("describe", "health", "load", "snapshot")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.cluster import group
+from cli.commands.cluster.shared import group
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.framework.watching import Interval, Watch, watch_reports

@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.cluster import group
-from cli.commands.topics import TopicOptions, TopicTexts
+from cli.commands.cluster.shared import group
+from cli.commands.topics.shared import TopicOptions, TopicTexts
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.framework.places import MetricsUrl

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.groups import AllGroups, GroupNames, GroupOptions, Topics, group, scope
+from cli.commands.groups.shared import AllGroups, GroupNames, GroupOptions, Topics, group, scope
 from cli.exit_codes import ExitCode
 from cli.framework.completing import complete_groups
 from cli.framework.invocation import Invocation

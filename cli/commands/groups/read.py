@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.groups import AllGroups, GroupNames, GroupOptions, group, scope
+from cli.commands.groups.shared import AllGroups, GroupNames, GroupOptions, group, scope
 from cli.framework.completing import complete_topics
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs

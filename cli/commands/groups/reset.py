@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.groups import AllGroups, GroupNames, GroupOptions, Topics, group, scope
+from cli.commands.groups.shared import AllGroups, GroupNames, GroupOptions, Topics, group, scope
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs

@@ -9,13 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.local import (
-    DEFAULT_DIRECTORY,
-    Directory,
-    found_cluster,
-    group,
-    parsed_settings,
-)
+from cli.commands.local.shared import DEFAULT_DIRECTORY, Directory, found_cluster, group, parsed_settings
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs

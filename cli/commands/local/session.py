@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from typing import TYPE_CHECKING
 
-from cli.commands.local import holding
+from cli.commands.local.shared import holding
 from cli.exit_codes import ExitCode
 from cli.framework.signals import StopSignals
 

@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.local import (
-    DEFAULT_DIRECTORY,
-    Directory,
-    group,
-    is_holding,
-    parsed_settings,
-    start_timeout_s,
-)
+from cli.commands.local.shared import DEFAULT_DIRECTORY, Directory, group, is_holding, parsed_settings, start_timeout_s
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs

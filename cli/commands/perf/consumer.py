@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.perf import (
+from cli.commands.perf.shared import (
     ENDLESS,
     Duration,
     Partitions,

@@ -10,7 +10,7 @@ from uuid import uuid4
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.perf import (
+from cli.commands.perf.shared import (
     ENDLESS,
     Duration,
     Partitions,

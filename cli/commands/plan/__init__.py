@@ -1,16 +1,11 @@
-"""The group ``klamm plan`` and what its commands share."""
+"""``klamm plan``: brings the commands of the group together."""
 
 from __future__ import annotations
 
-from cli.framework.command import CommandGroup
+from cli.commands.plan import apply, check, making, status
+from cli.commands.plan.shared import group
 
-group = CommandGroup("plan", "The smallest safe reassignment: planned, checked, carried out in waves.")
-
-
-# They register their commands with the group above.
-from cli.commands.plan import apply, check, making, status  # noqa: E402
-
-__all__ = ["apply", "check", "making", "status"]
+__all__ = ["apply", "check", "group", "making", "status"]
 
 group.put_in_order(
     "rebalance",

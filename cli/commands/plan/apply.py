@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.commands.plan import group
 from cli.commands.plan.files import (
     JournalOption,
     LoadedPlan,
@@ -20,6 +19,7 @@ from cli.commands.plan.files import (
     size_option,
     throttle_options,
 )
+from cli.commands.plan.shared import group
 from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure
 from cli.framework.invocation import Invocation, Stop

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.plan import group
 from cli.commands.plan.files import read_named
+from cli.commands.plan.shared import group
 from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure
 from cli.framework.invocation import Invocation, Stop

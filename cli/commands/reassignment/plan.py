@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.reassignment import Plot, group, heat_of
+from cli.commands.reassignment.shared import Plot, group, heat_of
 from cli.framework.completing import complete_topics
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.reassignment import (
+from cli.commands.reassignment.shared import (
     PlanFile,
     Plot,
     PreserveThrottles,

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.spark import group
+from cli.commands.spark.shared import group
 from cli.framework.invocation import Invocation
 from cli.framework.options import NEEDS_NOTHING
 from cli.framework.quantities import seconds_option

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.spark import group
+from cli.commands.spark.shared import group
 from cli.commands.spark.stores import other_stores
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.spark import Confs, Master, Packages, group, open_spark, waits_shown
+from cli.commands.spark.shared import Confs, Master, Packages, group, open_spark, waits_shown
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.spark import group
+from cli.commands.spark.shared import group
 from cli.framework.invocation import Invocation
 from cli.output.report import Column, Kind, Report, Table
 

@@ -21,7 +21,7 @@ def other_stores(invocation: Invocation) -> Iterator[OtherStore]:
         opened: list[Store] = []
 
         def store_of(uri: str) -> tuple[Store, str]:
-            from cli.commands.spark import open_spark
+            from cli.commands.spark.shared import open_spark
             from engine.spark.hadoop_store import HadoopStore, service_of
 
             with lock:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.spark import Confs, Master, Packages, group, open_spark, tasks_shown
+from cli.commands.spark.shared import Confs, Master, Packages, group, open_spark, tasks_shown
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
 from cli.output.report import Report

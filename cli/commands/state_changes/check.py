@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.state_changes import (
+from cli.commands.state_changes.shared import (
     Brokers,
     End,
     Logs,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cli.commands.state_changes import (
+from cli.commands.state_changes.shared import (
     Brokers,
     End,
     Logs,

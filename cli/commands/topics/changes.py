@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.topics import IfExists, NamedTopics, TopicOptions, group
+from cli.commands.topics.shared import IfExists, NamedTopics, TopicOptions, group
 from cli.exit_codes import ExitCode
 from cli.framework.completing import complete_topics
 from cli.framework.invocation import Invocation

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.topics import ExcludeInternal, IfExists, TopicOptions, TopicTexts, group
+from cli.commands.topics.shared import ExcludeInternal, IfExists, TopicOptions, TopicTexts, group
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.framework.watching import Interval, Watch, watch_reports
