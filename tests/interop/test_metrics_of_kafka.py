@@ -12,6 +12,7 @@ from apache_kafka import ApacheKafkaBroker, fetch_jar, wait_until_all_know_each_
 from json_schemas import check_json
 from klamm_program import Ran, in_process
 from metric_work import COUNTED, counted_work
+from patience import within
 
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
@@ -98,7 +99,13 @@ def topic_total(found: list[dict[str, Any]], figure: str) -> float:
 
 
 def test_by_jmx_at_the_port_in_zookeeper(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
-    found = watched.read(capsys, "--zookeeper", watched.zookeeper, "--requests", "--topics")
+    is_in_time = within(30)
+    while True:
+        found = watched.read(capsys, "--zookeeper", watched.zookeeper, "--requests", "--topics")
+        # Kafka counts how idle it is from its first tick on, which comes after five seconds.
+        if all(one["handler_idle_percent"] for one in found):
+            break
+        assert is_in_time(), found
     assert [(one["broker"], one["told_by"]) for one in found] == [(0, "jmx"), (1, "jmx")]
     for one in found:
         assert all(one["bytes_in"][span] is not None for span in ("one_minute", "five_minutes", "fifteen_minutes"))

@@ -11,6 +11,7 @@ from typing import Any
 from engine.admin.analysis.timeline import timelines
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import WatchedGroup
+from engine.common.acl import AclOperation, ResourceType
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import TopicSnapshot
 from tui.drawing.cells import Tone
@@ -245,7 +246,10 @@ def _topic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
     board = view.board
     lines = [line((plain(topic.name), Tone.STRONG))]
     settings = sorted((topic.configs or {}).items())
-    lines += _title("settings of its own" if settings else "no settings of its own")
+    is_hidden = board.lacks(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name)
+    unknown = "settings: ⊘" if is_hidden else "settings are not known"
+    none = unknown if topic.configs is None else "no settings of its own"
+    lines += _title("settings of its own" if settings else none)
     for name, value in settings[:_ROWS]:
         lines += _told(f"{name} = {value}", width)
     led = Counter(partition.leader for partition in topic.partitions)
