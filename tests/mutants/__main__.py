@@ -237,12 +237,12 @@ TESTED_BY = {
         "broker/coordinator/groups/test_very_many_offsets.py",
     ],
     "engine/broker/coordinator/groups/state_machine.py": [
-        "broker/coordinator/groups/test_machine.py",
+        "broker/coordinator/groups/test_state_machine.py",
         "broker/coordinator/groups/test_group_timers.py",
         "broker/coordinator/groups/test_recorded_walks.py",
     ],
     "engine/broker/coordinator/groups/rebalance.py": [
-        "broker/coordinator/groups/test_machine.py",
+        "broker/coordinator/groups/test_state_machine.py",
         "broker/coordinator/groups/test_group_timers.py",
         "broker/coordinator/groups/test_recorded_walks.py",
     ],
