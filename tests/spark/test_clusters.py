@@ -125,11 +125,6 @@ def die(when):
 """
 
 
-def _java_options() -> str:
-    """Return what the JVMs of a cluster get. By itself Spark gives an archive of classes only to drivers."""
-    return f"{SHORT_LIVED} {os.environ.get('SPARK_SUBMIT_OPTS', '')}".rstrip()
-
-
 @contextmanager
 def standalone(folder: Path) -> Iterator[str]:
     """A master and one worker of Spark's standalone mode, on an address of their own."""
@@ -140,7 +135,7 @@ def standalone(folder: Path) -> Iterator[str]:
         "JAVA_HOME": str(find_java().program.resolve().parents[1]),
         "SPARK_LOCAL_IP": host,
         "SPARK_WORKER_DIR": str(folder / "work"),
-        "SPARK_DAEMON_JAVA_OPTS": _java_options(),
+        "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
     }
 
     def start(kind: str, *words: str) -> None:
@@ -187,12 +182,7 @@ def given(live_cluster: LocalCluster, topic_name: str, plain_python: Path, tmp_p
     (tmp_path / "died").mkdir()
     (tmp_path / "dying.py").write_text(f"{DYING}\n\nFOLDER = Path({str(tmp_path / 'died')!r})\n")
     return {
-        "conf": [
-            *SETTINGS,
-            ("spark.pyspark.python", str(plain_python)),
-            ("spark.executor.memory", "512m"),
-            ("spark.executor.extraJavaOptions", _java_options()),
-        ],
+        "conf": [*SETTINGS, ("spark.pyspark.python", str(plain_python)), ("spark.executor.memory", "512m")],
         "packages": [],
         "java_home": str(find_java().program.resolve().parents[1]),
         "options": {"kafka.bootstrap.servers": live_cluster.bootstrap_servers, "subscribe": topic_name},
@@ -203,7 +193,7 @@ def given(live_cluster: LocalCluster, topic_name: str, plain_python: Path, tmp_p
 
 def check(given: dict[str, Any], command: list[str], folder: Path) -> dict[str, Any]:
     """Run the job; check what it does on each cluster, and return what it found."""
-    env = {name: os.environ[name] for name in ("PATH", "HOME", "SPARK_SUBMIT_OPTS") if name in os.environ}
+    env = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
     ran = subprocess.run(
         command, cwd=folder, capture_output=True, text=True, timeout=800,
         env=env | {"JAVA_HOME": given["java_home"], "SPARK_HOME": str(SPARK_HOME)}, check=False,
