@@ -88,7 +88,7 @@ def test_a_file_system_that_does_not_answer_is_named(alone: Program, monkeypatch
         assert ended.wait(60)
         raise OSError("the JVM has ended")
 
-    monkeypatch.setattr("cli.commands.spark.open_spark", open_spark)
+    monkeypatch.setattr("cli.commands.spark.shared.open_spark", open_spark)
     monkeypatch.setattr(HadoopStore, "__init__", lambda store: None)
     monkeypatch.setattr(HadoopStore, "list", silent)
     ran = alone("spark", "jobs", "hdfs://namenode:8020/checkpoints", "--timeout", "1")
