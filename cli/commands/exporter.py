@@ -19,7 +19,7 @@ from cli.framework.quantities import address_option, seconds_option
 from cli.framework.stdout import data_stream
 
 if TYPE_CHECKING:
-    from engine.admin.analysis.metrics import FrameMetrics
+    from engine.admin.analysis.exporter_metrics import FrameMetrics
     from engine.admin.cluster.target import ClusterTarget
     from engine.admin.watch.frame import Frame
     from engine.common.metric import Metric
@@ -106,7 +106,7 @@ async def command(
     if printed is not None:
         _print_text(printed, listen)
         return
-    from engine.admin.analysis.metrics import FrameMetrics, MetricsScope
+    from engine.admin.analysis.exporter_metrics import FrameMetrics, MetricsScope
     from engine.admin.topics.selection import select_topics
 
     address, interval_s = address_option("--listen", listen), seconds_option("--interval", interval)
@@ -154,7 +154,7 @@ async def serve(
 
 
 async def _pages(target: ClusterTarget, interval_s: float, maker: FrameMetrics) -> AsyncIterator[Page]:
-    from engine.admin.analysis.metrics import read_at_ms, trouble_of
+    from engine.admin.analysis.exporter_metrics import read_at_ms, trouble_of
     from engine.admin.watch.live_feed import LiveFeed
 
     feed = LiveFeed(target, interval_s=interval_s, groups_per_reading=_GROUPS_PER_READING)

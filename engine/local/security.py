@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.common.errors import OperationError
-from engine.kafka.client.tls.stores import EXTRA
+from engine.kafka.client.tls.store_formats import EXTRA
 from engine.kafka.config.properties import format_properties
 from engine.kafka.formats.scram_credential import HASHES, ITERATIONS_MIN, ScramCredential
 from engine.kafka.zk.client import ZkClient

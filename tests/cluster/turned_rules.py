@@ -49,14 +49,14 @@ def an_answer_counts_for_whoever_has_the_name() -> None:
 
 def a_former_producer_is_not_fenced() -> None:
     """The coordinator does what any epoch of a transactional id asks for."""
-    from engine.broker.coordinator.transactions import decisions
+    from engine.broker.coordinator.transactions import state_machine
     from engine.common.errors import ErrorCode
 
     def any_epoch(transaction: Any, producer: Any) -> ErrorCode:
         is_known = transaction is not None and transaction.producer_id == producer.producer_id
         return ErrorCode.NONE if is_known else ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
-    decisions._producer_error = any_epoch
+    state_machine._producer_error = any_epoch
 
 
 def an_aborted_transaction_gets_the_marker_of_a_committed_one() -> None:
@@ -90,13 +90,13 @@ def a_marker_is_answered_and_not_written() -> None:
 
 def any_batch_may_begin_a_transaction() -> None:
     """The coordinator says that every partition belongs to the open transaction."""
-    from engine.broker.coordinator.transactions import decisions
+    from engine.broker.coordinator.transactions import state_machine
     from engine.common.errors import ErrorCode
 
     def verify_partitions(_transaction: Any, _producer: Any, partitions: Collection[Any]) -> dict[Any, ErrorCode]:
         return dict.fromkeys(partitions, ErrorCode.NONE)
 
-    decisions.verify_partitions = verify_partitions
+    state_machine.verify_partitions = verify_partitions
 
 
 def records_of_open_transactions_are_stable() -> None:

@@ -250,12 +250,12 @@ TESTED_BY = {
         "broker/coordinator/groups/test_records.py",
         "broker/coordinator/groups/test_coordinator.py",
     ],
-    "engine/broker/coordinator/transactions/decisions.py": [
-        "broker/coordinator/transactions/test_decisions.py",
+    "engine/broker/coordinator/transactions/state_machine.py": [
+        "broker/coordinator/transactions/test_state_machine.py",
         "broker/coordinator/transactions/test_transaction_coordinator.py",
     ],
     "engine/broker/coordinator/transactions/transaction.py": [
-        "broker/coordinator/transactions/test_decisions.py",
+        "broker/coordinator/transactions/test_state_machine.py",
         "broker/coordinator/transactions/test_transaction_coordinator.py",
     ],
     "engine/broker/coordinator/transactions/coordinator.py": [

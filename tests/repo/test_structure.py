@@ -15,7 +15,7 @@ import pytest
 
 from engine.broker.log.log import Log
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
-from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 from engine.kafka.zk.kafka_client import KafkaZkClient
 
 ROOT = Path(__file__).parents[2]

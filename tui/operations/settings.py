@@ -12,7 +12,7 @@ from engine.admin.configs.changes import read_changes
 from engine.admin.configs.values import ConfigEntry, ConfigSource, Entity, EntityType
 from engine.admin.reassignment.throttle_settings import THROTTLE_SETTINGS
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
-from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 from tui.drawing.cells import Cell
 from tui.operations.operation import Outcome, Prepared, command_text, result_cell
 

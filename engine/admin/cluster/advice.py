@@ -114,6 +114,6 @@ def _advice_on_settings(message: str, where: str) -> Words | None:
 def _nearest_key(key: str) -> str | None:
     from difflib import get_close_matches
 
-    from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
+    from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 
     return next(iter(get_close_matches(key, TOPIC_CONFIG_DEF.names, n=1)), None)

@@ -26,8 +26,8 @@ from engine.common.errors import ConfigError, ErrorCode
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic_keys import is_password, validate_dynamic_config
 from engine.kafka.config.password_encoder import PasswordEncoder, encoded
-from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
-from engine.kafka.config.topic_configs import validate_topic_config
+from engine.kafka.config.topic_config_values import validate_topic_config
+from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.configs import DEFAULT_ENTITY, ConfigType
 from engine.kafka.zk.errors import ZooKeeperError

@@ -33,7 +33,7 @@ from engine.common.topic_names import (
 )
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.metadata_version import is_topic_id_supported
-from engine.kafka.config.topic_configs import validate_topic_config
+from engine.kafka.config.topic_config_values import validate_topic_config
 from engine.kafka.zk.errors import BadVersion, ControllerMoved, NodeExists, TooLarge
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.operations import ANY_VERSION

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 
-from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
+from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import by_topic, in_steps, pieces
 from engine.broker.handlers.preconditions import are_transactions_refused, understood

@@ -34,8 +34,8 @@ from engine.kafka.config.dynamic_keys import (
     usable_dynamic_config,
 )
 from engine.kafka.config.password_encoder import decoded, encoded
-from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
-from engine.kafka.config.topic_configs import validate_topic_config
+from engine.kafka.config.topic_config_values import validate_topic_config
+from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 from engine.kafka.config.values import REDACTED, InvalidConfigurationError, ReconfigurationError, RequirementError
 from engine.kafka.protocol.apis import alter_configs, incremental_alter_configs
 from engine.runtime.turns import Breather

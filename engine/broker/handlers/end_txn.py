@@ -11,7 +11,7 @@ Version notes
 
 from __future__ import annotations
 
-from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
+from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.preconditions import are_transactions_refused, understood
 from engine.broker.handlers.registry import handles

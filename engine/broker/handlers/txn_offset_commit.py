@@ -18,7 +18,7 @@ from typing import Any
 
 from engine.broker.coordinator.groups.commit_gathering import CommitErrors
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer, Offsets
-from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
+from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.verifier import Verified
 from engine.broker.coordinator.write_errors import commit_error
 from engine.broker.handlers.context import RequestContext

@@ -14,8 +14,8 @@ from engine.kafka.config.broker_warnings import OWN_KEYS
 from engine.kafka.config.definition import AnyKey, DynamicMode
 from engine.kafka.config.dynamic import DynamicConfigs, Overrides
 from engine.kafka.config.dynamic_keys import broker_config_key, broker_synonyms
-from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
-from engine.kafka.config.topic_configs import server_defaults, usable_overrides
+from engine.kafka.config.topic_config_values import server_defaults, usable_overrides
+from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 from engine.kafka.config.values import ConfigType, Value, value_text
 
 

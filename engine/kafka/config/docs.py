@@ -15,7 +15,7 @@ from engine.kafka.config.broker_configs import SUBJECTS
 from engine.kafka.config.broker_warnings import OWN_KEYS
 from engine.kafka.config.definition import DOUBLE_MAX, IBP, AnyKey, ConfigDef, DynamicMode
 from engine.kafka.config.dynamic_keys import THROTTLE_KEYS
-from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 from engine.kafka.config.values import INT_MAX, LONG_MAX, ConfigType
 
 _EXTREMES: Final = {LONG_MAX: "2⁶³−1", INT_MAX: "2³¹−1", DOUBLE_MAX: "no limit"}
@@ -43,7 +43,7 @@ all brokers at once. `listeners` and related settings need a restart, unlike in 
 TOPIC_INTRO: Final = """\
 # Topic settings
 
-Generated from the definitions in `engine/kafka/config/topic_config_keys.py` (`make docs`); do not edit.
+Generated from the definitions in `engine/kafka/config/topic_configs.py` (`make docs`); do not edit.
 
 All settings of a topic that Kafka 3.9 knows. A topic that does not override a setting has the broker's value, named
 under **Default from**: if several are named, the first that is set counts. All can be changed at any time. **Effect**

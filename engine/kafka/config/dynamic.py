@@ -17,7 +17,7 @@ from engine.kafka.config.dynamic_keys import Throttles, is_login, usable_dynamic
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.config.password_encoder import PasswordEncoder, decoded
 from engine.kafka.config.reconfiguration import AT_START_ONLY
-from engine.kafka.config.topic_configs import ignored_format_version_warning, topic_log_config, usable_overrides
+from engine.kafka.config.topic_config_values import ignored_format_version_warning, topic_log_config, usable_overrides
 
 TOPICS: Final = "topics"
 BROKERS: Final = "brokers"

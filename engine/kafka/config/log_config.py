@@ -1,6 +1,6 @@
 """A topic's settings as the log uses them: typed, resolved, immutable.
 
-The rows (default, range, documentation, synonyms) are in ``topic_config_keys``; this is only the value.
+The rows (default, range, documentation, synonyms) are in ``topic_configs``; this is only the value.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import make_dataclass
 from typing import TYPE_CHECKING, Any
 
 from engine.kafka.config.metadata_version import highest_record_magic, parse_metadata_version
-from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF, TopicKeys
+from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF, TopicKeys
 
 
 class _Readings(TopicKeys):

@@ -16,7 +16,7 @@ from engine.common.clock import Clock
 from engine.kafka.config.dynamic import BROKERS, ENTITY_TYPES, TOPICS, USERS, DynamicConfigs
 from engine.kafka.config.dynamic_keys import broker_config_key
 from engine.kafka.config.password_encoder import decoded
-from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 from engine.kafka.config.values import REDACTED
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.configs import (

@@ -32,7 +32,7 @@ from engine.admin.reassignment.throttle_settings import (
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import TopicSnapshot
 from engine.kafka.config.broker import BrokerConfig
-from engine.kafka.config.topic_configs import usable_overrides, validate_topic_config
+from engine.kafka.config.topic_config_values import usable_overrides, validate_topic_config
 
 RUNNING = {
     TopicPartition("foo", 0): ReplicaAssignment((1, 2, 3, 4), (4,), (3,)),

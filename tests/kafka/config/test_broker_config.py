@@ -15,8 +15,8 @@ from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
 from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.config.properties import parse_override, parse_properties
-from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
-from engine.kafka.config.topic_configs import server_defaults
+from engine.kafka.config.topic_config_values import server_defaults
+from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 from engine.kafka.config.values import RequirementError, display_text
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "config"

@@ -13,7 +13,7 @@ from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF, SUBJECTS
 from engine.kafka.config.definition import INT, STRING, ConfigDef, ConfigKey, DynamicMode, Importance
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.config.metadata_version import MetadataVersion
-from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 from engine.kafka.config.values import ConfigType
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "config"

@@ -15,7 +15,7 @@ from engine.kafka.config.describe import (
     describe_topic,
 )
 from engine.kafka.config.dynamic import BROKERS, DEFAULT_ENTITY, TOPICS, DynamicConfigs
-from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 from engine.kafka.config.values import ConfigType
 
 BASE = {"zookeeper.connect": "z:1", "broker.id": "1"}

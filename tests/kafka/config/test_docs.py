@@ -9,7 +9,7 @@ import pytest
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
 from engine.kafka.config.docs import broker_page, pages, topic_page, write_pages
 from engine.kafka.config.dynamic_keys import THROTTLE_KEYS
-from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "reference"
 

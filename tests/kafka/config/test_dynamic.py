@@ -9,7 +9,7 @@ from engine.kafka.config.alter import AlterOperation, ConfigChange, apply_change
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import BROKERS, DEFAULT_ENTITY, TOPICS, USERS, DynamicConfigs
 from engine.kafka.config.log_config import LogConfig
-from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 from engine.kafka.config.values import LONG_MAX
 
 

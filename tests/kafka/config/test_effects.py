@@ -9,7 +9,7 @@ import pytest
 
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
-from engine.kafka.config.topic_config_keys import TOPIC_CONFIG_DEF
+from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 from engine.kafka.config.values import Value
 
 ENGINE = Path(__file__).parents[3] / "engine"

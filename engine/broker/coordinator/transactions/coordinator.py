@@ -1,4 +1,6 @@
-"""TransactionCoordinator: requests about transactions, on the broker's event loop. ``decisions`` says what they mean.
+"""TransactionCoordinator: requests about transactions, on the broker's event loop.
+
+``state_machine`` says what a request means.
 
 A state changes, and a client is answered, once the record of the new state is replicated. Answers that have to wait
 come through a callback, exactly once.
@@ -13,12 +15,12 @@ from typing import Final, NamedTuple
 
 from engine.broker.coordinator.ownership import Content, OwnedPartition, OwnedPartitions
 from engine.broker.coordinator.peers import BrokerConnections
-from engine.broker.coordinator.transactions import decisions
-from engine.broker.coordinator.transactions.decisions import Decision, ProducerIdAndEpoch
+from engine.broker.coordinator.transactions import state_machine
 from engine.broker.coordinator.transactions.marker_writer import MarkerWriter
 from engine.broker.coordinator.transactions.markers import RETRY_BACKOFF_MS, Ending, MarkerSender
 from engine.broker.coordinator.transactions.records import TransactionLoader, logger, tombstone_batch, transition_batch
 from engine.broker.coordinator.transactions.settings import TransactionSettings
+from engine.broker.coordinator.transactions.state_machine import Decision, ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.transaction import ENDING, Transaction, Transition
 from engine.broker.coordinator.write_errors import TOO_LARGE, coordinator_error
 from engine.broker.coordinator.writer import InternalTopicWriter
@@ -160,7 +162,7 @@ class TransactionCoordinator:
             if owned is None or error is not ErrorCode.NONE:
                 return InitializedProducer(error)
             transaction = owned.states.get(transactional_id)
-            if new_id is not None or not (transaction is None or decisions.needs_new_id(transaction, expected)):
+            if new_id is not None or not (transaction is None or state_machine.needs_new_id(transaction, expected)):
                 break
             try:
                 new_id = await self._next_producer_id()
@@ -172,7 +174,7 @@ class TransactionCoordinator:
             transaction = owned.states[transactional_id] = Transaction(
                 transactional_id, new_id, timeout_ms=timeout_ms, last_update_ms=now_ms
             )
-        decision = decisions.init_producer_id(
+        decision = state_machine.init_producer_id(
             transaction, expected, timeout_ms=timeout_ms, now_ms=now_ms, new_producer_id=new_id
         )
         if isinstance(decision, ErrorCode):
@@ -206,7 +208,7 @@ class TransactionCoordinator:
             done(error)
             return
         transaction = owned.states.get(transactional_id)
-        decision = decisions.add_partitions(transaction, producer, partitions, self._clock.now_ms())
+        decision = state_machine.add_partitions(transaction, producer, partitions, self._clock.now_ms())
         self._carry_out(owned, transaction, decision, done)
 
     def verify_partitions(
@@ -216,7 +218,7 @@ class TransactionCoordinator:
         error, owned = self._locate(transactional_id)
         if owned is None:
             return dict.fromkeys(partitions, error)
-        return decisions.verify_partitions(owned.states.get(transactional_id), producer, partitions)
+        return state_machine.verify_partitions(owned.states.get(transactional_id), producer, partitions)
 
     def end(self, transactional_id: str, producer: ProducerIdAndEpoch, done: Done, *, is_commit: bool) -> None:
         """Commit or abort; ``done`` is called when the outcome is in the log. The markers follow."""
@@ -225,7 +227,7 @@ class TransactionCoordinator:
             done(error)
             return
         transaction = owned.states.get(transactional_id)
-        decision = decisions.end(transaction, producer, self._clock.now_ms(), is_commit=is_commit)
+        decision = state_machine.end(transaction, producer, self._clock.now_ms(), is_commit=is_commit)
         self._carry_out(owned, transaction, decision, done)
 
     def _locate(self, transactional_id: str) -> tuple[ErrorCode, OwnedPartition[Transaction] | None]:
@@ -268,7 +270,7 @@ class TransactionCoordinator:
         return [
             transaction
             for transaction in self.transactions
-            if decisions.is_listed(
+            if state_machine.is_listed(
                 transaction, now_ms, producer_ids=producer_ids, states=states, duration_ms=duration_ms
             )
         ]
@@ -281,7 +283,7 @@ class TransactionCoordinator:
         for owned in self._partitions():
             for transaction in list(owned.states.values()):
                 now_ms = self._clock.now_ms()
-                if decisions.is_timed_out(transaction, now_ms) and self._has(owned):
+                if state_machine.is_timed_out(transaction, now_ms) and self._has(owned):
                     self._abort(owned, transaction, now_ms)
                 await breather.give_way()
 
@@ -309,7 +311,7 @@ class TransactionCoordinator:
         for owned in self._partitions():
             expired = []
             for transaction in list(owned.states.values()):
-                if decisions.is_expired(transaction, self._clock.now_ms(), expiration_ms):
+                if state_machine.is_expired(transaction, self._clock.now_ms(), expiration_ms):
                     expired.append(transaction)
                 if len(expired) >= _TOMBSTONES_PER_BATCH:
                     self._forget(owned, expired)
@@ -320,7 +322,7 @@ class TransactionCoordinator:
     def _forget(self, owned: OwnedPartition[Transaction], expired: Sequence[Transaction]) -> None:
         now_ms, expiration_ms = self._clock.now_ms(), self._settings.transactional_id_expiration_ms
         # Some may have been used since they were found.
-        expired = [t for t in expired if decisions.is_expired(t, now_ms, expiration_ms)]
+        expired = [t for t in expired if state_machine.is_expired(t, now_ms, expiration_ms)]
         if not expired or not self._has(owned):
             return
         for transaction in expired:
@@ -390,7 +392,7 @@ class TransactionCoordinator:
         self._write(owned, transaction, transition, written)
 
     def _send_markers(self, owned: OwnedPartition[Transaction], transaction: Transaction) -> None:
-        is_commit = decisions.ENDED[transaction.state]
+        is_commit = state_machine.ENDED[transaction.state]
         transition = transaction.prepare_complete(self._clock.now_ms())
         ending = Ending(owned, transaction, transition, is_commit=is_commit)
         self._endings[transaction.transactional_id] = ending

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from engine.common.errors import ConfigError
-from engine.kafka.client.tls.stores import Store, read_pem, read_store
+from engine.kafka.client.tls.store_formats import Store, read_pem, read_store
 
 _VERSIONS = {
     "TLSV1": ssl.TLSVersion.TLSv1,

@@ -14,9 +14,9 @@ import pytest
 from transaction_world import STATE_PARTITION, THERE, Partition, TransactionWorld
 from virtual_time import LoopClock, run_virtual
 
-from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.marker_writer import Marker, MarkerWriter
 from engine.broker.coordinator.transactions.records import TransactionLoader
+from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.transaction import Transaction
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition

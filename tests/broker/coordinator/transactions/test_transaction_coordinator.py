@@ -10,8 +10,8 @@ import pytest
 from transaction_world import ANSWER_S, HERE, STATE_PARTITION, THERE, TransactionWorld
 from virtual_time import run_virtual
 
-from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.markers import RETRY_BACKOFF_MS
+from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.formats.control_records import ControlRecordType, EndTransactionMarker

@@ -12,7 +12,7 @@ from transaction_world import HERE, STATE_PARTITION, THERE, TransactionWorld
 from virtual_time import run_virtual
 
 from engine.broker.coordinator.transactions import verifier
-from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
+from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.verifier import TransactionVerifier, Verified
 from engine.broker.log.producer_entry import Verification
 from engine.common.errors import ErrorCode, KafkaError

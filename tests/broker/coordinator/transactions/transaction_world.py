@@ -11,9 +11,9 @@ from coordinator_world import MemoryPartition
 from virtual_time import LoopClock
 
 from engine.broker.coordinator.transactions.coordinator import InitializedProducer, TransactionCoordinator
-from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.marker_writer import MarkerWriter
 from engine.broker.coordinator.transactions.settings import transaction_settings
+from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.transaction import Transaction
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.broker.coordinator.transactions import decisions
-from engine.broker.coordinator.transactions.decisions import ProducerIdAndEpoch
+from engine.broker.coordinator.transactions import state_machine
+from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.transaction import (
     EPOCH_MAX,
     VALID_PREVIOUS_STATES,
@@ -46,7 +46,7 @@ def transaction(state: S = S.EMPTY, *, epoch: int = 5, partitions: tuple[TopicPa
 
 
 def init(one: Transaction, expected: tuple[int, int] | None = None, new_id: int | None = None) -> Transition | E:
-    return decisions.init_producer_id(
+    return state_machine.init_producer_id(
         one,
         None if expected is None else ProducerIdAndEpoch(*expected),
         timeout_ms=30_000,
@@ -101,7 +101,7 @@ def test_an_open_transaction_is_aborted_with_an_epoch_that_fences_its_producer()
     one = transaction(S.ONGOING)
     found = written(one, init(one))
     assert (found.state, found.producer_epoch, found.partitions) == (S.PREPARE_ABORT, 6, {A})
-    assert decisions.end(one, producer(5), 3_000, is_commit=True) is E.PRODUCER_FENCED
+    assert state_machine.end(one, producer(5), 3_000, is_commit=True) is E.PRODUCER_FENCED
     one.marker_is_written(A)
     written(one, one.prepare_complete(3_000))
     assert written(one, init(one)).producer_epoch == 7, "the successor's epoch is two more than the old producer's"
@@ -156,7 +156,7 @@ def test_a_producer_may_say_an_id_that_its_new_coordinator_does_not_know() -> No
 @pytest.mark.parametrize("expected", [None, (ID, LAST_EPOCH)])
 def test_after_the_last_epoch_comes_a_new_producer_id(expected: tuple[int, int] | None) -> None:
     one = transaction(S.COMPLETE_COMMIT, epoch=LAST_EPOCH)
-    assert decisions.needs_new_id(one, None if expected is None else ProducerIdAndEpoch(*expected))
+    assert state_machine.needs_new_id(one, None if expected is None else ProducerIdAndEpoch(*expected))
     found = written(one, init(one, expected, new_id=9000))
     assert (found.producer_id, found.producer_epoch, one.last_producer_id) == (9000, 0, ID)
     assert one.last_producer_epoch == (-1 if expected is None else LAST_EPOCH)
@@ -180,10 +180,10 @@ def test_only_the_last_epoch_asks_for_a_new_producer_id() -> None:
 
 def test_the_fence_may_use_the_epoch_that_no_producer_gets() -> None:
     one = transaction(S.ONGOING, epoch=LAST_EPOCH)
-    assert not decisions.needs_new_id(one, None), "first the transaction is aborted"
+    assert not state_machine.needs_new_id(one, None), "first the transaction is aborted"
     assert written(one, init(one)).producer_epoch == EPOCH_MAX
     written(one, one.prepare_complete(3_000))
-    assert decisions.needs_new_id(one, None)
+    assert state_machine.needs_new_id(one, None)
     assert written(one, init(one, new_id=9000)).producer_id == 9000
 
 
@@ -198,42 +198,42 @@ def test_there_is_no_epoch_beyond_the_fence() -> None:
 @pytest.mark.parametrize("state", AT_REST)
 def test_the_first_partition_begins_the_transaction(state: S) -> None:
     one = transaction(state)
-    found = written(one, decisions.add_partitions(one, producer(), [A], 2_000))
+    found = written(one, state_machine.add_partitions(one, producer(), [A], 2_000))
     assert (found.state, found.start_ms, one.partitions) == (S.ONGOING, 2_000, {A})
-    written(one, decisions.add_partitions(one, producer(), [B], 3_000))
+    written(one, state_machine.add_partitions(one, producer(), [B], 3_000))
     assert (one.start_ms, one.last_update_ms, one.partitions) == (2_000, 3_000, {A, B})
 
 
 def test_partitions_that_are_there_already_need_no_record() -> None:
     one = transaction(S.ONGOING, partitions=(A, B))
-    assert decisions.add_partitions(one, producer(), [B, A], 2_000) is E.NONE
+    assert state_machine.add_partitions(one, producer(), [B, A], 2_000) is E.NONE
 
 
 @pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
 def test_the_next_transaction_waits_for_the_markers_of_the_last(state: S) -> None:
-    assert decisions.add_partitions(transaction(state), producer(), [A], 2_000) is E.CONCURRENT_TRANSACTIONS
+    assert state_machine.add_partitions(transaction(state), producer(), [A], 2_000) is E.CONCURRENT_TRANSACTIONS
 
 
 def test_one_record_at_a_time() -> None:
     one = transaction()
-    assert isinstance(decisions.add_partitions(one, producer(), [A], 2_000), Transition)
-    assert decisions.add_partitions(one, producer(), [B], 2_000) is E.CONCURRENT_TRANSACTIONS
-    assert decisions.end(one, producer(), 2_000, is_commit=True) is E.CONCURRENT_TRANSACTIONS
+    assert isinstance(state_machine.add_partitions(one, producer(), [A], 2_000), Transition)
+    assert state_machine.add_partitions(one, producer(), [B], 2_000) is E.CONCURRENT_TRANSACTIONS
+    assert state_machine.end(one, producer(), 2_000, is_commit=True) is E.CONCURRENT_TRANSACTIONS
 
 
 def test_a_verification_needs_the_partition_in_the_transaction() -> None:
-    found = decisions.verify_partitions(transaction(S.ONGOING), producer(), [A, B])
+    found = state_machine.verify_partitions(transaction(S.ONGOING), producer(), [A, B])
     assert found == {A: E.NONE, B: E.TRANSACTION_ABORTABLE}
-    assert decisions.verify_partitions(transaction(), producer(), [A]) == {A: E.TRANSACTION_ABORTABLE}
-    found = decisions.verify_partitions(transaction(S.PREPARE_COMMIT), producer(), [A])
+    assert state_machine.verify_partitions(transaction(), producer(), [A]) == {A: E.TRANSACTION_ABORTABLE}
+    found = state_machine.verify_partitions(transaction(S.PREPARE_COMMIT), producer(), [A])
     assert found == {A: E.CONCURRENT_TRANSACTIONS}, "its marker may be written before the record comes"
 
 
 REQUESTS: dict[str, Callable[[Transaction | None, ProducerIdAndEpoch], object]] = {
-    "add": lambda one, who: decisions.add_partitions(one, who, [A], 2_000),
-    "verify": lambda one, who: decisions.verify_partitions(one, who, [A])[A],
-    "commit": lambda one, who: decisions.end(one, who, 2_000, is_commit=True),
-    "abort": lambda one, who: decisions.end(one, who, 2_000, is_commit=False),
+    "add": lambda one, who: state_machine.add_partitions(one, who, [A], 2_000),
+    "verify": lambda one, who: state_machine.verify_partitions(one, who, [A])[A],
+    "commit": lambda one, who: state_machine.end(one, who, 2_000, is_commit=True),
+    "abort": lambda one, who: state_machine.end(one, who, 2_000, is_commit=False),
 }
 
 
@@ -258,7 +258,7 @@ def test_only_the_current_producer_may_do_anything(request_name: str, state: S) 
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_a_transaction_ends_once_all_its_markers_are_written(is_commit: bool) -> None:
     one = transaction(S.ONGOING, partitions=(A, B))
-    found = written(one, decisions.end(one, producer(), 2_000, is_commit=is_commit))
+    found = written(one, state_machine.end(one, producer(), 2_000, is_commit=is_commit))
     assert (found.state, found.partitions) == (S.PREPARE_COMMIT if is_commit else S.PREPARE_ABORT, {A, B})
     complete = one.prepare_complete(3_000)
     one.marker_is_written(A)
@@ -280,8 +280,8 @@ def test_a_transaction_ends_once_all_its_markers_are_written(is_commit: bool) ->
     ],
 )
 def test_an_end_may_be_repeated_but_not_turned_round(state: S, commit: E, abort: E) -> None:
-    assert decisions.end(transaction(state), producer(), 2_000, is_commit=True) is commit
-    assert decisions.end(transaction(state), producer(), 2_000, is_commit=False) is abort
+    assert state_machine.end(transaction(state), producer(), 2_000, is_commit=True) is commit
+    assert state_machine.end(transaction(state), producer(), 2_000, is_commit=False) is abort
 
 
 @pytest.mark.parametrize("state", AT_REST)
@@ -295,39 +295,39 @@ def test_a_partition_has_a_marker_to_wait_for_only_while_the_transaction_ends(st
 
 def test_a_transaction_is_timed_out_after_its_own_time_out() -> None:
     one = transaction(S.ONGOING)
-    assert not decisions.is_timed_out(one, 1_000 + TIMEOUT_MS)
-    assert decisions.is_timed_out(one, 1_001 + TIMEOUT_MS)
+    assert not state_machine.is_timed_out(one, 1_000 + TIMEOUT_MS)
+    assert state_machine.is_timed_out(one, 1_001 + TIMEOUT_MS)
     one.prepare_end(2_000, is_commit=True)
-    assert not decisions.is_timed_out(one, 10 * TIMEOUT_MS), "its outcome is being written"
+    assert not state_machine.is_timed_out(one, 10 * TIMEOUT_MS), "its outcome is being written"
 
 
 @pytest.mark.parametrize("state", [state for state in STORED if state is not S.ONGOING])
 def test_only_an_open_transaction_is_timed_out(state: S) -> None:
-    assert not decisions.is_timed_out(transaction(state), 10 * TIMEOUT_MS)
+    assert not state_machine.is_timed_out(transaction(state), 10 * TIMEOUT_MS)
 
 
 @pytest.mark.parametrize("state", STORED)
 def test_an_id_at_rest_expires_when_it_was_unused_for_long_enough(state: S) -> None:
-    assert decisions.is_expired(transaction(state), 1_500, 500) is (state in AT_REST)
-    assert not decisions.is_expired(transaction(state), 1_499, 500)
+    assert state_machine.is_expired(transaction(state), 1_500, 500) is (state in AT_REST)
+    assert not state_machine.is_expired(transaction(state), 1_499, 500)
 
 
 def test_an_id_in_use_does_not_expire() -> None:
     one = transaction()
     assert isinstance(init(one), Transition)
-    assert not decisions.is_expired(one, 10**9, 500)
+    assert not state_machine.is_expired(one, 10**9, 500)
 
 
 def test_operators_filter_by_producer_state_and_duration() -> None:
     one = transaction(S.ONGOING)
 
     def listed(ids: tuple[int, ...] = (), states: set[S] | None = None, duration_ms: int = -1) -> bool:
-        return decisions.is_listed(one, 2_000, producer_ids=ids, states=states, duration_ms=duration_ms)
+        return state_machine.is_listed(one, 2_000, producer_ids=ids, states=states, duration_ms=duration_ms)
 
     assert listed() and listed((ID,)) and listed(states={S.ONGOING}) and listed(duration_ms=999)
     assert not (listed((1,)) or listed(states={S.EMPTY}) or listed(states=set()) or listed(duration_ms=1_000))
-    assert decisions.is_listed(transaction(), 2_000, producer_ids=(), states=None, duration_ms=2_000)
-    assert not decisions.is_listed(one, 1_000, producer_ids=(), states=None, duration_ms=0), "it has just begun"
+    assert state_machine.is_listed(transaction(), 2_000, producer_ids=(), states=None, duration_ms=2_000)
+    assert not state_machine.is_listed(one, 1_000, producer_ids=(), states=None, duration_ms=0), "it has just begun"
 
 
 # -- the table
@@ -447,10 +447,10 @@ def test_whatever_happens_epochs_grow_and_ended_transactions_have_all_their_mark
             expected = {"init": None, "go on": (ID, epoch), "old": (ID, epoch - 1)}[step]
             decision = init(one, expected if epoch >= 0 else None)
         elif step in ("add a", "add b"):
-            decision = decisions.add_partitions(one, who, [A if step == "add a" else B], 2_000)
+            decision = state_machine.add_partitions(one, who, [A if step == "add a" else B], 2_000)
         elif step in ("commit", "abort"):
-            decision = decisions.end(one, who, 2_000, is_commit=step == "commit")
-        elif step == "time out" and decisions.is_timed_out(one, 10**9):
+            decision = state_machine.end(one, who, 2_000, is_commit=step == "commit")
+        elif step == "time out" and state_machine.is_timed_out(one, 10**9):
             decision = one.prepare_fenced_abort(10**9)
         elif step == "marker" and lacking:
             one.marker_is_written(lacking.pop())

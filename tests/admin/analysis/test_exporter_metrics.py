@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fake_cluster import FakeCluster, small_cluster
 
-from engine.admin.analysis.metrics import FrameMetrics, MetricsScope
+from engine.admin.analysis.exporter_metrics import FrameMetrics, MetricsScope
 from engine.admin.cluster.target import Side
 from engine.admin.topics.selection import select_topics
 from engine.admin.watch.frame import Frame, LinkState, Stage
