@@ -35,6 +35,7 @@ from engine.kafka.formats.state_change_events import (
     PartitionMoved,
     PartitionSent,
     PartitionsForgotten,
+    Reassigned,
     Refusal,
     Refused,
     ReplicasOffline,
@@ -167,6 +168,8 @@ class StateChangeCheck:
                 self._histories.state_seen(start, event, by_controller=line.is_controller)
             case RoleStarted():
                 self._histories.role_started(start, event, broker_id)
+            case Reassigned():
+                self._histories.reassigned(event)
             case LeaderElected():
                 self._histories.leader_elected(start, event)
             case PartitionMoved():

@@ -62,6 +62,7 @@ class Check(Enum):
     )
     CONTROLLER_CHANGES = ("controller_changes", Severity.INFO, "another broker became controller")
     LEADER_CHANGES = ("leader_changes", Severity.INFO, "partitions got another leader")
+    REPLICAS_MOVED = ("replicas_moved", Severity.INFO, "replicas left because their partitions were reassigned")
     ISR_SHRINKS = ("isr_shrinks", Severity.INFO, "replicas left the ISR")
     ISR_EXPANDS = ("isr_expands", Severity.INFO, "replicas joined the ISR")
     UNLOGGED_CHANGES = (

@@ -20,6 +20,7 @@ from engine.kafka.formats.state_change_events import (
     PartitionDeleted,
     PartitionMoved,
     PartitionsForgotten,
+    Reassigned,
     RoleStarted,
     StateSeen,
     UncleanlyElected,
@@ -50,6 +51,24 @@ class PartitionHistory:
     unclean_epoch: int | None = None
     changes: deque[tuple[bytes, int, int]] = field(default_factory=lambda: deque(maxlen=3))
     left_isr: dict[int, bytes] = field(default_factory=dict)
+    targets: frozenset[int] | None = None
+    """The replicas that the last reassignment leads to, if the controller's log names them."""
+    removing: set[int] = field(default_factory=set)
+    """Replicas that a reassignment is to remove, and that have not left yet."""
+    handed_over: tuple[bytes, int | None] | None = None
+    """When the controller last took the lead from a leader that was in sync, and who that was, if known."""
+
+    def has_moved(self, start: bytes, broker_id: int) -> bool:
+        """Whether a broker that leaves the ISR now is no longer a replica, rather than out of sync.
+
+        No line names the assignment where a leader is removed and all others are in sync already: it hands over, and
+        is removed at once.
+        """
+        if broker_id in self.removing or (self.targets is not None and broker_id not in self.targets):
+            return True
+        if self.handed_over is None or self.handed_over[1] not in (None, broker_id):
+            return False
+        return _between(self.handed_over[0], start) < _MOMENT
 
 
 class PartitionHistories:
@@ -80,6 +99,17 @@ class PartitionHistories:
             history = self._of(event.partition)
             if _is_newer(history, state, by_controller=False):
                 self._advance(start, event.partition, history, state)
+
+    def reassigned(self, event: Reassigned) -> None:
+        """A reassignment goes on. What is added has left by an earlier one, if it left: it is as if new."""
+        history = self._of(event.partition)
+        if event.targets is not None:
+            history.targets, history.removing = frozenset(event.targets), set()
+        elif history.targets is not None:
+            history.targets = history.targets.union(event.adding).difference(event.removing)
+        history.removing = history.removing.union(event.removing).difference(event.adding)
+        for broker_id in event.adding:
+            history.left_isr.pop(broker_id, None)
 
     def leader_elected(self, start: bytes, event: LeaderElected) -> None:
         """The controller names only a leader."""
@@ -170,6 +200,10 @@ class PartitionHistories:
                 example = f"{partition}: ? → {state.leader} (leader epoch {state.leader_epoch})"
                 self._book.note(Check.LEADER_CHANGES, start, example)
             history.last_leader = state.leader
+        if moved_from.startswith(_ONLINE):
+            former = None if before is None else before.leader
+            kept = former != state.leader and (former is None or former in state.isr)
+            history.handed_over = (start, former) if kept else None
         history.state = state
 
     def _note_unclean(
@@ -223,6 +257,12 @@ class PartitionHistories:
     ) -> None:
         left, joined = set(before.isr) - set(state.isr), set(state.isr) - set(before.isr)
         change = f"{partition}: ISR {_ids(before.isr)} → {_ids(state.isr)}"
+        moved = {broker_id for broker_id in left if history.has_moved(start, broker_id)}
+        history.removing -= moved
+        for broker_id in sorted(moved):
+            self._book.note(Check.REPLICAS_MOVED, start, f"{change}: broker {broker_id} is no longer a replica")
+            history.left_isr.pop(broker_id, None)
+        left -= moved
         if left:
             self._book.note(Check.ISR_SHRINKS, start, change)
         if joined:

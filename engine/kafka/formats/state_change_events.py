@@ -84,6 +84,21 @@ class RoleStarted(NamedTuple):
     is_under_min_isr: bool
 
 
+class Reassigned(NamedTuple):
+    """A line shows a reassignment. ``targets`` are the replicas that it leads to; None where only a leader says so."""
+
+    partition: TopicPartition
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
+    targets: tuple[int, ...] | None = None
+
+
+class ReplicaAsBefore(NamedTuple):
+    """The controller asked a replica to become what it is: a reassignment under way was asked for again."""
+
+    partition: TopicPartition
+
+
 class PartitionSent(NamedTuple):
     """The controller puts a partition into a request to a broker (TRACE since 2.6)."""
 
@@ -163,6 +178,8 @@ Event = (
     | PartitionMoved
     | MoveFailed
     | RoleStarted
+    | Reassigned
+    | ReplicaAsBefore
     | PartitionSent
     | PartitionHandled
     | RequestSent

@@ -20,8 +20,10 @@ from engine.kafka.formats.state_change_events import (
     PartitionMoved,
     PartitionSent,
     PartitionsForgotten,
+    Reassigned,
     Refusal,
     Refused,
+    ReplicaAsBefore,
     ReplicasOffline,
     RequestHandled,
     RequestKind,
@@ -44,6 +46,9 @@ _STARTS = re.compile(
     r"(Leader|Follower) \S+ (?:with topic id \S+ )?starts at leader epoch (-?\d{1,10})"
     r"(?:.*?with partition epoch (-?\d{1,10}))?(?:.*?ISR \[([\d, ]*)\])?"
 )
+_CHANGING = re.compile(r"adding ?[rR]eplicas \[([\d, ]*)\] (?:and )?removing ?[rR]eplicas \[([\d, ]*)\]")
+_ASSIGNMENT = re.compile(r"\(replicas=([\d, ]*), addingReplicas=([\d,]*), removingReplicas=([\d,]*)\)")
+_ASSIGNED_LIST = re.compile(r"new assigned replica list ([\d, ]+) to leader")
 _TO_BROKER = re.compile(r"to broker (\d{1,10})\b")
 _SENT_LEADER_AND_ISR = re.compile(r"to broker (\d{1,10}) with (\d{1,10}) become-leader and (\d{1,10}) become-follower")
 _SENT_STOP_REPLICA = re.compile(r"for (\d{1,10}) replicas to broker (\d{1,10})")
@@ -128,8 +133,15 @@ def _request_sent(text: str) -> Found:
 def _sent(line: StateChangeLine, text: str) -> Found:
     """``Sent LeaderAndIsr request (…) with new replica assignment … being reassigned t-0``."""
     partition, state = _one_partition(line), state_in(text)
-    if partition is not None and state is not None:
-        yield StateSeen(partition, state, StateRole.DECIDED)
+    if partition is None or state is None:
+        return
+    if (match := _ASSIGNMENT.search(text)) is not None:
+        replicas, adding, removing = map(broker_ids, match.groups())
+        targets = tuple(broker for broker in replicas if broker not in removing)
+        yield Reassigned(partition, adding, removing, targets)
+    elif (match := _ASSIGNED_LIST.search(text)) is not None:
+        yield Reassigned(partition, (), (), broker_ids(match[1]))
+    yield StateSeen(partition, state, StateRole.DECIDED)
 
 
 def _starts(line: StateChangeLine, text: str) -> Found:
@@ -137,6 +149,8 @@ def _starts(line: StateChangeLine, text: str) -> Found:
     if match is None or partition is None:
         return
     role, leader_epoch, partition_epoch, isr = match.groups()
+    if (change := _CHANGING.search(text)) is not None and any(change.groups()):
+        yield Reassigned(partition, broker_ids(change[1]), broker_ids(change[2]))
     yield RoleStarted(
         partition,
         role == "Leader",
@@ -234,8 +248,12 @@ def _completed(line: StateChangeLine, text: str) -> Found:
 def _failed(line: StateChangeLine, text: str) -> Found:
     """``Controller 1 epoch 3 failed to change state …`` or ``initiated state change for partition … failed``."""
     partition, move = _one_partition(line), _FAILED_MOVE.search(text)
-    if partition is not None and move is not None and "state of replica" not in text and "of replica" not in text:
+    if partition is None or move is None:
+        return
+    if "of replica" not in text:
         yield MoveFailed(partition, move[1], move[2])
+    elif move[1] == move[2]:
+        yield ReplicaAsBefore(partition)
 
 
 def _the(line: StateChangeLine, text: str) -> Found:

@@ -189,6 +189,118 @@ def test_an_isr_that_flaps(night: Night) -> None:
     assert (finding(result, Check.ISR_SHRINKS).count, finding(result, Check.ISR_EXPANDS).count) == (2, 2)
 
 
+class Moves:
+    """A reassignment of t-0 in the words of Kafka 3.9, as its controller and its leaders log it."""
+
+    def __init__(self, night: Night) -> None:
+        self.night = night
+
+    def sent(
+        self, isr: str, version: int, replicas: str, adding: str = "", removing: str = "", leader: int = 1
+    ) -> Moves:
+        self.night.controller(
+            f"Sent LeaderAndIsr request (Leader:{leader},ISR:{isr},LeaderRecoveryState:RECOVERED,LeaderEpoch:{version},"
+            f"ZkVersion:{version},ControllerEpoch:3) with new replica assignment ReplicaAssignment(replicas={replicas}, "
+            f"addingReplicas={adding}, removingReplicas={removing}) to leader {leader} for partition being reassigned t-0"
+        )
+        return self
+
+    def leads(self, isr: str, version: int, adding: str = "", removing: str = "", leader: int = 1) -> Moves:
+        self.night.broker(
+            leader,
+            f"Leader t-0 with topic id Some(C-R1OLrYS4eZEio_cOxPaw) starts at leader epoch {version} from offset 0 with "
+            f"partition epoch {version}, high watermark 0, ISR [{isr}], adding replicas [{adding}] and removing replicas "
+            f"[{removing}] . Previous leader Some(1) and previous leader epoch was 0.",
+        )
+        return self
+
+    def left(self, isr: str, version: int, leader: int = 1) -> Moves:
+        self.night.at(self.night.ms + 10).state("t-0", leader, isr, version, version)
+        return self
+
+    def later(self) -> Moves:
+        self.night.at(self.night.ms + 30 * SECOND)
+        return self
+
+
+def counts(result: CheckResult, *wanted: Check) -> tuple[int, ...]:
+    counted = {found.check: found.count for found in result.findings}
+    return tuple(counted.get(check, 0) for check in wanted)
+
+
+MOVED_OR_SHRUNK = (Check.REPLICAS_MOVED, Check.ISR_SHRINKS)
+
+
+def test_a_replica_less_and_back_and_less_again_has_moved_and_does_not_flap(night: Night) -> None:
+    moves = Moves(night).sent("1,2,3", 1, "1,2").left("1,2", 2).later()
+    moves.sent("1,2", 3, "1,2,3", adding="3").leads("1,2", 3, adding="3").later()
+    moves.sent("1,2,3", 5, "1,2,3").later().sent("1,2,3", 6, "1,2").left("1,2", 7)
+    result = night.result()
+    assert (bad(result), counts(result, *MOVED_OR_SHRUNK)) == ({}, (2, 0))
+    assert finding(result, Check.REPLICAS_MOVED).examples[0] == (
+        "2026-11-21 02:00:00.010 t-0: ISR [1,2,3] → [1,2]: broker 3 is no longer a replica"
+    )
+
+
+def test_leaders_alone_tell_that_a_replica_moves(night: Night) -> None:
+    """The controller's log is not there. A leader takes office before the old replica leaves, and names it no more."""
+    moves = (
+        Moves(night).leads("1,2", 1, adding="3", removing="2").later().leads("1,2,3", 2).later().leads("1,3", 3).later()
+    )
+    moves.leads("1,3", 4, adding="2", removing="3").later().leads("1,2,3", 5).later().leads("1,2", 6)
+    result = night.result()
+    assert (bad(result), counts(result, *MOVED_OR_SHRUNK)) == ({}, (2, 0))
+
+
+def test_a_leader_that_is_removed_hands_over_and_has_moved(night: Night) -> None:
+    """No line names the new assignment, because the others are in sync already."""
+    moves = Moves(night).leads("1,2", 1)
+    night.at(SECOND).state("t-0", 2, "1,2", 2, 2, moved="OnlinePartition")
+    moves.left("2", 3, leader=2)
+    assert counts(night.result(), *MOVED_OR_SHRUNK) == (1, 0)
+
+
+def test_a_replica_that_falls_out_twice_flaps_although_another_moves(night: Night) -> None:
+    moves = Moves(night).sent("1,2,3", 1, "1,2,3").later().left("1,3", 2).later().left("1,2,3", 3).later()
+    moves.sent("1,2,3", 4, "1,2,3,4", adding="4", removing="3").later().left("1,3", 5)
+    result = night.result()
+    assert (bad(result), counts(result, *MOVED_OR_SHRUNK)) == ({"isr_flapping": 1}, (0, 2))
+
+
+def test_a_replica_that_fell_out_before_it_is_moved_away_does_not_flap(night: Night) -> None:
+    moves = Moves(night).sent("1,2,3", 1, "1,2,3").later().left("1,2", 2).later().left("1,2,3", 3).later()
+    moves.sent("1,2,3", 4, "1,2").left("1,2", 5)
+    result = night.result()
+    assert (bad(result), counts(result, *MOVED_OR_SHRUNK)) == ({}, (1, 1))
+
+
+def test_a_replica_whose_removal_was_cancelled_falls_out_as_any_other(night: Night) -> None:
+    moves = Moves(night).sent("1,2", 1, "1,3,2", adding="3", removing="2").later().sent("1,2", 2, "1,2")
+    moves.later().left("1", 3).later().left("1,2", 4).later().left("1", 5)
+    result = night.result()
+    assert (bad(result), counts(result, *MOVED_OR_SHRUNK)) == ({"isr_flapping": 1}, (0, 2))
+
+
+def test_before_kafka_2_4_the_controller_names_the_new_list(night: Night) -> None:
+    state = "(Leader:1,ISR:{},LeaderEpoch:{},ControllerEpoch:3)"
+    list_of = (
+        "Sent LeaderAndIsr request {} with new assigned replica list {} to leader 1 for partition being reassigned t-0"
+    )
+    night.controller(list_of.format(state.format("1,2,3", 1), "1,2"))
+    old = "Partition t-0 state changed to (Leader:1,ISR:1,2,LeaderEpoch:2,ZkVersion:9,ControllerEpoch:3) after removing"
+    night.at(1).controller(old)
+    assert counts(night.result(), *MOVED_OR_SHRUNK) == (1, 0)
+
+
+def test_a_reassignment_that_is_asked_for_again_is_no_error(night: Night) -> None:
+    """kafka-reassign-partitions does so to change a throttle, and the controller logs it as an error."""
+    night.controller(
+        "Controller 1 epoch 3 initiated state change of replica 2 for partition t-0 from NewReplica to NewReplica failed",
+        level="ERROR",
+    )
+    assert bad(night.result()) == {}
+
+
 def test_states_that_are_told_again_or_late_count_once(night: Night) -> None:
     sent = (
         "Cached leader info UpdateMetadataPartitionState(topicName='t', partitionIndex=0, controllerEpoch=3, leader={}, "
