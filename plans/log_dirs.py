@@ -11,6 +11,7 @@ from plans.building import build_problem, unknown_log_dir
 from plans.capping import cap_note, remaining_moves, within_caps
 from plans.digest import input_digest
 from plans.errors import BadOption, Infeasible
+from plans.levels import Group, Levels
 from plans.loads import ByteLimits, held_bytes, whole_replicas
 from plans.made import MadePlan
 from plans.options import Aim, Minimise, PlanOptions, Strategy
@@ -18,11 +19,15 @@ from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, PlanEn
 from plans.problem import Problem, ProblemBroker, ProblemPartition
 from plans.score import LogDirScore, Score
 from plans.scoring import broker_scores, costs_of, measures_of
-from plans.solving import Progress, Solved, first_figure, gap_between, solve
-from plans.work import Work
+from plans.solving import EXACT, HEURISTIC, Counted, Progress, Solved, first_figure, gap_between, solve
+from plans.work import DEFAULT_S, Work
 
 _UNKNOWN = "log dirs are not known"
 _HINT = "they come from a live cluster, or from a snapshot taken with --sizes"
+
+
+_GAP = 1e-4
+"""Which replicas move the fewest bytes is a knapsack, whose last bytes would take nearly all of the time."""
 
 
 @dataclass(slots=True)
@@ -68,7 +73,7 @@ def make_log_dir_plan(snapshot: ClusterSnapshot, options: PlanOptions, progress:
     )
     limits = _limits(problem, dirs, options)
     work = Work.within(options.time_limit_s, len(problem.movable))
-    solved = solve(problem, limits, work, progress)
+    solved = _solved(problem, dirs, limits, options.time_limit_s, progress)
     _check(problem, solved)
     solved = replace(solved, notes=(*solved.notes, *_notes(problem, limits, solved)))
     filled = replace(options, aim=aim, minimise=minimise)
@@ -129,6 +134,83 @@ def _limits(problem: Problem, dirs: _Dirs, options: PlanOptions) -> ByteLimits:
             most[number] = min(most.get(number, capacity), capacity)
             least[number] = min(least.get(number, 0), capacity)
     return ByteLimits(least, most)
+
+
+def _solved(
+    problem: Problem, dirs: _Dirs, limits: ByteLimits, time_limit_s: float | None, progress: Progress
+) -> Solved:
+    """Solve broker by broker: no replica leaves its broker, so the best plan of each needs nothing of the others."""
+    brokers = sorted({broker for broker, _ in dirs.places})
+    after: list[tuple[int, ...]] = [one.current for one in problem.partitions]
+    parts: list[Solved] = []
+    firsts: list[int | None] = []
+    left_s = DEFAULT_S if time_limit_s is None else time_limit_s
+    levels = Levels({}, {}, ())
+    for count, broker in enumerate(brokers):
+        members = dirs.of_broker(broker)
+        first = members[0]
+        numbers = [index for index, one in enumerate(problem.partitions) if one.current[0] in members]
+        part = _part_of(problem, numbers, members)
+        work = Work.within(left_s / (len(brokers) - count), len(part.movable))
+        share_s, work.seconds, work.gap = left_s / (len(brokers) - count), time_limit_s, _GAP
+        progress(f"broker {broker}")
+        solved = solve(part, _limits_of(limits, members), work, progress)
+        left_s -= share_s * (1 - max(0, work.left) / work.whole)
+        for index, lists in zip(numbers, solved.after, strict=True):
+            after[index] = (lists[0] + first,)
+        parts.append(solved)
+        firsts.append(first_figure(part, solved.bounds(part)))
+        levels = _joined(levels, solved.replica_levels, first)
+    known = [one for one in firsts if one is not None]
+    sizes = [one.counted.bytes for one in parts if one.counted.bytes is not None]
+    return Solved(
+        after=tuple(after),
+        is_level=all(one.is_level for one in parts),
+        replica_levels=levels if Aim.REPLICAS in problem.aim else None,
+        leader_levels=None,
+        counted=Counted(sum(one.counted.moves for one in parts), sum(sizes) if len(sizes) == len(parts) else None, 0),
+        first=sum(known) if len(known) == len(parts) else None,
+        least_leader_changes=0,
+        solver=EXACT if any(one.solver == EXACT for one in parts) else HEURISTIC,
+        notes=tuple(dict.fromkeys(note for one in parts for note in one.notes)),
+    )
+
+
+def _part_of(problem: Problem, numbers: Sequence[int], members: Sequence[int]) -> Problem:
+    """Return the problem of one broker, whose log dirs are ``members`` and whose replicas are ``numbers``."""
+    first, last = members[0], members[-1] + 1
+    partitions = tuple(
+        replace(one, current=(one.current[0] - first,), may_hold=one.may_hold >> first, may_lead=one.may_lead >> first)
+        for one in (problem.partitions[index] for index in numbers)
+    )
+    brokers = tuple(replace(one, rack=one.rack - first) for one in problem.brokers[first:last])
+    return replace(
+        problem,
+        brokers=brokers,
+        partitions=partitions,
+        capacities=problem.capacities[first:last],
+        max_moves=None,
+        max_bytes=None,
+    )
+
+
+def _limits_of(limits: ByteLimits, members: Sequence[int]) -> ByteLimits:
+    first = members[0]
+    return ByteLimits(
+        {number - first: limits.least[number] for number in members if number in limits.least},
+        {number - first: limits.most[number] for number in members if number in limits.most},
+    )
+
+
+def _joined(levels: Levels, part: Levels | None, first: int) -> Levels:
+    """Return the shares of all log dirs, with those of one more broker, whose first log dir is number ``first``."""
+    if part is None:
+        return levels
+    return Levels(
+        levels.low | {number + first: low for number, low in part.low.items()},
+        levels.high | {number + first: high for number, high in part.high.items()},
+        (*levels.groups, *(Group(tuple(b + first for b in one.brokers), one.total) for one in part.groups)),
+    )
 
 
 def _capacities(dirs: _Dirs, options: PlanOptions) -> tuple[int | None, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-_DEFAULT_S = 30.0
+DEFAULT_S = 30.0
 _A_SECOND, _FEW = 3_000_000, 1_000
 """A second is worth 3,000 steps if there are few partitions; with more, each step takes longer."""
 
@@ -22,6 +22,8 @@ class Work:
     """The time limit that the work is counted for, if there is one."""
     exchanges: int = 9_000_000
     """The exchanges that the construction may still examine; they take no steps."""
+    gap: float = 0.0
+    """A plan by bytes that is proven to be no further than this from the least is good enough."""
     whole: int = field(init=False)
     _of: Work | None = None
 
@@ -31,12 +33,12 @@ class Work:
     @classmethod
     def within(cls, seconds: float | None, partitions: int) -> Work:
         """Return the work for a time limit, computed for a slow machine; None has a limit of its own."""
-        limit = _DEFAULT_S if seconds is None else seconds
+        limit = DEFAULT_S if seconds is None else seconds
         return cls(int(limit * _A_SECOND / (partitions + _FEW)), seconds, int(limit * _EXCHANGES_A_SECOND))
 
     def part(self, most: int) -> Work:
         """Return a part of what is left; what it spends is spent here as well."""
-        return Work(min(self.left, most), self.seconds, self.exchanges, self)
+        return Work(min(self.left, most), self.seconds, self.exchanges, self.gap, self)
 
     @property
     def is_over(self) -> bool:

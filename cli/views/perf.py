@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from pathlib import Path
 
 from cli.framework.progress import Progress
 from cli.framework.stdout import data_stream
@@ -12,7 +13,7 @@ from cli.output.printer import csv_line, json_text
 from cli.output.values import json_value
 from engine.admin.perf.results import ConsumeFigures, SendFigures, SendMetrics
 
-_LINES = (OutputFormat.TABLE, OutputFormat.PLAIN)
+_LINES = (OutputFormat.TABLE, OutputFormat.PLAIN, OutputFormat.KAFKA)
 _SEND_COLUMNS = (
     "kind", "start_time", "end_time", "records_sent", "sent_bytes", "records_per_sec", "mb_per_sec", "avg_latency_ms",
     "max_latency_ms", "p50_latency_ms", "p95_latency_ms", "p99_latency_ms", "p999_latency_ms",
@@ -22,6 +23,15 @@ _CONSUME_COLUMNS = (
     "fetch.time.ms", "fetch.MB.sec", "fetch.nMsg.sec",
 )  # fmt: skip
 _THREAD = "0"
+_TOO_FEW = (
+    "WARNING: Exiting before consuming the expected number of messages: timeout ({} ms) exceeded. You can use the "
+    "--timeout option to increase the timeout.\n"
+)
+
+
+def print_payloads(file: Path, count: int) -> None:
+    """Say which values are sent, as kafka-producer-perf-test does."""
+    _write(f"Reading payloads from: {file.absolute()}\nNumber of messages read: {count}\n")
 
 
 class SendPrinter:
@@ -57,7 +67,7 @@ class SendPrinter:
     def end(self, total: SendFigures, metrics: SendMetrics | None) -> None:
         """Print the total, and how it was sent if that is wanted."""
         if self._output in _LINES:
-            _write(f"{_total_line(total)}\n")
+            _write(f"{_total_line(total, digits=6 if self._output is OutputFormat.KAFKA else 1)}\n")
             if metrics is not None:
                 _write("".join(f"{_metric_line(name, value)}\n" for name, value in _rounded(metrics).items()))
         elif self._output is OutputFormat.CSV:
@@ -101,8 +111,14 @@ class ConsumePrinter:
         else:
             self._windows.append(figures)
 
-    def end(self, total: ConsumeFigures) -> None:
-        """Print the total; as lines only without details, like Kafka's tool."""
+    def end(self, total: ConsumeFigures, idle_s: float | None) -> None:
+        """Print the total; as lines only without details, like Kafka's tool.
+
+        ``idle_s``: how long no record came before there were enough; Kafka's tool says so among its lines.
+        """
+        if idle_s is not None and self._output is OutputFormat.KAFKA:
+            self._header()
+            _write(_TOO_FEW.format(round(idle_s * 1000)))
         if self._output in (*_LINES, OutputFormat.CSV):
             if not self._is_detailed:
                 self._line(total)
@@ -112,11 +128,14 @@ class ConsumePrinter:
             document["windows"] = [_rounded(window) for window in self._windows]
         _write_document(document, self._output)
 
-    def _line(self, figures: ConsumeFigures) -> None:
+    def _header(self) -> None:
         if self._has_header and not self._is_begun:
             names = ("time", "threadId", *_CONSUME_COLUMNS[2:]) if self._is_detailed else _CONSUME_COLUMNS
             self._cells(names)
         self._is_begun = True
+
+    def _line(self, figures: ConsumeFigures) -> None:
+        self._header()
         times = (_kafka_time(figures.start_time), _kafka_time(figures.end_time))
         self._cells(((times[1], _THREAD) if self._is_detailed else times) + _consume_cells(figures))
 
@@ -132,7 +151,8 @@ def _window_line(figures: SendFigures) -> str:
     )
 
 
-def _total_line(figures: SendFigures) -> str:
+def _total_line(figures: SendFigures, *, digits: int) -> str:
+    """Return the last line. Kafka's has six digits of the rate until 3.9, and one since 4.0."""
     shares = (
         (figures.p50_latency_ms, "50th"),
         (figures.p95_latency_ms, "95th"),
@@ -141,7 +161,7 @@ def _total_line(figures: SendFigures) -> str:
     )
     percentiles = ", ".join(f"{int(value or 0)} ms {name}" for value, name in shares)
     return (
-        f"{figures.records_sent} records sent, {figures.records_per_sec:.1f} records/sec "
+        f"{figures.records_sent} records sent, {figures.records_per_sec:.{digits}f} records/sec "
         f"({figures.mb_per_sec:.2f} MB/sec), {figures.avg_latency_ms or 0:.2f} ms avg latency, "
         f"{figures.max_latency_ms or 0:.2f} ms max latency, {percentiles}."
     )

@@ -179,6 +179,22 @@ def test_a_consumer_that_gets_too_little_says_so(program: Program, topic_name: s
     assert (nothing.code, nothing.out) == (1, "")
 
 
+def test_under_the_names_of_kafkas_tools(program: Program, topic_name: str, tmp_path: Path) -> None:
+    """Six digits of the rate, what is sent, and that too few came: as Kafka 3.9 prints them, to the byte."""
+    (tmp_path / "in").write_text("a\nbb\n")
+    load = ("--topic", topic_name, "--num-records", "10", "--throughput", "-1", "--payload-file", str(tmp_path / "in"))
+    sent = program("kafka-producer-perf-test", *load, "--producer-props", "acks=1").out.splitlines()
+    assert sent[:2] == [f"Reading payloads from: {tmp_path / 'in'}", "Number of messages read: 2"]
+    assert re.fullmatch(r"10 records sent, \d+\.\d{6} records/sec \(\d+\.\d\d MB/sec\), .* ms 99\.9th\.", sent[2])
+    read = program("kafka-consumer-perf-test", "--topic", topic_name, "--messages", "11", "--timeout", "500")
+    header, warning, row = read.out.splitlines()
+    assert (read.code, header, CONSUMER_ROW.fullmatch(row) is not None) == (0, CONSUMER_HEADER, True)
+    assert warning == (
+        "WARNING: Exiting before consuming the expected number of messages: timeout (500 ms) exceeded. You can use the "
+        "--timeout option to increase the timeout."
+    )
+
+
 def test_a_group_shares_the_partitions(
     program: Program, topic_name: str, live_cluster: LocalCluster, tmp_path: Path
 ) -> None:

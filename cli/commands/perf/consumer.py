@@ -24,6 +24,7 @@ from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
 from cli.framework.quantities import seconds_option
+from cli.output.format import OutputFormat
 
 if TYPE_CHECKING:
     from engine.admin.perf.consumer import ReadLoad
@@ -45,7 +46,7 @@ ConsumerConfigFile = Annotated[
 
 @group.command(
     "consumer",
-    needs=Needs(cluster=True, asks=Asks.BROKERS, bounded=False, streams=True),
+    needs=Needs(cluster=True, asks=Asks.BROKERS, bounded=False, streams=True, kafka=True),
     examples=(
         "klamm perf consumer --topic orders --messages 1000000",
         "klamm perf consumer --topic orders --messages 1000000 --show-detailed-stats --reporting-interval 1000",
@@ -159,14 +160,16 @@ async def _read(
         count = None if load.record_count == ENDLESS else load.record_count
         progress = Progress(invocation.talk, "read", "records", count)
         printer = ConsumePrinter(invocation.output, progress, is_detailed=is_detailed, has_header=has_header)
-        is_enough = False
+        is_kafka = invocation.output is OutputFormat.KAFKA
+        is_enough = is_short = False
         try:
             is_enough = await test.run(printer.window, progress.update)
+            is_short = not is_enough
         finally:
             progress.end()
-            if is_enough or test.totals.consumed_records:
-                printer.end(test.totals)
-    if is_enough:
+            if is_enough or test.totals.consumed_records or (is_short and is_kafka):
+                printer.end(test.totals, load.idle_s if is_short else None)
+    if is_enough or is_kafka:
         return ExitCode.DONE
     got = f"{test.totals.consumed_records} of {load.record_count} records came, then none for {load.idle_s:g} s"
     invocation.talk.warn(f"{got}; --timeout SECONDS waits longer")

@@ -27,6 +27,7 @@ from cli.commands.perf.shared import (
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
 from cli.framework.quantities import seconds_option
+from cli.output.format import OutputFormat
 from engine.common.quantities import counted
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ ProducerConfigFile = Annotated[
 
 @group.command(
     "producer",
-    needs=Needs(cluster=True, changes=True, asks=Asks.BROKERS, bounded=False, streams=True),
+    needs=Needs(cluster=True, changes=True, asks=Asks.BROKERS, bounded=False, streams=True, kafka=True),
     examples=(
         "klamm perf producer --topic orders --num-records 1000000 --record-size 100",
         "klamm perf producer --topic orders --num-records 600000 --record-size 1000 --throughput 10000 --acks 1",
@@ -160,7 +161,9 @@ async def producer(
     if duration is not None:
         load = replace(load, duration_s=seconds_option("--duration", duration))
     load = replace(load, transaction_s=(transaction_duration_ms or _TRANSACTION_MS) / 1000)
-    templates = _templates(settings, record_size, payload_file, payload_delimiter, payload_monotonic, is_fresh=fresh)
+    values = (record_size, payload_file, payload_delimiter, payload_monotonic)
+    is_kafka = invocation.output is OutputFormat.KAFKA
+    templates = _templates(settings, *values, is_fresh=fresh, is_kafka=is_kafka)
     await _run(invocation, load, settings, templates, print_metrics, start_at)
 
 
@@ -256,6 +259,7 @@ def _templates(
     is_monotonic: bool,
     *,
     is_fresh: bool,
+    is_kafka: bool,
 ) -> Templates:
     from engine.admin.perf.templates import (
         FreshTemplates,
@@ -274,7 +278,12 @@ def _templates(
         values = random_letters(record_size)
     else:
         assert file is not None
-        values = drawn_from(read_payloads(file, delimiter))
+        payloads = read_payloads(file, delimiter)
+        if is_kafka:
+            from cli.views.perf import print_payloads
+
+            print_payloads(file, len(payloads))
+        values = drawn_from(payloads)
     if is_fresh:
         return FreshTemplates(values, settings.batch_bytes, settings.codec, settings.level)
     return TemplatePool(values, settings.batch_bytes, settings.codec, settings.level)

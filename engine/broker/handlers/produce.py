@@ -30,7 +30,7 @@ from typing import NamedTuple
 from engine.broker.coordinator.transactions.verifier import Verified
 from engine.broker.handlers import produce_transactions
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import pieces
+from engine.broker.handlers.in_turns import Steps, pieces
 from engine.broker.handlers.produce_checks import (
     FIRST_BATCH_VERSION,
     Parts,
@@ -63,7 +63,7 @@ from engine.kafka.protocol.apis.produce import (
 )
 from engine.kafka.protocol.records.append_rules import RecordValidationError
 from engine.runtime.purgatory import DelayedOperation
-from engine.runtime.turns import Breather
+from engine.runtime.turns import Breather, carry_out
 
 _ACKS = (0, 1, ACKS_ALL)
 
@@ -157,7 +157,7 @@ async def produce_in_turns(context: RequestContext, request: ProduceRequest) -> 
             for data in topic.partition_data:
                 answers.tell(topic.name, _refuse(PartitionProduceResponse(index=data.index), error))
             await breather.give_way()
-        return _answer(context, request, outcome, ProduceResponse(responses=answers.topics))
+        return await _answer_later(context, request, outcome, ProduceResponse(responses=answers.topics))
     if outcome.verified is not None:
         await context.broker.transaction_verifier.settle(outcome.verified)
     for parts in (good, bad):
@@ -209,13 +209,17 @@ class _Answers:
 def _answer(
     context: RequestContext, request: ProduceRequest, outcome: _Outcome, response: ProduceResponse
 ) -> ProduceResponse | Deferred | object:
+    if outcome.has_refused and request.acks:
+        for _ in _complete_refusals(context, response):
+            pass
+    return _send(context, request, outcome, response)
+
+
+def _send(
+    context: RequestContext, request: ProduceRequest, outcome: _Outcome, response: ProduceResponse
+) -> ProduceResponse | Deferred | object:
     if request.acks == 0:
         return CLOSE_CONNECTION if outcome.has_refused else NO_RESPONSE
-    if outcome.has_refused:
-        _count_errors(context, response)
-        _name_few_records(response)
-        if context.api_version >= 10:
-            _name_new_leaders(context, response)
     if outcome.waiting:
         operation = DelayedProduce(request.timeout_ms, outcome.waiting, response)
         keys = [w.partition.topic_partition for w in outcome.waiting]
@@ -227,11 +231,13 @@ def _answer(
 async def _answer_later(
     context: RequestContext, request: ProduceRequest, outcome: _Outcome, response: ProduceResponse
 ) -> object:
-    """Append the records that needed long work, and flush what must be on the disk before the answer."""
+    """Append the records that needed long work, and flush what must be on the disk before the answer; in turns."""
     for unprepared in outcome.to_prepare:
         await _append_prepared(context, request.acks, unprepared, outcome)
     await asyncio.gather(*(_flush(context, unflushed, outcome) for unflushed in outcome.to_flush))
-    return _answer(context, request, outcome, response)
+    if outcome.has_refused and request.acks:
+        await carry_out(_complete_refusals(context, response))
+    return _send(context, request, outcome, response)
 
 
 async def _flush(context: RequestContext, unflushed: _Unflushed, outcome: _Outcome) -> None:
@@ -348,14 +354,6 @@ class DelayedProduce(DelayedOperation):
             self.deferred.complete(CLOSE_FOR_FAULT)
 
 
-def _count_errors(context: RequestContext, response: ProduceResponse) -> None:
-    errors = context.broker.replica_manager.environment.topics.produce_errors
-    for topic in response.responses:
-        for answer in topic.partition_responses:
-            if answer.error_code != ErrorCode.NONE:
-                errors[answer.error_code] += 1
-
-
 def _count_late_error(waiting: _Waiting, error: ErrorCode) -> None:
     """Count an error that came after the append, which has counted as a success."""
     topics = waiting.partition.environment.topics
@@ -462,25 +460,28 @@ def _refuse(
     return answer
 
 
-def _name_few_records(response: ProduceResponse) -> None:
-    """Limit the answer: from ``RECORD_ERRORS_MAX`` on, refused batches come without their records."""
+def _complete_refusals(context: RequestContext, response: ProduceResponse) -> Steps[None]:
+    """Count what is refused, and add what an answer tells of it; a step is a partition.
+
+    From ``RECORD_ERRORS_MAX`` records on, refused batches come without theirs. Since v10 the answer names the leaders
+    of partitions that are led elsewhere, so that the producer need not ask for metadata.
+    """
+    errors = context.broker.replica_manager.environment.topics.produce_errors
+    hints = LeaderHints(context.broker.metadata_cache, context.session.listener_name)
+    names_leaders = context.api_version >= 10
     room = RECORD_ERRORS_MAX
     for topic in response.responses:
         for answer in topic.partition_responses:
+            if answer.error_code != ErrorCode.NONE:
+                errors[answer.error_code] += 1
             if len(answer.record_errors) > room:
                 answer.record_errors = []
             room -= len(answer.record_errors)
-
-
-def _name_new_leaders(context: RequestContext, response: ProduceResponse) -> None:
-    """Name the leaders of partitions led elsewhere, so that the producer need not ask for metadata."""
-    hints = LeaderHints(context.broker.metadata_cache, context.session.listener_name)
-    for topic in response.responses:
-        for answer in topic.partition_responses:
-            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            if names_leaders and answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 leader = hints.leader_of(TopicPartition(topic.name, answer.index))
                 if leader is not None:
                     answer.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
+            yield
     response.node_endpoints = [
         NodeEndpoint(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in hints.nodes.values()
     ]

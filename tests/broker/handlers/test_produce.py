@@ -34,6 +34,7 @@ from engine.kafka.protocol.records.layout import ATTRIBUTES, CONTROL_BIT, MAGIC
 from engine.kafka.protocol.records.legacy import encode_message_set
 from engine.kafka.protocol.records.record import Record
 from engine.runtime.offload import Offloader
+from engine.runtime.turns import Turns
 
 
 def request(*values: bytes, acks: int = 1, timeout_ms: int = 1000, records: bytes | None = None) -> ProduceRequest:
@@ -373,6 +374,29 @@ def test_what_is_taken_in_turns_is_stored_and_answered_as_what_is_taken_at_once(
     async def check() -> None:
         at_once = await outcome_of(produce, tmp_path / "at once")
         assert await outcome_of(all_handlers()[ApiKey.PRODUCE].large_handler, tmp_path / "in turns") == at_once
+
+    run_virtual(check)
+
+
+def test_very_many_refusals_are_completed_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counting errors and naming leaders held the loop for 200 ms with 200,000 refused partitions."""
+    monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
+    taken, wait = [], Turns.wait
+
+    async def counted(turns: Turns) -> None:
+        taken.append(turns)
+        await wait(turns)
+
+    monkeypatch.setattr(Turns, "wait", counted)
+
+    async def check() -> None:
+        async with world(tmp_path, 1) as w:
+            parts = [PartitionProduceData(index=index, records=memoryview(GOOD)) for index in range(50)]
+            asked = ProduceRequest(acks=1, topic_data=[TopicProduceData(name="nosuch", partition_data=parts)])
+            context = w.brokers[1].context(ApiKey.PRODUCE, 11)
+            answer = await all_handlers()[ApiKey.PRODUCE].large_handler(context, asked)
+            assert {one[2] for one in told(answer)} == {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+            assert len(taken) >= 2 * len(parts), "one to refuse each, and one to complete it"
 
     run_virtual(check)
 
