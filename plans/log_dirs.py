@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from engine.common.model import TopicPartition
@@ -23,6 +23,7 @@ from plans.solving import EXACT, HEURISTIC, Counted, Progress, Solved, first_fig
 from plans.work import DEFAULT_S, Work
 
 _UNKNOWN = "log dirs are not known"
+_NAMED_MAX = 5
 _HINT = "they come from a live cluster, or from a snapshot taken with --sizes"
 
 
@@ -37,6 +38,7 @@ class _Dirs:
     places: list[tuple[int, str]] = field(default_factory=list)
     index: dict[tuple[int, str], int] = field(default_factory=dict)
     replicas: list[tuple[TopicPartition, int]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     partitions: list[ProblemPartition] = field(default_factory=list)
 
     def of_broker(self, broker: int) -> list[int]:
@@ -75,7 +77,7 @@ def make_log_dir_plan(snapshot: ClusterSnapshot, options: PlanOptions, progress:
     work = Work.within(options.time_limit_s, len(problem.movable))
     solved = _solved(problem, dirs, limits, options.time_limit_s, progress)
     _check(problem, solved)
-    solved = replace(solved, notes=(*solved.notes, *_notes(problem, limits, solved)))
+    solved = replace(solved, notes=(*dirs.notes, *solved.notes, *_notes(problem, limits, solved)))
     filled = replace(options, aim=aim, minimise=minimise)
     after = within_caps(problem, solved, limits, work) if problem.is_capped else solved.after
     if after == solved.after:
@@ -103,7 +105,7 @@ def _dirs_of(snapshot: ClusterSnapshot, options: PlanOptions, cluster: Problem) 
     places |= {(log_dir.broker, log_dir.log_dir) for log_dir in snapshot.log_dirs if log_dir.broker in wanted}
     if not places:
         raise BadOption(_UNKNOWN, hint=_HINT)
-    dirs = _Dirs(sorted(places))
+    dirs = _Dirs(sorted(places), notes=_failed_notes(snapshot, wanted))
     dirs.index = {place: number for number, place in enumerate(dirs.places)}
     for name, log in logs:
         if log.is_future:
@@ -154,7 +156,7 @@ def _solved(
         work = Work.within(left_s / (len(brokers) - count), len(part.movable))
         share_s, work.seconds, work.gap = left_s / (len(brokers) - count), time_limit_s, _GAP
         progress(f"broker {broker}")
-        solved = solve(part, _limits_of(limits, members), work, progress)
+        solved = solve(part, _beside_lumps(part, _limits_of(limits, members)), work, progress)
         left_s -= share_s * (1 - max(0, work.left) / work.whole)
         for index, lists in zip(numbers, solved.after, strict=True):
             after[index] = (lists[0] + first,)
@@ -202,6 +204,41 @@ def _limits_of(limits: ByteLimits, members: Sequence[int]) -> ByteLimits:
     )
 
 
+def _beside_lumps(part: Problem, limits: ByteLimits) -> ByteLimits:
+    """Return what the log dirs of a broker can hold where one of its partitions, or what may not move, is too large.
+
+    Such a lump has a log dir for itself, its own if it can, and the others share the rest evenly.
+    """
+    if Aim.BYTES not in part.aim:
+        return limits
+    more = 1 + part.tolerance_percent / 100
+    held = held_bytes(part, [() if one.is_movable else one.current for one in part.partitions])
+    rest = sum(one.size or 0 for one in part.partitions)
+    free, full = list(range(len(part.brokers))), dict[int, int]()
+    lumps = sorted((one for one in part.partitions if one.is_movable), key=lambda one: -(one.size or 0))
+    while len(free) > 1:
+        level = rest / len(free)
+        place = next((number for number in free if held[number] > level * more), None)
+        if place is None:
+            if not lumps or (lumps[0].size or 0) <= level * more:
+                break
+            lump = lumps.pop(0)
+            place = lump.current[0] if lump.current[0] in free else min(free, key=lambda number: (held[number], number))
+            held[place] += lump.size or 0
+        full[place] = held[place]
+        free.remove(place)
+        rest -= held[place]
+    if not full:
+        return limits
+    level = rest / len(free)
+    least = {number: full.get(number, -int(-level * (2 - more) // 1)) for number in limits.most}
+    most = {number: full.get(number, int(level * more)) for number in limits.most}
+    for number, capacity in enumerate(part.capacities):
+        if capacity is not None:
+            least[number], most[number] = min(least[number], capacity), min(most[number], capacity)
+    return ByteLimits(least, most)
+
+
 def _joined(levels: Levels, part: Levels | None, first: int) -> Levels:
     """Return the shares of all log dirs, with those of one more broker, whose first log dir is number ``first``."""
     if part is None:
@@ -242,17 +279,45 @@ def _check(problem: Problem, solved: Solved) -> None:
 def _notes(problem: Problem, limits: ByteLimits, solved: Solved) -> list[str]:
     """Say which disk of each broker stays farthest outside its limits."""
     held = held_bytes(problem, solved.after)
-    worst: dict[int, tuple[int, str]] = {}
+    worst: dict[int, tuple[int, int]] = {}
     for number, most in sorted(limits.most.items()):
-        disk = problem.brokers[number]
+        broker = problem.brokers[number].id
         off = max(held[number] - most, limits.least.get(number, 0) - held[number])
-        if off > worst.get(disk.id, (0, ""))[0]:
-            worst[disk.id] = off, disk.rack_name or ""
-    return [
-        f"{path} of broker {broker} stays {off:,} bytes outside the tolerance in the best plan found; partitions there"
-        " are too large or too few for it"
-        for broker, (off, path) in sorted(worst.items())
-    ]
+        if off > worst.get(broker, (0, 0))[0]:
+            worst[broker] = off, number
+    notes = []
+    for broker, (off, number) in sorted(worst.items()):
+        here = [one for one, lists in zip(problem.partitions, solved.after, strict=True) if lists == (number,)]
+        largest = max(here, key=lambda one: (one.size or 0, one.name), default=None)
+        why = "partitions there are too large or too few for it"
+        if largest is not None and (largest.size or 0) > limits.most[number]:
+            why = f"{largest.name} alone has {largest.size:,} bytes"
+        path = problem.brokers[number].rack_name
+        notes.append(
+            f"{path} of broker {broker} stays {off:,} bytes outside the tolerance in the best plan found; {why}"
+        )
+    return notes
+
+
+def _failed_notes(snapshot: ClusterSnapshot, wanted: Iterable[int]) -> list[str]:
+    """Name log dirs that failed, and the replicas that no working log dir of their brokers has."""
+    failed: dict[int, list[str]] = {}
+    for one in snapshot.failed_log_dirs or ():
+        if one.broker in wanted and one.log_dir is not None:
+            failed.setdefault(one.broker, []).append(f"{one.log_dir} ({one.error})")
+    notes = []
+    for broker, paths in sorted(failed.items()):
+        lost = [
+            str(TopicPartition(topic.name, one.partition))
+            for topic in snapshot.topics
+            for one in topic.partitions
+            if broker in one.assignment.target_replicas and all(log.broker != broker for log in one.replica_logs)
+        ]
+        more = f" and {len(lost) - _NAMED_MAX:,} more" if len(lost) > _NAMED_MAX else ""
+        names = f"{', '.join(lost[:_NAMED_MAX])}{more}" if lost else "no replica"
+        rest = "are in no working log dir of it and stay out of the plan" if lost else "is missing in the others"
+        notes.append(f"broker {broker} cannot use {', '.join(paths)}: {names} {rest}")
+    return notes
 
 
 def _made(

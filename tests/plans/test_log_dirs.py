@@ -6,12 +6,13 @@ import pytest
 from small_clusters import cluster
 
 from engine.common.model import TopicPartition
-from engine.common.snapshot import ClusterSnapshot, LogDirSnapshot, ReplicaLog
+from engine.common.snapshot import ClusterSnapshot, FailedLogDir, LogDirSnapshot, ReplicaLog
 from engine.common.snapshot_json import snapshot_from_json, snapshot_to_json
 from plans.errors import BadOption
 from plans.explaining import explanations, told_by_file
 from plans.options import Aim, LogDirCapacity, PlanOptions, Strategy
 from plans.planning import make_plan
+from plans.score import Score
 from plans.telling import moves_of
 
 DIRS = tuple(LogDirSnapshot(broker, path, 1000, 500) for broker in (1, 2) for path in ("/a", "/b"))
@@ -90,6 +91,62 @@ def test_what_cannot_be_levelled_is_levelled_as_far_as_it_goes() -> None:
     assert (score.is_optimal, score.gap) == (False, None)
     assert score.remaining_bytes > 0
     assert any("of broker 1 stays" in note and "outside the tolerance" in note for note in made.notes), made.notes
+
+
+def disks_of(score: Score, broker: int) -> list[int]:
+    return sorted(row.bytes_after or 0 for row in score.log_dirs if row.broker == broker)
+
+
+def on_disks(sizes_by_broker: dict[int, list[int]], disks: int) -> ClusterSnapshot:
+    """Return brokers with so many log dirs, and all of the replicas on the first; each partition has one replica."""
+    owners = [(broker, size) for broker, sizes in sizes_by_broker.items() for size in sizes]
+    plain = cluster(dict.fromkeys(sizes_by_broker), {"t": [(broker,) for broker, _ in owners]})
+    topic = plain.topics[0]
+    parts = tuple(
+        replace(one, replica_logs=(ReplicaLog(broker, "/d0", size),))
+        for one, (broker, size) in zip(topic.partitions, owners, strict=True)
+    )
+    dirs = tuple(LogDirSnapshot(broker, f"/d{number}") for broker in sizes_by_broker for number in range(disks))
+    return replace(plain, topics=(replace(topic, partitions=parts),), log_dirs=dirs)
+
+
+def test_a_partition_too_large_for_a_share_has_a_disk_for_itself_and_the_others_are_level() -> None:
+    made = make_plan(on_disks({1: [520, *[10] * 12]}, 4), Strategy.LOG_DIRS, PlanOptions())
+    score = made.plan.klamm.score
+    assert disks_of(score, 1) == [40, 40, 40, 520]
+    assert (score.bytes, score.gap, score.is_optimal) == (120, None, False)
+    assert score.remaining_bytes > 0
+    assert any("t-0 alone has 520 bytes" in note for note in made.notes), made.notes
+
+
+def test_a_broker_that_cannot_be_level_takes_nothing_from_the_others() -> None:
+    sizes = [7, 11, 13, 17, 19, 23, 29, 31, 37, 41]
+    alone = make_plan(on_disks({2: sizes}, 3), Strategy.LOG_DIRS, PlanOptions()).plan.klamm.score
+    beside = make_plan(on_disks({1: [500, 1], 2: sizes}, 3), Strategy.LOG_DIRS, PlanOptions()).plan.klamm.score
+    assert (alone.is_optimal, alone.remaining_bytes) == (True, 0)
+    assert disks_of(beside, 2) == disks_of(alone, 2)
+    assert beside.bytes == (alone.bytes or 0) + 1
+
+
+def test_a_failed_disk_is_named_with_its_replicas() -> None:
+    whole = two_disks()
+    parts = tuple(
+        replace(one, replica_logs=tuple(log for log in one.replica_logs if (log.broker, log.log_dir) != (2, "/a")))
+        for one in whole.topics[0].partitions
+    )
+    failed = FailedLogDir(2, "/a", "KAFKA_STORAGE_ERROR")
+    broken = replace(
+        whole,
+        topics=(replace(whole.topics[0], partitions=parts),),
+        log_dirs=tuple(one for one in DIRS if (one.broker, one.log_dir) != (2, "/a")),
+        failed_log_dirs=(failed,),
+    )
+    made = make_plan(broken, Strategy.LOG_DIRS, PlanOptions())
+    assert made.notes == (
+        "broker 2 cannot use /a (KAFKA_STORAGE_ERROR): t-1, t-3 are in no working log dir and stay out of the plan",
+    )
+    assert {e.replicas for e in made.plan.partitions} == {(1, 2)}
+    assert make_plan(broken, Strategy.LOG_DIRS, PlanOptions(brokers=(1,))).notes == ()
 
 
 @pytest.mark.parametrize(
