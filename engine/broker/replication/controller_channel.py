@@ -15,6 +15,7 @@ from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.settings import ReplicationSettings
 from engine.common.errors import KlammError
 from engine.kafka.client.broker_client import BrokerClient, ChannelTotals
+from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.declaration import Request
 
@@ -49,6 +50,9 @@ class ControllerChannel:
         """
         client = self._connected_to_controller()
         version = await client.version_for(key, version_max=version_max)
+        if client is not self._client:
+            # The controller moved just now; sending would connect to the old one again.
+            raise ConnectionLost("the controller has moved", address=client.address)
         return await client.send(build(version), version), version
 
     async def close(self) -> None:

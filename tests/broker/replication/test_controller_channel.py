@@ -13,6 +13,7 @@ from engine.broker.network.request import RequestHead
 from engine.broker.replication.controller_channel import ControllerChannel, ControllerUnknown
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.settings import ReplicationSettings
+from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataResponse
@@ -30,11 +31,6 @@ def answering(controller_id: int) -> Answer:
         return MetadataResponse(controller_id=controller_id, brokers=[], topics=[])
 
     return answer
-
-
-async def never(request: RequestHead, body: Any) -> MetadataResponse:
-    await asyncio.Event().wait()
-    raise AssertionError
 
 
 def controlled_by(cache: MetadataCache, controller_id: int, **addresses: tuple[str, int]) -> None:
@@ -83,10 +79,44 @@ def test_it_asks_whoever_is_controller() -> None:
     run(test)
 
 
-def test_a_request_to_a_controller_that_moved_ends_at_once() -> None:
+def test_a_controller_that_moves_while_versions_are_asked_is_not_connected_to_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def test() -> None:
         cache = MetadataCache(1)
         channel = ControllerChannel(cache, ReplicationSettings(1))
+        version_for = BrokerClient.version_for
+        async with (
+            serving({ApiKey.METADATA: answering(1)}) as (_, host1, port1),
+            serving({ApiKey.METADATA: answering(2)}) as (_, host2, port2),
+        ):
+            addresses = {"b1": (host1, port1), "b2": (host2, port2)}
+
+            async def moves_meanwhile(client: BrokerClient, key: ApiKey, *, version_max: int | None = None) -> int:
+                version = await version_for(client, key, version_max=version_max)
+                controlled_by(cache, 2, **addresses)
+                return version
+
+            monkeypatch.setattr(BrokerClient, "version_for", moves_meanwhile)
+            controlled_by(cache, 1, **addresses)
+            with pytest.raises(ConnectionLost, match="has moved"):
+                await ask(channel)
+            assert await ask(channel) == 2
+            await channel.close()
+
+    run(test)
+
+
+def test_a_request_to_a_controller_that_moved_ends_at_once() -> None:
+    async def test() -> None:
+        cache, has_come = MetadataCache(1), asyncio.Event()
+        channel = ControllerChannel(cache, ReplicationSettings(1))
+
+        async def never(request: RequestHead, body: Any) -> MetadataResponse:
+            has_come.set()
+            await asyncio.Event().wait()
+            raise AssertionError
+
         async with (
             serving({ApiKey.METADATA: never}) as (_, host1, port1),
             serving({ApiKey.METADATA: answering(2)}) as (_, host2, port2),
@@ -95,8 +125,7 @@ def test_a_request_to_a_controller_that_moved_ends_at_once() -> None:
             controlled_by(cache, 1, **addresses)
             asking = asyncio.create_task(ask(channel))
             async with asyncio.timeout(20):
-                while channel._client is None or not channel._client.is_connected:
-                    await asyncio.sleep(0.005)
+                await has_come.wait()
                 controlled_by(cache, 2, **addresses)
                 with pytest.raises(ConnectionLost):
                     await asking
