@@ -315,7 +315,7 @@ def _failed_notes(snapshot: ClusterSnapshot, wanted: Iterable[int]) -> list[str]
         ]
         more = f" and {len(lost) - _NAMED_MAX:,} more" if len(lost) > _NAMED_MAX else ""
         names = f"{', '.join(lost[:_NAMED_MAX])}{more}" if lost else "no replica"
-        rest = "are in no working log dir of it and stay out of the plan" if lost else "is missing in the others"
+        rest = "are in no working log dir and stay out of the plan" if lost else "is missing in the others"
         notes.append(f"broker {broker} cannot use {', '.join(paths)}: {names} {rest}")
     return notes
 
