@@ -12,6 +12,7 @@ from log_folders import StandIn, data_batch, marker_batch, open_log
 
 from engine.broker.log import segment as segment_module
 from engine.broker.log.append_origin import AppendOrigin
+from engine.broker.log.cleaner.choice import may_be_cleaned
 from engine.broker.log.disk_jobs import run_jobs
 from engine.broker.log.log import Log
 from engine.common.errors import ErrorCode, KafkaError
@@ -135,6 +136,46 @@ def test_a_log_that_begins_anew_has_nothing_to_read(tmp_path: Path) -> None:
     log.truncate_fully_and_start_at(1000)
     assert not log.is_unsettled
     assert log.producers.producers == {}
+
+
+@pytest.mark.parametrize(("log_start", "snapshots"), [(None, []), (900, [1000])])
+def test_a_log_that_begins_anew_has_the_snapshots_that_kafka_has(
+    tmp_path: Path, log_start: int | None, snapshots: list[int]
+) -> None:
+    """Kafka 3.9.1: truncateFullyAndStartAt drops all, and rebuildProducerState writes one above the log's start."""
+    log = written(tmp_path, 400)
+    log.truncate_to(399)
+    log.truncate_fully_and_start_at(1000, log_start)
+    manager = log.producers
+    assert (list(manager.producers), manager.map_end_offset, list(manager.snapshots.offsets)) == ([], 1000, snapshots)
+    assert (log.high_watermark, log.last_stable_offset, log.is_unsettled) == (1000, 1000, False)
+
+
+def test_the_cleaner_leaves_a_log_alone_whose_producers_are_still_to_be_read(
+    tmp_path: Path, scanned: list[int]
+) -> None:
+    log = written(tmp_path, 400)
+    log.update_config(LogConfig(cleanup_policy=("compact",)))
+    log.truncate_to(399)
+    scanned.clear()
+    assert not may_be_cleaned(log)
+    assert scanned == [], "nothing is read on the event loop"
+    run(log)
+    assert may_be_cleaned(log)
+
+
+def test_a_log_that_is_closed_before_its_producers_were_read_has_them_at_its_next_start(tmp_path: Path) -> None:
+    """A clean shutdown without any snapshot would stand for a log without producers."""
+    log = written(tmp_path, 400)
+    log.truncate_to(399)
+    expected = [one.to_snapshot() for one in written(tmp_path / "never cut", 399).producers.producers.values()]
+    assert log.has_stale_producers
+    log.close()
+    job = log.begin_flush(is_closing=True)
+    run_jobs([] if job is None else [job])
+    again = open_log(tmp_path / "t-0")
+    assert list(again.producers.snapshots.offsets)[-1] == 399
+    assert [one.to_snapshot() for one in again.producers.producers.values()] == expected
 
 
 def test_silent_producers_expire_later(tmp_path: Path) -> None:

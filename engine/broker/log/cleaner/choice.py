@@ -46,10 +46,14 @@ class LogToClean:
 
 
 def may_be_cleaned(log: Log) -> bool:
-    """Whether the cleaner may touch the log at all."""
+    """Whether the cleaner may touch the log at all.
+
+    It needs the last record of every producer. A log that was cut may have to read these first, which takes seconds:
+    it is cleaned in a later round.
+    """
     state = log.cleaning
     return log.config.is_compacted and not (
-        state.is_in_progress or state.is_uncleanable or log.is_offline or log.is_retired
+        state.is_in_progress or state.is_uncleanable or log.is_offline or log.is_retired or log.has_stale_producers
     )
 
 
