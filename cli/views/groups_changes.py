@@ -71,12 +71,12 @@ def deleted_groups_report(rows: Sequence[DeletedGroup], *, exit_code: ExitCode) 
 
 
 def deleted_offsets_report(
-    rows: Sequence[DeletedOffset], *, exit_code: ExitCode, group: str, topics: Sequence[str]
+    rows: Sequence[DeletedOffset], *, exit_code: ExitCode, groups: Sequence[str], topics: Sequence[str]
 ) -> Report:
     """One row per partition, with what was committed. ``topics`` are as the user named them."""
     columns = (*_PARTITION, Column("offset", Kind.NUMBER), *_OUTCOME)
     cells = [(row.group, row.topic, row.partition, row.offset, row.result, row.error) for row in rows]
-    return _report(rows, columns, cells, (), exit_code, lambda: kafka.deleted_offsets_text(group, topics, rows))
+    return _report(rows, columns, cells, (), exit_code, lambda: kafka.deleted_offsets_text(groups, topics, rows))
 
 
 def _nothing(text: str, exit_code: ExitCode) -> tuple[str, ...]:

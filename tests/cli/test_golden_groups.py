@@ -114,7 +114,7 @@ REPORTS: dict[str, Callable[[], Report]] = {
             DeletedOffset("billing", "gone", 1, None, DeletionResult.NOTHING_COMMITTED),
         ],
         exit_code=ExitCode.DONE,
-        group="billing",
+        groups=["billing"],
         topics=["gone"],
     ),
 }

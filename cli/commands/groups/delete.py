@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
 from typer._click.exceptions import UsageError
 
 from cli.commands.groups.shared import AllGroups, GroupNames, GroupOptions, Topics, group, scope
 from cli.exit_codes import ExitCode
-from cli.framework.completing import complete_groups
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.output.report import Report
+from engine.common.quantities import counted
 
 
 @group.command(
@@ -61,42 +58,42 @@ async def delete(
 )
 async def delete_offsets(
     invocation: Invocation,
-    name: Annotated[
-        str | None, typer.Argument(metavar="GROUP", help="The group's id.", autocompletion=complete_groups)
-    ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option("--group", metavar="G", help="The same, as in Kafka's tool.", autocompletion=complete_groups),
-    ] = None,
+    groups: GroupNames = None,
+    group: GroupOptions = None,
     topic: Topics = None,
 ) -> Report:
-    """Delete a group's committed offsets of topics.
+    """Delete groups' committed offsets of topics.
 
-    The group may have members, but none may read the topic. klamm shows what was committed.
+    The groups may have members, but none may read the topic. klamm shows what was committed. Of the groups that a
+    pattern matches, those count that have committed in the topics.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups_changes import deleted_offsets_report
     from engine.admin.groups.deleting_offsets import delete_offsets as delete
-    from engine.admin.groups.deleting_offsets import find_offsets_to_delete
+    from engine.admin.groups.deleting_offsets import find_offsets_of_groups
     from engine.admin.groups.reset_spec import parse_topic_scope
 
-    named = dict.fromkeys(one for one in (name, group) if one is not None)
-    if len(named) != 1 or not topic:
-        raise UsageError("give one group and --topic")
-    (group,) = named
-    scope(None, [group], False)
-    topics = parse_topic_scope(topic)
+    named = [*(groups or ()), *(group or ())]
+    if not named or not topic:
+        raise UsageError("give a group and --topic")
+    meant, topics = scope(named, None, False), parse_topic_scope(topic)
     code = ExitCode.DONE
     async with open_cluster(invocation, for_change=True) as cluster:
-        found, rows = await find_offsets_to_delete(cluster, group, topics)
-        change = f"delete {len(rows)} offset{'' if len(rows) == 1 else 's'} of group {group} in {cluster.target.title}"
+        found = await find_offsets_of_groups(cluster, meant.names, topics)
+        rows = [row for _, own in found for row in own]
+        names = list(dict.fromkeys(row.group for row in rows))
+        change = f"delete {counted(len(rows), 'offset')} of {_counted(names)} in {cluster.target.title}"
         if invocation.confirm(change, is_destructive=True):
+            options = " ".join(f"--group {name}" for name in names)
             invocation.accepted(
-                f"some of the offsets may be deleted already; check with: klamm groups describe --group {group}"
+                f"some of the offsets may be deleted already; check with: klamm groups describe {options}"
             )
-            rows, failures = await delete(cluster, found, rows)
-            code = invocation.tell_failures(failures)
-    return deleted_offsets_report(rows, exit_code=code, group=group, topics=topic)
+            rows = []
+            for groups_found, own in found:
+                done, failures = await delete(cluster, groups_found, own)
+                rows += done
+                code = invocation.tell_failures(failures, code)
+    return deleted_offsets_report(rows, exit_code=code, groups=names, topics=topic)
 
 
 def _counted(names: list[str]) -> str:

@@ -31,7 +31,10 @@ def history(
     invocation: Invocation,
     path: Annotated[str, typer.Argument(metavar="PATH", help="The folder of klamm spark lag --out.")],
     groups: Annotated[
-        list[str] | None, typer.Option("--group", metavar="G", help="A group's or query's name; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            "--group", metavar="G", help="A group's or query's name, or a pattern of whole names; may be repeated."
+        ),
     ] = None,
     since: Annotated[str, typer.Option("--since", metavar="TIME", help="How far back: 2h, 7d.")] = "24h",
     at: Annotated[

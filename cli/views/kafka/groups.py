@@ -178,16 +178,20 @@ def deleted_text(rows: Sequence[DeletedGroup]) -> KafkaText | None:
     return KafkaText(f"Deletion of requested consumer groups ({names}) was successful.\n")
 
 
-def deleted_offsets_text(group: str, topics: Iterable[str], rows: Sequence[DeletedOffset]) -> KafkaText | None:
-    """``--delete-offsets``; None if not all were deleted."""
+def deleted_offsets_text(
+    groups: Sequence[str], topics: Iterable[str], rows: Sequence[DeletedOffset]
+) -> KafkaText | None:
+    """``--delete-offsets``; None if not all were deleted, or of several groups, which Kafka's tool does not take."""
     done = (DeletionResult.DELETED, DeletionResult.NOTHING_COMMITTED)
-    if any(row.result not in done for row in rows):
+    if len(groups) != 1 or any(row.result not in done for row in rows):
         return None
     cells = [("TOPIC", "PARTITION", "STATUS")]
     ordered = sorted(rows, key=lambda row: f"{row.topic}{row.partition}")
     cells += [(row.topic, str(row.partition), "Successful") for row in ordered]
     table = "".join("\n" + _padded(row, (30, 15, 15)) for row in cells)
-    return KafkaText(f"Request succeed for deleting offsets with topic {', '.join(topics)} group {group}\n{table}\n")
+    return KafkaText(
+        f"Request succeed for deleting offsets with topic {', '.join(topics)} group {groups[0]}\n{table}\n"
+    )
 
 
 def _padded(cells: Sequence[str], widths: Sequence[int]) -> str:

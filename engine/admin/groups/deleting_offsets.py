@@ -14,7 +14,7 @@ from engine.admin.groups.deleting import DeletionResult, failed_or_under_way
 from engine.admin.groups.group_reading import committed_offsets, find_coordinators
 from engine.admin.groups.reset_spec import TopicScope
 from engine.admin.groups.resetting import in_both
-from engine.admin.groups.scope import FoundGroups, GroupScope, as_error, find_groups, partitions_text
+from engine.admin.groups.scope import FoundGroups, GroupScope, as_error, find_groups, ids_in, partitions_text
 from engine.admin.groups.values import CommittedOffset, GroupOffsets
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -45,13 +45,46 @@ class DeletedOffset:
         return TopicPartition(self.topic, self.partition)
 
 
+class NothingCommitted(BadRequest):
+    """A group has committed nothing in a topic that is named."""
+
+
+Found = tuple[FoundGroups, list[DeletedOffset]]
+
+
+async def find_offsets_of_groups(cluster: Cluster, groups: Sequence[str], topics: TopicScope) -> list[Found]:
+    """Return the same as ``find_offsets_to_delete`` for each of several groups, or patterns of their whole ids.
+
+    Of the groups that a pattern matches only those count that have committed in the topics.
+
+    Raises:
+        AdminError: a name or a pattern means no group, or nothing would be deleted.
+    """
+    names, failures = await ids_in(cluster, groups)
+    for error in failures:
+        raise error
+    found: list[Found] = []
+    nothing: NothingCommitted | None = None
+    for name in names:
+        try:
+            found.append(await find_offsets_to_delete(cluster, name, topics))
+        except NothingCommitted as error:
+            if name in groups:
+                raise
+            nothing = error
+    if not found and nothing is not None:
+        raise nothing
+    return found
+
+
 async def find_offsets_to_delete(
     cluster: Cluster, group: str, topics: TopicScope
 ) -> tuple[FoundGroups, list[DeletedOffset]]:
     """Return the group, and the offsets in scope: those named, or all that it has committed in a topic.
 
     Raises:
-        NotFound: there is no such group, or nothing is committed in a topic.
+        NotFound: there is no such group.
+        NothingCommitted: nothing is committed in a topic.
         BadRequest: it exists both on brokers and in ZooKeeper.
     """
     found = await find_groups(cluster, GroupScope((group,)), takes_patterns=False)
@@ -107,7 +140,7 @@ def _meant(group: str, topic: str, wanted: tuple[int, ...] | None, committed: Gr
     if not rows:
         hint = Phrase("see what it has committed: ", Do(Operation.DESCRIBE_GROUP, group))
         message = f"the group has committed nothing in topic {topic!r}"
-        raise BadRequest(message, where=f"group {group}", hint=hint, topics=[topic])
+        raise NothingCommitted(message, where=f"group {group}", hint=hint, topics=[topic])
     return rows
 
 

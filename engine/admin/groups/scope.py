@@ -129,20 +129,22 @@ async def find_groups(
             tuple(group.group for group in listed if not is_of_consumers(group)),
         )
     names, failures = scope.names, list[AdminError]()
-    if takes_patterns and any(map(_PATTERN.search, names)):
-        names, failures = await _matching(cluster, names)
+    if takes_patterns:
+        names, failures = await ids_in(cluster, names)
     found = await _find_named(cluster, names, may_be_absent=may_be_absent) if names else FoundGroups((), (), {})
     return replace(found, failures=(*found.failures, *failures))
 
 
-async def _matching(cluster: Cluster, texts: Sequence[str]) -> tuple[tuple[str, ...], list[AdminError]]:
+async def ids_in(cluster: Cluster, texts: Sequence[str]) -> tuple[tuple[str, ...], list[AdminError]]:
     """Return the ids that are meant, each once, and what matches none. Patterns mean groups of consumers only."""
+    if not any(map(is_pattern, texts)):
+        return tuple(texts), []
     listed, failures = await list_everywhere(cluster)
     there = {group.group for group in listed}
     consumers = sorted({group.group for group in listed if is_of_consumers(group)})
     found: dict[str, None] = {}
     for text in texts:
-        pattern = None if text in there or _PATTERN.search(text) is None else _compiled(text)
+        pattern = None if text in there or not is_pattern(text) else re.compile(text)
         matching = [text] if pattern is None else [name for name in consumers if pattern.fullmatch(name)]
         found |= dict.fromkeys(matching)
         if not matching:
@@ -150,12 +152,13 @@ async def _matching(cluster: Cluster, texts: Sequence[str]) -> tuple[tuple[str, 
     return tuple(found), failures
 
 
-def _compiled(text: str) -> re.Pattern[str] | None:
-    """Return the pattern; None if it is none, and so an id that is looked for as it is."""
+def is_pattern(text: str) -> bool:
+    """Whether a text may be a pattern; if not, it is an id that is looked for as it is."""
     try:
-        return re.compile(text)
+        re.compile(text)
     except re.error:
-        return None
+        return False
+    return _PATTERN.search(text) is not None
 
 
 def is_of_consumers(group: ListedGroup) -> bool:

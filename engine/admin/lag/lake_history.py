@@ -10,6 +10,7 @@ from math import ceil
 from statistics import median
 from typing import Final
 
+from engine.admin.groups.scope import is_pattern
 from engine.admin.lag.lake import Lake, SampleFile, day_of
 from engine.admin.lag.verdicts import LagStatus
 
@@ -107,14 +108,14 @@ def read_lake(
 ) -> LagHistory:
     """Return the history of a span of time; of all readers if no group is named, and of each partition if asked to.
 
+    ``groups`` are ids or patterns of whole ids.
+
     Raises:
         NotFound: there is no history.
     """
-    from pyarrow import compute
-
     lake.check()
     files = lake.files(since_ms, until_ms)
-    only = compute.field("group").isin(list(groups)) if groups else None
+    only = _of_groups(groups) if groups else None
     moments = _moments(lake.read(files, _COLUMNS, only), by_partition=by_partition)
     times = sorted({one.time_ms for one in files})
     interval_ms = round(median(after - before for before, after in pairwise(times))) if len(times) > 1 else None
@@ -131,6 +132,17 @@ def read_lake(
         )
     )
     return LagHistory(tuple(readers), len(times), interval_ms)
+
+
+def _of_groups(groups: Sequence[str]) -> object:
+    """Return the condition of rows."""
+    from pyarrow import compute
+
+    name = compute.field("group")
+    only = name.isin(list(groups))
+    for text in filter(is_pattern, groups):
+        only = only | compute.match_substring_regex(name, f"^(?:{text})$")
+    return only
 
 
 _Key = tuple[str, str, str, str | None, str | None, str | None, int | None]

@@ -15,11 +15,12 @@ from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.groups.committing import reset_offsets
 from engine.admin.groups.deleting import DeletionResult, delete_groups, find_groups_to_delete
+from engine.admin.groups.deleting_offsets import NothingCommitted, find_offsets_of_groups
 from engine.admin.groups.describing import Wanted, describe
 from engine.admin.groups.group_reading import list_groups
 from engine.admin.groups.listing import list_consumer_groups, parse_filter
 from engine.admin.groups.reset_plan import ResetResult
-from engine.admin.groups.reset_spec import ResetSpec, ResetTo, TopicScope
+from engine.admin.groups.reset_spec import ResetSpec, ResetTo, TopicScope, parse_topic_scope
 from engine.admin.groups.resetting import PlannedReset, offsets_after, offsets_before, plan_reset
 from engine.admin.groups.scope import GroupScope, scope_of, unlisted
 from engine.admin.groups.values import GroupState
@@ -298,6 +299,12 @@ def test_a_group_may_be_named_by_a_pattern_of_whole_ids() -> None:
             "app.a",
             "app.b",
         ]
+        in_t = parse_topic_scope(["t"])
+        found = await find_offsets_of_groups(cluster, ["app.*", "app.b"], in_t)
+        assert [(row.group, row.offset) for _, rows in found for row in rows] == [("app.a", 5), ("app.b", 6)]
+        for names in (["app.*", "app.a2"], ["app.a2.*"]):
+            with pytest.raises(NothingCommitted, match="nothing in topic 't'"):
+                await find_offsets_of_groups(cluster, names, in_t)
         nothing = await find_groups_to_delete(cluster, all_of("pp.*", "app.a", "app("))
         assert nothing.names == ["app.a"]
         assert sorted(error.message for error in nothing.failures) == [

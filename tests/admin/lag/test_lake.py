@@ -101,6 +101,9 @@ def test_minutes_outside_an_objective(lake: Lake) -> None:
         )
     history = read_lake(lake, MIDNIGHT_MS, 2 * MIDNIGHT_MS, Objective(lag=10))
     mine, fine = history.readers
+    for asked, names in (("[fg].*", ["g", "fine"]), ("f", []), ("fin[e", []), ("g", ["g"])):
+        some = read_lake(lake, MIDNIGHT_MS, 2 * MIDNIGHT_MS, Objective(lag=10), [asked]).readers
+        assert [one.group for one in some] == names, asked
     assert (mine.group, fine.group, history.sample_count, history.interval_ms) == ("g", "fine", 6, MINUTE)
     assert (mine.max_lag, mine.last_lag, mine.mean_lag) == (31, 31, (1 + 11 + 21 + 6 + 31) / 5)
     # Lags of 11, 21 and 31. The last sample stands for one interval, one before a gap for two.

@@ -378,8 +378,11 @@ def bad_input(stage: Stage) -> None:
     assert "the group has committed nothing in topic 'absent'" in refused(
         "delete-offsets", "--group", group, "--topic", "absent", "--yes"
     )
-    for words in (["--topic", topic], [group], [group, "--group", "another", "--topic", topic]):
-        assert "give one group and --topic" in refused("delete-offsets", *words, "--yes")
+    assert "'another' does not exist" in refused(
+        "delete-offsets", group, "--group", "another", "--topic", topic, "--yes"
+    )
+    for words in (["--topic", topic], [group]):
+        assert "give a group and --topic" in refused("delete-offsets", *words, "--yes")
     for text, message in (
         (f"{topic},0,x\n", "not an offset of a partition"),
         (f"{topic},0\n", "not an offset of a partition"),
