@@ -27,7 +27,7 @@ _NAMED_MAX = 5
 _HINT = "they come from a live cluster, or from a snapshot taken with --sizes"
 
 
-_GAP = 1e-4
+_GAP = 1e-3
 """Which replicas move the fewest bytes is a knapsack, whose last bytes would take nearly all of the time."""
 
 

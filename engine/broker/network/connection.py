@@ -370,7 +370,7 @@ class Connection(asyncio.BufferedProtocol):
         request.size_bytes = len(frame)
         if route.is_async or is_large:
             # It outlives the receive buffer, so its request gets its own bytes.
-            frame = memoryview(bytearray(frame))
+            frame = self._inbox.kept(frame)
         if is_large:
             self._is_async_running = True
             self._context.supervisor.start(self._handle_large(route, request, frame, position), route.name)

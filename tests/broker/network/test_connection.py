@@ -16,7 +16,7 @@ from network_serving import answer_with_name, correlation_ids, metadata_request,
 
 from engine.broker.network import connection as connection_module
 from engine.broker.network.connection import LARGE_FRAME_BYTES, QUEUED_BYTES_MAX
-from engine.broker.network.inbox import Inbox
+from engine.broker.network.inbox import BULK_BYTES, Inbox
 from engine.broker.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, RequestHead
 from engine.broker.network.server import ListenerSpec
 from engine.broker.network.session import IN_FLIGHT_MAX
@@ -175,6 +175,31 @@ def test_frames_of_the_smallest_and_the_largest_size_are_taken_whole(size: int, 
             frames.append(bytes(frame))
         inbox.keep_rest()
     assert frames == [first, second]
+
+
+@pytest.mark.parametrize("follower", [b"", b"\0\0"], ids=["alone", "with the next frame behind it"])
+@pytest.mark.parametrize("size", [100, BULK_BYTES, 4 * BULK_BYTES])
+def test_a_frame_that_is_kept_stays_as_it_is(size: int, follower: bytes) -> None:
+    """A large one alone in its buffer takes it along; every other is copied."""
+    buffers = ReceiveBuffers()
+    inbox = Inbox(buffers)
+    came = struct.pack(">i", size) + b"k" * size + follower
+    for data in (came[:6], came[6:]):
+        put(inbox, data)
+        frame = inbox.next_frame(8, size)
+        if frame is None:
+            inbox.keep_rest()
+    assert frame is not None
+    kept = inbox.kept(frame)
+    assert (kept is frame) == (size >= BULK_BYTES and not follower)
+    inbox.keep_rest()
+    inbox.release()
+    for other in (Inbox(buffers), inbox):
+        put(other, struct.pack(">i", size))
+        other.next_frame(8, size)
+        other.keep_rest()
+        put(other, b"o" * size)
+    assert kept == b"k" * size
 
 
 def put(inbox: Inbox, data: bytes) -> None:
