@@ -2,7 +2,8 @@
 
 ``KLAMM_BENCH_ELEMENTS`` (1,000,000) says how far arrays grow; texts to 32,767 bytes, and bytes to a million.
 ``KLAMM_BENCH_APIS`` names some of the APIs. ``KLAMM_BENCH_VERSIONS=highest`` takes each array and text in the highest
-version that has it, instead of in all. The tags of a request's header grow, too. The requests name what does not exist,
+version that has it, instead of in all. With ``KLAMM_BENCH_RIGHTS=none`` an authorizer refuses each thing to a peer that
+has logged in over TLS. The tags of a request's header grow, too. The requests name what does not exist,
 so the bench measures reading, looking up and answering. Wall-clock figures hold only on a quiet machine. CPU is that of
 the loop's thread between two probes.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import ssl
 import struct
 import sys
 import time
@@ -24,18 +26,24 @@ from grown_requests import growing, grown
 from tabulate import tabulate
 from wire_client import ConnectionClosed, WireClient
 
+from engine.admin.cluster.client_properties import load_properties
 from engine.broker.handlers.registry import all_handlers
+from engine.kafka.client.jaas import parse_jaas_config
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
+from engine.kafka.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
+from engine.kafka.protocol.apis.sasl_handshake import SaslHandshakeRequest
 from engine.kafka.protocol.frames import encode_request
 from engine.kafka.protocol.wire import append_varint
 from engine.local.cluster import LocalCluster
 from engine.local.local_broker import LocalBroker
+from engine.local.security import properties_path
 
 ELEMENTS = int(os.environ.get("KLAMM_BENCH_ELEMENTS", "1000000"))
 BYTES = 1_000_000
 CLIENT_ID = "bench"
 ONLY = os.environ.get("KLAMM_BENCH_APIS", "").split()
 VERSIONS = os.environ.get("KLAMM_BENCH_VERSIONS", "all")
+HAS_NO_RIGHTS = os.environ.get("KLAMM_BENCH_RIGHTS") == "none"
 _ENDS_THE_BROKER = {ApiKey.CONTROLLED_SHUTDOWN}
 HEADER_TAGS = ("header tags",)
 _WAITS = {"timeout_ms": 1000, "max_wait_ms": 0, "controller_epoch": 1, "acks": 1}
@@ -66,6 +74,8 @@ def row(broker: LocalBroker, key: ApiKey, version: int, path: FieldPath) -> list
     started_s = time.monotonic()
     try:
         with WireClient(broker.address, timeout_s=600) as client:
+            if HAS_NO_RIGHTS:
+                log_in(client, broker)
             client.socket.sendall(frame)
             client.read_frame()
     except (ConnectionClosed, OSError) as error:
@@ -75,6 +85,18 @@ def row(broker: LocalBroker, key: ApiKey, version: int, path: FieldPath) -> list
     memory_mb = (memory_kb(broker, "VmHWM") - before_kb) / 1024
     figures = f"{taken_s:.2f} {wall_ms:.0f} {cpu_ms:.0f} {memory_mb:.0f} {len(frame) / 2**20:.1f}".split()
     return [key.name, version, ".".join(filter(None, path)), *figures, outcome]
+
+
+def log_in(client: WireClient, broker: LocalBroker) -> None:
+    """Log in as alice, to whom nobody has allowed anything."""
+    folder = broker.spec.directory.parent
+    config = load_properties(properties_path(folder, "alice"))
+    context = ssl.create_default_context(cafile=config["ssl.truststore.location"])
+    client.socket = context.wrap_socket(client.socket, server_hostname=broker.address.rpartition(":")[0])
+    options = parse_jaas_config(config["sasl.jaas.config"]).options
+    assert not client.ask(SaslHandshakeRequest(mechanism="PLAIN"), 1).error_code
+    token = f"\0{options['username']}\0{options['password']}".encode()
+    assert not client.ask(SaslAuthenticateRequest(auth_bytes=token), 2).error_code
 
 
 def with_header_tags(frame: bytes) -> bytes:
@@ -98,7 +120,8 @@ def main() -> None:
     command = (sys.executable, str(Path(__file__).with_name("gauged_broker.py")))
     headers = ("API", "version", "grown", "took, s", "held, ms", "its CPU, ms", "memory, MB", "frame, MB", "")
     print(f"{ELEMENTS:,} elements each")
-    with LocalCluster(1, commands={0: command}) as cluster:
+    secured = {"secure": True, "sasl": "PLAIN", "acls": True} if HAS_NO_RIGHTS else {}
+    with LocalCluster(1, commands={0: command}, **secured) as cluster:
         rows = []
         for key, version, path in cases():
             rows.append(row(cluster.broker(0), key, version, path))

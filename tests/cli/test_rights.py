@@ -1,7 +1,8 @@
-"""Each command's rights, on two brokers of klamm's with ``AclAuthorizer``, with exactly that, and without each part."""
+"""Each command's rights, on brokers of klamm's with ``AclAuthorizer``, with exactly that, and without each part."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,12 +11,14 @@ from typing import Any
 import pytest
 from broker_program import BrokerProgram, settings
 from rights_story import CASES, CELLS, MODULE, NOT_HELD, SETTINGS, Cell, RightsStory, check
+from wire_client import create_topic
 
 from cli.framework.root import load
 from cli.table_of_commands import ENTRIES
 from cli.table_of_rights import RIGHTS, Need, needs_of
 from engine.kafka.acls import IMPLIED, SUPPORTED
 from engine.local.addresses import own_loopback_address
+from engine.local.broker_probe import known_broker_ids
 from engine.local.zookeeper import EmbeddedZooKeeper
 
 Capture = pytest.CaptureFixture[str]
@@ -26,7 +29,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RightsStory]:
     folder, host = tmp_path_factory.mktemp("rights"), own_loopback_address()
     with ExitStack() as stack:
         zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False))
-        for broker_id in range(2):
+        for broker_id in range(3):
             port = 9092 + 10 * broker_id
             config = SETTINGS | {
                 "broker.id": str(broker_id),
@@ -39,6 +42,12 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RightsStory]:
             own = folder / f"broker-{broker_id}"
             program = BrokerProgram(own, settings(own, host, zookeeper.connect_string) | config)
             stack.enter_context(program).wait_until_started()
+        deadline = time.monotonic() + 60
+        while 2 not in known_broker_ids(host, 9092):
+            assert time.monotonic() < deadline, "broker 2 is not known"
+            time.sleep(0.02)
+        create_topic(f"{host}:9092", "t-elect-unclean", assignment={0: [2]})
+        assert program.terminate() == 0
         yield RightsStory(folder, f"{host}:9092", f"{host}:9093", CELLS)
 
 

@@ -171,6 +171,43 @@ def test_a_service_that_the_kdc_does_not_know(realm: Realm, capsys: pytest.Captu
     assert f"the KDC has no principal kafka-of-another/{realm.kdc.host}" in ran.error["message"], ran.err
 
 
+STRICT = {"clockskew": "-1"}
+"""Of krb5.conf: whoever reads this finds every clock wrong, however little it differs from its own."""
+
+
+def test_a_clock_that_is_not_the_kdcs(
+    realm: Realm, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = 21389
+    strict = realm.kdc.write(port, "strict.conf", **STRICT)
+    asking = realm.kdc.write(port, "asking.conf")
+    with realm.kdc.serving(port, KRB5_CONFIG=str(strict)):
+        monkeypatch.setenv("KRB5_CONFIG", str(asking))
+        began = time.monotonic()
+        ran = run(realm, realm.client(ticket_module(realm.anna)), "topics", "list", capture=capsys)
+    assert (ran.code, ran.error["kind"]) == (3, "authentication"), ran.err
+    assert "Clock skew too great: set this machine's clock by that of the KDC" in ran.error["message"], ran.err
+    assert time.monotonic() - began < 20, "it tries no more, as no clock gets right by that"
+
+
+def test_a_clock_that_is_not_the_brokers(
+    realm: Realm, zk_chroot: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host, port = realm.kdc.host, 21391
+    module = keytab_module(realm.folder / f"kafka-{host}.keytab", f"kafka/{host}@{REALM}")
+    own = {"log.dirs": str(tmp_path / "data"), "zookeeper.connect": zk_chroot}
+    own["inter.broker.listener.name"] = "PLAINTEXT"
+    with monkeypatch.context() as patch:
+        patch.setenv("KRB5_CONFIG", str(realm.kdc.write(name="strict.conf", **STRICT)))
+        program = BrokerProgram(tmp_path, settings(host, port, module) | own)
+    with program:
+        program.wait_until_started()
+        ran = run(realm, realm.client(ticket_module(realm.anna)), "topics", "list", capture=capsys, port=port)
+        assert (ran.code, ran.error["kind"]) == (3, "authentication"), ran.err
+        assert "are the clocks alike?" in ran.error["hint"], ran.err
+        program.wait_until_it_says("Clock skew too great")
+
+
 def test_zookeeper_by_kerberos(realm: Realm) -> None:
     async def owner(security: ZkSecurity) -> tuple[str, str]:
         async with await ZkClient.connect(realm.zookeeper, security=security) as client:

@@ -29,7 +29,8 @@ DYNAMIC_PASSWORD = f"dynamic-{MARK}"
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    with secured_kafka(tmp_path_factory.mktemp("secured")) as running:
+    folder = tmp_path_factory.mktemp("secured")
+    with secured_kafka(folder, {"log.dirs": f"{folder}/data,{folder}/more"}) as running:
         yield running
 
 
@@ -141,8 +142,18 @@ def test_no_output_holds_a_secret(
         keep(f"refused {user}", run(*words))
     snapshot, plan, picture = tmp_path / "snapshot.json", tmp_path / "plan.json", tmp_path / "top.svg"
     keep("snapshot", run("cluster", "snapshot", snapshot, "--sizes", *where))
-    keep("plan", run("plan", "rebalance", "--out", plan, *where))
-    keep("plan apply", run("plan", "apply", plan, "--yes", "-v", *where))
+    # A plan with something to do: two partitions with records lie in the same log dir.
+    assert run("topics", "create", "parts", "--partitions", "4", *where).code == 0
+    placed: dict[str, list[int]] = {}
+    for row in run("brokers", "log-dirs", "--topic-list", "parts", "-o", "json", *where).json:
+        placed.setdefault(row["log_dir"], []).append(row["partition"])
+    for partition in next(some for some in placed.values() if len(some) > 1)[:2]:
+        words = ("produce", "parts", "--partition", str(partition))
+        assert in_process(*words, *where, capture=capsys, stdin="x" * 900_000 + "\n").code == 0
+    for verb in (("log-dirs", "--out", plan), ("apply", plan, "--yes"), ("status", plan), ("verify", plan)):
+        ran = run("plan", *verb, "-v", *where)
+        assert ran.code == 0, ran.err
+        keep(f"plan {verb[0]}", ran)
     (kafka.folder / "new-password").write_text(f"new-{MARK}\n")
     keep("users set", run("users", "set", "new", "--password-file", kafka.folder / "new-password", "-v", *where))
     profiles = tmp_path / "home" / "klamm" / "clusters.toml"
@@ -160,7 +171,8 @@ def test_no_output_holds_a_secret(
     for file in tmp_path.rglob("*"):
         if file.is_file():
             told[str(file)] = file.read_text("utf-8", "replace")
-    assert snapshot.exists() and plan.exists() and picture.exists()
+    journal = Path(f"{plan}.journal")
+    assert all(file.exists() for file in (snapshot, plan, journal, picture)), [*tmp_path.iterdir()]
     assert {name: secret for name, text in told.items() for secret in secrets if secret in text} == {}
 
 

@@ -21,6 +21,7 @@ from token_provider import KEYS, bad_tokens, good_tokens
 
 from engine.broker.handlers.registry import all_handlers
 from engine.common.acl import Requirement, ResourceType
+from engine.common.errors import ErrorCode
 from engine.kafka.acls import type_code
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import NetworkError
@@ -389,7 +390,8 @@ def cells() -> Iterator[tuple[ApiKey, Rights]]:
 
 
 CELLS = list(cells())
-USERS = [f"u{number}" for number in range(len(CELLS))]
+WAITING = "waiting"
+USERS = [WAITING, *(f"u{number}" for number in range(len(CELLS)))]
 """Each cell has a user of its own, so rules need not be taken back."""
 
 
@@ -408,7 +410,7 @@ async def prepare(engine: Engine) -> None:
     admin = engine.client("admin")
     topic = create_topics.CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[])
     await admin.send(create_topics.CreateTopicsRequest(topics=[topic]), 5)
-    wanted = list(itertools.chain.from_iterable(rules(u, r) for u, (_, r) in zip(USERS, CELLS, strict=True)))
+    wanted = list(itertools.chain.from_iterable(rules(u, r) for u, (_, r) in zip(USERS[1:], CELLS, strict=True)))
     answer = await admin.send(create_acls.CreateAclsRequest(creations=wanted), 1, timeout_ms=120_000)
     assert {one.error_code for one in answer.results} == {0}
     for kind, key in ((0, GROUP), (1, TXN)):
@@ -452,7 +454,7 @@ async def answers(engine: Engine) -> dict[tuple[int, int], list[tuple[Any, ...]]
     """Return what each cell's user is answered to each request of its API."""
     await prepare(engine)
     found = {}
-    for number, (user, (key, _)) in enumerate(zip(USERS, CELLS, strict=True)):
+    for number, (user, (key, _)) in enumerate(zip(USERS[1:], CELLS, strict=True)):
         client = engine.client(user)
         for position, (version, request) in enumerate(REQUESTS[key]):
             found[number, position] = await asked(client, request, version)
@@ -540,6 +542,71 @@ def test_both_engines_let_in_the_same_signed_tokens(both: list[Engine]) -> None:
         assert {what for what, said in ours.items() if said.startswith("0 ")} == good.keys()
 
     asyncio.run(check())
+
+
+async def rights_lost_while_waiting(engine: Engine) -> tuple[tuple[int, bool], tuple[int, bool]]:
+    """Return what a Fetch is answered that waits while its right goes, and the next: the error, and whether records."""
+    admin, waiting = engine.client("admin"), engine.client(WAITING)
+    right = rules(WAITING, ((Requirement.of("Read Topic"), True),))
+    topic = create_topics.CreatableTopic(name=TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[])
+    await admin.send(create_topics.CreateTopicsRequest(topics=[topic]), 5)
+    assert (await admin.send(create_acls.CreateAclsRequest(creations=right), 1)).results[0].error_code == 0
+    asked = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=-1)
+    listing = list_offsets.ListOffsetsRequest(
+        replica_id=-1, topics=[list_offsets.ListOffsetsTopic(name=TOPIC, partitions=[asked])]
+    )
+    async with asyncio.timeout(60):
+        while (end := (await admin.send(listing, 5)).topics[0].partitions[0]).error_code:
+            await asyncio.sleep(0.05)
+
+    async def ask(wait_ms: int) -> tuple[int, bool]:
+        named = fetch.FetchPartition(
+            partition=0, fetch_offset=end.offset, partition_max_bytes=1000, last_fetched_epoch=-1
+        )
+        request = fetch.FetchRequest(
+            replica_id=-1, max_wait_ms=wait_ms, min_bytes=1, max_bytes=1000, session_epoch=-1,
+            topics=[fetch.FetchTopic(topic=TOPIC, partitions=[named])],
+        )  # fmt: skip
+        found = (await waiting.send(request, 12, timeout_ms=60_000)).responses[0].partitions[0]
+        return int(found.error_code), bool(found.records)
+
+    async with asyncio.timeout(60):
+        # A rule counts once the broker has heard of it.
+        while (await ask(0))[0]:
+            await asyncio.sleep(0.05)
+    late = asyncio.create_task(ask(30_000))
+    taking = delete_acls.DeleteAclsFilter(
+        resource_type_filter=2, resource_name_filter=TOPIC, principal_filter=f"User:{WAITING}", pattern_type_filter=3,
+        operation=1, permission_type=1,
+    )  # fmt: skip
+    taken = (await admin.send(delete_acls.DeleteAclsRequest(filters=[taking]), 1)).filter_results[0]
+    assert len(taken.matching_acls) == 1
+    other = engine.client(WAITING)
+    named = metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=TOPIC)])
+    async with asyncio.timeout(60):
+        while (await other.send(named, 5)).topics[0].error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            await asyncio.sleep(0.05)
+    assert not late.done()
+    version, sending = REQUESTS[ApiKey.PRODUCE][-1]
+    assert (await admin.send(sending, version)).responses[0].partition_responses[0].error_code == 0
+    answers = await late, await ask(0)
+    for client in (admin, waiting, other):
+        await client.close()
+    return answers
+
+
+def test_who_loses_a_right_while_a_fetch_waits_gets_nothing_from_us_and_one_answer_from_kafka(
+    both: list[Engine],
+) -> None:
+    """Kafka asks when a Fetch comes, and no more. Here a record that comes after the right has gone stays secret."""
+
+    async def check() -> tuple[Any, Any]:
+        return await rights_lost_while_waiting(both[0]), await rights_lost_while_waiting(both[1])
+
+    kafka, ours = asyncio.run(check())
+    refused = (ErrorCode.TOPIC_AUTHORIZATION_FAILED, False)
+    assert kafka == ((ErrorCode.NONE, True), refused)
+    assert ours == (refused, refused)
 
 
 async def answered(peer: tuple[asyncio.StreamReader, asyncio.StreamWriter], request: Request, version: int) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow
 import pytest
 from klamm_program import in_process
+from rights_story import CELLS_OF_SPARK, Cell, RightsStory, check
 from secured_kafka import PASSWORDS, SecuredKafka, jaas, secured_kafka
 from spark_sessions import spark
 
@@ -21,6 +22,20 @@ __all__ = ["spark"]
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
     with secured_kafka(tmp_path_factory.mktemp("secured")) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def story(kafka: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) -> RightsStory:
+    return RightsStory(
+        tmp_path_factory.mktemp("rights"), kafka.address("PLAINTEXT"), kafka.address("LOGIN"), CELLS_OF_SPARK
+    )
+
+
+@pytest.mark.parametrize("cell", CELLS_OF_SPARK, ids=str)
+def test_a_command_works_with_its_rights_and_says_what_it_lacks(
+    spark: Any, cell: Cell, story: RightsStory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    check(story, cell, capsys)
 
 
 def login(kafka: SecuredKafka, password: str | None = None) -> dict[str, str]:

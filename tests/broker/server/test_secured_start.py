@@ -73,6 +73,7 @@ def locked_jks(folder: Path) -> dict[str, str]:
 OWN = "listener.name.sasl_plaintext."
 PLAIN_JAAS = f"{OWN}plain.sasl.jaas.config"
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 def sasl(more: Mapping[str, str] = {}) -> Change:
@@ -100,6 +101,10 @@ def sasl(more: Mapping[str, str] = {}) -> Change:
         (lambda f: {"listener.name.ssl.ssl.keystore.location": str(f / "own.pem")}, ("own.pem", "listener SSL")),
         (lambda f: {"listeners": "SECRET://127.0.0.1:9093"}, ("SECRET", "security protocol")),
         (lambda f: {"security.inter.broker.protocol": "PLAINTEXT"}, ("inter.broker.listener.name", "SSL")),
+        (lambda f: {"security.inter.broker.protocol": "", "inter.broker.listener.name": "INSIDE"}, ("INSIDE",)),
+        (lambda f: {"ssl.keystore.type": "BKS"}, ("ssl.keystore.type=BKS", "JKS, PKCS12, PEM")),
+        (lambda f: {"ssl.truststore.location": str(f / "broker.pem"), "ssl.truststore.type": "JKS"},
+         ("broker.pem", "ssl.truststore")),
         (sasl(), ("listener SASL_PLAINTEXT", "gssapi.sasl.jaas.config is missing")),
         (sasl({"sasl.enabled.mechanisms": "DIGEST-MD5"}), ("listener SASL_PLAINTEXT", "DIGEST-MD5 is none of PLAIN")),
         (sasl({"sasl.enabled.mechanisms": "PLAIN"}), (f"{PLAIN_JAAS} is missing",)),
@@ -110,6 +115,10 @@ def sasl(more: Mapping[str, str] = {}) -> Change:
          ("sasl.mechanism.inter.broker.protocol=GSSAPI", "PLAIN")),
         (sasl({"sasl.enabled.mechanisms": "PLAIN", "sasl.mechanism.inter.broker.protocol": "PLAIN",
                PLAIN_JAAS: f'{PLAIN} required username="x" user_x="wr0ng-Secr3t";'}), ("brokers log in", "password")),
+        (sasl({"sasl.enabled.mechanisms": "SCRAM-SHA-512", "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512"}),
+         ("brokers log in", "sasl.jaas.config")),
+        (sasl({"sasl.enabled.mechanisms": "SCRAM-SHA-512", "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+               f"{OWN}scram-sha-512.sasl.jaas.config": f"{SCRAM} required;"}), ("brokers log in", "username")),
         (sasl({"sasl.enabled.mechanisms": "SCRAM-SHA-512", "principal.builder.class": "a.b.Builder"}),
          ("principal.builder.class=a.b.Builder", "Java class")),
         (sasl({"sasl.enabled.mechanisms": "SCRAM-SHA-512", f"{OWN}scram-sha-512.sasl.server.callback.handler.class":

@@ -48,8 +48,8 @@ class Kdc:
         assert done.returncode == 0, (words, done.stdout, done.stderr)
         return done.stdout
 
-    def write(self, **more: str) -> None:
-        """Write the configuration of clients and of the KDC."""
+    def write(self, port: int = PORT, name: str = "krb5.conf", **more: str) -> Path:
+        """Write the configuration of clients and of the KDC at a port; return the path of the clients'."""
         libdefaults = {
             "default_realm": REALM,
             "dns_lookup_kdc": "false",
@@ -60,13 +60,32 @@ class Kdc:
             **more,
         }
         lines = "".join(f"  {key} = {value}\n" for key, value in libdefaults.items())
-        realm = f"  {REALM} = {{\n    kdc = {self.host}:{PORT}\n  }}\n"
-        self.krb5_conf.write_text(f"[libdefaults]\n{lines}[realms]\n{realm}")
+        realm = f"  {REALM} = {{\n    kdc = {self.host}:{port}\n  }}\n"
+        path = self.folder / name
+        path.write_text(f"[libdefaults]\n{lines}[realms]\n{realm}")
         (self.folder / "kdc.conf").write_text(
-            f"[kdcdefaults]\n  kdc_listen = {self.host}:{PORT}\n  kdc_tcp_listen = {self.host}:{PORT}\n"
+            f"[kdcdefaults]\n  kdc_listen = {self.host}:{port}\n  kdc_tcp_listen = {self.host}:{port}\n"
             f"[realms]\n  {REALM} = {{\n    database_name = {self.folder}/principal\n"
             f"    key_stash_file = {self.folder}/stash\n    acl_file = {self.folder}/kadm5.acl\n  }}\n"
         )
+        return path
+
+    @contextmanager
+    def serving(self, port: int = PORT, **environment: str) -> Iterator[None]:
+        """Run the KDC as it is configured now, and end it at the end."""
+        with (self.folder / f"kdc-{port}.log").open("wb") as log:
+            own = os.environ | self.environment | environment
+            process = subprocess.Popen(["krb5kdc", "-n", "-r", REALM], env=own, stdout=log, stderr=log)
+            try:
+                deadline = time.monotonic() + 30
+                while not _is_listening(self.host, port):
+                    assert process.poll() is None, Path(log.name).read_text()
+                    assert time.monotonic() < deadline, "the KDC does not listen"
+                    time.sleep(0.02)
+                yield
+            finally:
+                process.terminate()
+                process.wait()
 
 
 @contextmanager
@@ -76,25 +95,13 @@ def kdc(folder: Path, host: str) -> Iterator[Kdc]:
     found = Kdc(folder, host)
     found.write()
     found.run("kdb5_util", "create", "-s", "-r", REALM, "-P", "master-Secr3t")
-    with (folder / "kdc.log").open("wb") as log:
-        process = subprocess.Popen(
-            ["krb5kdc", "-n", "-r", REALM], env=os.environ | found.environment, stdout=log, stderr=log
-        )
-        try:
-            deadline = time.monotonic() + 30
-            while not _is_listening(host):
-                assert process.poll() is None, (folder / "kdc.log").read_text()
-                assert time.monotonic() < deadline, "the KDC does not listen"
-                time.sleep(0.02)
-            yield found
-        finally:
-            process.terminate()
-            process.wait()
+    with found.serving():
+        yield found
 
 
-def _is_listening(host: str) -> bool:
+def _is_listening(host: str, port: int) -> bool:
     try:
-        socket.create_connection((host, PORT), timeout=5).close()
+        socket.create_connection((host, port), timeout=5).close()
     except OSError:
         return False
     return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -79,8 +79,8 @@ class SecuredKafka:
 
 
 @contextmanager
-def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
-    """Start the broker and make its users; end it at the end."""
+def secured_kafka(folder: Path, more: Mapping[str, str] | None = None) -> Iterator[SecuredKafka]:
+    """Start the broker, with ``more`` settings, and make its users; end it at the end."""
     host, ca = own_loopback_address(), Authority()
     (folder / "ca.pem").write_text(ca.pem)
     store = ca.sign("broker", ["broker.example", host]).write_pem(folder / "broker.pem")
@@ -92,7 +92,7 @@ def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
             host=host,
             port=FIRST_PORT,
             zookeeper_connect=kafka.zookeeper,
-            overrides=_settings(kafka, store),
+            overrides=_settings(kafka, store) | dict(more or {}),
             heap="300m",
         ):
             _make_users(kafka)
