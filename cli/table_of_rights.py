@@ -169,7 +169,10 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "consume": ("Read Topic", "Read Group: with --group"),
     "perf producer": ("Write Topic", "Write TransactionalId: with --transactional-id"),
     "perf consumer": ("Read Topic", "Read Group"),
-    "perf suite": ("Create Topic", "Delete Topic", "Read Topic", "Write Topic", "Read Group"),
+    "perf suite": (
+        *("Create Topic", "Write Topic", "Read Topic", "Delete Topic: to leave no topic behind"),
+        "Describe Cluster?: room on disks",
+    ),
     "state-changes check": ("Describe Topic~",),
     "spark jobs": ("Describe Topic?",),
     "spark commit": ("Read Group", "Read Topic"),

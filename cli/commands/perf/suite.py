@@ -11,7 +11,8 @@ from typer._click.exceptions import UsageError
 
 from cli.commands.perf.shared import group
 from cli.exit_codes import ExitCode
-from cli.framework.invocation import Invocation
+from cli.framework.failure import Failure
+from cli.framework.invocation import Invocation, Stop
 from cli.framework.options import Asks, Needs
 from cli.framework.quantities import seconds_option
 from cli.output.report import Report
@@ -20,7 +21,7 @@ from engine.kafka.config.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
-    from engine.admin.perf.suite_run import WorkerFigures
+    from engine.admin.perf.suite_run import WorkerFailed, WorkerFigures
 
 _QUICK_S, _LONG_S = 2.0, 10.0
 _QUICK_DEADLINE_S = 105.0
@@ -89,13 +90,13 @@ async def suite(
     leaves out a case that may write more than a broker's disk has room for above --min-free; for room that earlier
     cases took, it waits until brokers have deleted their files. It stops when a disk gets full or fails, or a broker
     goes away. It deletes its topics at the end, even after Ctrl-C, and names those that it could not delete. Exits with
-    1 if it stopped early, a case failed or was left out, or a topic is left.
+    1 if it stopped early, a case failed or was left out, or a topic is left. It ends at once if a right is missing.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.perf_suite import planned_report, preview_lines, suite_report, write_plot
     from engine.admin.perf.suite import experiments, rates_of
     from engine.admin.perf.suite_disks import WatchedDisks
-    from engine.admin.perf.suite_run import Suite, SuiteOptions, old_topics
+    from engine.admin.perf.suite_run import Suite, SuiteOptions, WorkerFailed, old_topics
 
     if plot is not None and plot.suffix not in (".svg", ".html"):
         raise UsageError("--plot must be a file that ends with .svg or .html")
@@ -125,6 +126,10 @@ async def suite(
         run = Suite(cluster, _Processes(invocation, cluster), disks, options)
         try:
             await run.run(chosen, invocation.talk.say)
+        except WorkerFailed as error:
+            names = ("hint", "principal", "operation", "resource")
+            said = {name: (error.lacks or {}).get(name) for name in names}
+            raise Stop(Failure(ExitCode.REFUSED, "authorization", str(error), **said)) from None
         finally:
             left, uncertain = run.left_topics, run.topics_that_may_appear
             if left:
@@ -185,8 +190,6 @@ class _Processes:
         import asyncio
         import sys
 
-        from engine.admin.perf.suite_run import WorkerFailed
-
         # A session of its own: Ctrl-C is for the suite, which ends its processes and deletes the topics.
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "klamm", "perf", *words, *self._words, "-o", "json",
@@ -202,15 +205,19 @@ class _Processes:
         try:
             found: dict[str, Any] = json.loads(out)
         except ValueError:
-            raise WorkerFailed(_error_in(err.decode("utf-8", "replace"), words[0])) from None
+            raise _failed(err.decode("utf-8", "replace"), words[0]) from None
         return found
 
 
-def _error_in(told: str, what: str) -> str:
-    """Return the message of the last error on a process's stderr."""
+def _failed(told: str, what: str) -> WorkerFailed:
+    """Return the last error on a process's stderr."""
+    from engine.admin.perf.suite_run import WorkerFailed
+
     for line in reversed(told.splitlines()):
         try:
-            return f"{what}: {json.loads(line)['error']['message']}"
+            error = json.loads(line)["error"]
+            message = f"{what}: {error['message']}"
         except (ValueError, KeyError, TypeError):
             continue
-    return f"a {what} ended without figures"
+        return WorkerFailed(message, error if "resource" in error else None)
+    return WorkerFailed(f"a {what} ended without figures")

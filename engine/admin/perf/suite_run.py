@@ -11,14 +11,14 @@ import math
 import socket
 import time
 import uuid
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, OutcomeUnknown, StillUnderWay, Unreachable
+from engine.admin.cluster.errors import AdminError, FailureKind, OutcomeUnknown, StillUnderWay, Unreachable
 from engine.admin.perf.suite import TOPIC_PREFIX, Case, CaseResult, Experiment, records_of_producer
 from engine.admin.perf.suite_disks import MustStop, WatchedDisks
 from engine.admin.topics.access import topic_changer, topic_reader
@@ -99,7 +99,8 @@ class Suite:
         """Carry out the experiments; ``tell`` gets a line as each case begins, or waits for room.
 
         Raises:
-            AdminError: the cluster could not be asked at all.
+            AdminError: the cluster could not be asked at all, or a right is missing.
+            WorkerFailed: a right is missing, says a producer or consumer.
         """
         cases = [case for experiment in experiments for case in experiment.cases]
         nodes = await (await self._cluster.wire()).nodes()
@@ -154,6 +155,7 @@ class Suite:
 
         Raises:
             MustStop, Unreachable: the case failed, and the next one would too.
+            AdminError, WorkerFailed: a right is missing, for which no case can be measured.
         """
         self._number += 1
         topic = f"{self._prefix}{self._number}"
@@ -170,7 +172,7 @@ class Suite:
                 self._unanswered.discard(topic)
             self.results.append(CaseResult(case, error=str(error) or "no answer in time"))
             await self._disks.look(must_answer=True)
-            if isinstance(error, Unreachable):
+            if isinstance(error, Unreachable) or _lacks_a_right(error):
                 raise
         await self._delete_what_is_there()
 
@@ -263,6 +265,17 @@ class Suite:
 
 class WorkerFailed(Exception):
     """A producer or consumer ended with an error; the text is what it said."""
+
+    def __init__(self, message: str, lacks: Mapping[str, str] | None = None) -> None:
+        """``lacks`` has the fields of an error for want of a right, as ``-o json`` prints it."""
+        super().__init__(message)
+        self.lacks = lacks
+
+
+def _lacks_a_right(error: Exception) -> bool:
+    if isinstance(error, WorkerFailed):
+        return error.lacks is not None
+    return isinstance(error, AdminError) and error.kind is FailureKind.AUTHORIZATION
 
 
 async def old_topics(cluster: Cluster) -> list[str]:
