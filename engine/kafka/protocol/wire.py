@@ -57,11 +57,16 @@ def skip_tagged(buffer: Any, position: int, first: int) -> int:
     count = first
     if first > 127:
         count, position = rest_of_varint(buffer, position, first)
+    end = len(buffer)
     for _ in range(count):
-        _, position = read_varint(buffer, position)
-        size, position = read_varint(buffer, position)
-        position += size
-        if position > len(buffer):
+        # 128,000 small tags fit into a request that is read on the loop.
+        if buffer[position] < 128 and (size := buffer[position + 1]) < 128:
+            position += 2 + size
+        else:
+            _, position = read_varint(buffer, position)
+            size, position = read_varint(buffer, position)
+            position += size
+        if position > end:
             raise Malformed("a tagged field reaches behind the end")
     return position
 
