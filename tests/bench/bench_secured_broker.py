@@ -58,6 +58,7 @@ def main() -> None:
             try:
                 for broker in brokers.values():
                     broker.start()
+                for broker in brokers.values():
                     _make_user(broker)
                 _measure_both(brokers, folder / "ca.pem", store)
             finally:
