@@ -188,7 +188,7 @@ def test_a_clock_that_is_not_the_kdcs(
         began = time.monotonic()
         ran = run(realm, realm.client(ticket_module(ticket)), "topics", "list", capture=capsys)
     assert (ran.code, ran.error["kind"]) == (3, "authentication"), ran.err
-    assert "Clock skew too great: set this machine's clock by that of the KDC" in ran.error["message"], ran.err
+    assert "set this machine's clock by that of the KDC" in ran.error["message"], ran.err
     assert time.monotonic() - began < 20, "it tries no more, as no clock gets right by that"
 
 

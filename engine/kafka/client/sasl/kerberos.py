@@ -79,7 +79,7 @@ def _reason(error: Any, service: str, host: str, options: Mapping[str, str]) -> 
     """Return why no ticket could be had, and what to look at."""
     text = _text(error)
     said, keytab = text.lower(), options.get("keyTab", "")
-    if "clock skew" in said:
+    if "clock skew" in said or "not yet valid" in said:
         return f"Kerberos: {text}: set this machine's clock by that of the KDC"
     if said.startswith("server ") and "not found in kerberos database" in said:
         return f"Kerberos: the KDC has no principal {service}/{host}: connect by the host's name in Kerberos"
