@@ -2,7 +2,7 @@
 
 Both brokers have the same certificate and speak TLS 1.3 with one cipher suite, which the bench checks; with SASL_SSL,
 clients log in with SCRAM. Before, connections a second: with full handshakes, and with handshakes that resume a session
-(in TLS 1.2, too: Kafka on Java 17 gives tickets of TLS 1.3 and takes none back).
+(in TLS 1.2, too: Kafka on Java 17 gives tickets of TLS 1.3 and takes few of them back).
 """
 
 from __future__ import annotations
