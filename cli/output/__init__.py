@@ -1,1 +1,1 @@
-"""One result, six formats: reports made of typed columns, and their printers."""
+"""One result in each format: reports made of typed columns, and their printers."""

@@ -1,1 +1,1 @@
-"""asyncio's edges: loop clock, supervision, purgatory of delayed operations, off-loading of slow work."""
+"""asyncio's edges: turns, supervision, purgatory of delayed operations, off-loading of slow work, served metrics."""

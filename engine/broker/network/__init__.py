@@ -1,1 +1,1 @@
-"""Sockets: the server, its connections, and the client that brokers and tools use."""
+"""Sockets: the server, its connections, their TLS and their limits."""

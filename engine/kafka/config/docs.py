@@ -37,7 +37,8 @@ that is set without effect, and each unknown one. Defaults and limits are Kafka'
 effect: at a *restart*, or *at run time* by `klamm configs alter` (or Kafka's own tool), *per broker* or also for
 all brokers at once. `listeners` and related settings need a restart, unlike in Kafka.
 
-`listener.name.<listener>.<setting>`, a value for only one listener, is accepted and has no effect yet.
+`listener.name.<listener>.<setting>` is a value for only one listener. Those of TLS and SASL have an effect, and so do
+`max.connections` and `max.connection.creation.rate`.
 """
 
 TOPIC_INTRO: Final = """\

@@ -31,6 +31,7 @@ LISTENER_KEYS = {
     "advertised.listeners",
     "listener.security.protocol.map",
     "inter.broker.listener.name",
+    "control.plane.listener.name",
     "security.inter.broker.protocol",
 }
 # The code of connections takes these by name: it reads the properties of clients too.

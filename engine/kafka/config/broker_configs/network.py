@@ -53,9 +53,9 @@ class NetworkKeys:
         "Security protocol of the listener that brokers use among themselves. Do not set together with "
         "`inter.broker.listener.name`."
     )
-    control_plane_listener_name = STRING(None, HIGH).without_effect(
-        "Name of a listener that only the controller uses. klamm serves it like any other and sends all requests to "
-        "the inter-broker listener."
+    control_plane_listener_name = STRING(None, HIGH).with_effect(
+        "Name of the listener at which brokers get the controller's requests; not set: the one that brokers use among "
+        "themselves. klamm serves it on the same event loop as the others."
     )
     early_start_listeners = STRING(None, HIGH).without_effect(
         "Names of listeners that may serve before the authorizer is ready."
