@@ -73,7 +73,14 @@ def record_headless(target: ClusterTarget, wishes: Wishes) -> tuple[Recorded | N
         BadRequest: the file exists already, or cannot be created.
     """
     assert wishes.record is not None
-    return asyncio.run(_record(LiveFeed(target, interval_s=wishes.refresh_s), wishes.record))
+    return asyncio.run(_record(_opened(target, wishes), wishes.record))
+
+
+def _opened(target: ClusterTarget, wishes: Wishes) -> LiveFeed:
+    """Return the feed of one cluster, with the metrics of its brokers."""
+    from engine.local.jmx import read_jmx
+
+    return LiveFeed(target, interval_s=wishes.refresh_s, read_jmx=read_jmx)
 
 
 async def _record(feed: Feed, path: Path) -> tuple[Recorded | None, int]:
@@ -111,12 +118,16 @@ def run_dashboard(
     profiles, profile_problems = _profiles(environment)
 
     def open_feed(target: ClusterTarget) -> Feed:
+        return _opened(target, wishes)
+
+    def open_member(target: ClusterTarget) -> Feed:
+        # The table of all clusters shows no rates.
         return LiveFeed(target, interval_s=wishes.refresh_s)
 
     with logs_kept(None if wishes.screenshot is not None else log_file_path(environment)) as log:
         fleet = None
         if feed is None and target is None:
-            feed = fleet = Fleet(members_of(profiles, wishes, jaas_config, environment), open_feed)
+            feed = fleet = Fleet(members_of(profiles, wishes, jaas_config, environment), open_member)
         elif feed is None:
             assert target is not None
             feed = open_feed(target)

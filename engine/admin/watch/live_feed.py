@@ -35,6 +35,7 @@ from engine.common.model import BrokerInfo, address_text
 from engine.common.snapshot import SnapshotSource
 
 if TYPE_CHECKING:
+    from engine.admin.brokers.metrics_sources import ReadJmx
     from engine.admin.watch.by_znode import ZooKeeperSide
     from engine.kafka.zk.client import ZkClient
 
@@ -67,6 +68,8 @@ _WIRE_STAGES = (
     _PolledStage(Stage.SETTINGS, 30_000, 0.05),
     _PolledStage(Stage.PROBES, 10_000, 0.2),
 )
+_METRICS_STAGE = _PolledStage(Stage.METRICS, 15_000, 0.03)
+"""Brokers average over a minute, so nobody needs them sooner; a Java that starts for it costs a second."""
 _SPARK_STAGE = _PolledStage(Stage.SPARK, 10_000, 0.1)
 _MOVING_LOG_DIRS_MS = 2_000
 """How often sizes are read while partitions move."""
@@ -80,6 +83,7 @@ class LiveFeed:
     Args:
         target: the cluster; its ZooKeeper, its brokers or both are asked, as far as it names them and allows it.
         groups_per_reading: how many groups are measured at once; a reading of many may hold the event loop longer.
+        read_jmx: reads brokers' metrics by JMX, where they tell them so; None: leave out the metrics of brokers.
 
     Raises:
         BadRequest: the target is a snapshot, which never changes.
@@ -91,6 +95,7 @@ class LiveFeed:
         *,
         interval_s: float = 1.0,
         groups_per_reading: int = by_wire.GROUPS_PER_READING,
+        read_jmx: ReadJmx | None = None,
         clock: Clock | None = None,
     ) -> None:
         if target.snapshot is not None:
@@ -121,10 +126,11 @@ class LiveFeed:
             newest=lambda: None if self._box.latest is None else self._box.latest.cluster,
             trigger=self._trigger,
             groups_per_reading=groups_per_reading,
+            read_jmx=read_jmx,
         )
         self._knowledge.principal = self.principal if self._uses_wire else None
         self._zookeeper: ZooKeeperSide | None = None
-        polled = (*_WIRE_STAGES, _SPARK_STAGE)
+        polled = (*_WIRE_STAGES, _METRICS_STAGE, _SPARK_STAGE)
         self._schedules = {one.stage: StageSchedule(one.interval_ms, one.share) for one in polled}
         self._wakes = {one.stage: asyncio.Event() for one in polled}
 
@@ -175,8 +181,12 @@ class LiveFeed:
             for one in _WIRE_STAGES:
                 self._spawn(one.stage, partial(self._run_stage, one.stage))
             self._spawn("silence", self._listen)
+            if self._readings.wants_metrics:
+                self._spawn(Stage.METRICS, partial(self._run_stage, Stage.METRICS))
+            else:
+                self._board.unreadable(Stage.METRICS, "nobody asked for the metrics of brokers")
         else:
-            for stage in (Stage.OFFSETS, Stage.LOG_DIRS, Stage.PROBES):
+            for stage in (Stage.OFFSETS, Stage.LOG_DIRS, Stage.PROBES, Stage.METRICS):
                 self._board.unreadable(stage, BROKERS_NOT_ASKED)
             # Old groups keep themselves in ZooKeeper.
             self._spawn(Stage.GROUPS, partial(self._run_stage, Stage.GROUPS))
@@ -302,7 +312,7 @@ class LiveFeed:
             return False
         if not self._uses_wire:
             return self._readings.slow.has_zookeeper
-        if stage is Stage.PROBES and (self._box.latest is None or self._box.latest.cluster is None):
+        if stage in (Stage.PROBES, Stage.METRICS) and (self._box.latest is None or self._box.latest.cluster is None):
             return False
         metadata = self._board.stages[Stage.METADATA]
         return self._board.is_connected(Side.WIRE) and metadata.read_at_ms is not None
