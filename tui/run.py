@@ -19,7 +19,7 @@ from engine.admin.cluster.target import ClusterTarget, Naming, resolve_target
 from engine.admin.watch.feed import Feed
 from engine.admin.watch.live_feed import LiveFeed
 from engine.admin.watch.recording import Recorded, record
-from tui.actions import PAGES, Registry, key_label, key_name
+from tui.actions import OF_THE_PROBLEM, PAGES, Registry, key_label, key_name
 from tui.app import Dashboard, has_utf8
 from tui.operations.operation import EXPECTED, failure_text
 from tui.state.fleet import Fleet, Member
@@ -309,7 +309,12 @@ def _conflicts(
         for action in registry.on_page(page):
             for key in action.keys:
                 other = owners.setdefault(key, action.id)
-                if other == action.id or not {other, action.id} & set(bound) or (key, other, action.id) in told:
+                if (
+                    other == action.id
+                    or {other, action.id} == OF_THE_PROBLEM
+                    or not {other, action.id} & set(bound)
+                    or (key, other, action.id) in told
+                ):
                     continue
                 told.add((key, other, action.id))
                 mine = action.id if action.id in bound else other

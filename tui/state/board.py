@@ -18,6 +18,7 @@ from engine.admin.analysis.sanity import Finding, SanityCheck
 from engine.admin.analysis.tallies import Tallies, Tally
 from engine.admin.cluster.rights import Right
 from engine.admin.log_dirs.describing import LogDir
+from engine.admin.reassignment.journal import UnfinishedPlan
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.log_ends import LogEnds
@@ -113,6 +114,8 @@ class Board:
         self.frame: Frame | None = None
         self.history = History()
         self.findings: list[Finding] = []
+        self.stopped_plan: UnfinishedPlan | None = None
+        """The newest plan of this cluster, in the working folder, that was begun and that nobody carries out now."""
         self._tallies = Tallies()
         self._sanity = SanityCheck()
         self._replicas: Counter[int] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from engine.admin.analysis.causes import missing_brokers
 from engine.admin.analysis.disks import NO_ROOM_SOON_S, DirTrend
@@ -115,6 +116,7 @@ class Problem:
         advice: what to do next.
         incident: the number of the incident that it began or began in, if anybody saw that.
         mends: the actions that may mend it; they act on the rows concerned.
+        plan: the file of the plan that it is about; ``enter`` opens it.
     """
 
     key: str
@@ -128,6 +130,7 @@ class Problem:
     advice: str = ""
     incident: int | None = None
     mends: tuple[str, ...] = ()
+    plan: Path | None = None
 
     @property
     def sign(self) -> str:
@@ -138,7 +141,14 @@ def problems_of(board: Board) -> Sequence[Problem]:
     """Return what is wrong, the gravest first: brokers, then what follows from them, then readers that fall behind."""
     if board.frame is None:
         return []
-    found = [*_of_cluster(board), *_of_moves(board), *_doubts(board), *_of_groups(board), *_of_queries(board)]
+    found = [
+        *_of_cluster(board),
+        *_of_moves(board),
+        *_of_plans(board),
+        *_doubts(board),
+        *_of_groups(board),
+        *_of_queries(board),
+    ]
     return sorted(found, key=lambda one: (one.tone is not Tone.BAD, not one.is_of_cluster))
 
 
@@ -270,6 +280,21 @@ def _of_moves(board: Board) -> Iterator[Problem]:
             advice="see what both brokers log; cancel it (C), or let brokers copy faster (H)",
             mends=("reassignment.cancel", "reassignment.throttle"),
         )  # fmt: skip
+
+
+def _of_plans(board: Board) -> Iterator[Problem]:
+    """A plan that was stopped or killed: its moves under way go on, the rest of it does not."""
+    plan = board.stopped_plan
+    if plan is None:
+        return
+    where = "" if None in (plan.wave, plan.waves) else f" in wave {plan.wave} of {plan.waves}"
+    yield Problem(
+        f"plan {plan.path}", Tone.WARN, f"plan {plain(plan.path.name)} not finished",
+        f"stopped{where}: {plain(plan.reason)}" if plan.reason else f"it was killed{where}",
+        Since(plan.written_ms, False), Location("plans"),
+        examples=("nobody carries it out now; what moves goes on, its further waves do not begin",),
+        advice="resume it (R); or open it (enter), and roll it back there (B)", mends=("plan.resume",), plan=plan.path,
+    )  # fmt: skip
 
 
 def _effect(board: Board, reason: HealthReason) -> str:

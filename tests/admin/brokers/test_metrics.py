@@ -31,7 +31,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, Unreachable
 from engine.admin.cluster.profiles import without_login
 from engine.admin.cluster.target import ClusterTarget, Origin
-from engine.common.model import BrokerInfo, Endpoint
+from engine.common.model import BrokerInfo, Endpoint, SecurityProtocol
 
 USUAL = """\
 # TYPE kafka_server_brokertopicmetrics_messagesin_total counter
@@ -266,7 +266,8 @@ async def test_a_broker_that_hangs_has_a_reason_in_its_time() -> None:
 
 def reader(port: int, read_jmx: Any = None) -> tuple[FiguresReader, list[BrokerInfo]]:
     target = ClusterTarget("t", Origin.OPTIONS, metrics=f"http://127.0.0.1:{port}/metrics?of={{id}}")
-    brokers = [BrokerInfo(id_, (Endpoint.of_protocol("127.0.0.1", 1),)) for id_ in (0, 1, 2)]
+    endpoint = Endpoint.of_protocol("127.0.0.1", 1, SecurityProtocol.PLAINTEXT)
+    brokers = [BrokerInfo(id_, (endpoint,)) for id_ in (0, 1, 2)]
     return FiguresReader(Cluster(target), read_jmx), brokers
 
 
