@@ -55,8 +55,8 @@ def byte_rate(value: float | None) -> str:
 
 
 def milliseconds(value: float | None) -> str:
-    """Return a short time: ``0.4 ms``, ``12 ms``, ``1.2 s``."""
-    return NOTHING if value is None else f"{scaled_text(value * 1000, 1000, ('µs', 'ms', 's'), ' ')}"
+    """Return a short time: ``0``, ``400 µs``, ``12.3 ms``, ``1.2 s``."""
+    return NOTHING if value is None else scaled_text(value * 1000, 1000, ("µs", "ms", "s"), " ") if value else "0"
 
 
 def percent(share: float | None) -> str:

@@ -242,8 +242,8 @@ def _broker(view: View, item: BrokerItem, width: int) -> list[Line]:
     assert board.frame is not None
     lines = [line((f"broker {item.id}", Tone.STRONG), f"  {item.state}")]
     lines += _told(item.trouble, width, Tone.BAD) if item.trouble else []
-    lines += _chart("records in/s", [sample.in_by_broker.get(item.id) for sample in board.samples], width, short_count)
     lines += _measured(view, item.figures, width)
+    lines += _chart("records in/s", [sample.in_by_broker.get(item.id) for sample in board.samples], width, short_count)
     lines += _title(f"restart now: {item.restart.verdict.value}")
     lines += [part for reason in item.restart.reasons for part in _told(f"• {reason}", width)]
     dirs = [trend for trend in board.dir_trends if trend.broker == item.id]
@@ -293,8 +293,8 @@ def _traffic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
     told, untold = board.frame.traffic.get(topic.name), board.untold(topic)
     lines = _title("traffic")
     if told is not None:
-        text = f"{byte_rate(told.bytes_in)} in, {byte_rate(told.bytes_out)} out"
-        lines += _told(at_least(text, is_least=bool(untold)), width)
+        both = (at_least(byte_rate(one), is_least=bool(untold)) for one in told)
+        lines += _told("{} in, {} out".format(*both), width)
     if untold:
         why = board.frame.figures[untold[0]].trouble or NOTHING
         lines += _told(f"broker {', '.join(map(str, untold[:_ROWS]))} does not tell: {why}", width, Tone.QUIET)

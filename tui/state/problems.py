@@ -75,6 +75,7 @@ _PLACES: Mapping[Check, Location] = {
 """Where the rows of a finding are; brokers for all others."""
 _MENDS: Mapping[Check, tuple[str, ...]] = {
     Check.OFFLINE_PARTITIONS: ("leader.elect_unclean",),
+    Check.OFFLINE_LOG_DIRS: ("plan.retire",),
     Check.PREFERRED_LEADER_IMBALANCE: ("leader.elect",),
     Check.RUNNING_REASSIGNMENTS: ("reassignment.cancel", "reassignment.throttle"),
     Check.UNDER_REPLICATED_MOVING: ("reassignment.throttle",),
@@ -216,7 +217,7 @@ def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
             f"broker {broker}", Tone.BAD, f"broker {broker} {'down' if is_down else 'silent'}",
             ": ".join(part for part in (trouble, held) if part), board.since.get(("broker", broker)),
             Location("brokers", row=str(broker), only=Only.DOWN if is_down else Only.SILENT),
-            advice=spelled(reason.check.advice), mends=("plan.retire",) if is_down else (),
+            advice=spelled(reason.check.advice), mends=("plan.retire",),
             incident=incident.number if (incident := board.history.incidents.around(broker)) is not None else None,
         )  # fmt: skip
 
@@ -230,7 +231,8 @@ def _filling(board: Board, trend: DirTrend) -> Problem:
         f"log dir {trend.broker} {trend.log_dir}", Tone.BAD if is_soon else Tone.WARN,
         f"broker {trend.broker} disk fills up", effect, board.since.get(("log dir", trend.broker, trend.log_dir)),
         Location("brokers", row=str(trend.broker), only=Only.FILLING),
-        advice="shorten the retention of large topics (S), or move partitions to brokers with room (N: rebalance)",
+        advice="move partitions to brokers with room (B), or shorten the retention of large topics (3, then A)",
+        mends=("plan.rebalance",),
     )  # fmt: skip
 
 
