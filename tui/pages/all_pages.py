@@ -271,8 +271,8 @@ def _measured(view: View, told: BrokerFigures | None, width: int) -> list[Line]:
     held = zip(("produce", "fetch"), (told.produce_throttle_ms, told.fetch_throttle_ms), strict=True)
     idle = told.handler_idle_percent
     rows = (
-        ("traffic", f"{rate(told.messages_in.now)} records and {byte_rate(told.bytes_in.now)} in, "
-                    f"{byte_rate(told.bytes_out.now)} out", Tone.PLAIN),
+        ("records", f"{rate(told.messages_in.now)} in", Tone.PLAIN),
+        ("bytes", f"{byte_rate(told.bytes_in.now)} in, {byte_rate(told.bytes_out.now)} out", Tone.PLAIN),
         ("p99", ", ".join(f"{api} {milliseconds(ms)}" for api, ms in times), Tone.PLAIN),
         ("idle", NOTHING if idle is None else percent(idle / 100),
          Tone.WARN if idle is not None and idle < IDLE_LOW_PERCENT else Tone.PLAIN),

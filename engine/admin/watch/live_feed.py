@@ -57,13 +57,15 @@ class _PolledStage:
     """None is the feed's tick."""
     share: float
     """The share of the time that reading it may take."""
+    ticks: int = 1
+    """It is read no more often than after so many of the feed's ticks."""
 
 
 _WIRE_STAGES = (
     _PolledStage(Stage.METADATA, None, 0.5),
     _PolledStage(Stage.REASSIGNMENTS, None, 0.3),
     _PolledStage(Stage.OFFSETS, None, 0.05),
-    _PolledStage(Stage.LOG_DIRS, 10_000, 0.1),
+    _PolledStage(Stage.LOG_DIRS, 10_000, 0.1, ticks=3),
     _PolledStage(Stage.GROUPS, 5_000, 0.2),
     _PolledStage(Stage.SETTINGS, 30_000, 0.05),
     _PolledStage(Stage.PROBES, 10_000, 0.2),
@@ -84,6 +86,7 @@ class LiveFeed:
         target: the cluster; its ZooKeeper, its brokers or both are asked, as far as it names them and allows it.
         groups_per_reading: how many groups are measured at once; a reading of many may hold the event loop longer.
         read_jmx: reads brokers' metrics by JMX, where they tell them so; None: leave out the metrics of brokers.
+        has_ends: read where the logs end, each time; without them there are no rates.
 
     Raises:
         BadRequest: the target is a snapshot, which never changes.
@@ -96,6 +99,7 @@ class LiveFeed:
         interval_s: float = 1.0,
         groups_per_reading: int = by_wire.GROUPS_PER_READING,
         read_jmx: ReadJmx | None = None,
+        has_ends: bool = True,
         clock: Clock | None = None,
     ) -> None:
         if target.snapshot is not None:
@@ -113,6 +117,7 @@ class LiveFeed:
         self._elections_until_s = 0.0
         self._tasks: list[asyncio.Task[None]] = []
         self._uses_wire = target.may_ask_brokers
+        self._has_ends = has_ends
         source = SnapshotSource.WIRE if self._uses_wire else SnapshotSource.ZOOKEEPER
         self._knowledge = Knowledge(source, target.client_properties.security_protocol)
         self._knowledge.states_by_wire = self._uses_wire
@@ -131,7 +136,7 @@ class LiveFeed:
         self._knowledge.principal = self.principal if self._uses_wire else None
         self._zookeeper: ZooKeeperSide | None = None
         polled = (*_WIRE_STAGES, _METRICS_STAGE, _SPARK_STAGE)
-        self._schedules = {one.stage: StageSchedule(one.interval_ms, one.share) for one in polled}
+        self._schedules = {one.stage: StageSchedule(one.interval_ms, one.share, one.ticks) for one in polled}
         self._wakes = {one.stage: asyncio.Event() for one in polled}
 
     @property
@@ -178,13 +183,13 @@ class LiveFeed:
             )
             self._spawn("zookeeper", self._zookeeper.run)
         if self._uses_wire:
-            for one in _WIRE_STAGES:
-                self._spawn(one.stage, partial(self._run_stage, one.stage))
+            left_out = {Stage.OFFSETS: not self._has_ends, Stage.METRICS: not self._readings.wants_metrics}
+            for one in (*_WIRE_STAGES, _METRICS_STAGE):
+                if left_out.get(one.stage):
+                    self._board.unreadable(one.stage, "nobody asked for it")
+                else:
+                    self._spawn(one.stage, partial(self._run_stage, one.stage))
             self._spawn("silence", self._listen)
-            if self._readings.wants_metrics:
-                self._spawn(Stage.METRICS, partial(self._run_stage, Stage.METRICS))
-            else:
-                self._board.unreadable(Stage.METRICS, "nobody asked for the metrics of brokers")
         else:
             for stage in (Stage.OFFSETS, Stage.LOG_DIRS, Stage.PROBES, Stage.METRICS):
                 self._board.unreadable(stage, BROKERS_NOT_ASKED)

@@ -93,9 +93,9 @@ class _Watching:
 
 
 @asynccontextmanager
-async def _watched(target: ClusterTarget, *, metrics: bool = False) -> AsyncIterator[_Watching]:
+async def _watched(target: ClusterTarget, *, metrics: bool = False, has_ends: bool = True) -> AsyncIterator[_Watching]:
     before = asyncio.all_tasks()
-    feed = LiveFeed(target, read_jmx=_no_java if metrics else None)
+    feed = LiveFeed(target, read_jmx=_no_java if metrics else None, has_ends=has_ends)
     await feed.start()
     try:
         yield _Watching(feed)
@@ -137,6 +137,15 @@ async def test_brokers_tell_what_they_measure_and_a_silent_one_is_not_waited_for
         finally:
             cluster.resume_broker(2)
         await watching.until(lambda one: _is_read(one) and 2 in one.words and not one.words[2].trouble)
+
+
+@in_event_loop
+async def test_a_table_of_clusters_does_without_the_ends_of_logs(cluster: LocalCluster) -> None:
+    async with _watched(_target(cluster), has_ends=False) as watching:
+        frame = await watching.until(lambda one: one.is_settled(Stage) and one.health is not None)
+    status = frame.stage(Stage.OFFSETS)
+    assert (status.source, status.error, status.requests) == (None, "nobody asked for it", 0) and not frame.offsets
+    assert standing_of(frame) is Standing.LIVE and frame.logs and frame.words
 
 
 @in_event_loop
