@@ -136,7 +136,7 @@ SCREENS: dict[str, tuple[str, Callable[[object], None] | None, str]] = {
     "healthy": ("five", None, "overview sml, groups m, plans m"),
     "broker down": ("live", _kill_2, "overview sml, brokers sml, topics sm, partitions sm, groups sml, timeline m"),
     "broker frozen": ("live", _freeze_2, "overview m, brokers s"),
-    "broker at its limit": ("five", _overload_3, "brokers sml, topics sm"),
+    "broker at its limit": ("five", _overload_3, "brokers sm, topics m"),
     "throttled move": ("reassigning", _throttle, "overview sm, reassignments sml"),
     "disconnected": ("disconnected", None, "overview sm"),
     "empty cluster": ("empty", None, "overview m, topics s"),
