@@ -236,7 +236,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "plan.resume", ("R",), "Resume", "Go on with a plan that was stopped or killed.", Group.PLANS,
-        _on("plans", "reassignments"),
+        _on("plans", "reassignments", "overview"),
         changes=True,
     ),
     Action(
@@ -281,6 +281,9 @@ ACTIONS: tuple[Action, ...] = (
            in_footer=True),
 )  # fmt: skip
 """All actions."""
+
+OF_THE_PROBLEM = frozenset({"plan.retire", "plan.resume"})
+"""They share a key on the overview: the problem under the cursor has at most one of them."""
 
 _LABELS = {
     "slash": "/",
@@ -335,9 +338,10 @@ class Registry:
         """Return what can be done on a screen."""
         return tuple(action for action in self.actions if action.is_on(page))
 
-    def for_key(self, key: str, page: str) -> Action | None:
-        """Return what a key does on a screen."""
-        return next((action for action in self.on_page(page) if key in action.keys), None)
+    def for_key(self, key: str, page: str, mends: Sequence[str] = ()) -> Action | None:
+        """Return what a key does on a screen; on a problem, before anything else, what ``mends`` it."""
+        found = [action for action in self.on_page(page) if key in action.keys]
+        return next((action for action in found if action.id in mends), found[0] if found else None)
 
     def rebound(self, keys: Mapping[str, tuple[str, ...]]) -> Registry:
         """Return the same actions with other keys for some."""

@@ -19,7 +19,7 @@ from engine.admin.cluster.target import ClusterTarget, Naming, resolve_target
 from engine.admin.watch.feed import Feed
 from engine.admin.watch.live_feed import LiveFeed
 from engine.admin.watch.recording import Recorded, record
-from tui.actions import PAGES, Registry, key_label, key_name
+from tui.actions import OF_THE_PROBLEM, PAGES, Registry, key_label, key_name
 from tui.app import Dashboard, has_utf8
 from tui.operations.operation import EXPECTED, failure_text
 from tui.state.fleet import Fleet, Member
@@ -73,7 +73,14 @@ def record_headless(target: ClusterTarget, wishes: Wishes) -> tuple[Recorded | N
         BadRequest: the file exists already, or cannot be created.
     """
     assert wishes.record is not None
-    return asyncio.run(_record(LiveFeed(target, interval_s=wishes.refresh_s), wishes.record))
+    return asyncio.run(_record(_opened(target, wishes), wishes.record))
+
+
+def _opened(target: ClusterTarget, wishes: Wishes) -> LiveFeed:
+    """Return the feed of one cluster, with the metrics of its brokers."""
+    from engine.local.jmx import read_jmx
+
+    return LiveFeed(target, interval_s=wishes.refresh_s, read_jmx=read_jmx)
 
 
 async def _record(feed: Feed, path: Path) -> tuple[Recorded | None, int]:
@@ -111,12 +118,16 @@ def run_dashboard(
     profiles, profile_problems = _profiles(environment)
 
     def open_feed(target: ClusterTarget) -> Feed:
-        return LiveFeed(target, interval_s=wishes.refresh_s)
+        return _opened(target, wishes)
+
+    def open_member(target: ClusterTarget) -> Feed:
+        # The table of all clusters shows no rates: reading them would cost as much as all the rest.
+        return LiveFeed(target, interval_s=wishes.refresh_s, has_ends=False)
 
     with logs_kept(None if wishes.screenshot is not None else log_file_path(environment)) as log:
         fleet = None
         if feed is None and target is None:
-            feed = fleet = Fleet(members_of(profiles, wishes, jaas_config, environment), open_feed)
+            feed = fleet = Fleet(members_of(profiles, wishes, jaas_config, environment), open_member)
         elif feed is None:
             assert target is not None
             feed = open_feed(target)
@@ -298,7 +309,12 @@ def _conflicts(
         for action in registry.on_page(page):
             for key in action.keys:
                 other = owners.setdefault(key, action.id)
-                if other == action.id or not {other, action.id} & set(bound) or (key, other, action.id) in told:
+                if (
+                    other == action.id
+                    or {other, action.id} == OF_THE_PROBLEM
+                    or not {other, action.id} & set(bound)
+                    or (key, other, action.id) in told
+                ):
                     continue
                 told.add((key, other, action.id))
                 mine = action.id if action.id in bound else other

@@ -9,7 +9,7 @@ from dataclasses import fields
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from cli.views.brokers_load import without_empty
-from engine.admin.brokers.metrics import BrokerFigures, Rate, TopicFigures
+from engine.admin.brokers.metrics import IDLE_LOW_PERCENT, BrokerFigures, Rate, TopicFigures
 
 SAY_WHERE = (
     "say where brokers serve their metrics: --metrics-url 'http://{host}:7071/metrics', or the same as metrics in the "
@@ -36,7 +36,7 @@ def _throttle_tone(value: object) -> Tone | None:
 
 
 def _idle_tone(value: object) -> Tone | None:
-    return Tone.WARNING if isinstance(value, int | float) and value < 30 else None
+    return Tone.WARNING if isinstance(value, int | float) and value < IDLE_LOW_PERCENT else None
 
 
 _WHO = Column("broker", Kind.NUMBER)

@@ -58,6 +58,11 @@ def _throttle(cluster: Any) -> None:
         cluster.set_broker_config(broker, "leader.replication.throttled.rate", "1000000")
 
 
+def _overload_3(cluster: Any) -> None:
+    cluster.overload(3, idle_percent=12.0, throttle_ms=240.0)
+    cluster.hide_figures(4, "it has no JMX port, and no other address of its metrics is known")
+
+
 PICTURES = (
     Picture(GUIDE, "overview", "live", then=_kill_2),
     Picture(GUIDE, "brokers", "reassigning", "brokers", (120, 16)),
@@ -131,6 +136,7 @@ SCREENS: dict[str, tuple[str, Callable[[object], None] | None, str]] = {
     "healthy": ("five", None, "overview sml, groups m, plans m"),
     "broker down": ("live", _kill_2, "overview sml, brokers sml, topics sm, partitions sm, groups sml, timeline m"),
     "broker frozen": ("live", _freeze_2, "overview m, brokers s"),
+    "broker at its limit": ("five", _overload_3, "brokers sm, topics m"),
     "throttled move": ("reassigning", _throttle, "overview sm, reassignments sml"),
     "disconnected": ("disconnected", None, "overview sm"),
     "empty cluster": ("empty", None, "overview m, topics s"),

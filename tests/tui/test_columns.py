@@ -9,6 +9,12 @@ from dashboards import Driven, dashboard, drive
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed
 
+from engine.admin.watch.frame import Stage
+from tui.drawing.cells import Tone
+from tui.pages import brokers, topics
+from tui.pages.all_pages import aside_of
+from tui.pages.page import View
+from tui.state.board import Board
 from tui.state.location import Location
 from tui.widgets.line_table import LineTable
 
@@ -166,3 +172,83 @@ def test_few_rows_leave_room_for_more_about_the_one_under_the_cursor() -> None:
             assert driven.main.query_one("#room").has_class("-below")
 
     drive(run)
+
+
+# What brokers themselves measure
+
+
+def measured(cluster: FakeCluster) -> Board:
+    board = Board()
+    board.take(cluster.frame())
+    return board
+
+
+def cells_of(board: Board, page: str) -> dict[str, dict[object, tuple[str, Tone]]]:
+    """Return the cells of each column by the row's name."""
+    rows = (brokers.PAGE if page == "brokers" else topics.PAGE).rows(View(board, Location(page)))
+    return {column.name: {rows.key(item): tuple(column.cell(item)) for item in rows.items} for column in rows.columns}  # type: ignore[misc]
+
+
+def beside(board: Board, page: str, row: object) -> str:
+    rows = (brokers.PAGE if page == "brokers" else topics.PAGE).rows(View(board, Location(page)))
+    item = next(one for one in rows.items if rows.key(one) == row)
+    return "\n".join(
+        "".join(text for text, _ in one).rstrip() for one in aside_of(View(board, Location(page)), page, item, 90)
+    )
+
+
+def test_a_figure_has_a_colour_only_where_it_needs_an_eye() -> None:
+    cluster = FakeCluster(3, {"orders": 6})
+    cluster.overload(2, idle_percent=19.0, throttle_ms=250.0)
+    cluster.overload(3, idle_percent=20.0)
+    found = cells_of(measured(cluster), "brokers")
+    assert found["handler_idle_percent"][2] == ("19 %", Tone.WARN)
+    assert found["handler_idle_percent"][3] == ("20 %", Tone.PLAIN)
+    assert found["throttle_ms"] == {1: ("0", Tone.QUIET), 2: ("250 ms", Tone.WARN), 3: ("0", Tone.QUIET)}
+    assert found["bytes_in_per_s"][1] == ("195 KiB/s", Tone.PLAIN)
+    assert found["bytes_out_per_s"][1] == ("391 KiB/s", Tone.PLAIN)
+    assert {found[name][1][1] for name in ("produce_p99_ms", "fetch_p99_ms")} == {Tone.PLAIN}
+    assert "throttled  produce 250 ms, fetch 0" in beside(measured(cluster), "brokers", 2)
+
+
+def test_what_nobody_tells_is_a_dash_and_the_reason_stands_beside_it() -> None:
+    cluster = FakeCluster(3, {"audit": 1, "orders": 6}, replication_factor=1)
+    cluster.hide_figures(1, "cannot connect: Connection refused")
+    board = measured(cluster)
+    found = cells_of(board, "brokers")
+    names = [column.name for column in brokers.FIGURES]
+    assert {found[name][1] for name in names} == {("—", Tone.QUIET)}
+    assert "—" not in {found[name][2][0] for name in names}
+    assert "rates and latencies\ncannot connect: Connection refused" in beside(board, "brokers", 1)
+    assert "by jolokia, read 0.0s ago" in beside(board, "brokers", 2)
+    of_topics = cells_of(board, "topics")
+    assert of_topics["bytes_in_per_s"] == {"audit": ("—", Tone.QUIET), "orders": ("≥391 KiB/s", Tone.PLAIN)}
+    assert "broker 1 does not tell: cannot connect" in beside(board, "topics", "orders")
+    assert "≥391 KiB/s in, ≥781 KiB/s out" in beside(board, "topics", "orders")
+
+
+def test_before_the_first_reading_the_figures_are_awaited_and_without_a_reader_they_are_not_there() -> None:
+    cluster = FakeCluster(2, {"orders": 2})
+    cluster.fail_stage(Stage.METRICS, "not the address of metrics: Port out of range")
+    board = measured(cluster)
+    assert cells_of(board, "brokers")["throttle_ms"][1] == ("—", Tone.QUIET)
+    assert "rates and latencies\nnot the address of metrics: Port out" in beside(board, "brokers", 1)
+    assert "traffic\nnot the address of metrics: Port out" in beside(board, "topics", "orders")
+    nobody = FakeCluster(2, {"orders": 2}, has_wire=False)
+    assert not {column.name for column in brokers.FIGURES} & cells_of(measured(nobody), "brokers").keys()
+    assert "bytes_in_per_s" not in cells_of(measured(nobody), "topics")
+    assert "rates" not in beside(measured(nobody), "brokers", 1)
+
+
+def test_rows_are_sorted_by_what_brokers_measure_and_the_unknown_comes_last() -> None:
+    async def look(driven: Driven) -> None:
+        driven.feed.cluster.overload(3, idle_percent=5, throttle_ms=9)
+        driven.feed.cluster.hide_figures(1, "it has no JMX port")
+        await driven.tick(2)
+        for name, order in (("throttle_ms", [3, 2, 1]), ("handler_idle_percent", [2, 3, 1])):
+            driven.main.model.sort_by(name)
+            driven.main.draw(is_new_data=False)
+            await driven.settled()
+            assert [item.id for item in driven.main.model.shown] == order
+
+    shown(look, page="brokers", size=(200, 60))

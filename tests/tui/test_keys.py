@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tui.actions import ACTIONS, PAGES, Registry, key_label
+from tui.actions import ACTIONS, OF_THE_PROBLEM, PAGES, Registry, key_label
 from tui.dialogs.menu import Do, GoTo, NotUnderstood, parse_command, suggestions
 from tui.planning.forms import PLAN_CHANGES
 from tui.run import load_keys
@@ -25,7 +25,14 @@ def problems_of(text: str, tmp_path: Path) -> list[str]:
 def test_no_key_does_two_things_on_one_screen() -> None:
     for page, _, _ in PAGES:
         keys = [key for action in Registry().on_page(page) for key in action.keys]
-        assert sorted(keys) == sorted(set(keys)), page
+        shared = [key for name in sorted(OF_THE_PROBLEM)[1:] for key in Registry().named(name).keys]
+        assert sorted(keys) == sorted([*set(keys), *(shared if page == "overview" else ())]), page
+
+
+def test_the_problem_under_the_cursor_decides_what_a_shared_key_does() -> None:
+    registry = Registry()
+    found = [registry.for_key("R", "overview", mends) for mends in ((), ("plan.resume",), ("plan.retire",))]
+    assert [action and action.id for action in found] == ["plan.retire", "plan.resume", "plan.retire"]
 
 
 def test_ids_are_unique_and_every_change_is_an_operation() -> None:

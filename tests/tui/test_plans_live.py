@@ -189,11 +189,16 @@ def test_a_run_that_was_killed_is_resumed(
         ended.append(driven)
 
     async def resumed(driven: Driven) -> None:
-        await driven.press("colon")
-        await driven.type("plan plan.json")
+        await driven.press("1")
+        await driven.sees("plan plan.json not finished")
+        while not driven.lines_with("▌▲ plan plan.json not finished"):
+            await driven.press("j")
+        assert driven.lines_with("it was killed in wave 1 of 2") and "R resume" in driven.text
         await driven.press("enter")
         await driven.until(lambda: bool(driven.lines_with("1 under way")))
-        await driven.press("R", "ctrl+g")
+        await driven.press("escape", "R")
+        await driven.sees("Resume plan.json")
+        await driven.press("ctrl+g")
         await driven.sees("Resume plan.json in tried")
         assert "at 14.6 KiB/s a broker" in driven.text, "the form has the throttle of the run that was killed"
         await driven.press("y")

@@ -54,6 +54,11 @@ def byte_rate(value: float | None) -> str:
     return NOTHING if value is None else f"{size(value)}/s"
 
 
+def milliseconds(value: float | None) -> str:
+    """Return a short time: ``0``, ``400 µs``, ``12.3 ms``, ``1.2 s``."""
+    return NOTHING if value is None else scaled_text(value * 1000, 1000, ("µs", "ms", "s"), " ") if value else "0"
+
+
 def percent(share: float | None) -> str:
     """Return a share of 1 in percent: ``12 %``."""
     return NOTHING if share is None else f"{share * 100:.0f} %"

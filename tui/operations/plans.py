@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, BadRequest
+from engine.admin.cluster.errors import BadRequest
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
-from engine.admin.reassignment.journal import JournalRecord, read_journal
+from engine.admin.reassignment.journal import JournalRecord, read_journals
 from engine.admin.reassignment.lock import read_holder, refuse_while_held
 from engine.admin.reassignment.plan_runs import PlanRun, Verb, what_is_left
 from engine.admin.reassignment.running import list_running
@@ -286,23 +286,3 @@ def history_outcome(
     told = notes if rows else (*notes, "there is no journal in the working folder or beside the open plan")
     columns = ("began", "by", "what", "waves done", "ended", "outcome")
     return Outcome(title, columns, tuple(rows), tuple(errors), told, counted(len(rows), "run"))
-
-
-def unfinished_plan(folders: Sequence[Path]) -> Path | None:
-    """Return the file of the plan that was begun last and is neither done nor led back, if there is one."""
-    journals, _ = read_journals(folders)
-    open_ones = [(record, path) for path, record in journals if record.is_under_way and not record.is_rolled_back]
-    newest = sorted(open_ones, key=lambda one: str(one[0].last.get("time")), reverse=True)
-    plans = (path.with_name(path.name.removesuffix(".journal")) for _, path in newest)
-    return next((plan for plan in plans if plan.is_file()), None)
-
-
-def read_journals(folders: Sequence[Path]) -> tuple[list[tuple[Path, JournalRecord]], list[str]]:
-    """Return the journals of folders, and what is wrong with those that cannot be read."""
-    found, errors = [], []
-    for path in sorted({path.resolve() for folder in folders for path in folder.glob("*.journal")}):
-        try:
-            found.append((path, read_journal(path)))
-        except (OSError, AdminError) as error:
-            errors.append(str(error))
-    return found, errors

@@ -9,8 +9,9 @@ from math import isfinite
 from typing import Any
 
 from engine.admin.analysis.timeline import timelines
+from engine.admin.brokers.metrics import IDLE_LOW_PERCENT, TOPICS_MAX, BrokerFigures
 from engine.admin.watch.events import Event
-from engine.admin.watch.frame import WatchedGroup
+from engine.admin.watch.frame import Stage, WatchedGroup
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import TopicSnapshot
@@ -18,7 +19,20 @@ from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, beside, fitted, folded, line
 from tui.drawing.sparkline import chart_lines
 from tui.drawing.table_model import Rows
-from tui.drawing.units import NOTHING, byte_rate, clock_time, count, percent, plain, short_count, size, span
+from tui.drawing.units import (
+    NOTHING,
+    at_least,
+    byte_rate,
+    clock_time,
+    count,
+    milliseconds,
+    percent,
+    plain,
+    rate,
+    short_count,
+    size,
+    span,
+)
 from tui.pages import (
     brokers,
     clusters,
@@ -228,6 +242,7 @@ def _broker(view: View, item: BrokerItem, width: int) -> list[Line]:
     assert board.frame is not None
     lines = [line((f"broker {item.id}", Tone.STRONG), f"  {item.state}")]
     lines += _told(item.trouble, width, Tone.BAD) if item.trouble else []
+    lines += _measured(view, item.figures, width)
     lines += _chart("records in/s", [sample.in_by_broker.get(item.id) for sample in board.samples], width, short_count)
     lines += _title(f"restart now: {item.restart.verdict.value}")
     lines += [part for reason in item.restart.reasons for part in _told(f"• {reason}", width)]
@@ -242,9 +257,66 @@ def _broker(view: View, item: BrokerItem, width: int) -> list[Line]:
     return [*lines, *_events_of(board, lambda event: event.broker == item.id and event.topic is None)]
 
 
+def _measured(view: View, told: BrokerFigures | None, width: int) -> list[Line]:
+    """Say what a broker measures, who told it, and why something is missing."""
+    board = view.board
+    if not board.reads_metrics or board.frame is None:
+        return []
+    if told is None or told.told_by is None:
+        why = board.frame.stage(Stage.METRICS).error if told is None else told.trouble
+        return [*_title("rates and latencies"), *_told(why or "not read yet", width, Tone.QUIET)]
+    age = span((board.frame.age_ms(Stage.METRICS) or 0) / 1000)
+    lines = _title(f"rates and latencies, by {told.told_by.value}, read {age} ago")
+    times = zip(("produce", "fetch"), (told.produce_p99_ms, told.fetch_p99_ms), strict=True)
+    held = zip(("produce", "fetch"), (told.produce_throttle_ms, told.fetch_throttle_ms), strict=True)
+    idle = told.handler_idle_percent
+    rows = (
+        ("records", f"{rate(told.messages_in.now)} in", Tone.PLAIN),
+        ("bytes", f"{byte_rate(told.bytes_in.now)} in, {byte_rate(told.bytes_out.now)} out", Tone.PLAIN),
+        ("p99", ", ".join(f"{api} {milliseconds(ms)}" for api, ms in times), Tone.PLAIN),
+        ("idle", NOTHING if idle is None else percent(idle / 100),
+         Tone.WARN if idle is not None and idle < IDLE_LOW_PERCENT else Tone.PLAIN),
+        ("throttled", ", ".join(f"{api} {milliseconds(ms)}" for api, ms in held),
+         Tone.WARN if told.throttle_ms else Tone.PLAIN),
+    )  # fmt: skip
+    lines += [
+        part for name, text, tone in rows for part in folded(line((f"{name:<11}", Tone.QUIET), (text, tone)), width)
+    ]
+    return [*lines, *(_told(told.trouble, width, Tone.QUIET) if told.trouble else [])]
+
+
+def _traffic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
+    """Say what a topic's leaders measure, or why they do not."""
+    board = view.board
+    if not board.reads_metrics or board.frame is None:
+        return []
+    told, untold = board.frame.traffic.get(topic.name), board.untold(topic)
+    lines = _title("traffic")
+    if told is not None:
+        both = (at_least(byte_rate(one), is_least=bool(untold)) for one in told)
+        lines += _told("{} in, {} out".format(*both), width)
+    if untold:
+        why = board.frame.figures[untold[0]].trouble or NOTHING
+        lines += _told(f"broker {', '.join(map(str, untold[:_ROWS]))} does not tell: {why}", width, Tone.QUIET)
+    elif told is None:
+        lines += _told(_why_no_traffic(board), width, Tone.QUIET)
+    return lines
+
+
+def _why_no_traffic(board: Board) -> str:
+    assert board.frame is not None
+    status = board.frame.stage(Stage.METRICS)
+    if not board.frame.figures:
+        return status.error or "not read yet"
+    if len(board.topics) > TOPICS_MAX:
+        return f"not read: there are more than {count(TOPICS_MAX)} topics. See: klamm brokers metrics --topics"
+    return "its leaders have counted nothing yet"
+
+
 def _topic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
     board = view.board
     lines = [line((plain(topic.name), Tone.STRONG))]
+    lines += _traffic(view, topic, width)
     settings = sorted((topic.configs or {}).items())
     is_hidden = board.lacks(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name)
     unknown = "settings: ⊘" if is_hidden else "settings are not known"

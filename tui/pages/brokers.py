@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +10,12 @@ from engine.admin.analysis.causes import missing_brokers
 from engine.admin.analysis.disks import FILLS_SOON_S
 from engine.admin.analysis.leadership import leadership
 from engine.admin.analysis.restarts import RestartAdvice, Verdict, restart_board
+from engine.admin.brokers.metrics import IDLE_LOW_PERCENT, BrokerFigures
 from engine.common.model import BrokerInfo
 from tui.drawing.cells import DENIED, NO_DATA, Cell, Column, Tone, tinted
 from tui.drawing.lines import Line, fitted, folded, line, wrapped
 from tui.drawing.table_model import Rows
-from tui.drawing.units import count, percent, plain, short_count, size, span
+from tui.drawing.units import byte_rate, count, milliseconds, percent, plain, short_count, size, span
 from tui.pages.page import Page, View, why_empty
 from tui.state.board import Board
 from tui.state.location import Location, Only
@@ -43,6 +44,7 @@ class BrokerItem:
     in_per_s: float | None
     trouble: str
     hides_sizes: bool = False
+    figures: BrokerFigures | None = None
 
     @property
     def state(self) -> str:
@@ -89,6 +91,7 @@ def items_of(board: Board) -> list[BrokerItem]:
                 rates.get(broker),
                 words.trouble if words is not None else "",
                 board.hides_log_dirs,
+                frame.figures.get(broker),
             )
         )
     return found
@@ -157,6 +160,37 @@ def _full_in_cell(item: BrokerItem) -> Cell:
     return Cell(span(item.full_in_s), Tone.BAD if item.full_in_s < FILLS_SOON_S else Tone.PLAIN)
 
 
+def _told(
+    name: str, title: str, of: Callable[[BrokerFigures], float | None], text: Callable[[float | None], str],
+    *, rank: int, is_bad: Callable[[float], bool] = lambda value: False, width: int = 0,
+) -> Column:  # fmt: skip
+    """Return a column of what brokers themselves measure; the text beside the table says why a figure is missing."""
+
+    def value(item: BrokerItem) -> float | None:
+        return None if item.figures is None else of(item.figures)
+
+    def cell(item: BrokerItem) -> Cell:
+        found = value(item)
+        if found is None:
+            return NO_DATA
+        return Cell(text(found), Tone.WARN if is_bad(found) else Tone.PLAIN if found else Tone.QUIET)
+
+    return Column(name, title, cell, value, rank=rank, is_figure=True, width=width)
+
+
+def _percent(value: float | None) -> str:
+    return percent(None if value is None else value / 100)
+
+
+FIGURES = (
+    _told("bytes_in_per_s", "BYTES IN", lambda f: f.bytes_in.now, byte_rate, rank=4, width=9),
+    _told("bytes_out_per_s", "BYTES OUT", lambda f: f.bytes_out.now, byte_rate, rank=4, width=9),
+    _told("produce_p99_ms", "PROD P99", lambda f: f.produce_p99_ms, milliseconds, rank=5),
+    _told("fetch_p99_ms", "FETCH P99", lambda f: f.fetch_p99_ms, milliseconds, rank=5),
+    _told("handler_idle_percent", "IDLE", lambda f: f.handler_idle_percent, _percent, rank=3, width=5,
+          is_bad=lambda value: value < IDLE_LOW_PERCENT),
+    _told("throttle_ms", "THROTTLED", lambda f: f.throttle_ms, milliseconds, rank=3, is_bad=lambda value: value > 0),
+)  # fmt: skip
 COLUMNS = (
     Column("broker", "BROKER", lambda i: Cell(str(i.id), Tone.STRONG), lambda i: i.id, is_figure=True),
     Column("state", "STATE", _state, lambda i: i.state, width=6),
@@ -171,13 +205,14 @@ COLUMNS = (
     Column("preferred", "PREFERRED", lambda i: Cell(count(i.preferred), Tone.QUIET), lambda i: i.preferred, rank=5,
            is_figure=True),
     Column("replicas", "REPLICAS", lambda i: Cell(count(i.replicas)), lambda i: i.replicas, is_figure=True),
-    Column("skew", "SKEW", _skew, lambda i: i.skew, rank=4, is_figure=True, width=6),
+    Column("skew", "SKEW", _skew, lambda i: i.skew, rank=5, is_figure=True, width=6),
     Column("missing", "MISSED BY", lambda i: tinted(i.missing, count(i.missing)), lambda i: i.missing, rank=1,
            is_figure=True),
     Column("restart", "RESTART", _restart, lambda i: i.restart.verdict.value, rank=2, width=10),
-    Column("imbalance_percent", "IMBALANCE", _imbalance, lambda i: i.imbalance, rank=5, is_figure=True),
+    Column("imbalance_percent", "IMBALANCE", _imbalance, lambda i: i.imbalance, rank=6, is_figure=True),
     Column("in_per_s", "IN/S", lambda i: NO_DATA if i.in_per_s is None else Cell(short_count(i.in_per_s)),
            lambda i: i.in_per_s, rank=5, is_figure=True, width=6),
+    *FIGURES,
     Column("bytes", "ON DISK", _bytes, lambda i: i.bytes, rank=4, is_figure=True, width=9),
     Column("disk", "FULL", disk_cell, lambda i: i.disk, rank=4, is_figure=True, width=5),
     Column("full_in_s", "FULL IN", _full_in_cell, lambda i: i.full_in_s, rank=6, is_figure=True, width=7),
@@ -186,10 +221,18 @@ COLUMNS = (
 )  # fmt: skip
 
 
+_UNTOLD = tuple(column for column in COLUMNS if column not in FIGURES)
+
+
+def columns_of(board: Board) -> tuple[Column, ...]:
+    """Return the columns; without those of brokers' own figures where nobody reads them."""
+    return COLUMNS if board.reads_metrics else _UNTOLD
+
+
 def _rows(view: View) -> Rows:
     only = view.location.only
     return Rows(
-        COLUMNS,
+        columns_of(view.board),
         items_of(view.board),
         lambda item: item.id,
         lambda item: f"{item.id} {item.state} {item.host} {(item.info.rack or '') if item.info else ''}",

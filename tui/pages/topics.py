@@ -13,7 +13,7 @@ from engine.common.snapshot import TopicSnapshot
 from tui.drawing.cells import DENIED, NO_DATA, Cell, Column, Tone, tinted
 from tui.drawing.lines import Line, line, wrapped
 from tui.drawing.table_model import Rows
-from tui.drawing.units import NOTHING, count, counted, short_count, size
+from tui.drawing.units import NOTHING, at_least, byte_rate, count, counted, short_count, size
 from tui.pages.page import Page, View, why_empty
 from tui.state.board import Board
 from tui.state.location import Location, Only
@@ -69,6 +69,22 @@ def columns_of(board: Board) -> tuple[Column, ...]:
     def bytes_cell(topic: TopicSnapshot) -> Cell:
         return known(board.topic_bytes(topic), size(board.topic_bytes(topic)), is_hidden=board.hides_log_dirs)
 
+    def traffic(name: str, title: str, place: int) -> Column:
+        def value(topic: TopicSnapshot) -> float | None:
+            told = None if board.frame is None else board.frame.traffic.get(topic.name)
+            return None if told is None else told[place]
+
+        def cell(topic: TopicSnapshot) -> Cell:
+            found = value(topic)
+            if found is None:
+                return NO_DATA
+            is_least = bool(board.untold(topic))
+            return Cell(at_least(byte_rate(found), is_least=is_least), Tone.PLAIN if found else Tone.QUIET)
+
+        return Column(name, title, cell, value, rank=3, is_figure=True, width=9)
+
+    figures = (traffic("bytes_in_per_s", "BYTES IN", 0), traffic("bytes_out_per_s", "BYTES OUT", 1))
+
     def policy(topic: TopicSnapshot) -> Cell:
         return DENIED if topic.configs is None and hides(topic) else Cell(_policy(topic), Tone.QUIET)
 
@@ -86,6 +102,7 @@ def columns_of(board: Board) -> tuple[Column, ...]:
         figure("moving", "MOVING", 4, lambda tally: tally.moving, Tone.ACCENT),
         Column("in_per_s", "IN/S", lambda t: known(board.topic_in(t), short_count(board.topic_in(t))), board.topic_in,
                rank=2, is_figure=True, width=6),
+        *(figures if board.reads_metrics else ()),
         Column("bytes", "ON DISK", bytes_cell, board.topic_bytes, rank=3, is_figure=True, width=9),
         Column("cleanup_policy", "CLEANUP", policy, _policy, rank=6, width=7),
     )  # fmt: skip

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from engine.admin.cluster.errors import AdminError, BadRequest
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
-from engine.admin.reassignment.journal import throttle_of_last_run
+from engine.admin.reassignment.journal import throttle_of_last_run, unfinished_plans
 from engine.admin.reassignment.plan_runs import PlanRun, Verb, beside
 from engine.admin.reassignment.wave_values import WaveControl
 from engine.admin.reassignment.waves import Wave
@@ -40,7 +40,6 @@ from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, line
 from tui.operations.operation import EXPECTED, Prepared, command_text, failure_text
 from tui.operations.plan_commands import making_words, running_words
-from tui.operations.plans import unfinished_plan
 from tui.planning.card import detail_lines, run_outcome
 from tui.planning.forms import STRATEGIES, ask_for_plan, carry_out, path_named
 from tui.planning.opened_plan import OpenedPlan, plan_made, read_plan_file
@@ -157,15 +156,17 @@ class PlanDesk:
     async def _open(self, path: Path) -> None:
         self._show(await asyncio.to_thread(read_plan_file, path))
 
-    def resume_last(self) -> None:
-        """Open the plan whose run was stopped or killed last, and ask how to go on with it."""
-        self._screen.run_worker(self._resume_last(), name="open a plan", group="open a plan", exclusive=True)
+    def resume(self, path: Path | None) -> None:
+        """Open a plan (None: the one whose run was stopped or killed last), and ask how to go on with it."""
+        self._screen.run_worker(self._resume(path), name="open a plan", group="open a plan", exclusive=True)
 
-    async def _resume_last(self) -> None:
-        path = await asyncio.to_thread(unfinished_plan, self.folders)
+    async def _resume(self, path: Path | None) -> None:
         if path is None:
-            self._screen.tell("no journal in the working folder is of a plan that was not finished", is_error=True)
-            return
+            found = await asyncio.to_thread(unfinished_plans, self.folders)
+            if not found:
+                self._screen.tell("no journal in the working folder is of a plan that was not finished", is_error=True)
+                return
+            path = found[0].path
         await self._open(path)
         self._work.offer(carry_out(Verb.RESUME, self))
 
@@ -285,6 +286,7 @@ class PlanDesk:
             run, session.target.name, len(waves), clock=lambda: round(time.time() * 1000), changed=self._changed
         )
         self._execution = asyncio.create_task(self._execute(self.run, waves), name="plan-run")
+        self._screen.dashboard.board.stopped_plan = None
         self._screen.go_to(Location("plans"))
 
     async def _execute(self, state: PlanRunState, waves: Sequence[Wave]) -> None:

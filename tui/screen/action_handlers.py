@@ -118,8 +118,9 @@ def perform(screen: MainView, action_id: str) -> None:
         screen.go_to(Location(action_id.removeprefix("page.")))
     elif action_id in OPERATIONS:
         screen.offer(offer_for(action_id, screen.view, chosen(screen, action_id)))
-    elif action_id == "plan.resume" and screen.desk.plan is None:
-        screen.desk.resume_last()
+    elif action_id == "plan.resume" and (screen.desk.plan is None or screen.location.page == "overview"):
+        problem = screen.model.cursor_item if screen.location.page == "overview" else None
+        screen.desk.resume(None if problem is None else problem.plan)
     elif action_id in _HANDLERS:
         _HANDLERS[action_id](screen)
     else:
@@ -148,6 +149,8 @@ def _open(screen: MainView) -> None:
         return
     if screen.location.page == "clusters" and item is not None:
         open_member(screen, item)
+    elif screen.location.page == "overview" and item is not None and item.plan is not None:
+        screen.desk.open(item.plan)
     elif item is not None and (location := screen.pages[screen.location.page].opens(screen.view, item)) is not None:
         screen.go_to(location)
 

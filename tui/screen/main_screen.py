@@ -223,6 +223,8 @@ class MainScreen(Screen[None]):
             self.draw_table(is_new_data=is_new_data)
         self.query_one("#footer", KeyBar).set_items(footer_items(self))
         self.saving.frame_was_drawn()
+        if is_new_data:
+            self.work.look_for_stopped_plan()
 
     def draw_head(self) -> None:
         """Draw title and standing; the age of the data grows between frames too."""
@@ -313,7 +315,9 @@ class MainScreen(Screen[None]):
         """
         if not self.query("#table") or (self.focused is self.query_one("#filter") and key != "escape"):
             return False
-        action = self.dashboard.session.registry.for_key(key, self.page_name)
+        problem = self.model.cursor_item if self.location.page == "overview" else None
+        mends = () if problem is None else problem.mends
+        action = self.dashboard.session.registry.for_key(key, self.page_name, mends)
         if action is not None:
             perform(self, action.id)
             return True

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.target import Side
+from engine.admin.reassignment.journal import UnfinishedPlan, unfinished_plans
+from engine.admin.reassignment.lock import read_holder
 from tui.dialogs.confirm import ConfirmDialog, OutcomeDialog
 from tui.dialogs.dialog import TextDialog, WaitDialog
 from tui.dialogs.form import FormDialog
@@ -30,11 +33,15 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+LOOK_FOR_PLANS_S = 30.0
+
+
 class Work:
     """Carries out what a user requests on the main screen."""
 
     def __init__(self, screen: MainView) -> None:
         self._screen = screen
+        self._looked_s: float | None = None
 
     # Operations
 
@@ -136,6 +143,30 @@ class Work:
 
     # What is read on demand
 
+    def look_for_stopped_plan(self) -> None:
+        """Find out, now and then, whether a plan of this cluster was stopped that nobody carries out now."""
+        app, now_s = self._screen.dashboard, self._screen.dashboard.session.clock()
+        is_early = self._looked_s is not None and now_s - self._looked_s < LOOK_FOR_PLANS_S
+        if not is_early and app.session.target is not None and app.board.has_metadata:
+            self._looked_s = now_s
+            self._screen.run_worker(self._look_for_stopped_plan(), name="stopped plan", group="stopped plan")
+
+    async def _look_for_stopped_plan(self) -> None:
+        app, desk = self._screen.dashboard, self._screen.opened_desk
+        session, board, target = app.session, app.board, app.session.target
+        cluster = None if board.frame is None else board.frame.cluster
+        if target is None or cluster is None or (desk is not None and desk.run is not None and desk.run.is_under_way):
+            return
+        found = await asyncio.to_thread(_stopped_plan, session.folder, cluster.cluster_id)
+        if found is not None:
+            try:
+                async with session.make_cluster(target, session.timeout_s) as opened:
+                    found = None if await read_holder(opened) is not None else found
+            except EXPECTED:
+                # Nobody knows whether somebody carries it out.
+                return
+        board.stopped_plan = found
+
     def read_znodes(self, path: str) -> None:
         """Read a znode and its children."""
         screen = self._screen
@@ -165,6 +196,17 @@ class Work:
         if screen.location.page == "zookeeper" and (screen.location.path or "/") == path:
             screen.znodes = level
             screen.draw(is_new_data=False)
+
+
+def _stopped_plan(folder: Path, cluster_id: str | None) -> UnfinishedPlan | None:
+    """Return the newest plan of the cluster that was begun and not finished."""
+    from tui.planning.opened_plan import read_plan_file
+
+    for one in unfinished_plans((folder,)):
+        file = read_plan_file(one.path).file
+        if file is not None and file.klamm.cluster_id in (None, cluster_id):
+            return one
+    return None
 
 
 class _Shown:

@@ -18,6 +18,7 @@ from engine.admin.analysis.sanity import Finding, SanityCheck
 from engine.admin.analysis.tallies import Tallies, Tally
 from engine.admin.cluster.rights import Right
 from engine.admin.log_dirs.describing import LogDir
+from engine.admin.reassignment.journal import UnfinishedPlan
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.log_ends import LogEnds
@@ -113,6 +114,8 @@ class Board:
         self.frame: Frame | None = None
         self.history = History()
         self.findings: list[Finding] = []
+        self.stopped_plan: UnfinishedPlan | None = None
+        """The newest plan of this cluster, in the working folder, that was begun and that nobody carries out now."""
         self._tallies = Tallies()
         self._sanity = SanityCheck()
         self._replicas: Counter[int] | None = None
@@ -186,7 +189,9 @@ class Board:
         if has_ends and (not past or frame.at_ms - past[-1].at_ms >= RATE_OVER_MS / 4):
             # Rates need the ends of logs only: the rest of a large cluster's frames is tens of megabytes.
             ends = LogEnds.of(frame.offsets)
-            past.append(replace(frame, offsets=ends, cluster=None, logs={}, log_dirs=(), groups=(), events=()))
+            past.append(
+                replace(frame, offsets=ends, cluster=None, logs={}, log_dirs=(), groups=(), events=(), traffic={})
+            )
         while len(past) > 2 and frame.at_ms - past[1].at_ms >= RATE_OVER_MS:
             past.popleft()
         self._count_in_by_broker()
@@ -226,6 +231,19 @@ class Board:
     def hides_log_dirs(self) -> bool:
         """Whether sizes are hidden."""
         return self.lacks(AclOperation.DESCRIBE, ResourceType.CLUSTER)
+
+    @property
+    def reads_metrics(self) -> bool:
+        """Whether anybody reads what brokers themselves measure."""
+        return self.frame is not None and self.frame.stage(Stage.METRICS).source is not None
+
+    def untold(self, topic: TopicSnapshot) -> list[int]:
+        """Return the leaders of a topic that do not tell its traffic."""
+        figures = {} if self.frame is None else self.frame.figures
+        if all(one.told_by is not None for one in figures.values()):
+            return []
+        silent = {broker for broker, one in figures.items() if one.told_by is None}
+        return sorted(silent & {partition.leader for partition in topic.partitions})
 
     @property
     def dir_trends(self) -> list[DirTrend]:

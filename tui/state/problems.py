@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from engine.admin.analysis.causes import missing_brokers
 from engine.admin.analysis.disks import NO_ROOM_SOON_S, DirTrend
@@ -74,6 +75,7 @@ _PLACES: Mapping[Check, Location] = {
 """Where the rows of a finding are; brokers for all others."""
 _MENDS: Mapping[Check, tuple[str, ...]] = {
     Check.OFFLINE_PARTITIONS: ("leader.elect_unclean",),
+    Check.OFFLINE_LOG_DIRS: ("plan.retire",),
     Check.PREFERRED_LEADER_IMBALANCE: ("leader.elect",),
     Check.RUNNING_REASSIGNMENTS: ("reassignment.cancel", "reassignment.throttle"),
     Check.UNDER_REPLICATED_MOVING: ("reassignment.throttle",),
@@ -115,6 +117,7 @@ class Problem:
         advice: what to do next.
         incident: the number of the incident that it began or began in, if anybody saw that.
         mends: the actions that may mend it; they act on the rows concerned.
+        plan: the file of the plan that it is about; ``enter`` opens it.
     """
 
     key: str
@@ -128,6 +131,7 @@ class Problem:
     advice: str = ""
     incident: int | None = None
     mends: tuple[str, ...] = ()
+    plan: Path | None = None
 
     @property
     def sign(self) -> str:
@@ -138,7 +142,14 @@ def problems_of(board: Board) -> Sequence[Problem]:
     """Return what is wrong, the gravest first: brokers, then what follows from them, then readers that fall behind."""
     if board.frame is None:
         return []
-    found = [*_of_cluster(board), *_of_moves(board), *_doubts(board), *_of_groups(board), *_of_queries(board)]
+    found = [
+        *_of_cluster(board),
+        *_of_moves(board),
+        *_of_plans(board),
+        *_doubts(board),
+        *_of_groups(board),
+        *_of_queries(board),
+    ]
     return sorted(found, key=lambda one: (one.tone is not Tone.BAD, not one.is_of_cluster))
 
 
@@ -206,7 +217,7 @@ def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
             f"broker {broker}", Tone.BAD, f"broker {broker} {'down' if is_down else 'silent'}",
             ": ".join(part for part in (trouble, held) if part), board.since.get(("broker", broker)),
             Location("brokers", row=str(broker), only=Only.DOWN if is_down else Only.SILENT),
-            advice=spelled(reason.check.advice), mends=("plan.retire",) if is_down else (),
+            advice=spelled(reason.check.advice), mends=("plan.retire",),
             incident=incident.number if (incident := board.history.incidents.around(broker)) is not None else None,
         )  # fmt: skip
 
@@ -220,7 +231,8 @@ def _filling(board: Board, trend: DirTrend) -> Problem:
         f"log dir {trend.broker} {trend.log_dir}", Tone.BAD if is_soon else Tone.WARN,
         f"broker {trend.broker} disk fills up", effect, board.since.get(("log dir", trend.broker, trend.log_dir)),
         Location("brokers", row=str(trend.broker), only=Only.FILLING),
-        advice="shorten the retention of large topics (S), or move partitions to brokers with room (N: rebalance)",
+        advice="move partitions to brokers with room (B), or shorten the retention of large topics (3, then A)",
+        mends=("plan.rebalance",),
     )  # fmt: skip
 
 
@@ -270,6 +282,21 @@ def _of_moves(board: Board) -> Iterator[Problem]:
             advice="see what both brokers log; cancel it (C), or let brokers copy faster (H)",
             mends=("reassignment.cancel", "reassignment.throttle"),
         )  # fmt: skip
+
+
+def _of_plans(board: Board) -> Iterator[Problem]:
+    """A plan that was stopped or killed: its moves under way go on, the rest of it does not."""
+    plan = board.stopped_plan
+    if plan is None:
+        return
+    where = "" if None in (plan.wave, plan.waves) else f" in wave {plan.wave} of {plan.waves}"
+    yield Problem(
+        f"plan {plan.path}", Tone.WARN, f"plan {plain(plan.path.name)} not finished",
+        f"stopped{where}: {plain(plan.reason)}" if plan.reason else f"it was killed{where}",
+        Since(plan.written_ms, False), Location("plans"),
+        examples=("nobody carries it out now; what moves goes on, its further waves do not begin",),
+        advice="resume it (R); or open it (enter), and roll it back there (B)", mends=("plan.resume",), plan=plan.path,
+    )  # fmt: skip
 
 
 def _effect(board: Board, reason: HealthReason) -> str:

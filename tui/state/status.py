@@ -33,8 +33,8 @@ _TONES = {Standing.LIVE: Tone.GOOD, Standing.STALE: Tone.WARN, Standing.DEGRADED
 _SIGNS = {Standing.LIVE: "●", Standing.STALE: "◐", Standing.DEGRADED: "◐", Standing.CONNECTING: "○"}
 _SIDE_NAMES = {Side.ZOOKEEPER: "ZooKeeper", Side.WIRE: "brokers"}
 _ANONYMOUS = "User:ANONYMOUS"
-_BESIDE = frozenset({Stage.SPARK})
-"""Stages that are not part of the cluster say nothing about the connection to it: their own screen does."""
+_BESIDE = frozenset({Stage.METRICS, Stage.SPARK})
+"""Stages that are not part of Kafka's protocol say nothing about the connection to it: their own screen does."""
 STALE_FACTOR = 3
 STALE_MIN_MS = 5_000
 

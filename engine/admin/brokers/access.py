@@ -53,7 +53,7 @@ def broker_reader(cluster: Cluster) -> BrokerReader:
 
             return SnapshotBrokerReader(cluster.snapshot())
         case Source.ZOOKEEPER:
-            from engine.admin.brokers.by_znode import ZkBrokerReader
+            from engine.admin.brokers.by_wire import ZkBrokerReader
 
             return ZkBrokerReader(cluster)
         case Source.WIRE:

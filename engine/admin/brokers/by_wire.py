@@ -72,3 +72,18 @@ class WireBrokerReader:
 
 def _partitions_of(topics: Sequence[TopicSnapshot]) -> list[TopicPartition]:
     return [TopicPartition(topic.name, one.partition) for topic in topics for one in topic.partitions]
+
+
+class ZkBrokerReader(WireBrokerReader):
+    """Reads registrations from ZooKeeper, and asks brokers."""
+
+    async def registrations(self) -> Mapping[int, Registered]:
+        from engine.admin.cluster.zookeeper import read_brokers
+
+        return {
+            broker.broker.id: Registered(
+                None if broker.timestamp_ms < 0 else broker.timestamp_ms,
+                None if broker.jmx_port < 0 else broker.jmx_port,
+            )
+            for broker in await read_brokers(await self._cluster.zookeeper())
+        }

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 Bean = tuple[str, str]
 """The name of an MBean, and its topic or its request; "" if it has none. Of quotas the type, and user and client id."""
@@ -24,6 +24,12 @@ _HANDLERS: Final = "RequestHandlerAvgIdlePercent"
 _MANAGER: Final = ("IsrShrinksPerSec", "IsrExpandsPerSec", "UnderReplicatedPartitions")
 _APIS: Final = ("Produce", "FetchConsumer")
 _P99: Final = "99thPercentile"
+
+IDLE_LOW_PERCENT: Final = 20
+"""Request handlers that wait less than this part of their time are the limit of what a broker can do."""
+
+TOPICS_MAX: Final = 2_000
+"""In a larger cluster nobody reads the traffic of each topic every few seconds: that would take brokers too long."""
 
 QUOTA_TYPES: Final = ("Produce", "Fetch", "Request", "ControllerMutation")
 """MBeans about the use of quotas, one for each user and client id of each kind."""
@@ -82,6 +88,13 @@ class TopicFigures:
     bytes_out: Rate = Rate()
 
 
+class TopicTraffic(NamedTuple):
+    """The bytes a second of one topic, over the brokers that tell. None: nobody does."""
+
+    bytes_in: float | None = None
+    bytes_out: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerFigures:
     """What one broker tells.
@@ -115,6 +128,33 @@ class BrokerFigures:
     under_replicated: int | None = None
     requests: tuple[RequestFigures, ...] | None = None
     topics: tuple[TopicFigures, ...] | None = None
+
+    @property
+    def throttle_ms(self) -> float | None:
+        """The longer of the two times for which answers were held back; None if neither is told."""
+        return max((one for one in (self.produce_throttle_ms, self.fetch_throttle_ms) if one is not None), default=None)
+
+
+def traffic_of(figures: Iterable[BrokerFigures]) -> dict[str, TopicTraffic]:
+    """Return the traffic of each topic of which a broker tells something."""
+    found: dict[str, TopicTraffic] = {}
+    for broker in figures:
+        for topic in broker.topics or ():
+            known = found.get(topic.topic, TopicTraffic())
+            found[topic.topic] = TopicTraffic(
+                _together(known.bytes_in, topic.bytes_in.now), _together(known.bytes_out, topic.bytes_out.now)
+            )
+    return found
+
+
+def _together(one: float | None, other: float | None) -> float | None:
+    # Averages fade away for hours: what is no byte any more stays the same from one reading to the next.
+    return one if other is None else round((one or 0.0) + other, 1)
+
+
+def traffic_patterns() -> list[str]:
+    """Return the names of the MBeans that ``TopicTraffic`` needs."""
+    return [f"kafka.server:type=BrokerTopicMetrics,name={name},topic=*" for name in TOPIC_METERS[1:]]
 
 
 def patterns(*, requests: bool, topics: bool) -> list[str]:

@@ -125,14 +125,15 @@ async def _read_jolokia(source: Source, patterns: Sequence[str]) -> Beans:
     asked = [{"type": "read", "mbean": pattern} for pattern in patterns]
     body = await _ask(source, json.dumps(asked).encode())
     try:
-        answers = json.loads(body)
-        return _beans(patterns, answers)
+        # A broker has many topics.
+        return await asyncio.to_thread(_beans, patterns, body)
     except (ValueError, TypeError, AttributeError, KeyError) as error:
         raise Unreachable("its answer is not Jolokia's", where=str(source)) from error
 
 
-def _beans(patterns: Sequence[str], answers: list[dict[str, Any]]) -> Beans:
+def _beans(patterns: Sequence[str], body: bytes) -> Beans:
     """Return what the answers hold. An MBean that is not there has an answer with an error."""
+    answers: list[dict[str, Any]] = json.loads(body)
     beans: Beans = {}
     for pattern, answer in zip(patterns, answers, strict=True):
         if answer["status"] == 200:

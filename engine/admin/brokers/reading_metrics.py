@@ -9,12 +9,22 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeGuard
 
 from engine.admin.brokers.access import broker_reader
-from engine.admin.brokers.metrics import Beans, BrokerFigures, Teller, figures_of, has_rates, patterns
+from engine.admin.brokers.metrics import (
+    Beans,
+    BrokerFigures,
+    Teller,
+    TopicTraffic,
+    figures_of,
+    has_rates,
+    patterns,
+    traffic_of,
+    traffic_patterns,
+)
 from engine.admin.brokers.metrics_sources import Reading, ReadJmx, Source, check_pattern, read_http, source_of
 from engine.admin.cluster.asking import FAILURES, answer_limit
 from engine.admin.cluster.connection import Cluster
@@ -98,18 +108,37 @@ async def read_beans(
     if unknown := sorted(set(ids) - set(brokers)):
         named, live = ", ".join(map(str, unknown)), ", ".join(map(str, sorted(brokers))) or "none"
         raise NotFound(f"no live broker has the id {named}", hint=f"live brokers: {live}")
-    sources = await _sources(cluster, [brokers[one] for one in sorted(set(ids) or brokers)], pattern)
+    registered = {} if pattern is not None else await broker_reader(cluster).registrations()
+    ports = {broker: one.jmx_port for broker, one in registered.items()}
+    sources = await _sources(cluster, [brokers[one] for one in sorted(set(ids) or brokers)], pattern, ports)
     limit_s = cluster.timeout_s * _LIMIT_SHARE
-    by_jmx = {broker: one for broker, one in sources.items() if isinstance(one, Source) and one.teller is Teller.JMX}
-    read = read_jmx(by_jmx, wanted, limit_s, cluster.timeout_s * _ALL_SHARE) if by_jmx else _nothing()
+    return await _told(sources, read_jmx, wanted, limit_s, cluster.timeout_s * _ALL_SHARE, measures=measures)
+
+
+async def _told(
+    sources: Mapping[int, Source | str],
+    read_jmx: ReadJmx,
+    wanted: Sequence[str],
+    limit_s: float,
+    within_s: float,
+    *,
+    measures: bool,
+) -> list[Told]:
+    """Read all sources at once. A text in place of one says why there is none."""
+    by_jmx = {broker: one for broker, one in sources.items() if _is_jmx(one)}
+    read = read_jmx(by_jmx, wanted, limit_s, within_s) if by_jmx else _nothing()
     by_http = [
         told_by_http(broker, source, wanted, limit_s, measures=measures)
         for broker, source in sources.items()
-        if isinstance(source, Source) and source.teller is not Teller.JMX
+        if isinstance(source, Source) and broker not in by_jmx
     ]
     told, others = await asyncio.gather(_all_by_jmx(read, by_jmx), asyncio.gather(*by_http))
     silent = [Told(broker, trouble=why) for broker, why in sources.items() if isinstance(why, str)]
     return sorted([*told, *others, *silent], key=lambda one: one.broker)
+
+
+def _is_jmx(source: Source | str) -> TypeGuard[Source]:
+    return isinstance(source, Source) and source.teller is Teller.JMX
 
 
 async def _nothing() -> dict[int, Beans | str]:
@@ -145,22 +174,26 @@ async def _in_time(source: Source, wanted: Sequence[str], limit_s: float) -> Rea
         raise Unreachable(f"no answer within {limit_s:g} s", where=str(source)) from None
 
 
-async def _sources(cluster: Cluster, brokers: Sequence[BrokerInfo], pattern: str | None) -> dict[int, Source | str]:
-    """Return where each broker tells its metrics, or why nobody knows."""
+async def _sources(
+    cluster: Cluster, brokers: Sequence[BrokerInfo], pattern: str | None, jmx_ports: Mapping[int, int | None]
+) -> dict[int, Source | str]:
+    """Return where each broker tells its metrics, or why nobody knows.
+
+    Args:
+        jmx_ports: of each broker that is known to be registered in ZooKeeper.
+    """
     if pattern is not None:
         return {one.id: source_of(pattern, one.id, _host(one)) for one in brokers}
-    registered = await broker_reader(cluster).registrations()
     found: dict[int, Source | str] = {}
     unknown: list[BrokerInfo] = []
     for one in brokers:
-        port = registered[one.id].jmx_port if one.id in registered else None
-        if port:
+        if port := jmx_ports.get(one.id):
             found[one.id] = Source(Teller.JMX, _host(one), port)
         else:
             unknown.append(one)
     reason = (
         "it has no JMX port, and no other address of its metrics is known"
-        if registered
+        if jmx_ports
         else "no address of its metrics is known; a JMX port would stand in ZooKeeper"
     )
     if not cluster.target.may_ask_brokers:
@@ -224,3 +257,99 @@ async def _is_here(host: str) -> bool:
 
 def _host(broker: BrokerInfo) -> str:
     return broker.endpoints[0].host if broker.endpoints else "localhost"
+
+
+# Again and again, for whoever watches a cluster
+
+_WATCH_LIMIT_S, _WATCH_ALL_S = 2.0, 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedFigures:
+    """What brokers told at one time.
+
+    Attributes:
+        brokers: by id; each live broker has some, or the reason why not.
+        topics: the traffic of topics that somebody uses.
+        requests: how many questions it took.
+        missing: what did not answer although it should, a line for each.
+    """
+
+    brokers: Mapping[int, BrokerFigures]
+    topics: Mapping[str, TopicTraffic]
+    requests: int
+    missing: tuple[str, ...]
+
+
+class FiguresReader:
+    """Reads the same brokers' figures again and again.
+
+    It finds out once where a broker tells them, until that broker does not answer. Of one that tells counts only it
+    makes rates between two readings.
+    """
+
+    def __init__(self, cluster: Cluster, read_jmx: ReadJmx) -> None:
+        self._cluster = cluster
+        self._read_jmx = read_jmx
+        self._known: dict[BrokerInfo, Source] = {}
+        self._before: dict[int, tuple[float, Beans]] = {}
+
+    async def read(
+        self,
+        brokers: Collection[BrokerInfo],
+        jmx_ports: Mapping[int, int | None],
+        silent: Collection[int],
+        *,
+        topics: bool,
+    ) -> WatchedFigures:
+        """Read live brokers, except those that answer nobody.
+
+        Args:
+            topics: read the traffic of each topic, too.
+
+        Raises:
+            BadRequest: what the profile says is not the address of metrics.
+        """
+        pattern = self._cluster.target.metrics
+        if pattern is not None:
+            check_pattern(pattern)
+        asked = [broker for broker in brokers if broker.id not in silent]
+        self._known = {broker: self._known[broker] for broker in asked if broker in self._known}
+        new = [broker for broker in asked if broker not in self._known]
+        found = await _sources(self._cluster, new, pattern, jmx_ports)
+        sources = {broker.id: found.get(broker.id) or self._known[broker] for broker in asked}
+        wanted = [*patterns(requests=False, topics=False), *(traffic_patterns() if topics else ())]
+        told = await _told(sources, self._read_jmx, wanted, _WATCH_LIMIT_S, _WATCH_ALL_S, measures=False)
+        answers = {one.broker: one.source for one in told if one.source is not None and one.beans is not None}
+        self._known = {broker: answers[broker.id] for broker in asked if broker.id in answers}
+        # Thousands of topics take longer than an event loop may stand still.
+        figures = await asyncio.to_thread(self._figures, told, topics)
+        figures += [BrokerFigures(broker, trouble="it answers nobody") for broker in sorted(silent)]
+        # The start of a Java is work, whether a broker then answers it or not; waiting for a broker is none.
+        has_java = any(map(_is_jmx, sources.values()))
+        missing = [f"broker {one.broker}: {one.trouble}" for one in told if one.source is not None and one.trouble]
+        return WatchedFigures(
+            {one.broker: replace(one, topics=None) for one in figures},
+            traffic_of(figures),
+            len(new) + len(sources),
+            () if has_java else tuple(missing),
+        )
+
+    def _figures(self, told: Sequence[Told], topics: bool) -> list[BrokerFigures]:
+        now_s, before = time.monotonic(), self._before
+        counted = {one.broker: one.beans for one in told if one.beans is not None and not has_rates(one.beans)}
+        self._before = {broker: (now_s, beans) for broker, beans in counted.items()}
+        return [
+            _figures(one, requests=False, topics=topics)
+            if one.broker not in counted
+            else _measured(one, before.get(one.broker), now_s, topics=topics)
+            for one in told
+        ]
+
+
+def _measured(told: Told, before: tuple[float, Beans] | None, now_s: float, *, topics: bool) -> BrokerFigures:
+    """Make rates of what a broker counts and what it had counted before."""
+    if before is None:
+        told = replace(told, trouble="it tells counts only: rates follow with its next reading")
+        return replace(_figures(told, requests=False, topics=topics), trouble=told.trouble)
+    return _figures(replace(told, before=before[1], measured_s=now_s - before[0]), requests=False, topics=topics)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from engine.admin.cluster.errors import BadRequest
+from engine.admin.cluster.errors import AdminError, BadRequest
 from engine.admin.cluster.rollback_file import sync_folder
 
 FORMAT = 1
@@ -140,3 +140,58 @@ def _cut_torn_line(path: Path, file: BinaryIO) -> None:
     whole = data.rfind(b"\n") + 1
     if whole < len(data):
         file.truncate(whole)
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedPlan:
+    """A plan that was begun and is neither done nor led back.
+
+    Attributes:
+        path: its file.
+        wave: the wave of ``waves`` that its last run began; None: not known.
+        reason: why that run stopped; empty if it goes on or was killed.
+        written_ms: when its journal was written last.
+    """
+
+    path: Path
+    wave: int | None
+    waves: int | None
+    reason: str
+    written_ms: int
+
+
+def unfinished_plans(folders: Sequence[Path]) -> list[UnfinishedPlan]:
+    """Return the plans in these folders that were not finished, the newest first, as far as their files are there."""
+    found = []
+    for path, record in read_journals(folders)[0]:
+        plan = path.with_name(path.name.removesuffix(".journal"))
+        if record.is_under_way and not record.is_rolled_back and plan.is_file():
+            wave = next(event for event in reversed(record.events) if event["event"] == "wave")
+            reason = record.last.get("reason") if record.last["event"] == "stopped" else None
+            found.append(
+                UnfinishedPlan(plan, _number(wave, "wave"), _number(wave, "of"), str(reason or ""), _written_ms(record))
+            )
+    return sorted(found, key=lambda one: -one.written_ms)
+
+
+def _number(event: Mapping[str, Any], name: str) -> int | None:
+    value = event.get(name)
+    return value if isinstance(value, int) else None
+
+
+def _written_ms(record: JournalRecord) -> int:
+    try:
+        return round(datetime.fromisoformat(str(record.last.get("time"))).timestamp() * 1000)
+    except ValueError:
+        return 0
+
+
+def read_journals(folders: Sequence[Path]) -> tuple[list[tuple[Path, JournalRecord]], list[str]]:
+    """Return the journals of folders, and what is wrong with those that cannot be read."""
+    found, errors = [], []
+    for path in sorted({path.resolve() for folder in folders for path in folder.glob("*.journal")}):
+        try:
+            found.append((path, read_journal(path)))
+        except (OSError, AdminError) as error:
+            errors.append(str(error))
+    return found, errors

@@ -19,14 +19,14 @@ from engine.admin.configs.by_wire import WireConfigReader, read_effective, read_
 from engine.admin.configs.values import EntityType, settings_of
 from engine.admin.groups.group_reading import list_groups
 from engine.admin.groups.scope import FoundGroups, as_error, is_of_consumers
-from engine.admin.groups.values import ListedGroup
+from engine.admin.groups.values import GroupState, GroupType, ListedGroup
 from engine.admin.health.reading import probe_brokers
 from engine.admin.lag.measuring import LagMeter
 from engine.admin.lag.results import GroupLag
+from engine.admin.lag.verdicts import LagStatus
 from engine.admin.offsets.listing import FoundOffset, ask_offsets
 from engine.admin.watch.board import failure_of
 from engine.admin.watch.frame import BrokerWords, WatchedGroup
-from engine.admin.watch.unmeasured import of_other_protocol, unmeasured
 from engine.common.model import LATEST_TIMESTAMP, NO_LEADER, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
 from engine.kafka.protocol.apis.metadata import MetadataResponse
@@ -200,3 +200,20 @@ class GroupReader:
         protocol = sample.protocol if sample is not None else "" if known is None else known.protocol
         since_ms = known.since_ms if known is not None and known.lag.state == lag.state else now_ms
         return WatchedGroup(lag, members, listed.coordinator, protocol, since_ms, has_lag)
+
+
+# A group whose lag has not been measured yet
+
+
+def unmeasured(name: str, kind: GroupType | None, state: GroupState | None) -> GroupLag:
+    """Return what is known about a group that was only listed."""
+    return GroupLag(
+        name, kind, state, LagStatus.UNKNOWN, None, None, None, None, None, None, None, 0, 0, 0, 0, None, (),
+    )  # fmt: skip
+
+
+def of_other_protocol(listed: ListedGroup) -> WatchedGroup:
+    """Return what is known about a group that is not of consumers, such as the workers of Kafka Connect."""
+    error = f"a group of protocol {listed.protocol_type}: it has no lag that klamm can tell"
+    lag = replace(unmeasured(listed.group, listed.type, listed.state), error=error)
+    return WatchedGroup(lag, None, listed.coordinator, listed.protocol_type)

@@ -481,7 +481,8 @@ def _registration(broker_id: int, outcome: ReadOutcome) -> tuple[BrokerInfo, Bro
         told = BrokerIdZNode.decode(broker_id, data, broker_epoch=stat.czxid)
     except ZnodeFormatError:
         return None
-    return told.broker, BrokerRegistration(stat.ctime_ms, told.timestamp_ms, told.jmx_port)
+    jmx_port = None if told.jmx_port < 0 else told.jmx_port
+    return told.broker, BrokerRegistration(stat.ctime_ms, told.timestamp_ms, jmx_port)
 
 
 async def _children(zk: ZkClient, path: str) -> list[str]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
+from engine.admin.brokers.metrics import BrokerFigures, TopicTraffic
 from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import Side
 from engine.admin.groups.values import GroupMember
@@ -43,6 +44,8 @@ class Stage(StrEnum):
     """Settings of topics and brokers, min.insync.replicas among them."""
     PROBES = "probes"
     """What only a broker or ZooKeeper itself can say: who it thinks the controller is, whether it answers."""
+    METRICS = "metrics"
+    """Rates and latencies that each broker tells by JMX or over HTTP: beside Kafka's protocol, and often nowhere."""
     SPARK = "spark"
     """Streaming queries of Spark, from their checkpoints and event logs: files, not part of the cluster."""
 
@@ -217,6 +220,8 @@ class Frame:
         groups: consumer groups by name; empty until stage GROUPS was read.
         queries: Spark's queries whose traces are named, by path; empty until stage SPARK was read.
         words: by broker id, what each said when it was probed.
+        figures: by broker id, the rates and latencies that each tells, or why it does not. traffic: by topic, over the
+        brokers that tell; a topic that nobody uses may be missing. Both are empty until stage METRICS was read.
         deletion_ages_ms: how long topics have been marked for deletion; with ZooKeeper only.
         listed_reassignments: names in ``/admin/reassign_partitions``; with ZooKeeper only.
         zookeeper_ms: how long a ZooKeeper read takes; None: not asked.
@@ -244,6 +249,8 @@ class Frame:
     groups: tuple[WatchedGroup, ...] = ()
     queries: tuple[WatchedQuery, ...] = ()
     words: Mapping[int, BrokerWords] = field(default_factory=dict)
+    figures: Mapping[int, BrokerFigures] = field(default_factory=dict)
+    traffic: Mapping[str, TopicTraffic] = field(default_factory=dict)
     deletion_ages_ms: Mapping[str, int] = field(default_factory=dict)
     listed_reassignments: tuple[str, ...] = ()
     zookeeper_ms: float | None = None

@@ -23,7 +23,7 @@ from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnap
 FIELDS = fields_of(Frame)
 CLUSTER = fields_of(ClusterSnapshot)
 TOPIC = fields_of(TopicSnapshot)
-MAPPINGS = ("read_at_ms", "registrations", "min_isr", "words")
+MAPPINGS = ("read_at_ms", "registrations", "min_isr", "words", "figures", "traffic")
 """Fields that keep only changed entries."""
 _ALWAYS = ("sequence", "at_ms")
 _APART = ("cluster", "groups", "health", "offsets", "logs", *MAPPINGS)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Mapping
 from dataclasses import replace
 
+from engine.admin.brokers.metrics import BrokerFigures, TopicTraffic
 from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import Side
 from engine.admin.health.report import HoldingTransaction
@@ -84,6 +85,8 @@ class Knowledge:
         self.groups: tuple[WatchedGroup, ...] = ()
         self.queries: tuple[WatchedQuery, ...] = ()
         self.words: Mapping[int, BrokerWords] = {}
+        self.figures: Mapping[int, BrokerFigures] = {}
+        self.traffic: Mapping[str, TopicTraffic] = {}
         self.silent_ms: Mapping[int, int] = {}
         """For how long brokers that do not answer have not."""
         self.marked_at_ms: Mapping[str, int] = {}
@@ -304,6 +307,8 @@ class Knowledge:
             self.groups,
             self.queries,
             self._words_now(),
+            self.figures,
+            self.traffic,
             {name: max(0, now_ms - at_ms) for name, at_ms in self.marked_at_ms.items()},
             self.listed_reassignments,
             self.zookeeper_ms,

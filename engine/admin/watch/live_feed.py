@@ -35,6 +35,7 @@ from engine.common.model import BrokerInfo, address_text
 from engine.common.snapshot import SnapshotSource
 
 if TYPE_CHECKING:
+    from engine.admin.brokers.metrics_sources import ReadJmx
     from engine.admin.watch.by_znode import ZooKeeperSide
     from engine.kafka.zk.client import ZkClient
 
@@ -56,17 +57,21 @@ class _PolledStage:
     """None is the feed's tick."""
     share: float
     """The share of the time that reading it may take."""
+    ticks: int = 1
+    """It is read no more often than after so many of the feed's ticks."""
 
 
 _WIRE_STAGES = (
     _PolledStage(Stage.METADATA, None, 0.5),
     _PolledStage(Stage.REASSIGNMENTS, None, 0.3),
     _PolledStage(Stage.OFFSETS, None, 0.05),
-    _PolledStage(Stage.LOG_DIRS, 10_000, 0.1),
+    _PolledStage(Stage.LOG_DIRS, 10_000, 0.1, ticks=3),
     _PolledStage(Stage.GROUPS, 5_000, 0.2),
     _PolledStage(Stage.SETTINGS, 30_000, 0.05),
     _PolledStage(Stage.PROBES, 10_000, 0.2),
 )
+_METRICS_STAGE = _PolledStage(Stage.METRICS, 15_000, 0.03)
+"""Brokers average over a minute, so nobody needs them sooner; a Java that starts for it costs a second."""
 _SPARK_STAGE = _PolledStage(Stage.SPARK, 10_000, 0.1)
 _MOVING_LOG_DIRS_MS = 2_000
 """How often sizes are read while partitions move."""
@@ -80,6 +85,8 @@ class LiveFeed:
     Args:
         target: the cluster; its ZooKeeper, its brokers or both are asked, as far as it names them and allows it.
         groups_per_reading: how many groups are measured at once; a reading of many may hold the event loop longer.
+        read_jmx: reads brokers' metrics by JMX, where they tell them so; None: leave out the metrics of brokers.
+        has_ends: read where the logs end, each time; without them there are no rates.
 
     Raises:
         BadRequest: the target is a snapshot, which never changes.
@@ -91,6 +98,8 @@ class LiveFeed:
         *,
         interval_s: float = 1.0,
         groups_per_reading: int = by_wire.GROUPS_PER_READING,
+        read_jmx: ReadJmx | None = None,
+        has_ends: bool = True,
         clock: Clock | None = None,
     ) -> None:
         if target.snapshot is not None:
@@ -108,6 +117,7 @@ class LiveFeed:
         self._elections_until_s = 0.0
         self._tasks: list[asyncio.Task[None]] = []
         self._uses_wire = target.may_ask_brokers
+        self._has_ends = has_ends
         source = SnapshotSource.WIRE if self._uses_wire else SnapshotSource.ZOOKEEPER
         self._knowledge = Knowledge(source, target.client_properties.security_protocol)
         self._knowledge.states_by_wire = self._uses_wire
@@ -121,11 +131,12 @@ class LiveFeed:
             newest=lambda: None if self._box.latest is None else self._box.latest.cluster,
             trigger=self._trigger,
             groups_per_reading=groups_per_reading,
+            read_jmx=read_jmx,
         )
         self._knowledge.principal = self.principal if self._uses_wire else None
         self._zookeeper: ZooKeeperSide | None = None
-        polled = (*_WIRE_STAGES, _SPARK_STAGE)
-        self._schedules = {one.stage: StageSchedule(one.interval_ms, one.share) for one in polled}
+        polled = (*_WIRE_STAGES, _METRICS_STAGE, _SPARK_STAGE)
+        self._schedules = {one.stage: StageSchedule(one.interval_ms, one.share, one.ticks) for one in polled}
         self._wakes = {one.stage: asyncio.Event() for one in polled}
 
     @property
@@ -172,11 +183,15 @@ class LiveFeed:
             )
             self._spawn("zookeeper", self._zookeeper.run)
         if self._uses_wire:
-            for one in _WIRE_STAGES:
-                self._spawn(one.stage, partial(self._run_stage, one.stage))
+            left_out = {Stage.OFFSETS: not self._has_ends, Stage.METRICS: not self._readings.wants_metrics}
+            for one in (*_WIRE_STAGES, _METRICS_STAGE):
+                if left_out.get(one.stage):
+                    self._board.unreadable(one.stage, "nobody asked for it")
+                else:
+                    self._spawn(one.stage, partial(self._run_stage, one.stage))
             self._spawn("silence", self._listen)
         else:
-            for stage in (Stage.OFFSETS, Stage.LOG_DIRS, Stage.PROBES):
+            for stage in (Stage.OFFSETS, Stage.LOG_DIRS, Stage.PROBES, Stage.METRICS):
                 self._board.unreadable(stage, BROKERS_NOT_ASKED)
             # Old groups keep themselves in ZooKeeper.
             self._spawn(Stage.GROUPS, partial(self._run_stage, Stage.GROUPS))
@@ -302,7 +317,7 @@ class LiveFeed:
             return False
         if not self._uses_wire:
             return self._readings.slow.has_zookeeper
-        if stage is Stage.PROBES and (self._box.latest is None or self._box.latest.cluster is None):
+        if stage in (Stage.PROBES, Stage.METRICS) and (self._box.latest is None or self._box.latest.cluster is None):
             return False
         metadata = self._board.stages[Stage.METADATA]
         return self._board.is_connected(Side.WIRE) and metadata.read_at_ms is not None

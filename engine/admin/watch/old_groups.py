@@ -9,9 +9,9 @@ from engine.admin.groups.scope import FoundGroups, GroupScope
 from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.lag.measuring import LagMeter, LagOptions
 from engine.admin.lag.results import GroupLag
+from engine.admin.watch.by_wire import unmeasured
 from engine.admin.watch.frame import WatchedGroup
 from engine.admin.watch.shared_cluster import SharedCluster
-from engine.admin.watch.unmeasured import unmeasured
 
 OLD_GROUPS_PER_READING = 5
 """Each costs ZooKeeper two reads per partition, and ZooKeeper has other work to do."""

@@ -16,11 +16,13 @@ class StageSchedule:
     Args:
         interval_ms: time from the start of one reading to that of the next; None is the feed's own tick.
         share: the share of the time for reading: what takes 300 ms with a share of 0.1 is read every 3 s.
+        ticks: it is read no more often than after so many ticks.
     """
 
-    def __init__(self, interval_ms: int | None, share: float) -> None:
+    def __init__(self, interval_ms: int | None, share: float, ticks: int = 1) -> None:
         self._wanted_ms = interval_ms
         self._share = share
+        self._ticks = ticks
         self._failures = 0
         self._must_repeat = False
         self._whole_cost_ms = 0
@@ -61,7 +63,7 @@ class StageSchedule:
             work_ms = self._whole_cost_ms = cost_ms
             pause_ms = 0
         # More often than frames are made, nobody would see it.
-        self.interval_ms = max(self._wanted_ms or 0, tick_ms, round(work_ms / self._share), pause_ms)
+        self.interval_ms = max(self._wanted_ms or 0, self._ticks * tick_ms, round(work_ms / self._share), pause_ms)
         self.next_ms = now_ms if self._must_repeat else max(now_ms, now_ms - cost_ms + self.interval_ms)
         return cost_ms
 

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from engine.admin.brokers.metrics import TOPICS_MAX
 from engine.admin.cluster.asking import FAILURES
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AnswerLost, Refused, Unreachable
@@ -37,6 +38,8 @@ from engine.kafka.protocol.apis.metadata import MetadataResponse
 from engine.kafka.zk.errors import SessionLost, ZooKeeperError
 
 if TYPE_CHECKING:
+    from engine.admin.brokers.metrics_sources import ReadJmx
+    from engine.admin.brokers.reading_metrics import FiguresReader
     from engine.admin.watch.old_groups import OldGroupReader
     from engine.kafka.zk.client import ZkClient
 
@@ -63,6 +66,7 @@ class StageReadings:
         client: ZooKeeper's client, as long as the feed has a session.
         newest: the newest cluster that was shown.
         trigger: has a stage read soon.
+        read_jmx: reads brokers' metrics by JMX; None: nobody wants the metrics of brokers.
     """
 
     def __init__(
@@ -76,6 +80,7 @@ class StageReadings:
         newest: Callable[[], ClusterSnapshot | None],
         trigger: Callable[[Stage], None],
         groups_per_reading: int = by_wire.GROUPS_PER_READING,
+        read_jmx: ReadJmx | None = None,
     ) -> None:
         self._target = target
         self._knowledge = knowledge
@@ -97,11 +102,18 @@ class StageReadings:
         self._old_groups: OldGroupReader | None = None
         traces = QueryTraces(target.checkpoints, target.event_logs)
         self._queries = None if traces.is_empty else QueryReader(traces)
+        self._read_jmx = read_jmx
+        self._metrics: FiguresReader | None = None
 
     @property
     def has_queries(self) -> bool:
         """Whether Spark's traces are named."""
         return self._queries is not None
+
+    @property
+    def wants_metrics(self) -> bool:
+        """Whether somebody wants the metrics of brokers."""
+        return self._read_jmx is not None
 
     def read_old_groups(self) -> None:
         """From now on read the groups that keep themselves in ZooKeeper, too."""
@@ -230,6 +242,18 @@ class StageReadings:
                 missing = (f"groups in ZooKeeper: {error}",)
         return tuple(reader.known.values()), missing
 
+    async def _read_metrics(self) -> Told:
+        from engine.admin.brokers.reading_metrics import FiguresReader
+
+        assert self._read_jmx is not None
+        self._metrics = self._metrics or FiguresReader(self.slow, self._read_jmx)
+        knowledge = self._knowledge
+        ports = {broker: one.jmx_port for broker, one in knowledge.registrations.items()}
+        has_topics = len(knowledge.topics) <= TOPICS_MAX
+        read = await self._metrics.read(knowledge.brokers, ports, knowledge.silent_ms, topics=has_topics)
+        knowledge.figures, knowledge.traffic = read.brokers, read.topics
+        return read.requests, read.missing
+
     async def _read_spark(self) -> Told:
         assert self._queries is not None
         wire = await self.slow.wire() if self._board.is_connected(Side.WIRE) else None
@@ -288,5 +312,6 @@ _READERS: Mapping[Stage, Callable[[StageReadings], Awaitable[Told]]] = {
     Stage.GROUPS: StageReadings._read_groups,
     Stage.SETTINGS: StageReadings._read_settings,
     Stage.PROBES: StageReadings._read_probes,
+    Stage.METRICS: StageReadings._read_metrics,
     Stage.SPARK: StageReadings._read_spark,
 }

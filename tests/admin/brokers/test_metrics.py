@@ -11,11 +11,27 @@ from typing import Any
 
 import pytest
 
-from engine.admin.brokers.metrics import Beans, Rate, Teller, bean_of, beans_of_page, figures_of, has_rates, patterns
+from engine.admin.brokers.metrics import (
+    Beans,
+    BrokerFigures,
+    Rate,
+    Teller,
+    TopicFigures,
+    TopicTraffic,
+    bean_of,
+    beans_of_page,
+    figures_of,
+    has_rates,
+    patterns,
+    traffic_of,
+)
 from engine.admin.brokers.metrics_sources import Source, check_pattern, read_http, source_of
-from engine.admin.brokers.reading_metrics import told_by_http
+from engine.admin.brokers.reading_metrics import FiguresReader, told_by_http
+from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, Unreachable
 from engine.admin.cluster.profiles import without_login
+from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.common.model import BrokerInfo, Endpoint, SecurityProtocol
 
 USUAL = """\
 # TYPE kafka_server_brokertopicmetrics_messagesin_total counter
@@ -243,3 +259,64 @@ async def test_a_broker_that_hangs_has_a_reason_in_its_time() -> None:
         async with asyncio.timeout(10):
             found = await told_by_http(5, source(port), [], 0.3, measures=True)
     assert (found.broker, found.beans, found.trouble) == (5, None, "no answer within 0.3 s")
+
+
+# Again and again, for a dashboard
+
+
+def reader(port: int, read_jmx: Any = None) -> tuple[FiguresReader, list[BrokerInfo]]:
+    target = ClusterTarget("t", Origin.OPTIONS, metrics=f"http://127.0.0.1:{port}/metrics?of={{id}}")
+    endpoint = Endpoint.of_protocol("127.0.0.1", 1, SecurityProtocol.PLAINTEXT)
+    brokers = [BrokerInfo(id_, (endpoint,)) for id_ in (0, 1, 2)]
+    return FiguresReader(Cluster(target), read_jmx), brokers
+
+
+@in_loop
+async def test_counts_become_rates_with_the_second_reading_and_a_silent_broker_is_not_asked() -> None:
+    asked: list[bytes] = []
+
+    async def counts(request: asyncio.StreamReader, answer: asyncio.StreamWriter) -> None:
+        asked.append((await request.readuntil(b"\r\n\r\n")).split()[1])
+        page = USUAL.replace("messagesin_total 120.0", f"messagesin_total {120 + 1000 * len(asked)}")
+        answer.write(b"HTTP/1.0 200 OK\r\n\r\n" + page.encode())
+        await answer.drain()
+
+    async with serving(counts) as port:
+        figures, brokers = reader(port)
+        first = await figures.read(brokers, {}, {2: 5_000}, topics=True)
+        second = await figures.read(brokers, {}, {}, topics=False)
+    assert first.brokers[0].messages_in.now is None and "next reading" in (first.brokers[0].trouble or "")
+    assert first.brokers[2].trouble == "it answers nobody"
+    assert sorted(asked) == [b"/metrics?of=0"] * 2 + [b"/metrics?of=1"] * 2 + [b"/metrics?of=2"]
+    assert second.brokers[0].trouble is None and (second.brokers[0].messages_in.now or 0) > 0
+    assert second.brokers[2].messages_in.now is None, "its first reading"
+    assert not second.topics and all(one.topics is None for one in second.brokers.values())
+
+
+@in_loop
+async def test_a_broker_that_does_not_tell_has_a_reason_and_is_looked_up_again() -> None:
+    async def refuses(request: asyncio.StreamReader, answer: asyncio.StreamWriter) -> None:
+        path = (await request.readuntil(b"\r\n\r\n")).split()[1]
+        answer.write(
+            b"HTTP/1.0 200 OK\r\n\r\n" + USUAL.encode() if path.endswith(b"0") else b"HTTP/1.0 503 Busy\r\n\r\n"
+        )
+        await answer.drain()
+
+    async with serving(refuses) as port:
+        figures, brokers = reader(port)
+        read = await figures.read(brokers, {}, {}, topics=False)
+        assert read.missing == ("broker 1: it answers 503 Busy", "broker 2: it answers 503 Busy")
+        assert (read.brokers[1].told_by, read.brokers[1].trouble) == (None, "it answers 503 Busy")
+        again = await figures.read(brokers, {}, {}, topics=False)
+    assert (read.requests, again.requests) == (6, 5), "only where it answered nobody asks again where it tells"
+
+
+def test_the_traffic_of_a_topic_is_that_of_its_leaders_together() -> None:
+    def told(broker: int, *topics: TopicFigures) -> BrokerFigures:
+        return BrokerFigures(broker, Teller.JOLOKIA, topics=topics)
+
+    orders = TopicFigures("orders", bytes_in=Rate(one_minute=10.04), bytes_out=Rate(1.0))
+    more = TopicFigures("orders", bytes_in=Rate(one_minute=5.0), bytes_out=Rate(measured=2.0))
+    faded = TopicFigures("idle", bytes_in=Rate(one_minute=1e-9))
+    found = traffic_of([told(0, orders, faded), told(1, more), BrokerFigures(2, trouble="no answer")])
+    assert found == {"orders": TopicTraffic(15.0, 2.0), "idle": TopicTraffic(0.0, None)}

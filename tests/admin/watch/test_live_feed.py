@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,8 @@ import pytest
 from event_loop import in_event_loop
 from znode_writer import znode_writer
 
+from engine.admin.brokers.metrics import Beans, Teller
+from engine.admin.brokers.metrics_sources import Source
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.target import ClusterTarget, Origin, Side, parse_addresses
@@ -43,7 +45,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         "auto.leader.rebalance.enable": "false",
     }
     folder: Path = tmp_path_factory.mktemp("watched")
-    with LocalCluster(3, directory=folder, config=settings) as made:
+    with LocalCluster(3, directory=folder, config=settings, metrics=True) as made:
         asyncio.run(_create(made, "orders", 3))
         yield made
 
@@ -91,9 +93,9 @@ class _Watching:
 
 
 @asynccontextmanager
-async def _watched(target: ClusterTarget) -> AsyncIterator[_Watching]:
+async def _watched(target: ClusterTarget, *, metrics: bool = False, has_ends: bool = True) -> AsyncIterator[_Watching]:
     before = asyncio.all_tasks()
-    feed = LiveFeed(target)
+    feed = LiveFeed(target, read_jmx=_no_java if metrics else None, has_ends=has_ends)
     await feed.start()
     try:
         yield _Watching(feed)
@@ -105,12 +107,45 @@ async def _watched(target: ClusterTarget) -> AsyncIterator[_Watching]:
     assert not {name for name in left if name.startswith("watch-")}
 
 
+async def _no_java(sources: Mapping[int, Source], *asked: object) -> Mapping[int, Beans | str]:
+    raise AssertionError(f"brokers of klamm tell their metrics over HTTP: {sources}")
+
+
 def _is_read(frame: Frame, brokers: int = 3) -> bool:
     stages = [Stage.MEMBERS, Stage.METADATA, Stage.SETTINGS]
     if frame.link(Side.WIRE).state is not LinkState.UNUSED:
         stages += [Stage.OFFSETS, Stage.LOG_DIRS, Stage.PROBES, Stage.GROUPS]
     known = frame.cluster is not None and len(frame.cluster.brokers) == brokers
     return known and all(frame.stage(stage).read_at_ms is not None for stage in stages)
+
+
+@in_event_loop
+async def test_brokers_tell_what_they_measure_and_a_silent_one_is_not_waited_for(cluster: LocalCluster) -> None:
+    async with _watched(_target(cluster), metrics=True) as watching:
+        frame = await watching.until(lambda one: len(one.figures) == 3 and _is_read(one))
+        assert {one.told_by for one in frame.figures.values()} == {Teller.JOLOKIA}, frame.figures
+        assert all(one.handler_idle_percent is not None and one.bytes_in.now == 0 for one in frame.figures.values())
+        assert frame.stage(Stage.METRICS).missing == ()
+        cluster.pause_broker(2)
+        try:
+            await watching.until(lambda one: 2 not in one.words or bool(one.words[2].trouble))
+            watching.feed.refresh([Stage.METRICS])
+            # Its session may end meanwhile: then it is no live broker any more.
+            frame = await watching.until(lambda one: 2 not in one.figures or one.figures[2].told_by is None)
+            assert 2 not in frame.figures or frame.figures[2].trouble == "it answers nobody"
+            assert frame.figures[1].told_by is Teller.JOLOKIA
+        finally:
+            cluster.resume_broker(2)
+        await watching.until(lambda one: _is_read(one) and 2 in one.words and not one.words[2].trouble)
+
+
+@in_event_loop
+async def test_a_table_of_clusters_does_without_the_ends_of_logs(cluster: LocalCluster) -> None:
+    async with _watched(_target(cluster), has_ends=False) as watching:
+        frame = await watching.until(lambda one: one.is_settled(Stage) and one.health is not None)
+    status = frame.stage(Stage.OFFSETS)
+    assert (status.source, status.error, status.requests) == (None, "nobody asked for it", 0) and not frame.offsets
+    assert standing_of(frame) is Standing.LIVE and frame.logs and frame.words
 
 
 @in_event_loop
@@ -132,6 +167,7 @@ async def test_a_whole_cluster_is_read_from_each_side(target: ClusterTarget) -> 
         assert {said.controller_id for said in frame.words.values()} == {frame.cluster.controller_id}
     else:
         assert "must not be asked" in frame.stage(Stage.OFFSETS).error
+    assert frame.stage(Stage.METRICS).source is None and not frame.figures, "nobody asked for them"
     has_zookeeper = target.name != "brokers"
     assert (set(frame.registrations) == {0, 1, 2}) == has_zookeeper == (frame.zookeeper_ms is not None)
     assert (frame.cluster.controller_epoch is not None) == has_zookeeper

@@ -90,6 +90,16 @@ def test_a_trigger_while_reading_has_it_read_once_more() -> None:
     assert schedule.next_ms == 5_050
 
 
+def test_a_stage_may_be_read_at_some_ticks_only() -> None:
+    schedule = StageSchedule(10_000, 0.1, ticks=3)
+    schedule.start(0)
+    schedule.succeed(50, 1_000)
+    assert schedule.interval_ms == 10_000, "three ticks of a second are over sooner"
+    schedule.start(10_000)
+    schedule.succeed(10_050, 10_000)
+    assert schedule.next_ms == 10_000 + 30_000
+
+
 def test_hastening_respects_the_share() -> None:
     schedule = StageSchedule(10_000, 0.1)
     schedule.start(0)

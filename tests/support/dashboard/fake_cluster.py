@@ -14,6 +14,7 @@ from operator import is_
 from fake_group import FakeGroup
 from fake_query import FakeQuery
 
+from engine.admin.brokers.metrics import BrokerFigures, Rate, Teller, TopicTraffic
 from engine.admin.cluster.target import Side
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.watch.diff import diff
@@ -51,7 +52,7 @@ _RECORD_BYTES = 1_000
 _INTERVALS_MS: Mapping[Stage, int] = {
     Stage.MEMBERS: 1_000, Stage.METADATA: 1_000, Stage.REASSIGNMENTS: 1_000, Stage.OFFSETS: 1_000,
     Stage.LOG_DIRS: 10_000, Stage.GROUPS: 5_000, Stage.SETTINGS: 30_000, Stage.PROBES: 5_000,
-    Stage.SPARK: 10_000,
+    Stage.METRICS: 15_000, Stage.SPARK: 10_000,
 }  # fmt: skip
 _DIR = "/var/lib/kafka"
 _ADDRESSES = {Side.ZOOKEEPER: "zk1:2181,zk2:2181,zk3:2181", Side.WIRE: "kafka1:9092"}
@@ -59,12 +60,13 @@ _SIDES: Mapping[Stage, tuple[Side, ...]] = {
     Stage.MEMBERS: (Side.ZOOKEEPER, Side.WIRE), Stage.METADATA: (Side.WIRE, Side.ZOOKEEPER),
     Stage.REASSIGNMENTS: (Side.WIRE, Side.ZOOKEEPER), Stage.OFFSETS: (Side.WIRE,), Stage.LOG_DIRS: (Side.WIRE,),
     Stage.GROUPS: (Side.WIRE,), Stage.SETTINGS: (Side.ZOOKEEPER, Side.WIRE), Stage.PROBES: (Side.WIRE,),
-    Stage.SPARK: (),
+    Stage.METRICS: (Side.WIRE,), Stage.SPARK: (),
 }  # fmt: skip
 _PARTS: Mapping[Stage, tuple[str, ...]] = {
     Stage.MEMBERS: ("cluster", "registrations"), Stage.METADATA: ("cluster",), Stage.REASSIGNMENTS: (),
     Stage.OFFSETS: ("offsets",), Stage.LOG_DIRS: ("log_dirs", "logs"), Stage.GROUPS: ("groups",),
     Stage.SETTINGS: ("min_isr",), Stage.PROBES: ("words", "zookeeper_ms"), Stage.SPARK: ("queries",),
+    Stage.METRICS: ("figures", "traffic"),
 }  # fmt: skip
 """What a frame has from each stage."""
 
@@ -125,6 +127,9 @@ class FakeCluster:
         self._broker_configs: dict[int | None, Mapping[str, str]] = {}
         self._failed_dirs: dict[int, str] = {}
         self._silent: dict[int, str] = {}
+        self._untold: dict[int, str] = {}
+        self._idle: dict[int, float] = {}
+        self._throttle_ms: dict[int, float] = {}
         self._frozen: Frame | None = None
         self._sequence = 0
         self._last: Frame | None = None
@@ -261,6 +266,16 @@ class FakeCluster:
         self._touched = True
         self._silent[broker] = trouble
 
+    def hide_figures(self, broker: int, why: str) -> None:
+        """Make a broker tell none of what it measures."""
+        self._touched = True
+        self._untold[broker] = why
+
+    def overload(self, broker: int, *, idle_percent: float, throttle_ms: float = 0.0) -> None:
+        """Make a broker work without a rest, and hold answers back for a quota."""
+        self._touched = True
+        self._idle[broker], self._throttle_ms[broker] = idle_percent, throttle_ms
+
     def add_group(self, name: str, topic: str, *, reads: float, lag: int = 0, members: int = 2) -> None:
         """Add a consumer group that reads ``reads`` records of each partition in a second and is ``lag`` behind now."""
         self._touched = True
@@ -393,6 +408,8 @@ class FakeCluster:
             data["groups"] = tuple(
                 one.watched(self._ends_for(one), self._coordinator()) for _, one in sorted(self._groups.items())
             )
+            if Stage.METRICS in self._read:
+                data |= {"figures": {b: self._figures(b) for b in self._brokers}, "traffic": self._traffic()}
             data["words"] = {
                 b: BrokerWords(None, (), self._silent[b]) if b in self._silent
                 else BrokerWords(self._controller_id, (_DIR,) if b in self._failed_dirs else (), release="3.9")
@@ -456,6 +473,29 @@ class FakeCluster:
             causes = [self._links[side].cause for side in _SIDES[stage] if self._links[side].cause]
             return replace(status, error="; ".join(causes))
         return status
+
+    def _figures(self, broker: int) -> BrokerFigures:
+        if why := self._silent.get(broker) or self._untold.get(broker):
+            return BrokerFigures(broker, trouble=why)
+        led = sum(p.leader == broker for topic in self._topics.values() for p in topic.partitions)
+        records, throttle_ms = led * self.rate, self._throttle_ms.get(broker, 0.0)
+        bytes_in = records * _RECORD_BYTES
+        return BrokerFigures(
+            broker, Teller.JOLOKIA, f"http://kafka{broker}:8778/jolokia",
+            messages_in=Rate(one_minute=records), bytes_in=Rate(one_minute=bytes_in),
+            bytes_out=Rate(one_minute=2 * bytes_in), handler_idle_percent=self._idle.get(broker, 90.0 + broker % 7),
+            produce_p99_ms=3.0 + broker + throttle_ms, fetch_p99_ms=500.0 + broker, produce_throttle_ms=throttle_ms,
+            fetch_throttle_ms=0.0,
+        )  # fmt: skip
+
+    def _traffic(self) -> dict[str, TopicTraffic]:
+        told = self._brokers.keys() - self._silent.keys() - self._untold.keys()
+        found = {}
+        for name, topic in self._topics.items():
+            bytes_in = sum(p.leader in told for p in topic.partitions) * self.rate * _RECORD_BYTES
+            if bytes_in or not told.isdisjoint(p.leader for p in topic.partitions):
+                found[name] = TopicTraffic(bytes_in, 2 * bytes_in)
+        return found
 
     def _log_dirs(self) -> tuple[LogDir, ...]:
         sizes: dict[int, list[int]] = {broker: [] for broker in self._brokers}

@@ -15,7 +15,7 @@ from plan_files import NOT_MEASURED
 
 from engine.admin.cluster.errors import AdminError
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
-from engine.admin.reassignment.journal import JournalRecord, open_journal, read_journal
+from engine.admin.reassignment.journal import JournalRecord, open_journal, read_journal, read_journals, unfinished_plans
 from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.plan_runs import PlanRun, Verb
 from engine.admin.reassignment.wave_progress import WaveProgress
@@ -32,7 +32,7 @@ from tui.drawing.lines import Line
 from tui.drawing.units import size
 from tui.operations import plans as plan_operations
 from tui.operations.plan_commands import making_words, running_words
-from tui.operations.plans import CancelPlan, history_outcome, read_journals, run_asked_for, unfinished_plan
+from tui.operations.plans import CancelPlan, history_outcome, run_asked_for
 from tui.pages import plans
 from tui.pages.page import View
 from tui.planning.card import (
@@ -366,7 +366,7 @@ def test_the_past_is_told_run_by_run_the_newest_first(tmp_path: Path) -> None:
     lines = [
         {"time": "2026-01-01T00:00:00Z", "event": "journal", "format": 1, "plan": "sha256:a"},
         {"time": "2026-01-01T00:00:01Z", "event": "begun", "what": "apply a.json", "who": "ann", "waves": 2},
-        {"time": "2026-01-01T00:00:02Z", "event": "wave", "wave": 1},
+        {"time": "2026-01-01T00:00:02Z", "event": "wave", "wave": 1, "of": 2},
         {"time": "2026-01-01T00:00:03Z", "event": "wave_done", "wave": 1},
         {"time": "2026-01-01T00:00:04Z", "event": "stopped", "reason": "the copy has stalled"},
         {"time": "2026-01-03T00:00:00Z", "event": "begun", "what": "resume a.json", "who": "bob", "waves": 2},
@@ -388,10 +388,12 @@ def test_the_past_is_told_run_by_run_the_newest_first(tmp_path: Path) -> None:
     told = history_outcome("History", found, errors, "nobody")
     assert [row[1].text for row in told.rows] == ["eve", "bob", "ann"]
     assert told.rows[0][-1].text == "done"
-    assert unfinished_plan((tmp_path,)) is None, "there is no file of the plan any more"
+    assert unfinished_plans((tmp_path,)) == [], "there is no file of the plan any more"
     (tmp_path / "a.json").write_text("{}")
     (tmp_path / "b.json").write_text("{}")
-    assert unfinished_plan((tmp_path,)) == tmp_path / "a.json", "the other one is done"
+    (open_one,) = unfinished_plans((tmp_path,))
+    assert open_one.path == tmp_path / "a.json", "the other one is done"
+    assert (open_one.wave, open_one.waves, open_one.reason, open_one.written_ms) == (1, 2, "", 1_767_398_400_000)
     empty = history_outcome("History", [(first, JournalRecord(()))], [])
     assert "there is no journal" in empty.notes[-1]
 
