@@ -66,13 +66,11 @@ QUICKLY = "--interval 200ms"
 """Lag is measured three times, by default five seconds apart."""
 MORE = {
     "consume T --from-beginning": "--max-messages 3",
-    "consume TOPIC --group G -o jsonl": "--group new --from-beginning --until-end",
     "consume __consumer_offsets --from-beginning": "--max-messages 1",
     "exporter": "--once",
     "elect preferred": "--topic T --partition 0",
     "groups delete G": "--yes",
     "groups describe": "G",
-    "groups reset-offsets": f"{RESET} --execute --yes",
     "groups reset-offsets …": RESET,
     "kafka-console-consumer --topic T --from-beginning": "--max-messages 3",
     "kafka-console-consumer --topic __consumer_offsets --formatter …":
@@ -108,7 +106,6 @@ MORE = {
     "state-changes merge": "state-change.log",
     "top": "--screenshot top.svg",
     "topics alter T --partitions 12": "--yes",
-    "topics delete": "T --yes",
     "topics delete T": "--yes",
 }  # fmt: skip
 """Words that a command needs beside those of its page."""
