@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from broker_nursery import NURSERY
+from nursery import NURSERIES
 
 from engine.local.cluster import LocalCluster
 from engine.local.processes import LocalProcess, ProcessId
@@ -17,9 +17,9 @@ from engine.local.processes import LocalProcess, ProcessId
 RUN = """\
 import sys
 from pathlib import Path
-from broker_nursery import NURSERY
+from nursery import NURSERIES
 from engine.local.cluster import LocalCluster
-NURSERY.install()
+NURSERIES.install()
 with LocalCluster(1, directory=Path(sys.argv[1])) as cluster:
     process = cluster.broker(0).process
     print(process.pid, process.identity.start_ticks, flush=True)
@@ -28,7 +28,7 @@ with LocalCluster(1, directory=Path(sys.argv[1])) as cluster:
 
 
 def test_its_environment_output_folder_session_and_exit_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert NURSERY.is_open
+    assert NURSERIES.is_open
     monkeypatch.chdir(tmp_path)
     with LocalCluster(1, directory=tmp_path / "cluster") as cluster:
         broker = cluster.broker(0)
@@ -36,7 +36,8 @@ def test_its_environment_output_folder_session_and_exit_codes(tmp_path: Path, mo
         assert process is not None
         proc = Path(f"/proc/{process.pid}")
         parent = int((proc / "stat").read_text().rpartition(")")[2].split()[1])
-        assert b"broker_nursery.py" in Path(f"/proc/{parent}/cmdline").read_bytes()
+        assert parent == os.getpid()
+        assert b"nursery.py" in (proc / "cmdline").read_bytes()
         assert os.readlink(proc / "cwd") == str(tmp_path)
         assert [os.readlink(proc / "fd" / str(number)) for number in (1, 2)] == [str(broker.output_path)] * 2
         assert (os.getsid(process.pid), process.exit_code) == (process.pid, None)
