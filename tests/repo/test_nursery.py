@@ -1,4 +1,4 @@
-"""A broker that was forked off a nursery is as one that starts on its own."""
+"""A program that was forked off a nursery is as one that starts on its own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from klamm_program import PROGRAM, environment, klamm
 from nursery import NURSERIES
 
 from engine.local.cluster import LocalCluster
@@ -62,3 +63,25 @@ def test_it_is_killed_with_the_process_that_runs_the_tests(tmp_path: Path) -> No
         assert broker.is_alive
         run.kill()
         assert broker.wait(30)
+
+
+def test_klamm_has_its_own_environment_folder_streams_and_exit_code(tmp_path: Path) -> None:
+    merge = [PROGRAM, "state-changes", "merge", "-"]
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(merge, cwd=tmp_path, env=environment(tmp_path), **pipes) as process:  # type: ignore[call-overload]
+        assert b"nursery.py" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        assert os.readlink(f"/proc/{process.pid}/cwd") == str(tmp_path)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    assert klamm("profiles", "add", "prod", "--bootstrap-server", "h:1", folder=tmp_path).code == 0
+    assert (tmp_path / "config" / "klamm" / "clusters.toml").exists()
+    wrong = klamm("state-changes", "merge", "-", "--absent", folder=tmp_path, stdin="x\n")
+    assert (wrong.code, wrong.out, "--absent" in wrong.err) == (2, "", True), wrong.err
+
+
+def test_a_changed_python_starts_on_its_own(tmp_path: Path) -> None:
+    assert klamm("--version", folder=tmp_path).code == 0
+    command, own = [PROGRAM, "state-changes", "merge", "-"], environment(tmp_path, PYTHONUTF8="0")
+    with subprocess.Popen(command, env=own, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        assert b"nursery.py" not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        process.kill()
