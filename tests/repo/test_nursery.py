@@ -67,8 +67,7 @@ def test_it_is_killed_with_the_process_that_runs_the_tests(tmp_path: Path) -> No
 
 def test_klamm_has_its_own_environment_folder_streams_and_exit_code(tmp_path: Path) -> None:
     merge = [PROGRAM, "state-changes", "merge", "-"]
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    with subprocess.Popen(merge, cwd=tmp_path, env=environment(tmp_path), **pipes) as process:  # type: ignore[call-overload]
+    with subprocess.Popen(merge, cwd=tmp_path, env=environment(tmp_path), stdin=subprocess.PIPE) as process:
         assert b"nursery.py" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
         assert os.readlink(f"/proc/{process.pid}/cwd") == str(tmp_path)
         process.kill()
