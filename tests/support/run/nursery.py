@@ -65,7 +65,7 @@ class Nursery:
         self._owner_pid = 0
 
     def fork(self, asked: dict[str, Any], streams: list[int]) -> int | None:
-        """Return the pid of a new child of this process; None if its Python would start in another way."""
+        """Return the pid of a new child of this process; None if it must start on its own."""
         with self._asking:
             if self._socket is None or self._owner_pid != os.getpid():
                 self._start(asked["environ"])
@@ -76,7 +76,7 @@ class Nursery:
             _prctl(_PR_SET_CHILD_SUBREAPER, 1)
             try:
                 socket.send_fds(self._socket, [json.dumps(asked).encode()], streams)
-                return int(self._socket.recv(_REQUEST_BYTES_MAX))
+                return int(self._socket.recv(_REQUEST_BYTES_MAX)) or None
             finally:
                 _prctl(_PR_SET_CHILD_SUBREAPER, 0)
 
@@ -174,18 +174,21 @@ def _serve(requests: socket.socket) -> list[str]:
         between = os.fork()
         if not between:
             between = os.getpid()
-            if pid := os.fork():
-                os.write(writing, b"%d" % pid)
+            if os.fork():
                 os._exit(0)
-            for unused in (reading, writing, requests.detach()):
+            for unused in (reading, requests.detach()):
                 os.close(unused)
             asked = json.loads(data)
             _become_program(between, asked, streams)
+            os.write(writing, b"%d" % os.getpid())
+            os.close(writing)
             return asked["words"]  # type: ignore[no-any-return]
+        for given in (writing, *streams):
+            os.close(given)
         os.waitpid(between, 0)
-        requests.send(os.read(reading, 20))
-        for used in (reading, writing, *streams):
-            os.close(used)
+        # Whoever starts a program may send it a signal at once, so it is ready before its pid is known.
+        requests.send(os.read(reading, 20) or b"0")
+        os.close(reading)
 
 
 def _become_program(between: int, asked: dict[str, Any], streams: list[int]) -> None:
