@@ -49,7 +49,7 @@ class Room:
         return subprocess.Popen(
             [*program, *map(str, words), *self.where],
             cwd=self.folder,
-            env=environment(self.folder, HOME=str(self.folder), PYTHONPATH=str(DRIVER.parents[3])),
+            env=environment(self.folder, HOME=str(self.folder)),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -31,16 +31,6 @@ NOBODY = ("--bootstrap-server", "127.0.0.1:1")
 WAIT_S = 40.0
 
 
-_LOGIN = """if True:
-    import fcntl, os, signal, sys, termios
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-    if sys.argv[1]:
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    os.execv(sys.argv[2], sys.argv[2:])
-"""
-"""Runs a program on the terminal of its session, as a shell does; with ``nohup``, HUP is ignored."""
-
-
 class Terminal:
     """The program on a terminal."""
 
@@ -87,13 +77,17 @@ class Terminal:
 
 @contextmanager
 def terminal(*words: str | Path, folder: Path, ignores_hup: bool = False, **env: str) -> Iterator[Terminal]:
+    """Run the program on the terminal of its session, as a shell does; with ``ignores_hup``, as by nohup."""
     master, slave = pty.openpty()
-    login = [sys.executable, "-c", _LOGIN, "nohup" if ignores_hup else ""]
     termios.tcsetwinsize(slave, (30, 100))
-    process = subprocess.Popen(
-        [*login, PROGRAM, *map(str, words)], stdin=slave, stdout=slave, stderr=slave, cwd=folder,
-        env=environment(folder, **env), start_new_session=True,
-    )  # fmt: skip
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignores_hup else signal.SIG_DFL)
+    try:
+        process = subprocess.Popen(
+            [PROGRAM, *map(str, words)], stdin=slave, stdout=slave, stderr=slave, cwd=folder,
+            env=environment(folder, **env), start_new_session=True,
+        )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGHUP, before)
     made = Terminal(process, master, slave)
     try:
         yield made

@@ -14,8 +14,8 @@ import re
 import typing
 import uuid
 import warnings
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from io import BytesIO
 from typing import Any, Protocol
 
@@ -45,6 +45,7 @@ class Oracle(Protocol):
         """Return the oracle's value of some bytes."""
 
 
+@cache
 def oracles_for(cls: type[Message], version: int) -> list[Oracle]:
     """Return all oracles that know the message in this version."""
     found: list[Oracle] = []
@@ -92,9 +93,8 @@ class KafkaPython:
             inner = fields[name]
             if value is not None and (inner.is_struct() or inner.is_struct_array()):
                 data = inner.data_class
-                value = (
-                    [self._build(data, item) for item in value] if isinstance(value, list) else self._build(data, value)
-                )
+                build = partial(self._build, data)
+                value = _each_once(build, value) if isinstance(value, list) else build(value)
             elif declared.type is UUID:
                 value = None if value == bytes(16) else uuid.UUID(bytes=value)
             elif inner.type_str == "bitfield":
@@ -148,21 +148,30 @@ class Kio:
         self._version = version
         self._write = entity_writer(entity)
         self._read = entity_reader(entity)
+        self._paired: dict[type[Struct], list[tuple[Field, Any]]] = {}
 
     def build(self, value: Message) -> Any:
         return self._build(self._entity, value)
 
     def _build(self, entity: Any, struct: Struct) -> Any:
-        ours = [f for f in struct.wire_fields if f.is_in(self._version)]
-        theirs = dataclasses.fields(entity)
-        assert len(ours) == len(theirs), (entity, [f.name for f in ours], [f.name for f in theirs])
         written = {declared.name: value for declared, value in _present(struct, self._version)}
         values = {}
-        for declared, their in zip(ours, theirs, strict=True):
-            assert _squeezed(declared.name) == _squeezed(their.name)
+        for declared, their in self._pairs(entity, type(struct)):
             if declared.name in written:
                 values[their.name] = self._value(entity, declared, their, written[declared.name])
         return entity(**values)
+
+    def _pairs(self, entity: Any, cls: type[Struct]) -> list[tuple[Field, Any]]:
+        """Return the fields of ours and theirs, which are the same in the same order."""
+        pairs = self._paired.get(cls)
+        if pairs is None:
+            ours = [f for f in cls.wire_fields if f.is_in(self._version)]
+            theirs = dataclasses.fields(entity)
+            assert len(ours) == len(theirs), (entity, [f.name for f in ours], [f.name for f in theirs])
+            pairs = self._paired[cls] = list(zip(ours, theirs, strict=True))
+            for declared, their in pairs:
+                assert _squeezed(declared.name) == _squeezed(their.name)
+        return pairs
 
     def _value(self, entity: Any, declared: Field, their: Any, value: Any) -> Any:
         if isinstance(value, Struct):
@@ -170,7 +179,7 @@ class Kio:
         if isinstance(declared.type, Array) and value is not None:
             if isinstance(declared.type.element, type):
                 inner = _entity_within(entity, their.name)
-                return tuple(self._build(inner, item) for item in value)
+                return tuple(_each_once(partial(self._build, inner), value))
             return tuple(value)
         return _kio_scalar(their.metadata.get("kafka_type"), value)
 
@@ -182,6 +191,12 @@ class Kio:
     def decode(self, data: bytes) -> Any:
         value, _ = self._read(data, 0)
         return value
+
+
+def _each_once(build: Callable[[Struct], Any], items: list[Struct]) -> list[Any]:
+    """Build a value for each item, and the same value for an item that comes again."""
+    built = {id(item): build(item) for item in {id(item): item for item in items}.values()}
+    return [built[id(item)] for item in items]
 
 
 def _kio_scalar(kind: str | None, value: Any) -> Any:

@@ -128,8 +128,7 @@ def many_of(cls: type[Message], version: int) -> Any:
 def _many_of_field(declared: Field, version: int) -> Any:
     kind = declared.type
     if isinstance(kind, Array) and isinstance(kind.element, type):
-        element = kind.element
-        return [one_of(element, version) for _ in range(130)]
+        return [one_of(kind.element, version)] * 130
     return _one_of_field(declared, version)
 
 

@@ -1,4 +1,4 @@
-"""A broker that was forked off a nursery is as one that starts on its own."""
+"""A program that was forked off a nursery is as one that starts on its own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from broker_nursery import NURSERY
+from klamm_program import PROGRAM, environment, klamm
+from nursery import NURSERIES
 
 from engine.local.cluster import LocalCluster
 from engine.local.processes import LocalProcess, ProcessId
@@ -17,9 +18,9 @@ from engine.local.processes import LocalProcess, ProcessId
 RUN = """\
 import sys
 from pathlib import Path
-from broker_nursery import NURSERY
+from nursery import NURSERIES
 from engine.local.cluster import LocalCluster
-NURSERY.install()
+NURSERIES.install()
 with LocalCluster(1, directory=Path(sys.argv[1])) as cluster:
     process = cluster.broker(0).process
     print(process.pid, process.identity.start_ticks, flush=True)
@@ -28,7 +29,7 @@ with LocalCluster(1, directory=Path(sys.argv[1])) as cluster:
 
 
 def test_its_environment_output_folder_session_and_exit_codes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert NURSERY.is_open
+    assert NURSERIES.is_open
     monkeypatch.chdir(tmp_path)
     with LocalCluster(1, directory=tmp_path / "cluster") as cluster:
         broker = cluster.broker(0)
@@ -36,7 +37,8 @@ def test_its_environment_output_folder_session_and_exit_codes(tmp_path: Path, mo
         assert process is not None
         proc = Path(f"/proc/{process.pid}")
         parent = int((proc / "stat").read_text().rpartition(")")[2].split()[1])
-        assert b"broker_nursery.py" in Path(f"/proc/{parent}/cmdline").read_bytes()
+        assert parent == os.getpid()
+        assert b"nursery.py" in (proc / "cmdline").read_bytes()
         assert os.readlink(proc / "cwd") == str(tmp_path)
         assert [os.readlink(proc / "fd" / str(number)) for number in (1, 2)] == [str(broker.output_path)] * 2
         assert (os.getsid(process.pid), process.exit_code) == (process.pid, None)
@@ -61,3 +63,24 @@ def test_it_is_killed_with_the_process_that_runs_the_tests(tmp_path: Path) -> No
         assert broker.is_alive
         run.kill()
         assert broker.wait(30)
+
+
+def test_klamm_has_its_own_environment_folder_streams_and_exit_code(tmp_path: Path) -> None:
+    merge = [PROGRAM, "state-changes", "merge", "-"]
+    with subprocess.Popen(merge, cwd=tmp_path, env=environment(tmp_path), stdin=subprocess.PIPE) as process:
+        assert b"nursery.py" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        assert os.readlink(f"/proc/{process.pid}/cwd") == str(tmp_path)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    assert klamm("profiles", "add", "prod", "--bootstrap-server", "h:1", folder=tmp_path).code == 0
+    assert (tmp_path / "config" / "klamm" / "clusters.toml").exists()
+    wrong = klamm("state-changes", "merge", "-", "--absent", folder=tmp_path, stdin="x\n")
+    assert (wrong.code, wrong.out, "--absent" in wrong.err) == (2, "", True), wrong.err
+
+
+def test_a_changed_python_starts_on_its_own(tmp_path: Path) -> None:
+    assert klamm("--version", folder=tmp_path).code == 0
+    command, own = [PROGRAM, "state-changes", "merge", "-"], environment(tmp_path, PYTHONUTF8="0")
+    with subprocess.Popen(command, env=own, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        assert b"nursery.py" not in Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        process.kill()
