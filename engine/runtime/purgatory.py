@@ -76,6 +76,8 @@ class Purgatory(Generic[Key]):
         self.completed_total = 0
         self._loop = loop or asyncio.get_running_loop()
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
+        self.is_watched: Callable[[Key], bool] = self._watchers.__contains__
+        """Whether anything waits under a key: a look into a dict, without a call of Python, for hot paths."""
         self._buckets: dict[int, dict[DelayedOperation, None]] = {}
         self._bucket_heap: list[int] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -141,10 +143,6 @@ class Purgatory(Generic[Key]):
                 completed += self._isolated(operation, operation.try_complete)
         self.completed_total += completed
         return completed
-
-    def is_watched(self, key: Key) -> bool:
-        """Return whether anything waits under ``key``; cheap enough for hot paths."""
-        return key in self._watchers
 
     def complete_all(self) -> None:
         """Complete every waiting operation as if its time were up: the broker is going down."""

@@ -150,10 +150,7 @@ def request_row() -> str:
     counted = """
 times.requests += 1
 times.bytes += size
-totals.requests += 1
-totals.bytes_in += size
 totals.bytes_out += size
-totals.answers += 1
 if size > totals.largest_answer:
     totals.largest_answer = size
 counts.produces += 1

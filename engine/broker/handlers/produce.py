@@ -375,7 +375,7 @@ def _append(
         if acks not in _ACKS:
             _refuse_acks(context, topic, data)
         verified = outcome.verified
-        if verified is not None:
+        if verified is not None and verified.errors:
             produce_transactions.check(verified, TopicPartition(topic, index))
         if topic in INTERNAL_TOPICS:
             _check_may_write_internal(context, topic, index)

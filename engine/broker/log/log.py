@@ -363,9 +363,11 @@ class Log:
             if is_transactional:
                 if marker is None:
                     self._producers.begin_transaction(changeable, offset)
+                    if self.first_unstable_offset is None:
+                        self.first_unstable_offset = offset
                 else:
+                    # It stays unstable until the marker is replicated, so the first unstable offset stays too.
                     self._producers.commit_transaction(changeable, marker.coordinator_epoch, offset, max_ms)
-                self._refresh_first_unstable()
         return AppendResult(offset, last_offset, append_time_ms, self.log_start_offset, count, size_bytes, leader_epoch)
 
     def _goes_on_in_transaction(
@@ -617,7 +619,9 @@ class Log:
 
     def update_high_watermark(self, offset: int) -> int:
         """Set the high watermark, limited to the log, and return it."""
-        bounded = min(max(offset, self.log_start_offset), self.log_end_offset)
+        bounded = self.log_end_offset
+        if offset < bounded:
+            bounded = max(offset, self.log_start_offset)
         self.high_watermark = bounded
         if self._producers.on_high_watermark(bounded):
             self._refresh_first_unstable()

@@ -8,9 +8,9 @@ its next turn; an answer is sent at once.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from engine.broker.metrics.measures import RECENT_MAX, Histogram, Meter, Occasional
 from engine.broker.metrics.topics import Conversions
@@ -21,6 +21,9 @@ FROM_CONSUMER, FROM_FOLLOWER = "FetchConsumer", "FetchFollower"
 
 CONVERTING: Final = frozenset({"Fetch", "Produce"})
 """Kafka measures conversions of these only."""
+
+SIZE_BYTES: Final = 4
+"""Before each request and each answer stands its size."""
 
 _WITHOUT_MEANING = ("ResponseQueueTimeMs", "ResponseSendTimeMs")
 
@@ -216,13 +219,24 @@ class ApiMetrics:
             yield "TemporaryMemoryBytes", self.temporary_memory.attributes()
 
 
+class ServedApi(Protocol):
+    """One API in one version, as a listener serves it (``network.routes.Route``)."""
+
+    @property
+    def times(self) -> RequestTimes: ...
+    @property
+    def follower_times(self) -> RequestTimes: ...
+
+
 class NetworkTotals:
-    """Bytes, connections and logins of one listener since the start."""
+    """Bytes, connections and logins of one listener since the start.
+
+    What its APIs count already, nobody counts again: requests and their bytes are sums, made when somebody asks.
+    """
 
     __slots__ = (
         "accepted",
-        "answers",
-        "bytes_in",
+        "apis",
         "bytes_out",
         "closed",
         "failed_logins",
@@ -231,15 +245,22 @@ class NetworkTotals:
         "largest_answer",
         "logins",
         "logins_without_renewal",
+        "other_bytes_in",
+        "other_requests",
         "renewal_times_ms",
         "renewals",
-        "requests",
+        "unanswered",
     )
 
     def __init__(self) -> None:
+        self.apis: list[Mapping[int, ServedApi | None]] = []
+        """Those that its peers have used, in tables of this listener alone."""
         self.accepted = self.closed = self.idle_closed = 0
-        self.bytes_in = self.bytes_out = 0
-        self.requests = self.answers = 0
+        self.bytes_out = 0
+        self.other_requests = self.other_bytes_in = 0
+        """Of bare tokens, and of requests that no API took."""
+        self.unanswered = 0
+        """Requests that have no answer and will get none."""
         self.largest_answer = 0
         """Bytes of the largest since somebody last looked, and set it to 0."""
         self.logins = self.logins_without_renewal = self.failed_logins = 0
@@ -247,3 +268,13 @@ class NetworkTotals:
         self.renewals = self.failed_renewals = 0
         self.renewal_times_ms: deque[tuple[int, int]] = deque(maxlen=RECENT_MAX)
         """When each was complete, on the broker's monotonic clock, and how long it took."""
+
+    def received(self) -> tuple[int, int]:
+        """Return how many requests came, and their bytes with the four of each one's size."""
+        requests, size_bytes = self.other_requests, self.other_bytes_in
+        for table in self.apis:
+            for api in table.values():
+                for times in () if api is None else {api.times, api.follower_times}:
+                    requests += times.requests
+                    size_bytes += times.bytes + SIZE_BYTES * times.requests
+        return requests, size_bytes

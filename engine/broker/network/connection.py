@@ -215,7 +215,9 @@ class Connection(asyncio.BufferedProtocol):
         self.closed_because = self.closed_because or CloseReason.PEER_CLOSED
         if self._sender is not None:
             self._sender.close()
+        self._context.totals.unanswered += self.owed_answers
         pending, self._pending = self._pending, deque()
+        self._is_async_running = False
         self._in_flight = 0
         for slot in pending:
             if isinstance(slot.answer, Deferred):
@@ -230,9 +232,7 @@ class Connection(asyncio.BufferedProtocol):
         return self._inbox.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        context = self._context
-        self.last_active_ms = context.now_ms()
-        context.totals.bytes_in += nbytes
+        self.last_active_ms = self._context.now_ms()
         self._inbox.received(nbytes)
         self._handle()
 
@@ -245,6 +245,11 @@ class Connection(asyncio.BufferedProtocol):
     def is_busy(self) -> bool:
         """Whether the peer is still owed an answer."""
         return bool(self._pending) or self._is_async_running or self._waits_for_turn
+
+    @property
+    def owed_answers(self) -> int:
+        """How many requests have neither an answer that is sent, nor the certainty of none."""
+        return len(self._pending) + self._is_async_running
 
     @property
     def is_waited_for(self) -> bool:
@@ -340,7 +345,6 @@ class Connection(asyncio.BufferedProtocol):
                 frame = inbox.next_frame(rules.frame_bytes_min, rules.frame_bytes_max)
                 if frame is None:
                     return True
-                self._context.totals.requests += 1
                 self._handle_frame(frame, out)
                 if perf_counter() >= until_s and not inbox.is_empty:
                     self._waits_for_turn = True
@@ -349,6 +353,8 @@ class Connection(asyncio.BufferedProtocol):
                 if len(out) >= QUEUED_BYTES_MAX:
                     return False
         except Exception as error:
+            self._context.totals.other_requests += 1
+            self._context.totals.unanswered += 1
             self._refuse(error)
             inbox.release()
         return False
@@ -448,6 +454,7 @@ class Connection(asyncio.BufferedProtocol):
             body = await beside_loop(route.decode_large, frame, position)
             await Turns.of_loop().wait()
         except Exception as error:
+            self._context.totals.unanswered += self._is_async_running
             self._is_async_running = False
             self._refuse(error)
             self._settle()
@@ -492,7 +499,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answer_of_async(route, request, answer)
 
     def _answer_of_async(self, route: Route, request: RequestHead, answer: Any) -> None:
-        self._is_async_running = False
+        is_owed, self._is_async_running = self._is_async_running, False
         if isinstance(answer, Deferred) and not answer.is_complete:
             answer.on_answered = self._on_async_answer
         else:
@@ -501,6 +508,9 @@ class Connection(asyncio.BufferedProtocol):
             out = Outgoing()
             self._place(route, request.correlation_id, answer, out)
             self._flush(out)
+        else:
+            # If the connection is lost already, it has counted what it owed.
+            self._context.totals.unanswered += is_owed
         self._settle()
         self._go_on()
 
@@ -581,13 +591,12 @@ class Connection(asyncio.BufferedProtocol):
                 self._encode(slot.route, slot.correlation_id, answer, out)
 
     def _encode(self, route: Route, correlation_id: int, response: Any, out: Outgoing) -> None:
-        if response is NO_RESPONSE:
-            return
-        if response is CLOSE_FOR_FAULT:
-            self.closed_because = self.closed_because or CloseReason.FAULT
-            return
-        if response is CLOSE_CONNECTION:
-            self.closed_because = self.closed_because or CloseReason.FAILED_ACKS_0
+        totals = self._context.totals
+        if response is NO_RESPONSE or response is CLOSE_FOR_FAULT or response is CLOSE_CONNECTION:
+            totals.unanswered += 1
+            if response is not NO_RESPONSE:
+                reason = CloseReason.FAULT if response is CLOSE_FOR_FAULT else CloseReason.FAILED_ACKS_0
+                self.closed_because = self.closed_because or reason
             return
         start, ranges_before = len(out), len(out.ranges)
         out += _ANSWER_HEAD.pack(0, correlation_id)
@@ -602,16 +611,15 @@ class Connection(asyncio.BufferedProtocol):
             if out.ranges:
                 del out.ranges[ranges_before:]
             self.closed_because = CloseReason.FAULT
+            totals.unanswered += 1
             return
         if route.count_errors is not None and type(response) is route.response_class:
             route.count_errors(route.errors, response)
         size = len(out) - start - 4
-        totals = self._context.totals
         if len(out.ranges) > ranges_before:
             spliced = sum(part.size_bytes for _, part in out.ranges[ranges_before:])
             totals.bytes_out += spliced
             size += spliced
-        totals.answers += 1
         if size > totals.largest_answer:
             totals.largest_answer = size
         _SIZE.pack_into(out, start, size)

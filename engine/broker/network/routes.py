@@ -124,6 +124,7 @@ class RouteTable(dict[int, Route | None]):
         """
         super().__init__()
         self._before_encoding = before_encoding
+        self._copies: list[RouteTable] = []
         self._handlers = handlers
         self._unsupported_api_versions = unsupported_api_versions
 
@@ -133,6 +134,14 @@ class RouteTable(dict[int, Route | None]):
         for route in self.values():
             if route is not None:
                 route.show_answers(hook)
+        for copy in self._copies:
+            copy.show_answers(hook)
+
+    def of_listener(self) -> RouteTable:
+        """Return a table with the same handlers that counts the requests of one listener."""
+        copy = RouteTable(self._handlers, self._unsupported_api_versions, self._before_encoding)
+        self._copies.append(copy)
+        return copy
 
     def __missing__(self, word: int) -> Route | None:
         key, version = word >> 16, word & 0xFFFF

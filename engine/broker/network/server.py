@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
-from engine.broker.metrics.requests import NetworkTotals
+from engine.broker.metrics.requests import SIZE_BYTES, NetworkTotals
 from engine.broker.network.connection import (
     ADMIT_WITHIN_MS,
     CloseReason,
@@ -66,6 +66,8 @@ _OF_LOGINS = (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
 class Logins(Protocol):
     """How peers log in on a listener (``security.logins.LoginPolicy``)."""
 
+    @property
+    def routes(self) -> RouteTable: ...
     def rules(self) -> ConnectionRules: ...
     def begin(self, session: Session, rules: ConnectionRules, admitted: Any) -> Any: ...
 
@@ -101,18 +103,26 @@ class LoginConnection(Connection):
 
     def _handle_frame(self, frame: memoryview, out: Outgoing) -> None:
         login = self.session.login
+        totals = self._context.totals
         if login.takes_tokens:
+            totals.other_requests += 1
+            totals.other_bytes_in += SIZE_BYTES + len(frame)
             self._place(_NO_ROUTE, 0, login.take_token(bytes(frame)), out)
             return
         if len(frame) < self.session.rules.frame_bytes_min or len(frame) < 8:
             raise RemoteProtocolError(f"a request of {len(frame)} bytes")
         if login.has_expired and _API_KEY.unpack_from(frame)[0] not in _OF_LOGINS:
             self.closed_because = CloseReason.LOGIN_EXPIRED
+            totals.other_requests += 1
+            totals.other_bytes_in += SIZE_BYTES + len(frame)
+            totals.unanswered += 1
             return
         super()._handle_frame(frame, out)
 
     def _encode(self, route: Route, correlation_id: int, response: Any, out: Outgoing) -> None:
-        if response is not CLOSE_UNAUTHENTICATED:
+        if response is CLOSE_UNAUTHENTICATED:
+            self._context.totals.unanswered += 1
+        else:
             super()._encode(route, correlation_id, response, out)
         login = self.session.login
         if login is not None and login.is_over:
@@ -191,6 +201,8 @@ class SocketServer:
         self._clock = clock
         self.connections: set[Connection] = set()
         self._routes = routes
+        self._tables: list[RouteTable] = []
+        """Those of all listeners."""
         self._make_request = make_request
         self._buffers = ReceiveBuffers()
         self.totals: dict[str, NetworkTotals] = {}
@@ -239,6 +251,17 @@ class SocketServer:
         if idle_ms > 0:
             self._supervisor.every(max(100, idle_ms // IDLE_SWEEPS), self._close_idle, "idle connections")
 
+    def routes(self) -> list[Route]:
+        """Return the APIs of each listener, in the versions that somebody has used there."""
+        return [route for table in self._tables for route in table.values() if route is not None]
+
+    def answers(self) -> dict[str, int]:
+        """Return how many answers each listener has sent: to all requests but those that still wait."""
+        sent = {name: totals.received()[0] - totals.unanswered for name, totals in self.totals.items()}
+        for connection in self.connections:
+            sent[connection.session.listener_name] -= connection.owed_answers
+        return sent
+
     def stop_accepting(self) -> None:
         """Accept no new connections; existing ones continue."""
         for server in self._servers:
@@ -273,8 +296,15 @@ class SocketServer:
         raise ValueError(f"nothing here protects listener {listener.name} as its security protocol promises")
 
     def _context(self, listener: ListenerSpec) -> ConnectionContext:
+        totals = self.totals.setdefault(listener.name, NetworkTotals())
+        routes = self._routes.of_listener()
+        tables = [routes]
+        if listener.name in self._logins:
+            tables.append(self._logins[listener.name].routes)
+        self._tables += tables
+        totals.apis += tables
         return ConnectionContext(
-            rules=ConnectionRules(self._routes, self.limits.socket_request_max_bytes),
+            rules=ConnectionRules(routes, self.limits.socket_request_max_bytes),
             descriptors_max=self.limits.descriptors_max,
             buffers=self._buffers,
             supervisor=self._supervisor,
@@ -285,7 +315,7 @@ class SocketServer:
             now_ms=self._clock.monotonic_ms,
             on_open=self._opened,
             on_close=self._closed,
-            totals=self.totals.setdefault(listener.name, NetworkTotals()),
+            totals=totals,
         )
 
     def _opened(self, connection: Connection) -> CloseReason | None:

@@ -244,7 +244,6 @@ class TlsConnection(Connection):
                 room = self._inbox.room()
                 filled, is_over = self._decrypt_into(room)
                 if filled:
-                    self._context.totals.bytes_in += filled
                     self._inbox.received(filled)
                     self._handle()
                 if is_over:

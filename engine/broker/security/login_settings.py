@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from engine.broker.network.session import Routes
+from engine.broker.network.routes import RouteTable
 from engine.broker.security.delegation_tokens import DelegationTokens
 from engine.broker.security.kerberos import Acceptor
 from engine.broker.security.logins import LoginPolicy, Mechanism
@@ -70,7 +70,7 @@ class ListenerLogins:
         self._max_reauth_ms = {mechanism: self._checked_lifetime(mechanism) for mechanism in self.modules}
 
     def policy(
-        self, routes: Routes, user_text: UserText, now_ms: Callable[[], int], tokens: DelegationTokens | None = None
+        self, routes: RouteTable, user_text: UserText, now_ms: Callable[[], int], tokens: DelegationTokens | None = None
     ) -> LoginPolicy:
         """Return how peers log in; without ``tokens`` nobody does with a token."""
         config = self._config

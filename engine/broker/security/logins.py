@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.broker.network.request import CLOSE_UNAUTHENTICATED, Deferred
-from engine.broker.network.session import ConnectionRules, Routes, Session
+from engine.broker.network.routes import RouteTable
+from engine.broker.network.session import ConnectionRules, Session
 from engine.broker.security.mechanisms import LoggedIn, LoginRefused, ServerExchange
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.apis.api_versions import ApiVersionsResponse
@@ -50,7 +51,7 @@ class LoginPolicy:
     """``sasl.server.max.receive.size``"""
     now_ms: Callable[[], int]
     """Time of day, for what expires."""
-    routes: Routes
+    routes: RouteTable
     """What a peer may send before it has logged in."""
 
     def rules(self) -> ConnectionRules:

@@ -156,7 +156,6 @@ class KafkaServer:
     metrics: BrokerMetrics
     _features: FinalizedFeaturesListener
     _routes: RouteTable
-    _route_tables: list[RouteTable]
 
     def __init__(self, config: BrokerConfig, *, clock: Clock | None = None) -> None:
         self.config = config
@@ -188,7 +187,7 @@ class KafkaServer:
 
     def routes(self) -> list[Route]:
         """Return the APIs, in the versions that somebody has used."""
-        return [route for table in self._route_tables for route in table.values() if route is not None]
+        return self.network.routes()
 
     # -- life
 
@@ -521,7 +520,6 @@ class KafkaServer:
             for key, e in all_handlers().items()
         }  # fmt: skip
         self._routes = RouteTable(handlers, answer_unknown_version)
-        self._route_tables = [self._routes]
         self.quotas = ClientQuotas(
             quota_window(config),
             controller_quota_window(config),
@@ -555,13 +553,13 @@ class KafkaServer:
         }
         versions = replace(handlers[ApiKey.API_VERSIONS], handler=api_versions_before_login, large_handler=None)
         routes = RouteTable({**before, ApiKey.API_VERSIONS: versions}, unknown_version_before_login)
-        self._route_tables.append(routes)
 
         def user_text(user: str, name: str) -> str | None:
             return self.dynamic_configs.stored_texts(USERS, sanitized(user)).get(name)
 
         return {
-            name: one.policy(routes, user_text, self.clock.now_ms, self.tokens) for name, one in self.logins.items()
+            name: one.policy(routes.of_listener(), user_text, self.clock.now_ms, self.tokens)
+            for name, one in self.logins.items()
         }
 
     def _security_between_brokers(self) -> Security:

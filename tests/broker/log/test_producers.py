@@ -391,6 +391,20 @@ def test_the_last_stable_offset_waits_for_the_oldest_open_transaction(tmp_path: 
     ]
 
 
+def test_a_producers_next_transaction_is_unstable_from_its_first_batch_to_its_replicated_marker(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    send(log, 1, 1, 0, 0, transactional=True)
+    end(log, 1, commit=True)
+    for sequence in (1, 2):
+        send(log, 1, 1, 0, sequence, transactional=True)
+        log.update_high_watermark(log.log_end_offset)
+        assert log.last_stable_offset == 2
+    log.append_as_leader(marker_batch(1, 0, commit=True), 0, origin=AppendOrigin.COORDINATOR)
+    assert log.last_stable_offset == 2
+    log.update_high_watermark(log.log_end_offset)
+    assert log.last_stable_offset == 5
+
+
 def test_a_transaction_is_unstable_until_its_marker_is_replicated(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     send(log, 2, 1, 0, 0, transactional=True)

@@ -15,7 +15,7 @@ import pytest
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
 
 from engine.broker.network import connection as connection_module
-from engine.broker.network.connection import LARGE_FRAME_BYTES, QUEUED_BYTES_MAX
+from engine.broker.network.connection import LARGE_FRAME_BYTES, QUEUED_BYTES_MAX, CloseReason
 from engine.broker.network.inbox import BULK_BYTES, Inbox
 from engine.broker.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred, RequestHead
 from engine.broker.network.server import ListenerSpec
@@ -147,6 +147,8 @@ def test_garbage_closes_the_connection_and_nothing_else(garbage: bytes) -> None:
             writer.close()
             assert (await good.api_versions())[3] == (0, 12)
             assert len(server.connections) == 1
+            requests, _ = server.totals["SAFE"].received()
+            assert server.answers() == {"SAFE": requests - 1}, "garbage has no answer"
             await good.close()
 
     run(check)
@@ -247,6 +249,44 @@ def test_a_peer_that_never_reads_is_not_served_without_end() -> None:
             assert 0 < handled_of_slow < 1000
             await good.close()
             slow.transport.abort()
+
+    run(check)
+
+
+@pytest.mark.parametrize("later", ["deferred", "coroutine"])
+def test_an_answer_counts_once_it_is_sent_and_never_if_its_peer_has_gone(later: str) -> None:
+    waiting, begun = Deferred(), asyncio.Event()
+
+    def deferred(request: RequestHead, body: FetchRequest) -> Deferred:
+        begun.set()
+        return waiting
+
+    async def coroutine(request: RequestHead, body: FetchRequest) -> FetchResponse:
+        begun.set()
+        response = asyncio.get_running_loop().create_future()
+        waiting.on_complete(lambda: response.set_result(waiting.response))
+        await response
+        return FetchResponse(responses=[])
+
+    async def check() -> None:
+        handlers = {ApiKey.METADATA: answer_with_name, ApiKey.FETCH: deferred if later == "deferred" else coroutine}
+        async with serving(handlers) as (server, host, port):
+            totals = server.totals["SAFE"]
+            reader, writer = await asyncio.open_connection(host, port)
+            writer.write(metadata_request("t", 1) + bytes(encode_request(FetchRequest(topics=[]), 11, 2, "test")))
+            await read_frame(reader)
+            await begun.wait()
+            assert (totals.received()[0], server.answers()) == (2, {"SAFE": 1})
+            next(iter(server.connections)).close(CloseReason.WRITE_FAILED)
+            async with asyncio.timeout(30):
+                while server.connections:
+                    await asyncio.sleep(0)
+            writer.close()
+            assert (totals.unanswered, server.answers()) == (1, {"SAFE": 1})
+            waiting.complete(FetchResponse(responses=[]))
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert (totals.unanswered, server.answers()) == (1, {"SAFE": 1})
 
     run(check)
 

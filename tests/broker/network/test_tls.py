@@ -147,9 +147,9 @@ def test_what_is_decrypted_when_a_turn_ends_is_handled_in_the_next_one(
         async with serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (server, host, port):
             reader, writer = await connected(host, port, client_context(tmp_path))
             writer.write(requests[:10])
-            (totals,) = server.totals.values()
+            (connection,) = server.connections
             async with asyncio.timeout(PATIENCE_S):
-                while totals.bytes_in < 10:
+                while connection._inbox.is_empty:
                     await asyncio.sleep(0)
             writer.write(requests[10:])
             assert correlation_ids([await read_frame(reader) for _ in range(100)]) == list(range(100))
@@ -194,7 +194,7 @@ def test_the_certificate_says_who_a_client_is(tmp_path: Path) -> None:
             assert await principal_at(host, port, client_context(tmp_path, CA.sign("bob"))) == "User:CN=bob"
             (totals,) = server.totals.values()
             assert (totals.logins, totals.failed_logins) == (2, 0)
-            assert totals.bytes_in == 2 * len(metadata_request("t", 1))
+            assert totals.received() == (2, 2 * len(metadata_request("t", 1)))
         async with telling_principals(listener(tmp_path, "none")) as (_, host, port):
             assert await principal_at(host, port, client_context(tmp_path, CLIENT)) == "User:ANONYMOUS"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
-from functools import partial
 from typing import Final
 
 from engine.broker.coordinator.ownership import OwnedPartition
@@ -127,7 +126,7 @@ class MarkerSender:
             self._skip(ending, gone)
         for leader, led in by_leader.items():
             if leader == self._broker_id:
-                self._writer.write(ending.marker, led, partial(self._marked, ending))
+                self._write_here(ending, led)
             elif self.connections.to(leader) is None:
                 _add(self._leaderless, ending, led)
             else:
@@ -168,13 +167,21 @@ class MarkerSender:
             told = errors.get(ending.transaction.producer_id, {})
             self._answered(ending, {p: told.get(p, ErrorCode.UNKNOWN_SERVER_ERROR) for p in partitions})
 
-    def _marked(self, ending: Ending, partition: TopicPartition, error: ErrorCode) -> None:
-        """Take the outcome of a marker in a partition of this broker."""
-        if error is ErrorCode.NONE and len(ending.transaction.partitions) > 1 and self._is_current(ending):
-            # One of many, which is written, as nearly always: nothing follows from it.
-            ending.transaction.marker_is_written(partition)
-        else:
-            self._answered(ending, {partition: error})
+    def _write_here(self, ending: Ending, partitions: Collection[TopicPartition]) -> None:
+        """Write markers to partitions of this broker. Outcomes that come at once, as nearly all, are taken together."""
+        at_once: MarkerErrors = {}
+        is_writing = True
+
+        def ended(partition: TopicPartition, error: ErrorCode) -> None:
+            if is_writing:
+                at_once[partition] = error
+            else:
+                self._answered(ending, {partition: error})
+
+        self._writer.write(ending.marker, partitions, ended)
+        is_writing = False
+        if at_once:
+            self._answered(ending, at_once)
 
     def _answered(self, ending: Ending, errors: MarkerErrors) -> None:
         """Take the outcome of some of a transaction's markers."""

@@ -37,8 +37,9 @@ class NetworkFigures:
 
     def count(self, now_s: float) -> None:
         """Take in what the listeners have counted."""
+        answers = self._server.network.answers()
         for listener, totals in self._server.network.totals.items():
-            for name, total in listener_totals(totals):
+            for name, total in listener_totals(totals, answers[listener]):
                 self._ledger.rate(f"{name} {listener}", now_s, total)
 
     def tick(self) -> None:
@@ -78,6 +79,7 @@ class NetworkFigures:
             for c in network.connections
         )
         connected: Counter[str] = Counter()
+        answers = network.answers()
         for (_, _, listener), count in software.items():
             connected[listener] += count
         for listener, totals in network.totals.items():
@@ -91,7 +93,7 @@ class NetworkFigures:
                 "connection-accept-throttle-time": throttle_ms,
                 "ip-connection-accept-throttle-time": address_throttle_ms,
             })  # fmt: skip
-            selector = self._selector(now_s, listener, totals, connected[listener])
+            selector = self._selector(now_s, listener, totals, connected[listener], answers[listener])
             yield MBean("kafka.server", "socket-server-metrics", None, (*tags, ("networkProcessor", "0")), selector)
         for address, rate in network.rates.of_addresses():
             yield MBean(
@@ -102,22 +104,25 @@ class NetworkFigures:
             tags = (*tags, ("networkProcessor", "0"))
             yield MBean("kafka.server", "socket-server-metrics", None, tags, {"connections": count})
 
-    def _selector(self, now_s: float, listener: str, totals: NetworkTotals, connected: int) -> dict[str, object]:
+    def _selector(
+        self, now_s: float, listener: str, totals: NetworkTotals, connected: int, answers: int
+    ) -> dict[str, object]:
         """Return the figures of Kafka's selector. One loop serves all listeners: its times are those of all.
 
         As in Kafka, "requests" are what the selector sends, so they are answers, and "responses" what it receives.
         """
+        requests, bytes_in = totals.received()
         found = selector(
             connections=connected,
             created=totals.accepted,
             closed=totals.closed,
-            bytes_in=totals.bytes_in,
+            bytes_in=bytes_in,
             bytes_out=totals.bytes_out,
-            requests=totals.answers,
-            responses=totals.requests,
-            request_size=totals.bytes_out / totals.answers if totals.answers else math.nan,
+            requests=answers,
+            responses=requests,
+            request_size=totals.bytes_out / answers if answers else math.nan,
         )
-        for name, total in listener_totals(totals):
+        for name, total in listener_totals(totals, answers):
             found[f"{name}-total"] = float(total)
             found[f"{name}-rate"] = self._ledger.rate_of(f"{name} {listener}", now_s)
         found["successful-authentication-no-reauth-total"] = float(totals.logins_without_renewal)
@@ -153,18 +158,19 @@ class NetworkFigures:
         yield MBean("kafka.server", "AddPartitionsToTxnManager", "VerificationTimeMs", (), times)
 
 
-def listener_totals(totals: NetworkTotals) -> tuple[tuple[str, int], ...]:
+def listener_totals(totals: NetworkTotals, answers: int) -> tuple[tuple[str, int], ...]:
     """Return what one listener has counted, under the names of Kafka's selector without ``-total`` and ``-rate``."""
+    requests, bytes_in = totals.received()
     return (
         ("connection-close", totals.closed),
         ("connection-creation", totals.accepted),
         ("failed-authentication", totals.failed_logins),
         ("failed-reauthentication", totals.failed_renewals),
-        ("incoming-byte", totals.bytes_in),
-        ("network-io", totals.answers + totals.requests),
+        ("incoming-byte", bytes_in),
+        ("network-io", answers + requests),
         ("outgoing-byte", totals.bytes_out),
-        ("request", totals.answers),
-        ("response", totals.requests),
+        ("request", answers),
+        ("response", requests),
         ("successful-authentication", totals.logins),
         ("successful-reauthentication", totals.renewals),
     )
