@@ -89,7 +89,8 @@ class WholeProgram:
         costs = np.where(self.model.is_held, 0.0, self.model.weight[:, None] / unit).ravel()
         is_counted = len(set(weights)) == 1
         by_bytes = _BYTES_SHARE if self._size > _BYTES_LARGE else 1
-        share, is_enough = (_SHARE, _Standstill().is_over) if is_counted else (by_bytes, self._is_near)
+        is_near = self._is_near if self.work.gap else None
+        share, is_enough = (_SHARE, _Standstill().is_over) if is_counted else (by_bytes, is_near)
         found, dual = self._minimise(costs, share, is_enough)
         if self._is_impossible():
             return Outcome(None, None, None, is_impossible=True)
@@ -107,8 +108,8 @@ class WholeProgram:
         return Outcome(fewer or found, least, max(0, ceil(changes - _NOISE)))
 
     def _is_near(self, found: float, bound: float) -> bool:
-        """Whether the result is near enough to the bound; never if the work asks for the very least."""
-        return isfinite(found) and 0 < found - bound <= found * self.work.gap
+        """Whether the result is near enough to the bound."""
+        return isfinite(found) and found - bound <= found * self.work.gap
 
     def _one_less(self, costs: Any, found: Solution, least: int) -> tuple[Solution, int]:
         """Ask for one move less until there is no such plan. That answer often comes before a bound that implies it."""

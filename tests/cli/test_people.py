@@ -254,6 +254,8 @@ def test_a_snapshot_goes_to_stdout_and_comes_from_stdin(
     assert program("topics", "create", topic_name, "--partitions", "2").code == 0
     taken = program("cluster", "snapshot", "-")
     assert (taken.code, "wrote the snapshot to stdout: " in taken.err, list(tmp_path.iterdir())) == (0, True, [])
+    for verb in ("wrote", "replaced"):
+        assert f"{verb} kept.json: " in program("cluster", "snapshot", "kept.json").err
     monkeypatch.delenv("KLAMM_BOOTSTRAP_SERVER")
     for words in (("topics", "describe", topic_name), ("plan", "rebalance")):
         assert program(*words, "--snapshot", "-", "-o", "json", stdin=taken.out).code == 0

@@ -69,11 +69,13 @@ async def snapshot(
     async with open_cluster(invocation) as cluster:
         taken = await take_snapshot(cluster, has_sizes=sizes)
     whole = taken.snapshot
+    verb = "replaced" if file.exists() else "wrote"
     _write(whole, file)
     partitions = sum(len(topic.partitions) for topic in whole.topics)
     counts = (("broker", len(whole.brokers)), ("topic", len(whole.topics)), ("partition", partitions))
     counted = ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for what, count in counts)
-    invocation.talk.say(f"wrote {'the snapshot to stdout' if str(file) == '-' else file}: {counted}")
+    done = "wrote the snapshot to stdout" if str(file) == "-" else f"{verb} {file}"
+    invocation.talk.say(f"{done}: {counted}")
     for failed in taken.failed_dirs:
         invocation.talk.warn(
             f"the snapshot lacks {failed.log_dir or 'the log dirs'} of broker {failed.broker}: {failed.error}"

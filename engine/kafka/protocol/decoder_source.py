@@ -227,16 +227,21 @@ class _DecoderWriter:
             raise TypeError(f"{label}: elements of no bytes cannot be counted safely")
         with source.block(f"if {size} < 0 or {size} * {least} > limit - pos:"):
             source.line(f'raise Malformed(f"{label} has the count {{{size}}}")')
+        if self._is_bounded:
+            # Before the first is made: to free millions of them again would hold the event loop.
+            own = _TEXT_BYTES + _PLACE_BYTES if isinstance(element, Blob) else _struct_bytes(element)
+            source.line(f"room -= {size} * {own}")
+            self._check_room(label)
         items, item = source.fresh("items"), source.fresh("item")
         source.line(f"{place} = {items} = []")
         with source.block(f"for _ in range({size}):"):
             if isinstance(element, Blob):
                 run = _Run()
                 self._sized(element, self._length(run, is_wide=element.is_wide), item, label)
+                if self._is_bounded:
+                    source.line(f"room += {own}")
             else:
                 self._struct(element, item)
-                if self._is_bounded:
-                    source.line(f"room -= {_struct_bytes(element)}")
             source.line(f"{items}.append({item})")
             self._check_room(label)
 

@@ -149,6 +149,9 @@ def test_a_large_request_of_empty_elements_takes_a_bounded_memory(
         finally:
             tracemalloc.stop()
         assert peak <= 1.2 * max(room, decoder_source.MEMORY_PER_BYTE_MAX * len(data))
+        if is_too_much and version == 9:
+            # Those of v12 have ids, too: only with their names they are too large.
+            assert peak < room / 10, "it is refused before anything is made that would have to be freed"
 
 
 @pytest.mark.parametrize("key", list(ApiKey), ids=lambda key: key.name)
