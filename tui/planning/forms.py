@@ -261,7 +261,7 @@ _VERBS = {"plan.apply": Verb.APPLY, "plan.resume": Verb.RESUME, "plan.rollback":
 def _retire(folder: Path, view: View, items: Sequence[Any]) -> Offer:
     if not items:
         is_overview = view.location.page == "overview"
-        return NotNow("put the cursor on a broker that is down" if is_overview else "choose the brokers to empty")
+        return NotNow("put the cursor on the problem of a broker" if is_overview else "choose the brokers to empty")
     return ask_for_plan(Strategy.DECOMMISSION, folder, ",".join(str(item.id) for item in items))
 
 

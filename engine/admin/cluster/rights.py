@@ -200,9 +200,17 @@ def _shape(of: type[Struct]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         if field.name.endswith("error_code") and field.name != "topic_config_error_code"
     )
     arrays = tuple(
-        field.name for field in of.wire_fields if (element := _element(field.type)) is not None and any(_shape(element))
+        field.name
+        for field in of.wire_fields
+        if (element := _element(field.type)) is not None
+        and element.__name__ not in _REFUSED_WITH_ITS_OWNER
+        and any(_shape(element))
     )
     return codes, arrays
+
+
+_REFUSED_WITH_ITS_OWNER = ("MetadataResponsePartition",)
+"""A watch asks for thousands each second, and none is refused by itself: brokers leave its topic out, or refuse it."""
 
 
 def _element(kind: Any) -> type[Struct] | None:

@@ -29,7 +29,7 @@ from engine.admin.cluster.waits import Complain, Observer, Waits, tell_nobody
 from engine.admin.cluster.wire_failures import LOSSES, outcome_unknown, unreachable, where_to_look
 from engine.common.errors import ErrorCode
 from engine.common.model import NO_CONTROLLER, Node, address_text
-from engine.kafka.client.broker_client import CLOSED, BrokerClient
+from engine.kafka.client.broker_client import CLOSED, BrokerClient, LastAnswer
 from engine.kafka.client.errors import NetworkError, RequestTimedOut
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
@@ -123,11 +123,14 @@ class WireCluster:
     def _check_limit_ms(self) -> int:
         return int(min(_CHECK_LIMIT_S, self.operation_s * _CHECK_SHARE) * 1000)
 
-    async def metadata(self, topics: Sequence[str] | None, *, broker_id: int | None = None) -> MetadataResponse:
+    async def metadata(
+        self, topics: Sequence[str] | None, *, broker_id: int | None = None, last: LastAnswer | None = None
+    ) -> MetadataResponse:
         """Ask any broker, or a certain one, for these topics, none of them or (None) all. Never creates a topic.
 
         Raises:
             Unreachable: no broker answers.
+            Unchanged: the answer is the ``last`` one.
         """
         client = await self._any_client() if broker_id is None else await self.client_of(broker_id)
         version = await self.version(client, ApiKey.METADATA)
@@ -137,7 +140,7 @@ class WireCluster:
         request = MetadataRequest(topics=asked, allow_auto_topic_creation=version < 4)
         if version == 0:
             request.topics = asked or []
-        response = cast("MetadataResponse", await self._ask(client, request))
+        response = cast("MetadataResponse", await self._ask(client, request, last=last))
         self._remember(response, names_any_controller=_is_of_kraft(await client.api_versions()))
         if wanted is None and topics is not None:
             response.topics = [topic for topic in response.topics if topic.name in topics]
@@ -419,6 +422,7 @@ class WireCluster:
         *,
         version_max: int | None = None,
         timeout_ms: int | None = None,
+        last: LastAnswer | None = None,
     ) -> Any:
         is_check = getattr(request, "validate_only", False)
         look = where_to_look(request)
@@ -433,7 +437,7 @@ class WireCluster:
                 version = await client.version_for(request.api_key, version_max=version_max)
             is_sent = True
             with self.waits.on(client.address), self._noted_until_answered(look):
-                response = await client.send(request, version, timeout_ms=timeout_ms)
+                response = await client.send(request, version, timeout_ms=timeout_ms, last=last)
         except NetworkError as error:
             if look is not None and is_sent and isinstance(error, LOSSES):
                 raise outcome_unknown(error, look) from error

@@ -29,6 +29,8 @@ from engine.admin.watch.board import failure_of
 from engine.admin.watch.frame import BrokerWords, WatchedGroup
 from engine.common.model import LATEST_TIMESTAMP, NO_LEADER, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
+from engine.kafka.client.broker_client import LastAnswer
+from engine.kafka.client.errors import Unchanged
 from engine.kafka.protocol.apis.metadata import MetadataResponse
 
 METADATA_LIMIT_S = 5.0
@@ -40,19 +42,21 @@ GROUPS_PER_READING = 50
 _PARTITIONS_PER_REQUEST = 2_000
 
 
-async def read_metadata(wire: WireCluster) -> MetadataResponse:
-    """Return what any one broker says about all brokers and topics.
+async def read_metadata(wire: WireCluster, last: LastAnswer) -> MetadataResponse | None:
+    """Return what any one broker says about all brokers and topics; None if that is what ``last`` has seen.
 
     Raises:
         Unreachable: nobody answers in time.
     """
     try:
         async with asyncio.timeout(METADATA_LIMIT_S) as limit:
-            return await wire.metadata(None)
+            return await wire.metadata(None, last=last)
     except TimeoutError as error:
         if not limit.expired():
             raise
         raise Unreachable(f"no answer within {METADATA_LIMIT_S:g} s") from error
+    except Unchanged:
+        return None
 
 
 async def read_ends(

@@ -112,6 +112,8 @@ class Knowledge:
         self._health = HealthMemory()
         self._listed: frozenset[TopicPartition] | None = None
         """What moves, if brokers have listed it since they were last asked about topics."""
+        self._knew_moves = False
+        """Whether the last answer about topics was merged with moves that brokers had listed."""
         self._has_doubts = False
         """Whether a broker named another controller when it was asked last."""
 
@@ -141,6 +143,7 @@ class Knowledge:
             self._take_nodes(answer)
         self._cluster_id = answer.cluster_id or self._cluster_id
         found: dict[str, TopicSnapshot] = {}
+        self._knew_moves = False
         for topic in answer.topics:
             name = topic.name
             if name is None or topic.error_code == _TOPIC_GONE or (topic.error_code and not topic.partitions):
@@ -149,13 +152,25 @@ class Knowledge:
             if self.assignments_by_znode:
                 found[name] = self._dressed(topic_of_metadata(known, topic, {}, self.assignments.get(name, {})))
             else:
-                found[name] = self._dressed(topic_of_metadata(known, topic, self._moving(name)))
+                moving = self._moving(name)
+                self._knew_moves = self._knew_moves or bool(moving)
+                found[name] = self._dressed(topic_of_metadata(known, topic, moving))
         self._listed = None
         for name in self.marked_at_ms:
             # Brokers stop reporting a topic as soon as its deletion begins.
             if name not in found and name in self.topics:
                 found[name] = self.topics[name]
         return self._set_topics(found)
+
+    @property
+    def basis(self) -> tuple[object, ...]:
+        """What an answer about all topics is merged with: while these are the same objects, so is the result.
+
+        While brokers alone tell what moves, each listing of it counts: it says which moves have ended.
+        """
+        moves = object() if not self.assignments_by_znode and (self._listed or self._knew_moves) else None
+        sides = self.members_by_znode, self.assignments_by_znode, self.states_by_wire
+        return (self.topics, self.brokers, self.marked_at_ms, moves, *sides)
 
     def _take_nodes(self, answer: MetadataResponse) -> None:
         known = {broker.id: broker for broker in self.brokers}

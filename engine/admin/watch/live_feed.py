@@ -389,7 +389,9 @@ class LiveFeed:
             raise
         before, is_first = self._knowledge.brokers, self._board.stages[Stage.METADATA].read_at_ms is None
         self._knowledge.states_by_wire = True
-        has_changed = self._knowledge.take_metadata(answer)
+        has_changed = answer is not None and self._knowledge.take_metadata(answer)
+        if answer is not None:
+            self._readings.metadata_taken()
         is_electing = asyncio.get_running_loop().time() < self._elections_until_s
         if not self._knowledge.members_by_znode:
             # They are as old as the metadata may be.

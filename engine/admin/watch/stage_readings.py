@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
+from operator import is_
 from typing import TYPE_CHECKING
 
 from engine.admin.brokers.metrics import TOPICS_MAX
@@ -34,6 +35,7 @@ from engine.admin.watch.shared_cluster import SharedCluster
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
 from engine.common.snapshot import ClusterSnapshot
+from engine.kafka.client.broker_client import LastAnswer
 from engine.kafka.protocol.apis.metadata import MetadataResponse
 from engine.kafka.zk.errors import SessionLost, ZooKeeperError
 
@@ -94,6 +96,9 @@ class StageReadings:
         self.wire = Cluster(replace(target, zookeeper=None, via=Side.WIRE), timeout_s=OPERATION_S)
         shared = self.wire.target if self.uses_wire else target
         self.slow = SharedCluster(shared, client, timeout_s=OPERATION_S)
+        self._last_metadata = LastAnswer()
+        self._basis: tuple[object, ...] = ()
+        """What the last answer was merged with."""
         self._transactions_due_s = 0.0
         self._misses_ends = False
         self._denied_before: tuple[Right, ...] = ()
@@ -176,12 +181,23 @@ class StageReadings:
         for cluster in (self.wire, self.slow):
             cluster.target = replace(cluster.target, bootstrap=addresses)
 
-    async def metadata(self) -> MetadataResponse:
+    async def metadata(self) -> MetadataResponse | None:
+        """Return what a broker says; None if it says the same as before, and nobody else has said anything since."""
+        basis, self._basis = self._basis, ()
+        if not basis or not all(map(is_, basis, self._knowledge.basis)):
+            self._last_metadata.content = b""
         try:
-            return await by_wire.read_metadata(await self.wire.wire())
+            answer = await by_wire.read_metadata(await self.wire.wire(), self._last_metadata)
         except AnswerLost:
             # The broker that was asked has ended, or fell silent: another one answers.
-            return await by_wire.read_metadata(await self.wire.wire())
+            answer = await by_wire.read_metadata(await self.wire.wire(), self._last_metadata)
+        if answer is None:
+            self._basis = basis
+        return answer
+
+    def metadata_taken(self) -> None:
+        """The last answer is part of what is known: the same again brings nothing new."""
+        self._basis = self._knowledge.basis
 
     async def _read_reassignments(self) -> Told:
         wire = await self.wire.wire()

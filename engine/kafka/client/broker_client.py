@@ -27,6 +27,7 @@ from engine.kafka.client.errors import (
     NoCommonVersion,
     NotAdmitted,
     RequestTimedOut,
+    Unchanged,
 )
 from engine.kafka.client.security import PLAINTEXT, Security
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
@@ -80,15 +81,28 @@ class ChannelTotals:
         self.largest_request = max(self.largest_request, size_bytes)
 
 
+class LastAnswer:
+    """What an answer was made of that was decoded last: another one that is the same need not be decoded."""
+
+    __slots__ = ("content",)
+
+    def __init__(self) -> None:
+        self.content = b""
+        """Without the correlation id; empty: there was none."""
+
+
 class _Waiting:
     """A request that was sent and has no answer yet."""
 
-    __slots__ = ("api_key", "api_version", "future", "is_large")
+    __slots__ = ("api_key", "api_version", "future", "is_large", "last")
 
-    def __init__(self, api_key: int, api_version: int, future: asyncio.Future[Any], *, is_large: bool) -> None:
+    def __init__(
+        self, api_key: int, api_version: int, *, is_large: bool = False, last: LastAnswer | None = None
+    ) -> None:
+        self.future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.last = last
         self.api_key = api_key
         self.api_version = api_version
-        self.future = future
         self.is_large = is_large
 
 
@@ -322,7 +336,13 @@ class BrokerClient:
         return await future
 
     async def send(
-        self, request: Request, api_version: int, *, timeout_ms: int | None = None, is_large: bool = False
+        self,
+        request: Request,
+        api_version: int,
+        *,
+        timeout_ms: int | None = None,
+        is_large: bool = False,
+        last: LastAnswer | None = None,
     ) -> Any:
         """Send a request in a given version and return its answer; several may be in flight at once.
 
@@ -331,17 +351,17 @@ class BrokerClient:
 
         Raises:
             ConnectionLost, RequestTimedOut, RemoteProtocolError.
+            Unchanged: the answer is the ``last`` one.
         """
         if not self.is_connected and self._held is None:
             await self.connect()
         if is_large:
             correlation_id = self._take_correlation_id()
             frame = await beside_loop(encode_request, request, api_version, correlation_id, self.client_id)
-            future: asyncio.Future[Any] = self._post(
-                frame, request.api_key, api_version, correlation_id, is_large=not self._lends_answers
-            )
+            waiting = _Waiting(int(request.api_key), api_version, is_large=not self._lends_answers)
+            future: asyncio.Future[Any] = self._post(frame, waiting, correlation_id)
         else:
-            future = self.post(request, api_version)
+            future = self.post(request, api_version, last)
         limit_ms = self._request_timeout_ms if timeout_ms is None else timeout_ms
         try:
             async with asyncio.timeout(limit_ms / 1000):
@@ -353,32 +373,29 @@ class BrokerClient:
             name = type(request).__name__.removesuffix("Request")
             raise RequestTimedOut(f"no answer to {name} within {limit_ms / 1000:g} s", address=self.address) from error
 
-    def post(self, request: Request, api_version: int) -> asyncio.Future[Response]:
+    def post(self, request: Request, api_version: int, last: LastAnswer | None = None) -> asyncio.Future[Response]:
         """Write a request now and return a future for its answer; the connection must be open."""
         if self._wire is None:
             raise ConnectionLost("not connected", address=self.address)
         correlation_id = self._take_correlation_id()
         frame = encode_request(request, api_version, correlation_id, self.client_id)
-        return self._post(frame, request.api_key, api_version, correlation_id)
+        return self._post(frame, _Waiting(int(request.api_key), api_version, last=last), correlation_id)
 
     def _take_correlation_id(self) -> int:
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & 0x7FFFFFFF
         return correlation_id
 
-    def _post(
-        self, frame: Outgoing, api_key: int, api_version: int, correlation_id: int, *, is_large: bool = False
-    ) -> asyncio.Future[Any]:
+    def _post(self, frame: Outgoing, waiting: _Waiting, correlation_id: int) -> asyncio.Future[Any]:
         """Write a request; its future is given the answer, or what was received if it ``is_large``."""
         if self._wire is None or self._wire.transport is None:
             raise ConnectionLost("not connected", address=self.address)
         if self._lends_answers:
             self._wire.take_back()
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self.totals.sent(len(frame))
-        self._waiting[correlation_id] = _Waiting(int(api_key), api_version, future, is_large=is_large)
+        self._waiting[correlation_id] = waiting
         self._write(self._wire.transport, frame)
-        return future
+        return waiting.future
 
     def _write(self, transport: asyncio.Transport, frame: Outgoing) -> None:
         if self._held is None:
@@ -456,6 +473,10 @@ class BrokerClient:
         if waiting.is_large:
             waiting.future.set_result(frame)
             return
+        content = b"" if waiting.last is None else bytes(frame[_SIZE.size :])
+        if waiting.last is not None and content == waiting.last.content:
+            waiting.future.set_exception(Unchanged())
+            return
         try:
             with collector_paused() if len(frame) >= MANY_VALUES_BYTES else nullcontext():
                 _, response = decode_response(frame, ApiKey(waiting.api_key), waiting.api_version)
@@ -463,6 +484,8 @@ class BrokerClient:
             waiting.future.set_exception(error)
         else:
             waiting.future.set_result(response)
+            if waiting.last is not None:
+                waiting.last.content = content
 
     def wire_lost(self, wire: _Wire, reason: str) -> None:
         """The connection ended; ignore one that was given up before. Only the wire calls this."""

@@ -5,6 +5,10 @@ from __future__ import annotations
 from engine.common.errors import KlammError
 
 
+class Unchanged(Exception):
+    """An answer came that is the last one, to the byte: there is nothing new. Nobody but who asked for this sees it."""
+
+
 class NetworkError(KlammError):
     """A request got no answer over the network. ``address`` names the other end."""
 

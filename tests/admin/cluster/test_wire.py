@@ -28,8 +28,8 @@ from engine.admin.configs.values import EntityType
 from engine.admin.topics.by_wire import create_topic, delete_topics
 from engine.admin.topics.changes import NewTopic, TopicOutcome
 from engine.common.errors import ErrorCode
-from engine.kafka.client.broker_client import BrokerClient
-from engine.kafka.client.errors import ConnectFailed
+from engine.kafka.client.broker_client import BrokerClient, LastAnswer
+from engine.kafka.client.errors import ConnectFailed, Unchanged
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.create_topics import CreateTopicsRequest
 from engine.kafka.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
@@ -252,6 +252,23 @@ def test_no_version_of_metadata_creates_a_topic(version: int) -> None:
             assert not request.topics, "an old broker may create what it is asked for by name"
 
     play(scene, version_max={ApiKey.METADATA: version})
+
+
+def test_an_answer_that_is_the_last_one_is_not_decoded_again() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        cluster.leaders = {"a": [0], "b": [0]}
+        last = LastAnswer()
+        assert len((await wire.metadata(None, last=last)).topics) == 2
+        for _ in range(2):
+            with pytest.raises(Unchanged):
+                await wire.metadata(None, last=last)
+        cluster.leaders = {"a": [0], "b": [1]}
+        assert [topic.partitions[0].leader_id for topic in (await wire.metadata(None, last=last)).topics] == [0, 1]
+        assert len((await wire.metadata(None)).topics) == 2, "who does not ask for that gets each answer"
+        last.content = b""
+        assert len((await wire.metadata(None, last=last)).topics) == 2
+
+    play(scene)
 
 
 def test_whoever_kept_the_command_waiting_is_known_when_its_time_is_over() -> None:

@@ -120,23 +120,12 @@ def _is_read(frame: Frame, brokers: int = 3) -> bool:
 
 
 @in_event_loop
-async def test_brokers_tell_what_they_measure_and_a_silent_one_is_not_waited_for(cluster: LocalCluster) -> None:
+async def test_brokers_tell_what_they_measure(cluster: LocalCluster) -> None:
     async with _watched(_target(cluster), metrics=True) as watching:
         frame = await watching.until(lambda one: len(one.figures) == 3 and _is_read(one))
         assert {one.told_by for one in frame.figures.values()} == {Teller.JOLOKIA}, frame.figures
         assert all(one.handler_idle_percent is not None and one.bytes_in.now == 0 for one in frame.figures.values())
         assert frame.stage(Stage.METRICS).missing == ()
-        cluster.pause_broker(2)
-        try:
-            await watching.until(lambda one: 2 not in one.words or bool(one.words[2].trouble))
-            watching.feed.refresh([Stage.METRICS])
-            # Its session may end meanwhile: then it is no live broker any more.
-            frame = await watching.until(lambda one: 2 not in one.figures or one.figures[2].told_by is None)
-            assert 2 not in frame.figures or frame.figures[2].trouble == "it answers nobody"
-            assert frame.figures[1].told_by is Teller.JOLOKIA
-        finally:
-            cluster.resume_broker(2)
-        await watching.until(lambda one: _is_read(one) and 2 in one.words and not one.words[2].trouble)
 
 
 @in_event_loop

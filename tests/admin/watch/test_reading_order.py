@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from operator import is_
 
 import pytest
 from event_loop import in_event_loop
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.admin.cluster.target import ClusterTarget, Origin
@@ -242,6 +243,45 @@ def test_results_of_all_stages_in_any_order_take_nothing_back(results: list[tupl
         sequence, told = frame.sequence, frame.cluster.topic("orders").partitions[0]
         assert told.leader_epoch == newest_epoch
         assert told.leader == 1 + newest_epoch % 3, "the leader of that epoch, and of no other"
+
+
+_REPLICAS = ([1, 2, 3], [1, 2])
+_STEP = st.tuples(
+    st.sampled_from(["wire", "wire", "reassignments", "assignment", "settings", "marks", "watched"]), st.integers(0, 3)
+)
+
+
+@given(st.lists(_STEP, min_size=1, max_size=40))
+@example([("reassignments", 1), ("wire", 0), ("reassignments", 0), ("wire", 0)])
+def test_an_answer_that_is_the_last_one_may_be_left_out_while_its_basis_is_the_same(
+    steps: list[tuple[str, int]],
+) -> None:
+    name, every, skipping = TopicPartition("orders", 0), Knowledge(SnapshotSource.WIRE), Knowledge(SnapshotSource.WIRE)
+    last: tuple[int, tuple[object, ...]] | None = None
+    for source, number in [("wire", 0), *steps]:
+        moving = {name: ReplicaAssignment((1, 2, 3), (3,), ())} if number % 2 else {}
+        for knowledge in (every, skipping):
+            match source:
+                case "wire":
+                    if knowledge is skipping and last is not None:
+                        said, basis = last
+                        if said == number and all(map(is_, basis, knowledge.basis)):
+                            continue
+                    knowledge.take_metadata(_answer(_told(1, 5, [1, 2], replicas=_REPLICAS[number % 2])))
+                    if knowledge is skipping:
+                        last = number, knowledge.basis
+                case "reassignments" if not knowledge.assignments_by_znode:
+                    knowledge.take_reassignments(moving)
+                case "assignment" if knowledge.assignments_by_znode:
+                    assignment = ReplicaAssignment((1, 2, 3), (3,) if number % 2 else ())
+                    knowledge.take_topic_znodes({"orders": (None, {0: assignment})})
+                case "settings":
+                    knowledge.take_settings({"orders": {"min.insync.replicas": str(number)}})
+                case "marks":
+                    knowledge.take_marks({"orders": 1} if number % 2 else {})
+                case "watched":
+                    knowledge.assignments_by_znode = bool(number % 2)
+        assert skipping.topics == every.topics
 
 
 def test_a_state_znode_older_than_what_a_broker_told_is_not_taken() -> None:
