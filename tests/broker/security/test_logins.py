@@ -52,6 +52,8 @@ def test_each_mechanism_logs_in_by_requests_and_by_bare_tokens(mechanism: str) -
             assert await peer.principal() == "User:alice"
             # Bare tokens come from clients that know of no renewal.
             assert (listener.totals.logins, listener.totals.logins_without_renewal) == (2, 1)
+            requests, _ = listener.totals.received()
+            assert listener.server.answers() == {"SAFE": requests}, "bare tokens are requests, and have answers"
 
     run(check)
 
@@ -96,6 +98,7 @@ def test_whoever_has_not_logged_in_reaches_nothing_and_gets_no_answer(sent: byte
             peer.send(sent)
             assert await peer.is_hung_up()
             assert await good.principal() == "User:alice"
+            assert listener.server.answers() == {"SAFE": 3}, "those of the other one alone"
 
     run(check)
 
