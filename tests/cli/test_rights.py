@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from broker_program import BrokerProgram, settings
+from klamm_program import in_process
 from rights_story import CASES, CELLS, MODULE, SETTINGS, Cell, RightsStory, check
 from wire_client import create_topic
 
@@ -71,6 +72,17 @@ def test_the_rule_that_klamm_names_is_the_one_to_add(story: RightsStory, capsys:
         assert story.run(cell, capsys).code == 0
     finally:
         story.as_admin(f"acls remove --yes {words.removeprefix('acls add')}", capsys)
+
+
+def test_who_may_only_read_lacks_write_on_the_topic(story: RightsStory, capsys: Capture) -> None:
+    """Such a user gets no producer id: for that a broker wants IdempotentWrite, or Write on some topic (KIP-679)."""
+    reader = Cell("consume")
+    story.prepare(reader, capsys)
+    assert story.run(reader, capsys).code == 0
+    config = ("-b", story.login, "--command-config", story.folder / f"{reader.user}.properties", "-o", "json")
+    refused = in_process("produce", story.names(reader)["t"], *config, capture=capsys, stdin="a\n")
+    told = refused.error
+    assert (refused.code, told["operation"], told["resource"]) == (4, "write", f"topic:{story.names(reader)['t']}")
 
 
 def test_a_person_is_told_what_is_hidden(story: RightsStory, capsys: Capture) -> None:

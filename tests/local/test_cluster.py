@@ -57,6 +57,13 @@ def test_life_of_a_cluster() -> None:
     assert not folder.exists()
 
 
+def test_a_wrong_setting_of_a_secured_cluster_is_told_in_one_sentence(tmp_path: Path) -> None:
+    cluster = LocalCluster(1, directory=tmp_path / "c", secure=True, sasl="PLAIN", config={"ssl.client.auth": "maybe"})
+    with pytest.raises(OperationError, match=r"broker 0 ended: error: .*maybe.*ssl.client.auth") as caught:
+        cluster.start()
+    assert "\n" not in str(caught.value)
+
+
 def test_a_secured_cluster_needs_a_library_and_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(OperationError, match="cryptography") as caught:

@@ -13,10 +13,11 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.admin.cluster.errors import LoginRefused, NotFound, OutcomeUnknown, Refused, Unreachable
 from engine.admin.cluster.remedies import GIVE_TIME, Operation, Phrase
+from engine.admin.cluster.rights import Right
 from engine.admin.cluster.waits import Observer, tell_nobody
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.cluster.wire_failures import refuse
@@ -26,6 +27,7 @@ from engine.admin.perf.results import SendFigures, SendMeter, SendMetrics, Span,
 from engine.admin.perf.templates import Templates
 from engine.admin.records.leaders import check_partitions, topic_leaders
 from engine.admin.transactions.own import OwnTransaction
+from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.kafka.client.errors import NetworkError
@@ -353,6 +355,8 @@ class PerfProducer:
             self._last_error = code
             self._try_again((flight,))
             return
+        if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+            self._wire.denied[Right(AclOperation.WRITE, ResourceType.TOPIC, lane.topic)] = None
         where = f"topic {lane.topic} partition {lane.partition}"
         self._failure = Refused(code, answer.error_message, where=where)
 
@@ -471,6 +475,10 @@ class PerfProducer:
         async with asyncio.timeout(self._load.give_up_s):
             while True:
                 response = await self._wire.call_any(InitProducerIdRequest(transaction_timeout_ms=0))
+                if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+                    # As in ``klamm produce``: what refuses the records says which right is missing.
+                    self._settings = replace(self._settings, is_idempotent=False)
+                    return self._producer
                 if not error_code(response.error_code).is_retriable:
                     refuse(response.error_code, None, "producer id")
                     return response.producer_id, response.producer_epoch

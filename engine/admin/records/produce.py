@@ -239,6 +239,11 @@ class Producer:
                 if not error_code(response.error_code).is_retriable:
                     break
                 await asyncio.sleep(RETRY_PAUSE_S)
+        if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            # Who may write to no topic gets no id (KIP-679); what refuses the records says which right is missing.
+            # Brokers before Kafka 2.8 give none for want of IdempotentWrite either, and take records without.
+            self._is_idempotent = False
+            return
         refuse(response.error_code, None, "producer id")
         self._producer_id, self._producer_epoch = response.producer_id, response.producer_epoch
 

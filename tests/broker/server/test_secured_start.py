@@ -127,6 +127,8 @@ def sasl(more: Mapping[str, str] = {}) -> Change:
         (sasl({"sasl.enabled.mechanisms": "SCRAM-SHA-512",
                f"{OWN}scram-sha-512.connections.max.reauth.ms": "soon"}), ("connections.max.reauth.ms=soon",)),
         (sasl({"sasl.enabled.mechanisms": ""}), ("names no mechanism",)),
+        (lambda f: {"authorizer.class.name": "kafka.security.authorizer.AclAuthorizer", "super.users": "admin"},
+         ("super.users", "User:name")),
         (lambda f: {"authorizer.class.name": "a.b.Authorizer"}, ("authorizer.class.name", "a.b.Authorizer")),
     ],
 )  # fmt: skip
