@@ -87,7 +87,7 @@ WORDS: dict[str, list[str]] = {
     "cluster snapshot": ["taken.json"],
     "produce": ["t"],
     "consume": ["t", "--until-end"],
-    "perf producer": ["--topic", "t", "--num-records", "1", "--record-size", "1", "--throughput", "-1"],
+    "perf producer": ["--topic", "t", "--num-records", "1", "--record-size", "1000", "--throughput", "-1"],
     "perf consumer": ["--topic", "t", "--messages", "1"],
     "spark commit": [CHECKPOINT, "--group", "g"],
     "spark lag": ["--out", "lag"],

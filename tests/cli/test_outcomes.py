@@ -63,7 +63,7 @@ ROWS = {
     "transactions force-terminate": "tx-{own} --yes",
     "records delete": "--topic moving-{own} --partition 0 --before-offset 1 --yes",
     "produce": "kept",
-    "perf producer": "--topic kept --num-records 1 --record-size 1 --throughput -1",
+    "perf producer": "--topic kept --num-records 1 --record-size 1000 --throughput -1",
     "spark commit": "checkpoint --group mirrored-{own}",
     "perf suite": "--experiment pair --quick --yes",
 }

@@ -305,15 +305,16 @@ class TestSearch:
 
 
 @pytest.mark.parametrize(
-    ("seed", "shape", "gap"),
-    [(13, (20, 4, 200, 3), 0.03), (103, (15, 4, 300, 2), 0.01)],
+    ("seed", "shape", "limit_s", "gap"),
+    # Without this search the second would end 0.0008 from its bound.
+    [(13, (20, 4, 200, 3), 5.0, 0.03), (103, (12, 4, 180, 2), 2.0, 0.0005)],
 )
 def test_drawn_clusters_level_by_bytes_end_near_their_bound(
-    seed: int, shape: tuple[int, int, int, int], gap: float
+    seed: int, shape: tuple[int, int, int, int], limit_s: float, gap: float
 ) -> None:
     brokers, racks, partitions, factor = shape
     snapshot = drawn_cluster(seed, brokers=brokers, racks=racks, partitions=partitions, factor=factor)
-    options = PlanOptions(aim=tuple(Aim), minimise=Minimise.BYTES, time_limit_s=5.0)
+    options = PlanOptions(aim=tuple(Aim), minimise=Minimise.BYTES, time_limit_s=limit_s)
     score = make_plan(snapshot, Strategy.REBALANCE, options).plan.klamm.score
     assert score.gap is not None
     assert score.gap < gap

@@ -167,7 +167,7 @@ CASES: Mapping[str, Case] = {
     "produce --transactional-id": Case("{t} --transactional-id {x}", stdin="a\n"),
     "consume": Case("{t} --until-end"),
     "consume --group": Case("{t} --until-end --group {g}"),
-    "perf producer": Case("--topic {t} --num-records 1 --record-size 1 --throughput -1"),
+    "perf producer": Case("--topic {t} --num-records 1 --record-size 1000 --throughput -1"),
     "perf consumer": Case("--topic {t} --messages 1 --timeout 10 --group {g}"),
     "perf suite": Case("--experiment pair --seconds 1 --producer-bytes 1000 --yes", topics=TOPIC_PREFIX),
     "state-changes check": Case("{f}/state-change.log"),
