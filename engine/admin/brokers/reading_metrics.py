@@ -261,7 +261,8 @@ def _host(broker: BrokerInfo) -> str:
 
 # Again and again, for whoever watches a cluster
 
-_WATCH_LIMIT_S, _WATCH_ALL_S = 2.0, 8.0
+_WATCH_LIMIT_S, _WATCH_ALL_S = 8.0, 12.0
+"""What one broker may take, and all by JMX. Nothing else waits for it, and a JMX exporter's page takes seconds."""
 
 
 @dataclass(frozen=True, slots=True)
