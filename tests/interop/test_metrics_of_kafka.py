@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,7 +15,12 @@ from klamm_program import Ran, in_process
 from metric_work import COUNTED, counted_work
 from patience import within
 
+from engine.admin.brokers.metrics import Teller
+from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
+from engine.admin.watch.frame import Frame, Stage
+from engine.admin.watch.live_feed import LiveFeed
 from engine.local.addresses import own_loopback_address
+from engine.local.jmx import read_jmx
 from engine.local.zookeeper import EmbeddedZooKeeper
 
 EXPORTER = "io.prometheus.jmx:jmx_prometheus_javaagent:1.0.1"
@@ -138,6 +144,43 @@ def test_three_ways_tell_the_same_counts(watched: Watched, capsys: pytest.Captur
     (counted,) = ways["prometheus"]
     assert counted["bytes_in"]["one_minute"] is None and counted["bytes_in"]["measured"] == 0.0
     assert ways["jolokia"][0]["bytes_in"]["one_minute"] is not None
+
+
+@pytest.mark.parametrize(
+    ("broker", "pattern", "teller"),
+    [
+        (0, None, Teller.JMX),
+        (0, f"http://{{host}}:{PAGE}/metrics", Teller.PROMETHEUS),
+        (1, f"http://{{host}}:{AGENT}/jolokia/", Teller.JOLOKIA),
+    ],
+    ids=lambda one: str(one) if isinstance(one, Teller) else "",
+)
+def test_a_dashboard_reads_them_again_and_again(
+    watched: Watched, broker: int, pattern: str | None, teller: Teller
+) -> None:
+    async def read() -> Frame:
+        target = ClusterTarget(
+            "kafka", Origin.OPTIONS, watched.zookeeper, parse_addresses(watched.bootstrap), metrics=pattern
+        )
+        feed = LiveFeed(target, interval_s=0.5, read_jmx=read_jmx)
+        await feed.start()
+        try:
+            async with asyncio.timeout(60):
+                async for frame in feed.frames():
+                    told = frame.figures.get(broker)
+                    if told is not None and told.bytes_in.now is not None and COUNTED in frame.traffic:
+                        return frame
+                    if told is not None:
+                        # A page tells counts only: rates come with the next reading.
+                        feed.refresh([Stage.METRICS])
+        finally:
+            await feed.close()
+        raise AssertionError("the feed ended")
+
+    told = asyncio.run(read()).figures[broker]
+    assert (told.told_by, told.trouble) == (teller, None)
+    figures = (told.bytes_out.now, told.handler_idle_percent, told.produce_p99_ms, told.fetch_p99_ms, told.throttle_ms)
+    assert None not in figures, told
 
 
 def test_brokers_alone_do_not_tell_where(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
