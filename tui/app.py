@@ -408,7 +408,6 @@ MODULES = (
     "tui.operations.groups",
     "tui.operations.reassignments",
     "tui.operations.partitions",
-    "tui.operations.partitions",
     "tui.operations.topics",
     "tui.pages.plans",
     "tui.planning.desk",

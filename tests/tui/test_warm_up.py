@@ -24,7 +24,9 @@ NEVER_IN_A_HURRY = {
     "difflib": "a command or a key file with a mistake",
     "engine.admin.cluster.target": "loaded already",
     "engine.admin.watch.replay_feed": "before the dashboard opens",
+    "engine.local.jmx": "before the dashboard opens",
     "plans.errors": "loaded with the plans",
+    "tui.planning.opened_plan": "in a thread",
 }
 """What functions import besides, and why no key waits for it."""
 

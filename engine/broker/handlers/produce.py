@@ -467,8 +467,9 @@ def _complete_refusals(context: RequestContext, response: ProduceResponse) -> St
     of partitions that are led elsewhere, so that the producer need not ask for metadata.
     """
     errors = context.broker.replica_manager.environment.topics.produce_errors
-    hints = LeaderHints(context.broker.metadata_cache, context.session.listener_name)
-    names_leaders = context.api_version >= 10
+    hints: LeaderHints | None = None
+    if context.api_version >= 10:
+        hints = LeaderHints(context.broker.metadata_cache, context.session.listener_name)
     room = RECORD_ERRORS_MAX
     for topic in response.responses:
         for answer in topic.partition_responses:
@@ -477,11 +478,12 @@ def _complete_refusals(context: RequestContext, response: ProduceResponse) -> St
             if len(answer.record_errors) > room:
                 answer.record_errors = []
             room -= len(answer.record_errors)
-            if names_leaders and answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            if hints is not None and answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 leader = hints.leader_of(TopicPartition(topic.name, answer.index))
                 if leader is not None:
                     answer.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
             yield
-    response.node_endpoints = [
-        NodeEndpoint(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in hints.nodes.values()
-    ]
+    if hints is not None:
+        response.node_endpoints = [
+            NodeEndpoint(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in hints.nodes.values()
+        ]
