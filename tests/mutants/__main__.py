@@ -37,6 +37,7 @@ TESTED_BY = {
         "broker/log/test_producers.py",
         "broker/log/test_log_model.py",
         "broker/log/test_transaction_lives.py",
+        "broker/log/test_verified_transactions.py",
     ],
     "engine/broker/log/leader_epoch_cache.py": ["broker/log/test_leader_epochs.py"],
     "engine/broker/log/log.py": [

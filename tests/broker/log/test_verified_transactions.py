@@ -142,6 +142,13 @@ def test_the_next_transaction_of_a_known_producer_needs_its_approval_too(log: Lo
     assert send(log, 1, with_approval=approval) is E.OUT_OF_ORDER_SEQUENCE_NUMBER, "an earlier one waits"
 
 
+def test_a_known_producers_transaction_uses_its_approval_up(log: Log) -> None:
+    assert send(log, 0, with_approval=begin(log)) is E.NONE
+    log.append_as_leader(marker_batch(1, 0, commit=True), 0, origin=AppendOrigin.COORDINATOR)
+    assert send(log, 1, with_approval=begin(log, 1)) is E.NONE
+    assert not log.producers.verifications
+
+
 # -- the short path
 
 
