@@ -137,6 +137,8 @@ async def command(
             invocation.talk.say("type one record per line; Ctrl-D on a line of its own ends it")
         sending = _send_all(invocation, producer, rules, partition, is_json=input_format == "jsonl")
         sent = await (sending if transaction is None else _in_transaction(invocation, transaction, sending))
+    if not (no_idempotence or producer.is_idempotent) and options.acks == _ACKS["all"]:
+        invocation.talk.warn("the cluster gave no producer id: what had to be sent again may be stored twice")
     unacknowledged = ", not acknowledged" if options.acks == 0 else ""
     committed = "" if transactional_id is None else ", committed"
     return _report(producer.results, f"{counted(sent, 'record')} sent{unacknowledged}{committed}")

@@ -225,6 +225,11 @@ class Producer:
         """What went where, by partition."""
         return [lane.result for _, lane in sorted(self._lanes.items()) if lane.result.record_count]
 
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether a batch that is sent twice is stored once. Not so without a producer id, which brokers may refuse."""
+        return self._is_idempotent
+
     async def _get_producer_id(self) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
         async with asyncio.timeout(self._options.delivery_timeout_s):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+from klamm_program import klamm
 from scripted_brokers import HANG_UP, SILENCE, ScriptedBroker, ScriptedCluster, scripted_cluster
 
 from engine.admin.cluster.client_properties import ClientProperties
@@ -316,6 +318,33 @@ def test_without_acks_nothing_is_told_but_everything_arrives() -> None:
         assert len(logs.by_partition[0].values) == 5
         assert producer.results[0].first_offset is None
         assert not cluster.brokers[0].requests(InitProducerIdRequest), "idempotence wants all acks"
+
+    play(scene)
+
+
+def test_who_gets_no_producer_id_sends_without_and_is_told_so(tmp_path: Path) -> None:
+    """Brokers before Kafka 2.8 give none without IdempotentWrite, and take the records."""
+
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        logs = Logs()
+        warning = "the cluster gave no producer id: what had to be sent again may be stored twice"
+        words = (
+            "produce",
+            "t",
+            "--partition",
+            "0",
+            "-b",
+            ",".join(f"{host}:{port}" for host, port in cluster.bootstrap),
+        )
+        cluster.brokers[0].answers[ApiKey.PRODUCE] = logs
+        ran = await asyncio.to_thread(klamm, *words, folder=tmp_path, stdin="a\n")
+        assert ran.code == 0 and warning not in ran.err, ran.err
+        for broker in cluster.brokers:
+            refused = InitProducerIdResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            broker.answers[ApiKey.INIT_PRODUCER_ID] = lambda request, answer=refused: answer
+        ran = await asyncio.to_thread(klamm, *words, folder=tmp_path, stdin="b\n")
+        assert ran.code == 0 and warning in ran.err, ran.err
+        assert (logs.by_partition[0].values, logs.by_partition[0].sequences) == ([b"a", b"b"], [0, -1])
 
     play(scene)
 
