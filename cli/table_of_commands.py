@@ -79,7 +79,7 @@ ENTRIES = (
         aliases=("record",),
     ),
     Entry("cluster", "cli.commands.cluster", "The cluster as a whole", _CLUSTER, aliases=("clusters",)),
-    Entry("zk", "cli.commands.znodes", "Look at the znodes, decoded", _CLUSTER),
+    Entry("zk", "cli.commands.znodes", "Look at the znodes, decoded, and say who may change them", _CLUSTER),
     Entry("produce", "cli.commands.produce", "Send each line of stdin as a record", _DATA, attribute="command"),
     Entry("consume", "cli.commands.consume", "Print records, one per line", _DATA, attribute="command"),
     Entry(
