@@ -49,7 +49,7 @@ _LOADED = ("cli", "engine.admin", "engine.kafka", "engine.local", "tui")
 _REQUEST_BYTES_MAX = 1 << 20
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-_INHERITED = {signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
+_INHERITED: dict[signal.Signals, Any] = {signal.SIGHUP: signal.SIG_DFL, signal.SIGINT: signal.default_int_handler}
 """Signals that a program goes on to ignore if the process that starts it does, and how it handles them otherwise."""
 
 
