@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from engine.broker.network.session import ANONYMOUS, Session
-from engine.broker.security.mechanisms import Candidate, LoggedIn
+from engine.broker.security.sasl_mechanisms import Candidate, LoggedIn
 from engine.common.clock import Clock
 from engine.common.errors import CoordinationError, ErrorCode, KafkaError
 from engine.common.model import SecurityProtocol

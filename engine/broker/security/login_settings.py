@@ -10,7 +10,7 @@ from engine.broker.network.routes import RouteTable
 from engine.broker.security.delegation_tokens import DelegationTokens
 from engine.broker.security.kerberos import Acceptor
 from engine.broker.security.logins import LoginPolicy, Mechanism
-from engine.broker.security.mechanisms import (
+from engine.broker.security.sasl_mechanisms import (
     Candidate,
     LoggedIn,
     ServerExchange,

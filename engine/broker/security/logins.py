@@ -15,7 +15,7 @@ from typing import Any
 from engine.broker.network.request import CLOSE_UNAUTHENTICATED, Deferred
 from engine.broker.network.routes import RouteTable
 from engine.broker.network.session import ConnectionRules, Session
-from engine.broker.security.mechanisms import LoggedIn, LoginRefused, ServerExchange
+from engine.broker.security.sasl_mechanisms import LoggedIn, LoginRefused, ServerExchange
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.apis.api_versions import ApiVersionsResponse
 from engine.kafka.protocol.apis.sasl_authenticate import SaslAuthenticateResponse
