@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
     from engine.admin.lag.measuring import LagMeter
     from engine.admin.lag.results import LagAnswer
+    from engine.admin.lag.spark_traces import QueryTraces
     from engine.admin.lag.stores import OtherStore
-    from engine.admin.lag.traces import QueryTraces
     from engine.admin.lag.verdicts import LagStatus
     from engine.admin.topics.selection import TopicSelection
     from engine.common.model import IsolationLevel
@@ -162,7 +162,7 @@ def _traces(
     is_plain: bool,
 ) -> QueryTraces | None:
     """Return the places that options name; if they name none and no group, those of the profile."""
-    from engine.admin.lag.traces import QueryTraces
+    from engine.admin.lag.spark_traces import QueryTraces
 
     if checkpoints or event_logs:
         return QueryTraces(tuple(checkpoints or ()), tuple(event_logs or ()), others)

@@ -28,7 +28,7 @@ from engine.admin.groups.group_reading import committed_offsets
 from engine.admin.groups.reset_plan import GroupReset, PartitionReset
 from engine.admin.groups.values import CommittedOffset, GroupType
 from engine.admin.lag.history import POINTS_MAX
-from engine.admin.lag.positions import Query
+from engine.admin.lag.spark_positions import Query
 from engine.admin.lag.verdicts import Point
 from engine.common.model import TopicPartition
 

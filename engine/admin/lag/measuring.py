@@ -18,10 +18,10 @@ from engine.admin.groups.scope import FoundGroups, GroupScope, find_groups
 from engine.admin.groups.values import GroupType
 from engine.admin.lag.history import History, append_sample, read_history
 from engine.admin.lag.pace import Commit, is_within_pace, seems_still, steps_of
-from engine.admin.lag.queries import measure_queries
 from engine.admin.lag.results import GroupLag, LagAnswer, group_lag, place_of_newest, place_of_unread
 from engine.admin.lag.sampling import GroupSample, IsWanted, PartitionSample, Sample, take_sample
-from engine.admin.lag.traces import QueryTraces
+from engine.admin.lag.spark_queries import measure_queries
+from engine.admin.lag.spark_traces import QueryTraces
 from engine.admin.lag.unread import Place, Times, UnreadRecord, read_times
 from engine.admin.lag.verdicts import Reason, Verdict, judge
 from engine.admin.offsets.listing import end_offsets, leaders_of, offsets_at

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from engine.admin.cluster.errors import AdminError, Unknown
 from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.lag.pace import UNKNOWN_TREND, Trend, between_commits, sum_of_trends, trend_of
-from engine.admin.lag.positions import ReaderKind
 from engine.admin.lag.sampling import GroupSample, PartitionSample
+from engine.admin.lag.spark_positions import ReaderKind
 from engine.admin.lag.unread import Place, Times, UnreadRecord
 from engine.admin.lag.verdicts import (
     KnownPoint,

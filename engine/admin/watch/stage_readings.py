@@ -22,7 +22,7 @@ from engine.admin.groups.scope import GroupScope
 from engine.admin.health.checks import has_throttles
 from engine.admin.health.reading import holding_of, read_holding
 from engine.admin.lag.measuring import LagMeter, LagOptions
-from engine.admin.lag.traces import QueryTraces
+from engine.admin.lag.spark_traces import QueryTraces
 from engine.admin.log_dirs.describing import NOT_ALLOWED, read_log_dirs
 from engine.admin.reassignment.lock import plan_in_the_way
 from engine.admin.topics.by_wire import read_reassignments

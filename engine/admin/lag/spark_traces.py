@@ -12,7 +12,7 @@ from typing import Final
 
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Unreachable
 from engine.admin.lag.history import POINTS_MAX
-from engine.admin.lag.positions import Batch, Query, ReaderKind
+from engine.admin.lag.spark_positions import Batch, Query, ReaderKind
 from engine.admin.lag.stores import READ_ACCESS, Entry, Location, OtherStore, expand
 from engine.common.errors import CorruptFileError
 from engine.kafka.formats.spark_checkpoints import (

@@ -17,7 +17,6 @@ from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.values import CommittedOffset
 from engine.admin.lag.history import POINTS_MAX
 from engine.admin.lag.pace import Commit, is_batch_late
-from engine.admin.lag.positions import Position, Query, ReaderKind
 from engine.admin.lag.results import (
     GroupLag,
     PartitionLag,
@@ -28,6 +27,7 @@ from engine.admin.lag.results import (
     place_of_unread,
 )
 from engine.admin.lag.sampling import GroupSample, IsWanted, PartitionSample, why_unknown
+from engine.admin.lag.spark_positions import Position, Query, ReaderKind
 from engine.admin.lag.unread import Place, Times, UnreadRecord, read_times
 from engine.admin.lag.verdicts import LagStatus, Point, Rhythm, Verdict, without_position
 from engine.admin.offsets.listing import Offsets, end_offsets, offsets_at, start_offsets
