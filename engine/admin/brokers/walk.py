@@ -27,7 +27,7 @@ from engine.common.quantities import counted
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import NetworkError, TlsFailed
 from engine.kafka.protocol.apis.describe_cluster import DescribeClusterRequest
-from engine.kafka.zk.client import server_addresses
+from engine.kafka.zk.connect_string import server_addresses
 from engine.kafka.zk.errors import NoAuth, NoNode
 
 T = TypeVar("T")

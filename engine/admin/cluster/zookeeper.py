@@ -14,7 +14,8 @@ from engine.admin.cluster.errors import BadRequest, LoginRefused, Unreachable, Z
 from engine.admin.cluster.remedies import CHECK_NAME, START_IT, UNRESOLVED, Give, Parameter, Part, Phrase
 from engine.common.errors import ConfigError
 from engine.common.model import SecurityProtocol
-from engine.kafka.zk.client import ZkClient, server_addresses
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.connect_string import server_addresses
 from engine.kafka.zk.errors import ConnectTimedOut, NoNode, NotAdmitted, ZooKeeperError
 from engine.kafka.zk.security import OPEN, ZkSecurity
 
