@@ -95,7 +95,7 @@ async def describe(
             found = [await describe_entity(cluster, chosen.entity, include_all=show_all)]
         else:
             found = await describe_entities(cluster, chosen.kind, include_all=show_all)
-            found = [one for one in found if chosen.takes(one.entity_name)]
+            found = [described for described in found if chosen.takes(described.entity_name)]
     return configs_report(found, is_single=chosen.entity is not None, shows_all=show_all)
 
 

@@ -33,7 +33,9 @@ def command(
     from cli.framework.kafka_tools import RUN_CLASS
     from cli.table_of_kafka_tools import TOOLS
 
-    names = sorted(name for tool in (*(one.name for one in TOOLS), RUN_CLASS) for name in _shell_names(tool))
+    names = sorted(
+        name for tool in (*(known_tool.name for known_tool in TOOLS), RUN_CLASS) for name in _shell_names(tool)
+    )
     paths = [folder / name for name in names]
     _refuse_others(paths)
     if invocation.confirm(f"write {len(paths)} scripts into {folder}"):

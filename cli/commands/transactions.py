@@ -113,7 +113,7 @@ async def describe(invocation: Invocation, ids: Ids = None, transactional_id: Id
     failures = [
         transaction_failure(name, why) for name, why in told.items() if not isinstance(why, TransactionDescription)
     ]
-    found = [one for one in told.values() if isinstance(one, TransactionDescription)]
+    found = [description for description in told.values() if isinstance(description, TransactionDescription)]
     return descriptions_report(found, exit_code=invocation.tell_failures(failures))
 
 
@@ -251,7 +251,7 @@ async def abort(
     where = _one_partition(name, topic, partition)
     explicit = (producer_id, producer_epoch, coordinator_epoch)
     if (start_offset is None) == (None in explicit) or (
-        start_offset is not None and any(one is not None for one in explicit)
+        start_offset is not None and any(value is not None for value in explicit)
     ):
         raise UsageError("give --start-offset, or all of --producer-id, --producer-epoch and --coordinator-epoch")
     async with open_cluster(invocation, for_change=True) as cluster:

@@ -41,7 +41,9 @@ async def list_users(
     async with open_cluster(invocation) as cluster:
         found = await list_credentials(cluster, name)
     columns = (Column("user"), Column("mechanism"), Column("iterations", Kind.NUMBER))
-    return Report(found, Table(columns, [(one.user, one.mechanism, one.iterations) for one in found]))
+    return Report(
+        found, Table(columns, [(credential.user, credential.mechanism, credential.iterations) for credential in found])
+    )
 
 
 @group.command(
@@ -115,7 +117,7 @@ async def remove(
     from engine.admin.configs.access import list_credentials
     from engine.admin.configs.credentials import change_credentials, parse_mechanism
 
-    wanted = [parse_mechanism(one) for one in mechanism or ()]
+    wanted = [parse_mechanism(text) for text in mechanism or ()]
     async with open_cluster(invocation, for_change=True) as cluster:
         present = [credential.mechanism for credential in await list_credentials(cluster, name)]
         chosen = [one for one in present if not wanted or one in wanted]

@@ -207,5 +207,5 @@ def _output(name: str | None, needs: Needs, *, is_tty: bool) -> OutputFormat:
         return OutputFormat(name)
     except ValueError:
         special = {OutputFormat.PROMETHEUS: needs.metrics, OutputFormat.KAFKA: needs.kafka}
-        known = ", ".join(one for one in OutputFormat if special.get(one, True))
+        known = ", ".join(output for output in OutputFormat if special.get(output, True))
         raise UsageError(f"--output must be one of {known}, not {name!r}") from None

@@ -162,7 +162,7 @@ def _notes(figures: Sequence[BrokerFigures]) -> Iterator[str]:
         yield "no broker is alive"
     measured = [figure for figure in figures if figure.measured_s is not None]
     if measured:
-        which = ", ".join(str(one.broker) for one in measured)
+        which = ", ".join(str(broker.broker) for broker in measured)
         yield f"rates over {measured[0].measured_s:.1f} s of broker {which}, which tells counts only"
     for figure in figures:
         missing = [

@@ -64,8 +64,8 @@ def elections_report(
 
 def preview_lines(previews: Sequence[ElectionPreview]) -> list[str]:
     """Return who would lead what, a line per partition that changes; what cannot be elected comes first."""
-    changing = sorted((one for one in previews if one.is_needed), key=lambda one: one.obstacle is None)
-    lines = [str(one) for one in changing[:PREVIEW_LINES_MAX]]
+    changing = sorted((preview for preview in previews if preview.is_needed), key=lambda one: one.obstacle is None)
+    lines = [str(preview) for preview in changing[:PREVIEW_LINES_MAX]]
     more = len(changing) - len(lines)
     return [*lines, f"… and {more} more"] if more else lines
 

@@ -91,13 +91,13 @@ def alert_rules(address: str) -> str:
     """Return Prometheus' file of rules; ``address`` is of no interest."""
     rules = [
         {
-            "alert": one.name,
-            "expr": one.expr,
-            "for": one.lasts,
-            "labels": {"severity": one.severity},
-            "annotations": {"summary": one.summary, "todo": one.todo, "guide": f"docs/guides/{one.guide}.md"},
+            "alert": alert.name,
+            "expr": alert.expr,
+            "for": alert.lasts,
+            "labels": {"severity": alert.severity},
+            "annotations": {"summary": alert.summary, "todo": alert.todo, "guide": f"docs/guides/{alert.guide}.md"},
         }
-        for one in (*_ALERTS, *map(_of_check, Check))
+        for alert in (*_ALERTS, *map(_of_check, Check))
     ]
     return _yaml({"groups": [{"name": JOB, "rules": rules}]})
 

@@ -78,7 +78,7 @@ def plan_report(made: MadePlan, explained: Sequence[str]) -> Report:
     if told:
         title = "The largest moves" if len(told) < sum(move.copies > 0 for move in moves) else "The moves"
         sections.append(
-            Section(title, without_empty(Table(entries, [_row(one, entries) for one in told]), keeps=_NAME))
+            Section(title, without_empty(Table(entries, [_row(move, entries) for move in told]), keeps=_NAME))
         )
     rest = [_row(move, _UNCOPIED) for move in moves if not move.copies]
     if rest:
@@ -147,8 +147,10 @@ def shown_moves(plan: PlanFile) -> list[ShownMove]:
     moves = moves_between(plan.klamm.rollback, plan.partitions)
     waves = {move.name: number for number, wave in enumerate(waves_of(moves, WaveCaps()), 1) for move in wave}
     return [
-        ShownMove(*one.name, one.before, one.after, one.bytes, one.before[0], one.after[0], waves[one.name], one.disks)
-        for one in moves_of(plan, sizes_of(plan))
+        ShownMove(
+            *move.name, move.before, move.after, move.bytes, move.before[0], move.after[0], waves[move.name], move.disks
+        )
+        for move in moves_of(plan, sizes_of(plan))
     ]
 
 

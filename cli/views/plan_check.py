@@ -95,7 +95,7 @@ def formatted(
     form: str, path: str, plan: PlanFile, findings: Sequence[Finding], policy: Policy | None, policy_path: str | None
 ) -> str:
     """Return the findings as a code host reads them."""
-    told = [(one, f"{one.message}{_behind(one, policy, policy_path)}") for one in findings]
+    told = [(finding, f"{finding.message}{_behind(finding, policy, policy_path)}") for finding in findings]
     match form:
         case "github":
             return "".join(_github(path, one, text) for one, text in told)

@@ -202,11 +202,11 @@ def _spec(
 
 
 def _tell(invocation: Invocation, plan: PlannedReset) -> ExitCode:
-    for one in plan.groups:
-        for warning in one.warnings:
-            invocation.talk.warn(f"group {one.group}: {warning}")
-        if one.is_new:
-            invocation.talk.warn(f"group {one.group} does not exist yet; committing offsets creates it")
+    for planned in plan.groups:
+        for warning in planned.warnings:
+            invocation.talk.warn(f"group {planned.group}: {warning}")
+        if planned.is_new:
+            invocation.talk.warn(f"group {planned.group} does not exist yet; committing offsets creates it")
     if plan.others:
         from engine.admin.groups.scope import by_name
 
@@ -217,8 +217,8 @@ def _tell(invocation: Invocation, plan: PlannedReset) -> ExitCode:
 def _counted(plan: PlannedReset) -> str:
     from engine.admin.groups.scope import by_name
 
-    count = sum(len(one.resets) for one in plan.able)
-    names = [one.group for one in plan.able]
+    count = sum(len(planned.resets) for planned in plan.able)
+    names = [planned.group for planned in plan.able]
     groups = f"group{'' if len(names) == 1 else 's'} {by_name(names)}"
     return f"{count} offset{'' if count == 1 else 's'} of {groups}"
 
@@ -229,7 +229,7 @@ def _way_back(invocation: Invocation, plan: PlannedReset, path: Path, *, with_gr
     if blank:
         hint = "to go back, delete what is set now: klamm groups delete-offsets"
         invocation.talk.warn(f"{blank} partition{'' if blank == 1 else 's'} had no offset before; {hint}")
-    if blank == sum(len(one.resets) for one in plan.able):
+    if blank == sum(len(planned.resets) for planned in plan.able):
         return "klamm groups delete-offsets"
     which = "--all-groups" if with_group else f"--group {shlex.quote(plan.able[0].group)}"
     return f"klamm groups reset-offsets {which} --from-file {shlex.quote(str(path))} --execute"

@@ -243,14 +243,14 @@ async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: Loaded
         for note in findings if is_fresh else ():
             invocation.talk.warn(note.message)
         return False
-    is_elsewhere = any(one.check is Check.CLUSTER for one in serious)
+    is_elsewhere = any(finding.check is Check.CLUSTER for finding in serious)
     if is_fresh and not is_elsewhere and await run.is_carried_out(cluster):
         return True
     if not is_elsewhere:
         await refuse_while_held(cluster)
     path = run.path
-    for one in serious:
-        invocation.talk.say(one.message)
+    for finding in serious:
+        invocation.talk.say(finding.message)
     told = f"the plan does not fit the cluster: {len(serious)} finding{'' if len(serious) == 1 else 's'}"
     if is_elsewhere:
         hint = "name the cluster that the plan was made for, or plan again for this one"

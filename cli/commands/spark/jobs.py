@@ -95,7 +95,7 @@ async def commit(
     code = ExitCode.DONE
     async with open_cluster(invocation, for_change=True) as cluster:
         plans = await plan_mirror(cluster, query, group_name)
-        rows = [one for plan in plans for one in plan.resets]
+        rows = [reset for plan in plans for reset in plan.resets]
         names = ", ".join(plan.group for plan in plans)
         many = "" if len(rows) == 1 else "s"
         change = f"commit {len(rows)} offset{many} of {query.job} to group {names} in {cluster.target.title}"

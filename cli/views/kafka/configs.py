@@ -16,13 +16,13 @@ _RATE = 1e-3, 1e7
 
 def configs_text(found: Sequence[EntityConfigs], *, shows_all: bool) -> KafkaText:
     """``--describe``: settings below the name of their entity; quotas and credentials in a line each."""
-    if any(one.entity_type.is_of_clients for one in found):
-        quotas = [_quota_line(one) for one in found if _of(one, ConfigSource.CLIENT_QUOTA)]
-        credentials = [_credential_line(one) for one in found if _of(one, ConfigSource.SCRAM_CREDENTIAL)]
+    if any(entity.entity_type.is_of_clients for entity in found):
+        quotas = [_quota_line(entity) for entity in found if _of(entity, ConfigSource.CLIENT_QUOTA)]
+        credentials = [_credential_line(entity) for entity in found if _of(entity, ConfigSource.SCRAM_CREDENTIAL)]
         return KafkaText("".join(quotas + credentials))
-    topics = [one for one in found if one.entity_type is EntityType.TOPIC]
+    topics = [entity for entity in found if entity.entity_type is EntityType.TOPIC]
     ordered = in_hash_order(topics, lambda one: one.entity_name or "") if topics else found
-    return KafkaText("".join(_settings(one, shows_all=shows_all) for one in ordered if one.error is None))
+    return KafkaText("".join(_settings(entity, shows_all=shows_all) for entity in ordered if entity.error is None))
 
 
 def _settings(one: EntityConfigs, *, shows_all: bool) -> str:

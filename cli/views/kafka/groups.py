@@ -71,16 +71,16 @@ def _offsets_table(group: DescribedGroup) -> str:
     rows = [
         (
             group.group,
-            one.topic,
-            str(one.partition),
-            _or_missing(one.current_offset),
-            _or_missing(one.log_end_offset),
-            _or_missing(one.lag),
-            _or_missing(one.consumer_id),
-            _or_missing(one.host),
-            _or_missing(one.client_id),
+            partition.topic,
+            str(partition.partition),
+            _or_missing(partition.current_offset),
+            _or_missing(partition.log_end_offset),
+            _or_missing(partition.lag),
+            _or_missing(partition.consumer_id),
+            _or_missing(partition.host),
+            _or_missing(partition.client_id),
         )
-        for one in _by_consumer(group.partitions)
+        for partition in _by_consumer(group.partitions)
     ]
     rows.insert(
         0,
@@ -146,7 +146,7 @@ def _state_table(group: DescribedGroup) -> str:
     widths = (max(25, len(coordinator)), 25, 20, 15, 0)
     head = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
     row = (group.group, coordinator, group.assignment_strategy, str(group.state), str(len(group.members)))
-    return "".join("\n" + _padded(one, widths) for one in (head, row)) + "\n"
+    return "".join("\n" + _padded(cells, widths) for cells in (head, row)) + "\n"
 
 
 def reset_text(rows: Sequence[PartitionReset], exported: str | None = None, *, is_implicit: bool = False) -> KafkaText:
