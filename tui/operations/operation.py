@@ -156,7 +156,7 @@ def flow_told(gained: Counter[int], lost: Counter[int], before: Mapping[int, int
         told.append(f"broker {broker} {more}")
     if lost:
         brokers, numbers = zip(*sorted(lost.items()), strict=True)
-        listed = (", ".join(map(count, one)) for one in (brokers, numbers))
+        listed = (", ".join(map(count, ids)) for ids in (brokers, numbers))
         told.append(f"{' lose '.join(listed)}" if len(lost) > 1 else f"{' loses '.join(listed)}")
     return "; ".join(told) or "each broker has as many as before"
 

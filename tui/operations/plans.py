@@ -87,7 +87,7 @@ class CarryOutPlan:
         is_fresh = run.verb is Verb.APPLY
         findings = check_drift(file, await read_snapshot(cluster))
         serious = what_stops(findings, is_fresh=is_fresh)
-        is_elsewhere = any(one.check is Check.CLUSTER for one in serious)
+        is_elsewhere = any(finding.check is Check.CLUSTER for finding in serious)
         if serious and not is_elsewhere and is_fresh and await run.is_carried_out(cluster):
             return Prepared("nothing to do: the plan is carried out already")
         if serious and not is_elsewhere:
@@ -135,7 +135,7 @@ def wave_lines(waves: Sequence[Wave], standings: Mapping[TopicPartition, Standin
 
 def _wave_line(number: int, wave: Wave) -> str:
     known = [move.copied_bytes for move in wave]
-    told = "sizes are not known" if None in known else size(sum(one or 0 for one in known))
+    told = "sizes are not known" if None in known else size(sum(copied_bytes or 0 for copied_bytes in known))
     names = ", ".join(f"{move.name}: {ids(move.before)} → {ids(move.target)}" for move in wave[:4])
     return f"wave {number}  {told}  {names}" + (f" and {len(wave) - 4} more" if len(wave) > 4 else "")
 
@@ -156,7 +156,7 @@ class CancelPlan:
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         names = {move.name for move in self.plan.targets}
-        running = [TopicPartition(one.topic, one.partition) for one in await list_running(cluster)]
+        running = [TopicPartition(move.topic, move.partition) for move in await list_running(cluster)]
         mine = tuple(name for name in running if name in names)
         inner = None if not mine else await CancelReassignments(mine).prepare(cluster)
         if inner is None and not self.is_running:
@@ -187,7 +187,7 @@ class CancelPlan:
     async def _cancelled(self, cluster: Cluster) -> Outcome:
         """Cancel what is under way now: some may have begun or ended since the question was asked."""
         names = {move.name for move in self.plan.targets}
-        now = [TopicPartition(one.topic, one.partition) for one in await list_running(cluster)]
+        now = [TopicPartition(move.topic, move.partition) for move in await list_running(cluster)]
         mine = tuple(name for name in now if name in names)
         left = await CancelReassignments(mine).prepare(cluster) if mine else None
         if left is None or left.run is None:

@@ -176,7 +176,7 @@ def _brokers(view: View, plan: OpenedPlan | None, items: Sequence[PlannedItem], 
     lines = bar_lines(loads if is_tall else loads[:2], brokers, width, view.height // 5 if is_tall else _BROKERS_MIN)
     if score is None or not score.brokers:
         return lines
-    left = max(width_of(one) for one in lines)
+    left = max(width_of(text) for text in lines)
     if left + 4 + CARD_WIDTH <= width:
         return beside(lines, card_lines(score), left_width=left, gap=4)
     return [*lines, (), *card_lines(score)] if view.height >= TALL + 10 else lines

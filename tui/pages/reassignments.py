@@ -193,7 +193,7 @@ def _summary(view: View, width: int) -> list[Line]:
     moving = f"{counted(moves.partitions, 'partition')} moving   "
     told = f"{NOTHING if share is None else percent(share)}  {size(moves.copied_bytes)} of {size(moves.total_bytes)}"
     if moves.copies and moves.unknown_count == len(moves.copies):
-        is_soon_read = any(one.state is CopyState.MEASURING for one in moves.copies)
+        is_soon_read = any(copy.state is CopyState.MEASURING for copy in moves.copies)
         told = CopyState.MEASURING.value if is_soon_read else "sizes are not known"
     told += f"   {byte_rate(moves.rate)}   {span_left(moves.left_s, moves.left_low_s, moves.left_high_s)}"
     # The time left matters more than the bar.

@@ -292,7 +292,7 @@ def _delete_offsets(view: View, items: Sequence[Any]) -> Offer:
     if group is None:
         return NotNow("choose one group")
     frame = view.board.frame
-    known = next((one for one in (frame.groups if frame is not None else ()) if one.name == group), None)
+    known = next((found for found in (frame.groups if frame is not None else ()) if found.name == group), None)
     topics = " ".join(dict.fromkeys(partition.topic for partition in known.lag.partitions)) if known is not None else ""
     needed = FieldNeeded("topics", "Topics", topics, "orders or orders:0,1")
     title = f"Delete offsets of group {group}"

@@ -201,8 +201,8 @@ def _of_cluster(board: Board) -> Iterator[Problem]:
             yield from _brokers(board, reason)
         else:
             yield _problem(board, reason)
-    for one in board.filling:
-        yield _filling(board, one)
+    for trend in board.filling:
+        yield _filling(board, trend)
 
 
 def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
@@ -305,7 +305,7 @@ def _effect(board: Board, reason: HealthReason) -> str:
         missed = [missing for missing in missing_brokers(board.frame, board.total) if missing.broker not in board.live]
         if missed and missed[0].missed_by == board.total.under_replicated:
             return f"all miss broker {missed[0].broker}"
-        return ", ".join(f"{count(one.missed_by)} miss broker {one.broker}" for one in missed[:_NAMED_MAX])
+        return ", ".join(f"{count(cause.missed_by)} miss broker {cause.broker}" for cause in missed[:_NAMED_MAX])
     named = ", ".join(plain(example) for example in reason.examples[:_NAMED_MAX])
     return named + (", …" if reason.count > min(_NAMED_MAX, len(reason.examples)) else "")
 
@@ -345,7 +345,7 @@ def _cases_of(lag: GroupLag) -> Iterator[str]:
     """Say why a group is in trouble, and which partitions are the reason, the furthest behind first."""
     if why := why_of(lag):
         yield why
-    worst = [one for one in lag.partitions if one.status is lag.status]
+    worst = [partition for partition in lag.partitions if partition.status is lag.status]
     worst.sort(key=lambda one: -(one.lag or 0))
     for one in worst[:_NAMED_MAX]:
         owner = f"read by {one.consumer_id}" if one.consumer_id else "nobody reads it"

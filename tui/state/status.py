@@ -106,7 +106,7 @@ def status_lines(frame: Frame | None, width: int, *, now_ms: int | None = None) 
         return [line(word, ("  nothing has been read yet", Tone.QUIET))]
     now_ms = frame.at_ms if now_ms is None else now_ms
     pieces = [line(word, (f"  {_age(frame, now_ms)}", Tone.QUIET)), *(line(cause) for cause in _causes(frame, now_ms))]
-    return [part for one in wrapped(pieces, width) for part in folded(one, width)]
+    return [part for row in wrapped(pieces, width) for part in folded(row, width)]
 
 
 def _age(frame: Frame, now_ms: int) -> str:
@@ -175,7 +175,7 @@ def source_lines(frame: Frame | None) -> list[Line]:
             f"{span(None if status.interval_ms is None else status.interval_ms / 1000):>9}"
             f"{NOTHING if status.cost_ms is None else f'{status.cost_ms:.0f} ms':>9}{status.requests:>10}  "
         )
-        trouble = "; ".join([plain(status.error)] * bool(status.error) + [plain(one) for one in status.missing])
+        trouble = "; ".join([plain(status.error)] * bool(status.error) + [plain(name) for name in status.missing])
         lines.append(line(row, (trouble, Tone.WARN)))
     for side in Side:
         link = frame.link(side)
