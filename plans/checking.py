@@ -115,7 +115,7 @@ def _chosen(capacities: Mapping[tuple[int, str], int], held: _Held, broker: int,
     """A broker chooses the log dirs of what comes: an error only if it does not fit, wherever it goes."""
     rule, size = f"log_dirs.capacity.{broker}:{path}", held.chosen[broker]
     told = f"broker {broker} gets {size:,} bytes and chooses their log dirs itself"
-    rooms = [capacities.get((broker, one), 1 << 62) - held.bytes[broker, one] for one in held.dirs[broker]]
+    rooms = [capacities.get((broker, log_dir), 1 << 62) - held.bytes[broker, log_dir] for log_dir in held.dirs[broker]]
     room = sum(max(0, each) for each in rooms)
     if size > room:
         return Finding(Check.CAPACITY, f"{told}; {size - room:,} more than all of them have room for", line, rule=rule)
@@ -160,12 +160,15 @@ def check_plan(
     found = [*check_drift(plan, snapshot, lines), *_figures_differ(plan, lines)]
     if is_carried_out(plan, snapshot):
         told = f"the plan is carried out already ({counted(len(plan.partitions), 'partition')})"
-        found = [one for one in found if one.check not in (Check.DRIFT, Check.TARGETS, Check.DIGEST)]
+        found = [finding for finding in found if finding.check not in (Check.DRIFT, Check.TARGETS, Check.DIGEST)]
         found.insert(0, Finding(Check.DRIFT, told, is_error=False))
     if policy is not None:
         if policy.is_unchanged:
             rule = "cluster.unchanged"
-            found = [replace(one, is_error=True, rule=rule) if one.check is Check.DIGEST else one for one in found]
+            found = [
+                replace(finding, is_error=True, rule=rule) if finding.check is Check.DIGEST else finding
+                for finding in found
+            ]
         found += _against_policy(plan, snapshot, policy, lines)
     return found
 
@@ -183,7 +186,7 @@ def check_drift(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines | No
     if input_digest(snapshot) != plan.klamm.input_digest:
         told = "brokers, racks, topics or replicas have changed since the plan was made"
         is_touched = bool(found) or _are_its_brokers_changed(plan, snapshot)
-        if not any(one.check is Check.DRIFT for one in found):
+        if not any(finding.check is Check.DRIFT for finding in found):
             told += "; its own partitions have not: it can be applied, but may not be the smallest any more"
         changes = _changes_of_brokers(plan, snapshot)
         if changes:
@@ -258,14 +261,16 @@ def _are_its_brokers_changed(plan: PlanFile, snapshot: ClusterSnapshot) -> bool:
     live = {broker.id: broker.rack for broker in snapshot.brokers}
     used = {broker for entry in (*plan.partitions, *plan.klamm.rollback) for broker in entry.replicas}
     was_dead = {row.broker for row in plan.klamm.score.brokers if not row.alive}
-    return any(one not in before or one not in live or before[one] != live[one] for one in used - was_dead)
+    return any(
+        broker not in before or broker not in live or before[broker] != live[broker] for broker in used - was_dead
+    )
 
 
 def _changes_of_brokers(plan: PlanFile, snapshot: ClusterSnapshot) -> list[str]:
     """Return how brokers differ from the score card, which says where each was and what it held at planning time."""
     before = {row.broker: row for row in plan.klamm.score.brokers}
     live = {broker.id: broker.rack for broker in snapshot.brokers}
-    held = Counter(b for one in partitions_of(snapshot).values() for b in one.assignment.target_replicas)
+    held = Counter(b for partition in partitions_of(snapshot).values() for b in partition.assignment.target_replicas)
     found = []
     for broker in sorted(before.keys() | live.keys() if before else ()):
         row = before.get(broker)

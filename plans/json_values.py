@@ -32,7 +32,7 @@ def to_json(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, tuple):
-        return [to_json(one) for one in value]
+        return [to_json(item) for item in value]
     wanted: Any = type(value)
     return {name: to_json(getattr(value, name)) for name in _fields(wanted)}
 
@@ -51,7 +51,7 @@ def from_json(wanted: Any, value: object, place: str = "") -> Any:
     if origin is tuple:
         if not isinstance(value, list):
             raise JsonValueError(place, f"wants a list, not {_shown(value)}")
-        if parts[0] in (int, str) and all(type(one) is parts[0] for one in value):
+        if parts[0] in (int, str) and all(type(item) is parts[0] for item in value):
             return tuple(value)
         return tuple(from_json(parts[0], one, f"{place}[{index}]") for index, one in enumerate(value))
     return _scalar(wanted, value, place)
