@@ -144,12 +144,12 @@ def _take(spark: SparkSession, job: LagJob, chunks: int, sample: int, time_ms: i
     tasks, failures = plan_chunks(job.clusters, job.out, time_ms, sample, chunks, with_times=job.with_times)
     on_wait(f"sample {sample}", "workers measure the lag")
     done: list[ChunkDone] = run_in_workers(spark, sample_part, tasks)
-    told = dict.fromkeys([*failures, *(failure for one in done for failure in one.failures)])
+    told = dict.fromkeys([*failures, *(failure for part in done for failure in part.failures)])
     return SampleTold(
         sample,
         time_ms,
-        sum(one.row_count for one in done),
-        sum(one.group_count for one in done),
+        sum(part.row_count for part in done),
+        sum(part.group_count for part in done),
         round((time.monotonic() - began) * 1000),
         tuple(told),
     )

@@ -83,11 +83,11 @@ def split(ranges: list[OffsetRange], min_partitions: int | None, max_records: in
     pieces = [piece for one in ranges for piece in _cut(one, -(-one.count // max_records) if max_records else 1)]
     if min_partitions is None or len(pieces) >= min_partitions or not pieces:
         return pieces
-    total = sum(one.count for one in pieces)
+    total = sum(piece.count for piece in pieces)
     # Small ranges stay whole; the large ones share the rest of ``min_partitions``.
-    large = [one for one in pieces if one.count * min_partitions > total]
+    large = [piece for piece in pieces if piece.count * min_partitions > total]
     share = min_partitions - (len(pieces) - len(large))
-    large_total = sum(one.count for one in large)
+    large_total = sum(piece.count for piece in large)
     return [piece for one in pieces for piece in _cut(one, -(-one.count * share // large_total) if one in large else 1)]
 
 

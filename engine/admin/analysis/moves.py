@@ -132,19 +132,19 @@ def moves_board(frame: Frame, history: History) -> MovesBoard:
         copies.append(replace(copy, steady_rate=steady_rate))
     copies = _with_waiting_time(copies)
     copies.sort(key=lambda one: (_ORDER[one.state], -(one.stalled_s or 0), one.name, one.broker))
-    known = [one for one in copies if one.total_bytes is not None and one.copied_bytes is not None]
-    left = [one for one in copies if one.state is not CopyState.DONE]
-    rates = [one.rate for one in left if one.rate is not None]
+    known = [copied for copied in copies if copied.total_bytes is not None and copied.copied_bytes is not None]
+    left = [copied for copied in copies if copied.state is not CopyState.DONE]
+    rates = [copied.rate for copied in left if copied.rate is not None]
     return MovesBoard(
         tuple(copies),
         len(moving),
-        sum(one.copied_bytes or 0 for one in known),
-        sum(one.total_bytes or 0 for one in known),
+        sum(copied.copied_bytes or 0 for copied in known),
+        sum(copied.total_bytes or 0 for copied in known),
         sum(rates) if rates else None,
-        _longest([one.left_s for one in left]),
-        _longest([one.left_low_s for one in left]),
-        _longest([one.left_high_s for one in left]),
-        sum(one.state is CopyState.STALLED for one in copies),
+        _longest([copied.left_s for copied in left]),
+        _longest([copied.left_low_s for copied in left]),
+        _longest([copied.left_high_s for copied in left]),
+        sum(copied.state is CopyState.STALLED for copied in copies),
         len(copies) - len(known),
     )
 

@@ -90,9 +90,9 @@ class SanityCheck:
             self._before = frame
             self._look_at_topics(frame)
         found = [*_clocks(frame), *_controllers(frame)]
-        found += [one for _, of_topic in self._topics.values() for one in of_topic]
-        found = [self._since(one) for one in found]
-        self._lasting = {(one.doubt, one.subject): one.at_ms for one in found}
+        found += [doubt for _, of_topic in self._topics.values() for doubt in of_topic]
+        found = [self._since(doubt) for doubt in found]
+        self._lasting = {(doubt.doubt, doubt.subject): doubt.at_ms for doubt in found}
         return [*found, *self._went_back]
 
     def _since(self, one: Finding) -> Finding:

@@ -80,8 +80,8 @@ async def read_usage(
     quotas = await all_quotas(cluster)
     told = await read_beans(cluster, read_jmx, quota_patterns(), ids, pattern=pattern)
     return UsageOfBrokers(
-        sorted((usage for one in told for usage in usages_of(one, quotas)), key=_rank),
-        [(one.broker, one.trouble) for one in told if one.trouble is not None],
+        sorted((usage for answer in told for usage in usages_of(answer, quotas)), key=_rank),
+        [(answer.broker, answer.trouble) for answer in told if answer.trouble is not None],
         bool(quotas),
     )
 
@@ -94,7 +94,7 @@ def usages_of(told: Told, quotas: Sequence[OwnedQuota]) -> Iterator[QuotaUsage]:
         encoded, _, client_id = tag.partition("/")
         user = unquote_plus(encoded)
         key, attribute = _KEYS[kind]
-        limits = {one.quota: one.value for one in in_force(_entity(user, client_id), quotas)}
+        limits = {quota.quota: quota.value for quota in in_force(_entity(user, client_id), quotas)}
         limit = limits.get(key)
         yield QuotaUsage(
             told.broker,

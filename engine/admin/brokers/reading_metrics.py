@@ -76,7 +76,7 @@ async def read_figures(
     """
     wanted = patterns(requests=requests, topics=topics)
     told = await read_beans(cluster, read_jmx, wanted, ids, pattern=pattern, measures=True)
-    return [_figures(one, requests=requests, topics=topics) for one in told]
+    return [_figures(answer, requests=requests, topics=topics) for answer in told]
 
 
 def _figures(told: Told, *, requests: bool, topics: bool) -> BrokerFigures:
@@ -110,7 +110,7 @@ async def read_beans(
         raise NotFound(f"no live broker has the id {named}", hint=f"live brokers: {live}")
     registered = {} if pattern is not None else await broker_reader(cluster).registrations()
     ports = {broker: one.jmx_port for broker, one in registered.items()}
-    sources = await _sources(cluster, [brokers[one] for one in sorted(set(ids) or brokers)], pattern, ports)
+    sources = await _sources(cluster, [brokers[broker_id] for broker_id in sorted(set(ids) or brokers)], pattern, ports)
     limit_s = cluster.timeout_s * _LIMIT_SHARE
     return await _told(sources, read_jmx, wanted, limit_s, cluster.timeout_s * _ALL_SHARE, measures=measures)
 
@@ -183,14 +183,14 @@ async def _sources(
         jmx_ports: of each broker that is known to be registered in ZooKeeper.
     """
     if pattern is not None:
-        return {one.id: source_of(pattern, one.id, _host(one)) for one in brokers}
+        return {broker.id: source_of(pattern, broker.id, _host(broker)) for broker in brokers}
     found: dict[int, Source | str] = {}
     unknown: list[BrokerInfo] = []
-    for one in brokers:
-        if port := jmx_ports.get(one.id):
-            found[one.id] = Source(Teller.JMX, _host(one), port)
+    for broker in brokers:
+        if port := jmx_ports.get(broker.id):
+            found[broker.id] = Source(Teller.JMX, _host(broker), port)
         else:
-            unknown.append(one)
+            unknown.append(broker)
     reason = (
         "it has no JMX port, and no other address of its metrics is known"
         if jmx_ports
@@ -321,16 +321,22 @@ class FiguresReader:
         sources = {broker.id: found.get(broker.id) or self._known[broker] for broker in asked}
         wanted = [*patterns(requests=False, topics=False), *(traffic_patterns() if topics else ())]
         told = await _told(sources, self._read_jmx, wanted, _WATCH_LIMIT_S, _WATCH_ALL_S, measures=False)
-        answers = {one.broker: one.source for one in told if one.source is not None and one.beans is not None}
+        answers = {
+            answer.broker: answer.source for answer in told if answer.source is not None and answer.beans is not None
+        }
         self._known = {broker: answers[broker.id] for broker in asked if broker.id in answers}
         # Thousands of topics take longer than an event loop may stand still.
         figures = await asyncio.to_thread(self._figures, told, topics)
         figures += [BrokerFigures(broker, trouble="it answers nobody") for broker in sorted(silent)]
         # The start of a Java is work, whether a broker then answers it or not; waiting for a broker is none.
         has_java = any(map(_is_jmx, sources.values()))
-        missing = [f"broker {one.broker}: {one.trouble}" for one in told if one.source is not None and one.trouble]
+        missing = [
+            f"broker {answer.broker}: {answer.trouble}"
+            for answer in told
+            if answer.source is not None and answer.trouble
+        ]
         return WatchedFigures(
-            {one.broker: replace(one, topics=None) for one in figures},
+            {figure.broker: replace(figure, topics=None) for figure in figures},
             traffic_of(figures),
             len(new) + len(sources),
             () if has_java else tuple(missing),
@@ -338,13 +344,15 @@ class FiguresReader:
 
     def _figures(self, told: Sequence[Told], topics: bool) -> list[BrokerFigures]:
         now_s, before = time.monotonic(), self._before
-        counted = {one.broker: one.beans for one in told if one.beans is not None and not has_rates(one.beans)}
+        counted = {
+            answer.broker: answer.beans for answer in told if answer.beans is not None and not has_rates(answer.beans)
+        }
         self._before = {broker: (now_s, beans) for broker, beans in counted.items()}
         return [
-            _figures(one, requests=False, topics=topics)
-            if one.broker not in counted
-            else _measured(one, before.get(one.broker), now_s, topics=topics)
-            for one in told
+            _figures(answer, requests=False, topics=topics)
+            if answer.broker not in counted
+            else _measured(answer, before.get(answer.broker), now_s, topics=topics)
+            for answer in told
         ]
 
 

@@ -235,7 +235,7 @@ async def _rights(cluster: Cluster) -> Step:
             bits = _NOT_TOLD
         if bits == _NOT_TOLD:
             return f"sees {counted(topics, 'topic')}"
-        allowed = [one.spelling for one in AclOperation if bits >> one & 1]
+        allowed = [operation.spelling for operation in AclOperation if bits >> operation & 1]
         return f"on the cluster: {', '.join(allowed) or 'nothing'}; sees {counted(topics, 'topic')}"
 
     return Step("rights", where, await _tried("rights", where, look))

@@ -187,7 +187,7 @@ class Cluster:
         if kinds:
             named = [kind for kind in kinds if kind.name in where] or kinds
             # Others were asked for beside the work: their loss did not end it.
-            needed = [one for one in named if (one.operation, one.resource_type) in self.needs] or named
+            needed = [right for right in named if (right.operation, right.resource_type) in self.needs] or named
             error.for_want_of(needed[-1], self.principal)
 
     def check_may_change(self) -> None:

@@ -62,7 +62,7 @@ async def describe_readers(
     A group that could not be read is included all the same.
     """
     progress = await describe(cluster, scope)
-    readers = [one for one in (_of_topics(group, topics) for group in progress.groups) if one is not None]
+    readers = [reader for reader in (_of_topics(group, topics) for group in progress.groups) if reader is not None]
     if wanted is Wanted.OFFSETS or not readers:
         return GroupsDescribed(tuple(readers), progress.failures)
     names = {(group.group, group.type) for group in readers}

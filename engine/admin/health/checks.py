@@ -334,21 +334,21 @@ def _log_dirs(facts: HealthFacts) -> list[str]:
 
 def _hanging(facts: HealthFacts) -> list[str]:
     return [
-        f"{one.partition} (producer {one.producer_id}, {_minutes(one.held_ms)} without a record: nothing from offset "
-        f"{one.start_offset} on is read, and no coordinator will end it)"
-        for one in _longest_first(facts.holding)
-        if one.is_hanging and (one.held_ms is None or one.held_ms >= HANGING_MS)
+        f"{txn.partition} (producer {txn.producer_id}, {_minutes(txn.held_ms)} without a record: nothing from offset "
+        f"{txn.start_offset} on is read, and no coordinator will end it)"
+        for txn in _longest_first(facts.holding)
+        if txn.is_hanging and (txn.held_ms is None or txn.held_ms >= HANGING_MS)
     ]
 
 
 def _long_transactions(facts: HealthFacts) -> list[str]:
     return [
-        f"{one.partition} (producer {one.producer_id} of transactional id {one.transactional_id!r}, {one.state} for "
-        f"{_minutes(one.held_ms)}: nothing from offset {one.start_offset} on is read)"
-        for one in _longest_first(facts.holding)
-        if not one.is_hanging
-        and one.held_ms is not None
-        and one.held_ms >= (LONG_TRANSACTION_MS if one.state == _ONGOING else ENDING_MS)
+        f"{txn.partition} (producer {txn.producer_id} of transactional id {txn.transactional_id!r}, {txn.state} for "
+        f"{_minutes(txn.held_ms)}: nothing from offset {txn.start_offset} on is read)"
+        for txn in _longest_first(facts.holding)
+        if not txn.is_hanging
+        and txn.held_ms is not None
+        and txn.held_ms >= (LONG_TRANSACTION_MS if txn.state == _ONGOING else ENDING_MS)
     ]
 
 

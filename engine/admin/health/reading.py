@@ -88,11 +88,13 @@ def _offline_log_dirs(snapshot: ClusterSnapshot, complain: Complain) -> dict[int
     if snapshot.failed_log_dirs is None:
         complain("this snapshot does not tell whether log dirs have failed; one taken with sizes does")
     found: dict[int, tuple[str, ...]] = {}
-    for one in snapshot.failed_log_dirs or ():
-        if one.log_dir is None:
-            complain(f"this snapshot does not tell whether log dirs of broker {one.broker} have failed: {one.error}")
+    for failed in snapshot.failed_log_dirs or ():
+        if failed.log_dir is None:
+            complain(
+                f"this snapshot does not tell whether log dirs of broker {failed.broker} have failed: {failed.error}"
+            )
         else:
-            found[one.broker] = (*found.get(one.broker, ()), one.log_dir)
+            found[failed.broker] = (*found.get(failed.broker, ()), failed.log_dir)
     return found
 
 

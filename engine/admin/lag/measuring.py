@@ -214,7 +214,7 @@ class LagMeter:
 
 async def absent_topics(cluster: Cluster, topics: TopicSelection, answer: LagAnswer) -> list[AdminError]:
     """Return the failure for named topics that neither a group nor the cluster knows."""
-    unread = topics.unmatched({one.topic for group in answer.groups for one in group.partitions})
+    unread = topics.unmatched({partition.topic for group in answer.groups for partition in group.partitions})
     names = [name for name in unread if name in topics.names]
     if not names:
         return []

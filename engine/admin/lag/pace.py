@@ -81,7 +81,7 @@ def is_within_pace(
         return False
     if is_owned is False:
         gaps_ms = [step.after.time_ms - step.before.time_ms for step in told]
-        if all(one[-1] > 2 * max(one[:-1]) for one in (waits_ms, gaps_ms)):
+        if all(spans[-1] > 2 * max(spans[:-1]) for spans in (waits_ms, gaps_ms)):
             return False
     return now_ms - max(last.time_ms, came_ms[last.offset]) <= 2 * max(waits_ms)
 
@@ -141,7 +141,7 @@ def trend_of(points: Sequence[KnownPoint]) -> Trend:
 def sum_of_trends(trends: Iterable[Trend]) -> Trend:
     """Return the sums of the rates that are known; None if none is."""
     known = list(trends)
-    return Trend(_sum(one.in_per_sec for one in known), _sum(one.out_per_sec for one in known))
+    return Trend(_sum(trend.in_per_sec for trend in known), _sum(trend.out_per_sec for trend in known))
 
 
 def _sum(rates: Iterable[float | None]) -> float | None:

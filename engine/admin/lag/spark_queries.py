@@ -62,7 +62,7 @@ async def measure_queries(
         AdminError: the cluster does not answer at all.
     """
     positions = [
-        (query, source, {_name(one): one for one in found if is_wanted(one.topic)}, bool(found))
+        (query, source, {_name(position): position for position in found if is_wanted(position.topic)}, bool(found))
         for query in queries
         for source, found in _by_source(query).items()
     ]
@@ -90,7 +90,7 @@ def query_lags(query: Query, ends: Offsets, starts: Offsets, times: Times, now_m
     """Return a row for each Kafka source of a query, from what is known already. Pure."""
     rows = []
     for source, found in _by_source(query).items():
-        positions = {_name(one): one for one in found}
+        positions = {_name(position): position for position in found}
         one = _Source(query, source, positions, _sample(query, positions, ends, starts), bool(found))
         rows.append(_row(one, {name: _series(one, name, now_ms) for name in positions}, times, now_ms))
     return rows
@@ -165,7 +165,7 @@ async def _with_past_ends(
         turn = {key[1]: (key, index) for key, index in asked}
         await _look_up(wire, found, list(turn.values()))
         done = set(turn.values())
-        asked = [one for one in asked if one not in done]
+        asked = [name for name in asked if name not in done]
     return found
 
 

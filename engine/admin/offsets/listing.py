@@ -112,10 +112,10 @@ async def look_up(
     """
     wanted = dict.fromkeys(leaders, time.timestamp)
     found = await _found_at(wire, wanted, isolation=isolation, leaders=leaders, version_min=time.version_min)
-    for one in found.values():
-        if isinstance(one, Unknown) and one.code is ErrorCode.UNSUPPORTED_VERSION:
-            message = f"{one} does not know the time {time.name!r}"
-            raise Refused(one.code, message, hint="ask for earliest, latest or milliseconds")
+    for offset in found.values():
+        if isinstance(offset, Unknown) and offset.code is ErrorCode.UNSUPPORTED_VERSION:
+            message = f"{offset} does not know the time {time.name!r}"
+            raise Refused(offset.code, message, hint="ask for earliest, latest or milliseconds")
     return [_told(name, leaders[name], found[name]) for name in leaders]
 
 

@@ -60,7 +60,7 @@ class ZnodeReassignments:
         """Controllers before Kafka 2.4 wait; the brokers' registrations identify 2.7 and later."""
         found = (await self._kafka.brokers.read_broker_registrations()).values()
         return not all(
-            isinstance(one, BrokerRegistration) and one.json_version >= _REGISTERED_SINCE_2_7 for one in found
+            isinstance(broker, BrokerRegistration) and broker.json_version >= _REGISTERED_SINCE_2_7 for broker in found
         )
 
     async def check(self, targets: Targets) -> None:

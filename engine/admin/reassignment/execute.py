@@ -86,7 +86,7 @@ class PlannedMove:
         return len({*self.adding, *(log_dir.broker for log_dir in self.log_dirs)})
 
     def __str__(self) -> str:
-        before, after = (",".join(map(str, one)) for one in (self.replicas, self.target))
+        before, after = (",".join(map(str, replicas)) for replicas in (self.replicas, self.target))
         parts = [f"{before} -> {after}"] if before != after else []
         return f"{self.name}: {', '.join([*parts, *map(str, self.log_dirs)])}"
 

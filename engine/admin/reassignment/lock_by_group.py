@@ -74,7 +74,7 @@ class GroupLock:
     async def holder(self) -> Holder | None:
         """Tell who holds the lock, and change nothing: a broker asked for a coordinator creates the groups' topic."""
         groups_topic = (await (await self._own.wire()).metadata([GROUP_METADATA_TOPIC])).topics
-        if any(one.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for one in groups_topic):
+        if any(topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in groups_topic):
             return None
         members = await self._members()
         return _holder_of(members) if members else None

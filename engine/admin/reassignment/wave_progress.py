@@ -105,7 +105,7 @@ class WaveMeter:
     def _rate(self) -> float:
         """Return the recent mean rate, or that of everything seen if that is shorter."""
         last_s, last = self._seen[-1]
-        old = [one for one in self._seen if last_s - one[0] >= RATE_S]
+        old = [look for look in self._seen if last_s - look[0] >= RATE_S]
         start_s, start = old[-1] if old else self._seen[0]
         return max(0.0, (last - start) / (last_s - start_s)) if last_s > start_s else 0.0
 

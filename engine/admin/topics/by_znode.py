@@ -286,7 +286,9 @@ class ZkTopicChanger:
         """Return the brokers that hold replicas of each topic, as far as its znode can be read."""
         assignments = (await self._kafka.topics.read_topics(names)).values()
         return {
-            found.topic: frozenset(broker for one in found.by_partition().values() for broker in one.replicas)
+            found.topic: frozenset(
+                broker for partition in found.by_partition().values() for broker in partition.replicas
+            )
             for found in assignments
             if isinstance(found, TopicIdReplicaAssignment)
         }

@@ -131,7 +131,7 @@ def matches(
 ) -> bool:
     """Whether one of the filters matches; without a filter every partition does."""
     wanted = list(filters)
-    return not wanted or any(_matches(partition, one, min_isr, live_brokers) for one in wanted)
+    return not wanted or any(_matches(partition, condition, min_isr, live_brokers) for condition in wanted)
 
 
 def _matches(partition: PartitionSnapshot, wanted: PartitionFilter, min_isr: int, live_brokers: Set[int]) -> bool:

@@ -172,7 +172,7 @@ class GroupReader:
         chosen = self._next(listed)
         found = FoundGroups(tuple(chosen), (), {}, {name: listed[name].coordinator for name in chosen})
         answer, _ = await self._meter.measure(found=found)
-        measured = {one.group: one for one in answer.groups}
+        measured = {group.group: group for group in answer.groups}
         missing += [
             f"{error}: {error.where}" if error.where else str(error)
             for error in answer.failures

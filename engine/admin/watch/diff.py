@@ -83,7 +83,7 @@ def _links(before: Frame, after: Frame) -> Iterator[Event]:
 def _brokers(before: Frame, after: Frame, was: ClusterSnapshot, now: ClusterSnapshot) -> Iterator[Event]:
     if was.brokers is now.brokers:
         return
-    old, new = ({broker.id: broker for broker in one.brokers} for one in (was, now))
+    old, new = ({broker.id: broker for broker in frame.brokers} for frame in (was, now))
     within_ms = _within_ms(before, after, Stage.MEMBERS)
     for broker_id in sorted(old.keys() | new.keys()):
         first, second = old.get(broker_id), new.get(broker_id)
@@ -114,7 +114,9 @@ def _controller(before: Frame, after: Frame, was: ClusterSnapshot, now: ClusterS
     same_epoch = was.controller_epoch == now.controller_epoch or None in (was.controller_epoch, now.controller_epoch)
     if was.controller_id == now.controller_id and same_epoch:
         return
-    old, new = ("none" if one == NO_CONTROLLER else str(one) for one in (was.controller_id, now.controller_id))
+    old, new = (
+        "none" if broker_id == NO_CONTROLLER else str(broker_id) for broker_id in (was.controller_id, now.controller_id)
+    )
     is_gone = was.controller_id != NO_CONTROLLER and was.controller_id not in now.live_broker_ids
     yield Event(
         after.at_ms,

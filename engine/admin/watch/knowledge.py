@@ -266,11 +266,11 @@ class Knowledge:
     def take_log_dirs(self, dirs: Iterable[LogDir]) -> None:
         """Take what brokers reported about their log dirs. A silent broker's replicas keep their last values."""
         told = list(dirs)
-        answered = {one.broker for one in told if one.log_dir is not None}
+        answered = {log_dir.broker for log_dir in told if log_dir.log_dir is not None}
         making = LogsMaker()
-        for one in told:
-            for r in one.replicas:
-                log = ReplicaLog(one.broker, one.log_dir or "", r.size_bytes, _lag(r.offset_lag), r.is_future)
+        for log_dir in told:
+            for r in log_dir.replicas:
+                log = ReplicaLog(log_dir.broker, log_dir.log_dir or "", r.size_bytes, _lag(r.offset_lag), r.is_future)
                 making.add(r.topic, r.partition, log)
         silent = {broker.id for broker in self.brokers} - answered
         if silent:
@@ -278,7 +278,7 @@ class Knowledge:
                 if log.broker in silent and self._has_partition(TopicPartition(topic, partition)):
                     making.add(topic, partition, log)
         self.logs = making.made(self.logs)
-        self.log_dirs = tuple(replace(one, replicas=()) for one in told)
+        self.log_dirs = tuple(replace(log_dir, replicas=()) for log_dir in told)
 
     def take_words(self, words: Mapping[int, BrokerWords]) -> bool:
         """Take what each broker said about itself; return whether they should be asked again soon.

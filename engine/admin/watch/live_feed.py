@@ -137,8 +137,10 @@ class LiveFeed:
         self._knowledge.principal = self.principal if self._uses_wire else None
         self._zookeeper: ZooKeeperSide | None = None
         polled = (*_WIRE_STAGES, _METRICS_STAGE, _SPARK_STAGE)
-        self._schedules = {one.stage: StageSchedule(one.interval_ms, one.share, one.ticks) for one in polled}
-        self._wakes = {one.stage: asyncio.Event() for one in polled}
+        self._schedules = {
+            reading.stage: StageSchedule(reading.interval_ms, reading.share, reading.ticks) for reading in polled
+        }
+        self._wakes = {reading.stage: asyncio.Event() for reading in polled}
 
     @property
     def status(self) -> FeedStatus:

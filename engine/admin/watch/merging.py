@@ -34,11 +34,11 @@ def topic_of_metadata(
         known = None
     old = {} if known is None else {partition.partition: partition for partition in known.partitions}
     partitions = []
-    for one in answer.partitions:
-        index = one.partition_index
+    for partition in answer.partitions:
+        index = partition.partition_index
         before = old.get(index)
-        assignment = watched.get(index) or _assignment_of_metadata(before, one, moving.get(index))
-        partitions.append(_partition_of_metadata(before, one, assignment))
+        assignment = watched.get(index) or _assignment_of_metadata(before, partition, moving.get(index))
+        partitions.append(_partition_of_metadata(before, partition, assignment))
     partitions.sort(key=_number)
     if known is None:
         return TopicSnapshot(answer.name or "", tuple(partitions), topic_id, None)

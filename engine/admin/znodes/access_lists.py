@@ -135,7 +135,7 @@ def _means(acl: Sequence[Acl], wanted: Sequence[Acl], security: ZkSecurity) -> b
     owners = [entry for entry in acl if entry.scheme != "world"]
     others = {entry for entry in acl if entry.scheme == "world"}
     all_owned = all(entry.permissions == 31 for entry in owners)
-    return all_owned and _is_ours(owners, security) and others == {one for one in wanted if one.scheme == "world"}
+    return all_owned and _is_ours(owners, security) and others == {entry for entry in wanted if entry.scheme == "world"}
 
 
 def _is_ours(owners: Sequence[Acl], security: ZkSecurity) -> bool:

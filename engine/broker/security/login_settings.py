@@ -226,7 +226,7 @@ def listener_logins(config: BrokerConfig, environment: Mapping[str, str]) -> dic
         ConfigError: one of them cannot be served as it is meant; the text names the listener and the key.
     """
     endpoints = config.listener_settings.listeners
-    is_secured = any(one.security_protocol is not SecurityProtocol.PLAINTEXT for one in endpoints)
+    is_secured = any(endpoint.security_protocol is not SecurityProtocol.PLAINTEXT for endpoint in endpoints)
     if is_secured and config.principal_builder_class not in (None, "", _DEFAULT_PRINCIPAL_BUILDER):
         raise ConfigError(
             f"principal.builder.class={config.principal_builder_class} is a Java class, which this broker cannot run",

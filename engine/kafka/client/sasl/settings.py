@@ -51,7 +51,7 @@ class SaslSettings:
         """Who logs in, for people: ``alice by SCRAM-SHA-512``."""
         options = dict(self.options)
         names = ("username", "clientId", "unsecuredLoginStringClaim_sub", "principal", "awsProfileName", "awsRoleArn")
-        name = next((options[one] for one in names if options.get(one)), None)
+        name = next((options[known] for known in names if options.get(known)), None)
         return f"{name} by {self.mechanism}" if name else self.mechanism
 
     @property
