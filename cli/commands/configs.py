@@ -140,9 +140,9 @@ async def alter(
 ) -> Report:
     """Set and drop settings, all or none, and show each before and after.
 
-    What may lose records, such as a shorter retention, needs --yes in a script.
+    A change that may lose records, such as a shorter retention, needs --yes in a script.
 
-    For a password, klamm users set has a prompt and reads files: what stands here, others may see in ps.
+    Set passwords with klamm users set, which prompts or reads a file: other users can see this command line in ps.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.configs import altered_report

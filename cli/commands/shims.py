@@ -26,7 +26,7 @@ def command(
 ) -> Report:
     """Write Kafka's shell names (kafka-topics.sh, kafka-topics, …) into a folder for old scripts.
 
-    The commands and options of such scripts work. The output is klamm's, so whatever parses it has to be adapted.
+    The commands and options of such scripts work. The output is klamm's, so code that parses it must be adapted.
 
     Each is a script of two lines that calls this klamm. It never replaces a file that klamm did not write.
     """

@@ -183,9 +183,9 @@ async def find_hanging(
     ] = None,
     partition: Partition = None,
 ) -> Report:
-    """Find transactions that will never end: open in a partition, and not known to a coordinator.
+    """Find transactions that will never end: open in a partition, but unknown to their coordinator.
 
-    They hold up readers of committed records, and the cleaner, for ever. It looks at every partition unless --topic or
+    They block readers of committed records, and the log cleaner, forever. It looks at every partition unless --topic or
     --broker-id names some. Exits with 1 if it finds one. End it with: klamm transactions abort
     """
     from cli.framework.cluster_session import open_cluster

@@ -278,7 +278,7 @@ _carrying_out(
 )
 _carrying_out(
     "resume",
-    """Go on with a plan that was stopped, interrupted or killed, on this machine or on another.
+    """Continue a plan that was stopped, interrupted or killed, on this machine or on another.
 
     It needs only the plan file and the cluster: it skips what is done and waits for what is under way. It removes
     throttles that the killed run left.

@@ -73,8 +73,8 @@ async def create(
 ) -> Report:
     """Create topics, all of the same shape.
 
-    Without --partitions and --replication-factor the cluster's defaults are used. A topic that cannot be created does
-    not hold up the others.
+    Without --partitions and --replication-factor the cluster's defaults are used. If one
+    cannot be created, the others still are.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics_changes import topic_changes_report
