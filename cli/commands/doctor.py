@@ -1,4 +1,4 @@
-"""``klamm doctor``: what is missing on this machine, or in the way to a cluster, and how to get it."""
+"""``klamm doctor``: what is missing on this machine and how to get it, or why a cluster cannot be reached."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ CommandFunction = Callable[..., CommandResult | Awaitable[CommandResult]]
 
 WAIT_TOLD_S = 2.0
 _LOG_WAIT_TOLD_S, _LOG_PACE_S = 10.0, 60.0
-"""Used without a terminal, by commands that may run for ever; all others end with an error."""
+"""Used without a terminal, by commands that may run forever; all others end with an error."""
 LOOK_AT_ALL = "look before you go on: klamm cluster health"
 
 

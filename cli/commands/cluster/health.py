@@ -56,7 +56,7 @@ async def health(
 
     threshold = _threshold(fail_on)
     if watch and wait:
-        raise UsageError("--watch goes on for ever, --wait until it is healthy: give one of them")
+        raise UsageError("--watch goes on forever, --wait until it is healthy: give one of them")
     async with open_cluster(invocation) as cluster:
 
         async def read() -> Report:

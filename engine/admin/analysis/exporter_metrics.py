@@ -270,7 +270,7 @@ def _lacking_bytes(frame: Frame, topic: str, partition: PartitionSnapshot) -> in
 def _of_transactions(frame: Frame) -> Iterator[Metric]:
     hanging = sum(transaction.is_hanging for transaction in frame.holding)
     counts = [({"state": "hanging"}, float(hanging)), ({"state": "open"}, float(len(frame.holding) - hanging))]
-    text = "Transactions that hold readers of committed records up: hanging ones for ever, open ones for a while."
+    text = "Transactions that hold readers of committed records up: hanging ones forever, open ones for a while."
     yield Metric("klamm_transactions_holding", text, counts)
     held = max((transaction.held_ms for transaction in frame.holding if transaction.held_ms is not None), default=0)
     yield Metric("klamm_transactions_held_seconds_max", "How long the oldest of them holds.", [({}, held / 1000)])

@@ -63,7 +63,7 @@ class CopyProgress:
 
     Attributes:
         inflow: bytes a second that are produced to the partition.
-        steady_rate: the rate of the last half minute; None if a throttle or what is copied has changed of late.
+        steady_rate: the rate of the last half minute; None if a throttle or what is copied has changed lately.
         left_s: the time left; ``left_low_s`` and ``left_high_s`` are the range that the samples leave.
         stalled_s: for how long no growth was read; ``is_at_least``: or longer, for the readings go no further back.
         reason: why it stands still, where that is known.
@@ -188,7 +188,7 @@ def _remaining(copies: list[CopyProgress]) -> int:
 
 
 def _grows(history: History, name: TopicPartition, broker: int) -> bool:
-    """Whether a copy has grown of late."""
+    """Whether a copy has grown lately."""
     stalled_s = _stalled_s(history, name, broker)
     samples = history.copied_bytes.of((name, broker))
     return stalled_s is not None and stalled_s * 1000 < STALLED_MS and samples[0].value < samples[-1].value
@@ -273,7 +273,7 @@ def _copy(
 
 
 def _left_s(remaining: float, slope: Slope, inflow: float) -> tuple[float | None, float | None, float | None]:
-    """Return the time left, with the shortest and the longest that the samples allow; None: for ever."""
+    """Return the time left, with the shortest and the longest that the samples allow; None: forever."""
     found = [remaining / (rate - inflow) if rate > inflow else None for rate in (slope.per_s, slope.high, slope.low)]
     return found[0], found[1], found[2]
 

@@ -39,7 +39,7 @@ class ThrottleAdvice:
         rate: the throttle; ``used`` what is copied through it, None: not measured yet.
         inflow: what is produced to the partitions that are copied through it.
         remaining_bytes: what is left to copy through it.
-        left_s: how long that takes at the throttle's full rate; None: for ever.
+        left_s: how long that takes at the throttle's full rate; None: forever.
         suggested_rate: the rate at which it ends within an hour, if it never does under the throttle; else None.
     """
 

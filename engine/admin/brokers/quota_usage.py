@@ -1,4 +1,4 @@
-"""Who uses how much of a quota on each broker, and who is held back for it, and how long.
+"""Who uses how much of a quota on each broker, who is throttled, and for how long.
 
 Source: the MBeans of ``ClientQuotaManager`` and its kin in Kafka 3.9. They exist while a client is active and an hour
 longer. Their tags name the level of the quota that counts.

@@ -25,7 +25,7 @@ TELLING_SHARE = 0.01
 class WaveProgress:
     """All waves at one moment. Bytes and times are None if sizes are unknown or nothing has moved yet.
 
-    ``left_s_min`` and ``left_s_max``: the seconds that the rest takes at the fastest and at the slowest rate of late.
+    ``left_s_min`` and ``left_s_max``: the seconds that the rest takes at the fastest and at the slowest recent rate.
     ``p99_s`` is that of the slowest broker, if answers are measured.
     """
 

@@ -1,4 +1,4 @@
-"""The access lists of Kafka's znodes: shown, closed to strangers, opened to all. As zookeeper-security-migration does.
+"""The access lists of Kafka's znodes: shown, closed to others, opened to all. As zookeeper-security-migration does.
 
 Kafka's tool sets the lists of the chroot itself and of all below its own roots. ``/consumers`` stays as it is, because
 old consumers write there. Source: ``ZkSecurityMigrator`` and ``ZkData`` of Kafka 3.9.

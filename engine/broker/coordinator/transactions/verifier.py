@@ -191,7 +191,7 @@ class TransactionVerifier:
                 try:
                     await self._ask_once(leader, questions)
                 finally:
-                    # Nobody may wait for ever, whatever happens.
+                    # Nobody may wait forever, whatever happens.
                     _answer_all(questions, ErrorCode.NETWORK_EXCEPTION)
         finally:
             self._asking.discard(leader)
