@@ -95,17 +95,18 @@ def _told(invocation: Invocation, error: Exception) -> Failure:
         )
     # A member of a group commits offsets as it reads; its user did not ask for that change.
     if failure.code is ExitCode.UNREACHABLE and invocation.has_sent_changes and invocation.is_for_change:
+        outlook = "may still take effect" if invocation.unanswered else "is still being carried out"
         return replace(
             failure,
             code=ExitCode.UNDER_WAY,
             kind="under_way",
-            message=f"{failure.message}; what was sent {'may still happen' if invocation.unanswered else 'goes on'}",
+            message=f"{failure.message}; the request {outlook}",
             hint=_look_first(invocation)
             if invocation.unanswered
             else "; ".join(invocation.left_running) or LOOK_AT_ALL,
         )
     if failure.code is ExitCode.UNDER_WAY and isinstance(error, TimeoutError) and invocation.unanswered:
-        message = f"no answer within {invocation.timeout_s:g} s; what was sent may still happen"
+        message = f"no answer within {invocation.timeout_s:g} s; the request may still take effect"
         failure = replace(failure, message=message, where=invocation.waited_for)
     if failure.code is ExitCode.UNDER_WAY and invocation.left_running:
         return replace(failure, hint="; ".join(invocation.left_running))

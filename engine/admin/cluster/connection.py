@@ -64,7 +64,7 @@ def _shown_by(path: str) -> Operation:
 
 
 class Cluster:
-    """One cluster for the time of an operation. Use it from one event loop."""
+    """An open cluster, for the length of one operation. Use it from one event loop."""
 
     def __init__(
         self,

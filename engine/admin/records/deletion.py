@@ -160,7 +160,7 @@ async def delete_records(
     wanted = [preview for preview in previews if preview.result is DeletionResult.WOULD_BE_DELETED]
     if not wanted:
         return list(previews)
-    goes_on = "what was sent is still deleted; see what is left with: "
+    goes_on = "the brokers still delete what was requested; see what is left with: "
     cluster.accepted(Phrase(goes_on, Operation.LIST_EARLIEST_OFFSETS))
     done: dict[TopicPartition, RecordsDeletion] = {}
     for attempt in range(_TRIES):
