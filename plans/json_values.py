@@ -86,8 +86,8 @@ def _object(wanted: Any, value: object, place: str) -> Any:
     for key in fields:
         if key not in value and key not in _later(wanted):
             raise JsonValueError(f"{prefix}{key}", "missing")
-    there = {key: kind for key, kind in fields.items() if key in value}
-    return wanted(**{key: from_json(kind, value[key], f"{prefix}{key}") for key, kind in there.items()})
+    given = {key: kind for key, kind in fields.items() if key in value}
+    return wanted(**{key: from_json(kind, value[key], f"{prefix}{key}") for key, kind in given.items()})
 
 
 def _scalar(wanted: Any, value: object, place: str) -> Any:

@@ -280,8 +280,8 @@ async def _topics(wire: WireCluster, texts: list[str]) -> list[str]:
     selection = select_topics(texts)
     if not selection.patterns:
         return sorted(selection.names)
-    there = {topic.name for topic in (await wire.metadata(None)).topics if topic.name is not None}
-    matching = selection.choose(there - (INTERNAL_TOPICS - set(selection.names)))
+    existing = {topic.name for topic in (await wire.metadata(None)).topics if topic.name is not None}
+    matching = selection.choose(existing - (INTERNAL_TOPICS - set(selection.names)))
     missing = selection.unmatched(matching)
     if missing:
         raise topic_not_found(missing)

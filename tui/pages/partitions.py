@@ -217,8 +217,10 @@ def _missing_partition(board: Board, where: Location) -> list[Line]:
     numbers = [p.partition for topic in board.topics if topic.name == where.topic for p in topic.partitions]
     if where.row is None or not numbers or where.row in {f"{where.topic}-{number}" for number in numbers}:
         return []
-    there = f"the topic has {numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"the topic has only {numbers[0]}"
-    return [line((f"there is no partition {where.row}: {there}", Tone.BAD))]
+    numbering = (
+        f"the topic has {numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"the topic has only {numbers[0]}"
+    )
+    return [line((f"there is no partition {where.row}: {numbering}", Tone.BAD))]
 
 
 def _topic_summary(board: Board, name: str) -> list[Line]:

@@ -123,9 +123,9 @@ def _causes(frame: Frame, now_ms: int) -> list[Span]:
         if link.state in (LinkState.LOST, LinkState.DENIED, LinkState.CONNECTING):
             spans.append((f"{_link_text(side, link, now_ms)}", Tone.BAD if link.cause else Tone.QUIET))
     # The stages of a lost side need no words of their own; ``i`` shows each stage.
-    said = [link.cause for link in frame.links.values() if link.cause]
+    causes = [link.cause for link in frame.links.values() if link.cause]
     for stage, status in _stages_of_cluster(frame):
-        if (spans and any(cause in status.error for cause in said)) or _is_hidden(frame, status):
+        if (spans and any(cause in status.error for cause in causes)) or _is_hidden(frame, status):
             continue
         if status.error and status.source is not None:
             sign = "⊘ " if status.is_denied else ""

@@ -131,8 +131,8 @@ async def _snapshot(invocation: Invocation, loaded: LoadedPlan, *, has_sizes: bo
     async with open_cluster(invocation) as cluster:
         wants = has_sizes and cluster.source is not Source.SNAPSHOT
         taken = await take_snapshot(cluster, has_sizes=wants)
-        there = {topic.name for topic in taken.snapshot.topics}
-        absent = sorted({entry.name.topic for entry in loaded.plan.partitions} - there)
+        existing = {topic.name for topic in taken.snapshot.topics}
+        absent = sorted({entry.name.topic for entry in loaded.plan.partitions} - existing)
         if (refusal := await cluster.hidden(absent)) is not None:
             raise refusal
     for told in taken.unknown_sizes:

@@ -108,12 +108,12 @@ async def delete_offsets(
 ) -> tuple[list[DeletedOffset], list[AdminError]]:
     """Delete offsets of one group; return the outcome for each, and the failures."""
     cluster.check_may_change()
-    there = [preview.name for preview in wanted if preview.result is DeletionResult.WOULD_BE_DELETED]
-    if not there:
+    committed = [preview.name for preview in wanted if preview.result is DeletionResult.WOULD_BE_DELETED]
+    if not committed:
         return list(wanted), []
     group = wanted[0].group
     delete = _delete_offsets_in_zookeeper if found.zookeeper else _delete_offsets_at_broker
-    outcomes = await delete(cluster, found, group, there)
+    outcomes = await delete(cluster, found, group, committed)
     rows: list[DeletedOffset] = []
     for preview in wanted:
         if preview.name not in outcomes:

@@ -132,8 +132,8 @@ class TopicMemory:
         if self._all is not None and self._all[0] is topics and self._all[1] is facts.min_isr:
             return self._all[2]
         if len(self._topics) > len(topics):
-            there = {topic.name for topic in topics}
-            self._topics = {name: known for name, known in self._topics.items() if name in there}
+            existing = {topic.name for topic in topics}
+            self._topics = {name: known for name, known in self._topics.items() if name in existing}
         total = _TopicFindings()
         for topic in topics:
             total.add(self._of_topic(topic, setting, facts.min_isr.get(topic.name, DEFAULT_MIN_ISR)))
@@ -220,8 +220,8 @@ def _controller(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
         seen.add(snapshot.controller_id)
     if len(seen) > 1:
         told = sorted(facts.seen_controllers.items())
-        said = [f"broker {broker} says it is {'nobody' if who is None else f'broker {who}'}" for broker, who in told]
-        yield Check.SEVERAL_CONTROLLERS, said
+        answers = [f"broker {broker} says it is {'nobody' if who is None else f'broker {who}'}" for broker, who in told]
+        yield Check.SEVERAL_CONTROLLERS, answers
 
 
 def _missing_brokers(topics: _TopicFindings) -> list[str]:

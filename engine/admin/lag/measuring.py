@@ -219,8 +219,8 @@ async def absent_topics(cluster: Cluster, topics: TopicSelection, answer: LagAns
     if not names:
         return []
     metadata = await (await cluster.wire()).metadata(names)
-    there = {topic.name for topic in metadata.topics if topic.partitions}
-    missing = [name for name in names if name not in there]
+    existing = {topic.name for topic in metadata.topics if topic.partitions}
+    missing = [name for name in names if name not in existing]
     return [topic_not_found(missing)] if missing else []
 
 

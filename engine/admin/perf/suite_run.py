@@ -255,11 +255,11 @@ class Suite:
     async def _delete_what_is_there(self) -> None:
         try:
             async with asyncio.timeout(_CLEAN_UP_S):
-                there = {name.topic for name in await (await topic_reader(self._cluster)).names()}
+                existing = {name.topic for name in await (await topic_reader(self._cluster)).names()}
         except (AdminError, TimeoutError):
             return
-        self._absent = set(self._made) - there
-        if found := [topic for topic in self._made if topic in there]:
+        self._absent = set(self._made) - existing
+        if found := [topic for topic in self._made if topic in existing]:
             await self._delete(found)
 
 

@@ -46,9 +46,9 @@ class TopicSelection:
 
     def unmatched(self, known: Iterable[str]) -> list[str]:
         """Return names and patterns that match no known topic."""
-        there = set(known)
-        missing = [name for name in self.names if name not in there]
-        missing += [p.pattern for p in self.patterns if not any(p.fullmatch(name) for name in there)]
+        existing = set(known)
+        missing = [name for name in self.names if name not in existing]
+        missing += [p.pattern for p in self.patterns if not any(p.fullmatch(name) for name in existing)]
         return missing
 
 

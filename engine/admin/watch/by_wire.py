@@ -186,9 +186,9 @@ class GroupReader:
 
     def _next(self, listed: Mapping[str, ListedGroup]) -> list[str]:
         """Return the groups to measure next: those that never were, then those that waited longest."""
-        there = [name for name in self._turn if name in listed]
-        known = set(there)
-        ordered = [name for name in listed if name not in known] + there
+        still_listed = [name for name in self._turn if name in listed]
+        known = set(still_listed)
+        ordered = [name for name in listed if name not in known] + still_listed
         chosen = ordered[: self._per_reading]
         self._turn = ordered[self._per_reading :] + chosen
         return chosen

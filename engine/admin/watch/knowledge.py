@@ -250,18 +250,18 @@ class Knowledge:
 
     def forget_settings_but(self, topics: Iterable[str]) -> None:
         """Forget what belongs to topics that are gone."""
-        there = set(topics)
-        for name in self._configs.keys() - there:
+        present = set(topics)
+        for name in self._configs.keys() - present:
             del self._configs[name]
-        if self.min_isr.keys() - there:
-            self.min_isr = {name: number for name, number in self.min_isr.items() if name in there}
+        if self.min_isr.keys() - present:
+            self.min_isr = {name: number for name, number in self.min_isr.items() if name in present}
 
     # The rest
 
     def take_ends(self, ends: Mapping[TopicPartition, int], now_ms: int) -> None:
         """Take the ends of logs; a missing one keeps its last value, unless its partition is gone."""
-        there = self.offsets.only({name: len(topic.partitions) for name, topic in self.topics.items()})
-        self.offsets = there.with_ends((name, end, now_ms) for name, end in ends.items())
+        present = self.offsets.only({name: len(topic.partitions) for name, topic in self.topics.items()})
+        self.offsets = present.with_ends((name, end, now_ms) for name, end in ends.items())
 
     def take_log_dirs(self, dirs: Iterable[LogDir]) -> None:
         """Take what brokers reported about their log dirs. A silent broker's replicas keep their last values."""

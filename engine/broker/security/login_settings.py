@@ -160,10 +160,10 @@ class ListenerLogins:
 
     def _module(self, mechanism: str) -> LoginModule | None:
         wanted = _MODULES[mechanism]
-        said = self._text(f"{mechanism.lower()}.sasl.jaas.config")
+        jaas_config = self._text(f"{mechanism.lower()}.sasl.jaas.config")
         try:
-            if said is not None:
-                module = parse_jaas_config(said)
+            if jaas_config is not None:
+                module = parse_jaas_config(jaas_config)
                 if module.class_name != wanted:
                     raise ConfigError(f"the login module of {mechanism} is {module.class_name} instead of {wanted}")
                 return module
@@ -178,13 +178,13 @@ class ListenerLogins:
 
     def _checked_lifetime(self, mechanism: str) -> int:
         name = f"{mechanism.lower()}.connections.max.reauth.ms"
-        said = self._text(name)
-        if said is None:
+        text = self._text(name)
+        if text is None:
             return self._config.connections_max_reauth_ms
         try:
-            return int(said)
+            return int(text)
         except ValueError:
-            raise self._error(f"{name}={said} is no number of milliseconds") from None
+            raise self._error(f"{name}={text} is no number of milliseconds") from None
 
     def _exchanges(
         self, mechanism: str, user_text: UserText, now_ms: Callable[[], int], tokens: DelegationTokens | None

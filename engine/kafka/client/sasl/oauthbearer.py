@@ -167,8 +167,8 @@ def token_from_provider(url: str, client_id: str, client_secret: str, scope: str
         with urlopen(request, timeout=FETCH_TIMEOUT_S, context=ssl) as answer:
             document = json.loads(answer.read(1 << 20))
     except HTTPError as error:
-        said = _oauth_error(error)
-        raise SaslError(f"the token endpoint {_shown(url)} refuses with {error.code}{said}") from None
+        detail = _oauth_error(error)
+        raise SaslError(f"the token endpoint {_shown(url)} refuses with {error.code}{detail}") from None
     except OSError as error:
         reason = getattr(error, "reason", None) or error.strerror or error
         raise SaslError(f"the token endpoint {_shown(url)} cannot be reached: {reason}") from None
