@@ -120,8 +120,8 @@ async def command(
     if once:
         await _print_once(invocation, target, maker)
     else:
-        told = f"updated every {interval_s:g} s"
-        await serve(invocation, "--listen", address, told, _pages(target, interval_s, maker))
+        note = f"updated every {interval_s:g} s"
+        await serve(invocation, "--listen", address, note, _pages(target, interval_s, maker))
 
 
 async def serve(

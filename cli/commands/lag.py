@@ -245,12 +245,12 @@ async def _pages(meter: LagMeter, view: _View, interval_s: float) -> AsyncIterat
     def up(value: float) -> Metric:
         return Metric("klamm_cluster_up", "1 while the cluster answers.", [({}, value)])
 
-    async for told in watch_lag(meter, interval_s):
-        if isinstance(told, Unreachable):
-            yield Page(lambda: [up(0)], f"{told}: {told.where}" if told.where else str(told))
+    async for answer in watch_lag(meter, interval_s):
+        if isinstance(answer, Unreachable):
+            yield Page(lambda: [up(0)], f"{answer}: {answer.where}" if answer.where else str(answer))
         else:
-            view.invocation.tell_failures(told[0].failures)
-            metrics = [up(1), *view.draw(told[0]).metrics]
+            view.invocation.tell_failures(answer[0].failures)
+            metrics = [up(1), *view.draw(answer[0]).metrics]
             yield Page(lambda metrics=metrics: metrics)  # type: ignore[misc]
 
 

@@ -109,11 +109,11 @@ async def describe(invocation: Invocation, ids: Ids = None, transactional_id: Id
 
     names = _ids(ids, transactional_id)
     async with open_cluster(invocation) as cluster:
-        told = await describe_transactions(await cluster.wire(), names)
+        answers = await describe_transactions(await cluster.wire(), names)
     failures = [
-        transaction_failure(name, why) for name, why in told.items() if not isinstance(why, TransactionDescription)
+        transaction_failure(name, why) for name, why in answers.items() if not isinstance(why, TransactionDescription)
     ]
-    found = [description for description in told.values() if isinstance(description, TransactionDescription)]
+    found = [description for description in answers.values() if isinstance(description, TransactionDescription)]
     return descriptions_report(found, exit_code=invocation.tell_failures(failures))
 
 
@@ -149,9 +149,9 @@ async def producers(
     async with open_cluster(invocation) as cluster:
         wire = await cluster.wire()
         wanted = await partitions_of(wire, TopicSelection((topic,)), partition)
-        told = await describe_producers(wire, wanted, broker_id=broker_id)
-    failures = [partition_failure(name, why) for name, why in told.items() if isinstance(why, Unknown)]
-    found = {name: one for name, one in told.items() if not isinstance(one, Unknown)}
+        answers = await describe_producers(wire, wanted, broker_id=broker_id)
+    failures = [partition_failure(name, why) for name, why in answers.items() if isinstance(why, Unknown)]
+    found = {name: one for name, one in answers.items() if not isinstance(one, Unknown)}
     return producers_report(found, exit_code=invocation.tell_failures(failures))
 
 

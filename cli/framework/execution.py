@@ -154,17 +154,17 @@ async def _tell_waits(invocation: Invocation, *, is_bounded: bool) -> None:
         await asyncio.sleep(1.0)
         silent = invocation.awaited(WAIT_TOLD_S)
         longest_s = max(silent.values(), default=0.0)
-        told = f"waiting for {', '.join(sorted(silent))}, silent for {longest_s:.0f} s"
+        message = f"waiting for {', '.join(sorted(silent))}, silent for {longest_s:.0f} s"
         if not silent:
             # Somebody else's line stays.
             if is_shown:
                 invocation.talk.clear()
             is_shown, next_s = False, _LOG_WAIT_TOLD_S
         elif can_show:
-            invocation.talk.show(f"{told} …")
+            invocation.talk.show(f"{message} …")
             is_shown = True
         elif not is_bounded and longest_s >= next_s:
-            invocation.talk.say(told)
+            invocation.talk.say(message)
             next_s = longest_s + _LOG_PACE_S
 
 

@@ -96,13 +96,13 @@ _KEPT = ("broker", "messages_in_one_minute", "bytes_in_one_minute", "bytes_out_o
 
 def _machine_rows(one: BrokerFigures) -> Iterator[tuple[object, ...]]:
     nothing = (None,) * len(_WORK)
-    told = (one.told_by, one.where)
-    yield (one.broker, None, None, None, None, *_rates(one), *_work(one), *told, one.trouble)
+    source = (one.told_by, one.where)
+    yield (one.broker, None, None, None, None, *_rates(one), *_work(one), *source, one.trouble)
     for topic in one.topics or ():
-        yield (one.broker, topic.topic, None, None, None, *_rates(topic), *nothing, *told, None)
+        yield (one.broker, topic.topic, None, None, None, *_rates(topic), *nothing, *source, None)
     for request in one.requests or ():
         rates = (None,) * len(_TRAFFIC)
-        yield (one.broker, None, request.api, _whole(request.count), request.p99_ms, *rates, *nothing, *told, None)
+        yield (one.broker, None, request.api, _whole(request.count), request.p99_ms, *rates, *nothing, *source, None)
 
 
 def _rates(one: BrokerFigures | TopicFigures) -> tuple[object, ...]:

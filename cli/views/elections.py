@@ -86,8 +86,8 @@ def _notes(results: Sequence[PartitionElection]) -> tuple[str, ...]:
     if not results:
         return ("no partitions",)
     counts = {kind: sum(result.result is kind for result in results) for kind in ElectionResult}
-    told = [f"{count} {kind.value.replace('_', ' ')}" for kind, count in counts.items() if count]
-    return (f"{len(results)} partition{'' if len(results) == 1 else 's'}: {', '.join(told)}",)
+    parts = [f"{count} {kind.value.replace('_', ' ')}" for kind, count in counts.items() if count]
+    return (f"{len(results)} partition{'' if len(results) == 1 else 's'}: {', '.join(parts)}",)
 
 
 def _exit_code(results: Sequence[PartitionElection]) -> ExitCode:

@@ -149,7 +149,7 @@ def _summary(groups: Sequence[GroupLag]) -> str:
     if not groups:
         return "no consumer groups"
     counts = Counter(group.status for group in groups)
-    told = ", ".join(f"{counts[status]} {status}" for status in reversed(LagStatus) if counts[status])
+    tally = ", ".join(f"{counts[status]} {status}" for status in reversed(LagStatus) if counts[status])
     group_count = sum(group.kind is ReaderKind.GROUP for group in groups)
     queries = {(group.kind, group.path) for group in groups if isinstance(group, QueryLag)}
     readers = [
@@ -157,7 +157,7 @@ def _summary(groups: Sequence[GroupLag]) -> str:
         for count, noun, plural in ((group_count, "group", "groups"), (len(queries), "Spark query", "Spark queries"))
         if count
     ]
-    return f"{', '.join(readers)}: {told}"
+    return f"{', '.join(readers)}: {tally}"
 
 
 def _chosen(group: GroupLag, is_not_ok: bool) -> list[PartitionLag]:

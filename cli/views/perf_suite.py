@@ -89,8 +89,8 @@ def planned_report(chosen: Sequence[Experiment], facts: Mapping[str, object]) ->
     """What a run would measure: the document of a run, with nothing measured yet."""
     cases = [case for experiment in chosen for case in experiment.cases]
     rows = [(case.experiment, *(getattr(case, column.name) for column in _PLANNED)) for case in cases]
-    told = document([CaseResult(case) for case in cases], facts, None)
-    return Report(told, Table((Column("experiment"), *_PLANNED), rows))
+    data = document([CaseResult(case) for case in cases], facts, None)
+    return Report(data, Table((Column("experiment"), *_PLANNED), rows))
 
 
 def suite_report(
@@ -105,9 +105,9 @@ def suite_report(
     """A section per experiment; given an earlier run, also its rates, and by how much they have grown."""
     columns = (Column("experiment"), Column("case"), *_MEASURED, *(_COMPARED if before is not None else ()), _ERROR)
     rows = [(result.case.experiment, *_row(result, before)) for result in results]
-    told = document(results, facts, stopped)
+    data = document(results, facts, stopped)
     if before is not None:
-        told["compared"] = [
+        data["compared"] = [
             {
                 "experiment": result.case.experiment,
                 "label": result.case.label,
@@ -116,7 +116,7 @@ def suite_report(
             for result in results
         ]
     sections = [_section(one, some, before) for one, some in by_experiment(chosen, results)]
-    return Report(told, Table(columns, rows), sections, exit_code=exit_code)
+    return Report(data, Table(columns, rows), sections, exit_code=exit_code)
 
 
 def _section(experiment: Experiment, results: Sequence[CaseResult], before: Rates | None) -> Section:

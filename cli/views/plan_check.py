@@ -95,16 +95,16 @@ def formatted(
     form: str, path: str, plan: PlanFile, findings: Sequence[Finding], policy: Policy | None, policy_path: str | None
 ) -> str:
     """Return the findings as a code host reads them."""
-    told = [(finding, f"{finding.message}{_behind(finding, policy, policy_path)}") for finding in findings]
+    messages = [(finding, f"{finding.message}{_behind(finding, policy, policy_path)}") for finding in findings]
     match form:
         case "github":
-            return "".join(_github(path, one, text) for one, text in told)
+            return "".join(_github(path, one, text) for one, text in messages)
         case "gitlab":
-            return json.dumps([_gitlab(path, one, text) for one, text in told], indent=2, ensure_ascii=False) + "\n"
+            return json.dumps([_gitlab(path, one, text) for one, text in messages], indent=2, ensure_ascii=False) + "\n"
         case "junit":
-            return _junit(path, told, policy)
+            return _junit(path, messages, policy)
         case _:
-            return _markdown(path, plan, told)
+            return _markdown(path, plan, messages)
 
 
 def _github(path: str, finding: Finding, text: str) -> str:

@@ -40,13 +40,13 @@ def plan_status_report(
     )
     row = (len(standings), *counts.values(), None if holder is None else str(holder), direction)
     others = [f"{count} {one.value}" for one, count in counts.items() if count and one is not Standing.DONE]
-    told = ", ".join([f"{direction}: {counts[Standing.DONE]} of {len(standings)} done", *others])
+    line = ", ".join([f"{direction}: {counts[Standing.DONE]} of {len(standings)} done", *others])
     pairs = [("lock", "free" if holder is None else f"{holder}, for {holder.what}")]
     if record is not None and last is not None:
         begun: Mapping[str, Any] = next((event for event in reversed(record.events) if event["event"] == "begun"), {})
         pairs.append(("journal", f"{last['time']} {_event_told(last, str(begun.get('what', '')))}"))
     notes = ["the journal's last line was cut short"] if record is not None and record.is_torn else []
-    return Report(data, Table(columns, [row]), (Section(text=(told,), body=Fields(pairs)),), notes)
+    return Report(data, Table(columns, [row]), (Section(text=(line,), body=Fields(pairs)),), notes)
 
 
 def _event_told(event: Mapping[str, Any], run: str = "") -> str:

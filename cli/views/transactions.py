@@ -132,13 +132,13 @@ def aborted_report(marker: Marker, result: EndResult) -> Report:
 
 def termination_lines(before: TransactionDescription) -> list[str]:
     """Say what a fence ends, for whoever has to confirm it."""
-    told = f"  producer {before.producer_id}, epoch {before.producer_epoch}: {before.state}"
+    line = f"  producer {before.producer_id}, epoch {before.producer_epoch}: {before.state}"
     if before.duration_ms is None or not before.is_open:
-        return [f"{told}; no transaction is open"]
+        return [f"{line}; no transaction is open"]
     names = [str(name) for name in before.partitions]
     more = len(names) - NOTES_PARTITIONS_MAX
     listed = ", ".join(names[:NOTES_PARTITIONS_MAX]) + (f" and {more} more" if more > 0 else "")
-    return [f"{told} for {human_duration(before.duration_ms)}, in {listed or 'no partition'}"]
+    return [f"{line} for {human_duration(before.duration_ms)}, in {listed or 'no partition'}"]
 
 
 def terminated_report(before: TransactionDescription, after: TransactionDescription, result: EndResult) -> Report:

@@ -107,9 +107,9 @@ class CarryOutPlan:
             self.begins(run, waves)
 
         standings = None if is_fresh else await run.standings(cluster)
-        told = run.told(cluster, waves, standings)
+        note = run.question(cluster, waves, standings)
         return Prepared(
-            f"{told[0].upper()}{told[1:]}?",
+            f"{note[0].upper()}{note[1:]}?",
             (plan_sum(waves, standings), *wave_lines(waves, standings)),
             tuple(planner_words(finding.message) for finding in findings) if is_fresh else (),
             command_text(running_words(run), cluster.target),
@@ -135,9 +135,9 @@ def wave_lines(waves: Sequence[Wave], standings: Mapping[TopicPartition, Standin
 
 def _wave_line(number: int, wave: Wave) -> str:
     known = [move.copied_bytes for move in wave]
-    told = "sizes are not known" if None in known else size(sum(copied_bytes or 0 for copied_bytes in known))
+    copied = "sizes are not known" if None in known else size(sum(copied_bytes or 0 for copied_bytes in known))
     names = ", ".join(f"{move.name}: {ids(move.before)} → {ids(move.target)}" for move in wave[:4])
-    return f"wave {number}  {told}  {names}" + (f" and {len(wave) - 4} more" if len(wave) > 4 else "")
+    return f"wave {number}  {copied}  {names}" + (f" and {len(wave) - 4} more" if len(wave) > 4 else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,14 +165,14 @@ class CancelPlan:
         async def run(cluster: Cluster) -> Outcome:
             if self.is_running:
                 await self.stops()
-            told = "moves under way may go on in the cluster"
+            message = "moves under way may go on in the cluster"
             try:
                 outcome = await self._cancelled(cluster)
                 results = Counter(row[1].text for row in outcome.rows)
-                told = ", ".join(f"{number} {word}" for word, number in results.items())
-                told = f"what was moving: {told or 'nothing is under way any more'}"
+                message = ", ".join(f"{number} {word}" for word, number in results.items())
+                message = f"what was moving: {message or 'nothing is under way any more'}"
             finally:
-                self.tells(told)
+                self.tells(message)
             return outcome
 
         lines = () if inner is None else inner.lines
@@ -283,6 +283,6 @@ def history_outcome(
             run.ended,
         )
         rows.append((*map(Cell, cells), Cell(run.outcome, tone)))
-    told = notes if rows else (*notes, "there is no journal in the working folder or beside the open plan")
+    lines = notes if rows else (*notes, "there is no journal in the working folder or beside the open plan")
     columns = ("began", "by", "what", "waves done", "ended", "outcome")
-    return Outcome(title, columns, tuple(rows), tuple(errors), told, counted(len(rows), "run"))
+    return Outcome(title, columns, tuple(rows), tuple(errors), lines, counted(len(rows), "run"))

@@ -75,8 +75,8 @@ class CancelReassignments:
 def sum_of(running: Iterable[PartitionSnapshot]) -> str:
     """Return what cancelling all of them does: which brokers give up how many new replicas."""
     given_up = Counter(broker for move in running for broker in move.assignment.adding_replicas)
-    told = ", ".join(f"{number} on broker {broker}" for broker, number in sorted(given_up.items()))
-    return f"{counted(given_up.total(), 'new replica')} given up: {told}" if told else "no new replica is given up"
+    tally = ", ".join(f"{number} on broker {broker}" for broker, number in sorted(given_up.items()))
+    return f"{counted(given_up.total(), 'new replica')} given up: {tally}" if tally else "no new replica is given up"
 
 
 async def _cancelled(cluster: Cluster, prepared: PreparedCancellation, title: str) -> Outcome:
@@ -184,14 +184,14 @@ class RemoveThrottles:
         cluster.check_may_change()
         found = await preview_unneeded_throttles(cluster)
         whose = [(len(found.brokers), "broker"), (len(found.topics), "topic")]
-        told = " and ".join(counted(number, noun) for number, noun in whose if number)
-        if not told:
+        parts = " and ".join(counted(number, noun) for number, noun in whose if number)
+        if not parts:
             # What is left may be klamm's, if a broker does not say.
             none = "there is no throttle that can be removed now" if found.left else "klamm has left no throttle behind"
             return Prepared(none, found.left)
         lines = [f"{name}  {rates or 'throttled replicas'} → none" for name, rates in _throttles_of(found)]
         return Prepared(
-            f"Remove throttles from {told} in {cluster.target.name}?",
+            f"Remove throttles from {parts} in {cluster.target.name}?",
             shortened(lines),
             found.left,
             command_text(["reassign", "verify", "--all"], cluster.target),

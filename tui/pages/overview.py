@@ -118,14 +118,14 @@ def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: b
     if status is None:
         text = "the cluster's health is not known yet: topics and partitions have not been read"
         return [fitted(line(f" {text}"), width), *_figures(board, width)]
-    told = _stakes(problems)
+    stakes = _stakes(problems)
     if status is HealthStatus.OK or not is_seen:
         calm = line(
-            (f" {word.upper() if is_seen else word}", tone), "  ", *told or ((_nothing_wrong(board), Tone.QUIET),)
+            (f" {word.upper() if is_seen else word}", tone), "  ", *stakes or ((_nothing_wrong(board), Tone.QUIET),)
         )
         return [fitted(calm, width), *_figures(board, width)]
     loud = _LOUD[status]
-    verdict = fitted(line((f" {word.upper()}  {''.join(part for part, _ in told)}", loud)), width)
+    verdict = fitted(line((f" {word.upper()}  {''.join(part for part, _ in stakes)}", loud)), width)
     is_large = is_tall and status is HealthStatus.CRITICAL
     air: list[Line] = [((" " * width, loud),)] if is_large else []
     return [*air, tuple((part, loud) for part, _ in verdict), *air, *_figures(board, width)]
@@ -209,8 +209,8 @@ def _problem_lines(
 
 def _more_of(problem: Problem, board: Board, width: int) -> list[Line]:
     """Return what else is known of a problem, as the window that ``w`` opens tells it."""
-    told = why_lines(problem, board)[1:]
-    lines = [line("  ", *part) for row in told for part in folded(row, width - 4)]
+    reasons = why_lines(problem, board)[1:]
+    lines = [line("  ", *part) for row in reasons for part in folded(row, width - 4)]
     title = f" {problem.subject} "
     rule = "─" * max(0, width - 4 - width_of(line(title)))
     return [line((f" ─{title}{rule} ", Tone.FRAME)), *lines]
@@ -262,8 +262,8 @@ def _brokers(board: Board, width: int, height: int) -> list[Line]:
         _add_courses(board, rows, [item.id for item in shown], width - 4 - width_of(rows[0]))
     rest = items[len(shown) :]
     if rest:
-        told = "" if any(gravity_of(item) < 2 for item in rest) else ", with nothing wrong"
-        rows.append(line((f"  and {len(rest)} more{told}", Tone.QUIET)))
+        ending = "" if any(gravity_of(item) < 2 for item in rest) else ", with nothing wrong"
+        rows.append(line((f"  and {len(rest)} more{ending}", Tone.QUIET)))
     return panel("Brokers", rows if items else [line(("  none is known yet", Tone.QUIET))], width, height)
 
 

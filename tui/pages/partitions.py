@@ -198,8 +198,8 @@ def _summary(view: View, width: int) -> list[Line]:
 def _broker_line(board: Board, broker: int) -> Line:
     if broker not in board.broker_ids:
         known = board.broker_ids
-        told = ", ".join(map(str, known[:_BROKERS_NAMED])) + (", …" if len(known) > _BROKERS_NAMED else "")
-        return line((f"the cluster has no broker {broker}: it has {told or 'none'}", Tone.BAD))
+        names = ", ".join(map(str, known[:_BROKERS_NAMED])) + (", …" if len(known) > _BROKERS_NAMED else "")
+        return line((f"the cluster has no broker {broker}: it has {names or 'none'}", Tone.BAD))
     total, state, tone = board.total, "is up", Tone.GOOD
     if broker not in board.live:
         state, tone = "is down", Tone.BAD

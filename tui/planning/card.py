@@ -45,8 +45,8 @@ def sentence(plan: OpenedPlan) -> str:
     if plan.file is None:
         return f"{counted(len(plan.targets), 'partition')}; a file in Kafka's form says no more"
     envelope = plan.file.klamm
-    told = summary(envelope.score, envelope.options.minimise, len(plan.targets), UNITS)
-    return f"{envelope.strategy}: {told}" if plan.targets else told
+    sentence = summary(envelope.score, envelope.options.minimise, len(plan.targets), UNITS)
+    return f"{envelope.strategy}: {sentence}" if plan.targets else sentence
 
 
 def proof(score: Score) -> str:

@@ -51,13 +51,13 @@ class Ask:
 
     def at_fault(self) -> FieldNeeded | None:
         """Return the field that the problem names: by what was typed there, by its label, or by a part of the text."""
-        told = self.problem.lower()
-        if not told:
+        problem = self.problem.lower()
+        if not problem:
             return None
         tests: tuple[Callable[[FieldNeeded], bool], ...] = (
-            lambda field: bool(field.value) and f"{field.value.lower()!r}" in told,
-            lambda field: field.label.lower() in told,
-            lambda field: any(len(word) > 2 and word in told for word in re.split(r"[\s,=]+", field.value.lower())),
+            lambda field: bool(field.value) and f"{field.value.lower()!r}" in problem,
+            lambda field: field.label.lower() in problem,
+            lambda field: any(len(word) > 2 and word in problem for word in re.split(r"[\s,=]+", field.value.lower())),
         )
         return next((field for test in tests for field in self.fields if test(field)), None)
 
@@ -175,10 +175,10 @@ def _held_by(view: View, names: Sequence[str]) -> str:
     wanted = set(names)
     topics = [topic for topic in view.board.topics if topic.name in wanted]
     sizes = [view.board.topic_bytes(topic) for topic in topics]
-    told = counted(sum(len(topic.partitions) for topic in topics), "partition")
+    text = counted(sum(len(topic.partitions) for topic in topics), "partition")
     if not topics or None in sizes:
-        return told if topics else ""
-    return f"{told}, {size(sum(one or 0 for one in sizes))} on all brokers"
+        return text if topics else ""
+    return f"{text}, {size(sum(one or 0 for one in sizes))} on all brokers"
 
 
 def _elect(view: View, items: Sequence[Any]) -> Offer:

@@ -328,13 +328,13 @@ def _of_groups(board: Board) -> Iterator[Problem]:
             continue
         status = status_cell(group.lag.status)
         lag = at_least(short_count(group.lag.lag), is_least=group.lag.has_unknown_lag)
-        told = [f"{lag} behind"]
+        parts = [f"{lag} behind"]
         if group.lag.time_lag_ms is not None:
-            told.append(time_lag_cell(group.lag).text)
+            parts.append(time_lag_cell(group.lag).text)
         if (growth := growth_of(group.lag)) is not None and abs(growth) >= 1:
-            told.append(f"{'↑' if growth > 0 else '↓'} {short_count(abs(growth))}/s")
+            parts.append(f"{'↑' if growth > 0 else '↓'} {short_count(abs(growth))}/s")
         yield Problem(
-            f"group {group.name}", status.tone, f"group {plain(group.name)} {status.text}", ", ".join(told),
+            f"group {group.name}", status.tone, f"group {plain(group.name)} {status.text}", ", ".join(parts),
             board.since.get(("group", group.name)), Location("group", group=group.name), is_of_cluster=False,
             examples=tuple(_cases_of(group.lag)),
             advice=f"{_OF_READERS.get(group.lag.reason, 'see which partitions are behind')}, and who owns them (enter)",

@@ -75,8 +75,8 @@ def rights_told(frame: Frame) -> str:
     alike: dict[tuple[object, object], list[Right]] = {}
     for right in frame.denied:
         alike.setdefault((right.operation, right.resource_type), []).append(right)
-    told = [f"{first}{f' and {len(more)} more' if more else ''}" for first, *more in alike.values()]
-    return f"{frame.principal or 'this login'} lacks {'; '.join(told)}" if told else ""
+    parts = [f"{first}{f' and {len(more)} more' if more else ''}" for first, *more in alike.values()]
+    return f"{frame.principal or 'this login'} lacks {'; '.join(parts)}" if parts else ""
 
 
 def _stages_of_cluster(frame: Frame) -> list[tuple[Stage, StageStatus]]:
@@ -180,8 +180,8 @@ def source_lines(frame: Frame | None) -> list[Line]:
     for side in Side:
         link = frame.link(side)
         if link.state is not LinkState.UNUSED:
-            told = f"{_SIDE_NAMES[side]:<14}{link.state.value:<14}{plain(link.address)}  "
-            lines.append(line(told, (plain(link.cause), Tone.WARN)))
+            text = f"{_SIDE_NAMES[side]:<14}{link.state.value:<14}{plain(link.address)}  "
+            lines.append(line(text, (plain(link.cause), Tone.WARN)))
     if frame.denied:
         lines += [line(), line((f"⊘ Hidden from {plain(frame.principal or 'this login')}", Tone.STRONG))]
         for right in frame.denied:

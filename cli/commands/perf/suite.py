@@ -176,23 +176,23 @@ class _Processes:
     async def produce(
         self, topic: str, record_bytes: int, duration_s: float, record_count_max: int, start_at_s: float
     ) -> WorkerFigures:
-        told = await self._run(
+        figures = await self._run(
             "producer", "--topic", topic, "--record-size", str(record_bytes), "--num-records", str(record_count_max),
             "--duration", f"{duration_s:g}s", "--start-at", str(start_at_s),
         )  # fmt: skip
         from engine.admin.perf.suite_run import WorkerFigures
 
-        latencies = (told[f"{name}_latency_ms"] for name in ("p50", "p95", "p99", "p999"))
-        return WorkerFigures(told["records_sent"], told["records_per_sec"], told["mb_per_sec"], *latencies)
+        latencies = (figures[f"{name}_latency_ms"] for name in ("p50", "p95", "p99", "p999"))
+        return WorkerFigures(figures["records_sent"], figures["records_per_sec"], figures["mb_per_sec"], *latencies)
 
     async def consume(self, topic: str, record_count: int, duration_s: float, start_at_s: float) -> WorkerFigures:
-        told = await self._run(
+        figures = await self._run(
             "consumer", "--topic", topic, "--messages", str(record_count), "--duration", f"{duration_s:g}s",
             "--start-at", str(start_at_s),
         )  # fmt: skip
         from engine.admin.perf.suite_run import WorkerFigures
 
-        return WorkerFigures(told["consumed_records"], told["fetch_records_per_sec"], told["fetch_mb_per_sec"])
+        return WorkerFigures(figures["consumed_records"], figures["fetch_records_per_sec"], figures["fetch_mb_per_sec"])
 
     async def _run(self, *words: str) -> dict[str, Any]:
         import asyncio

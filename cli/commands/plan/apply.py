@@ -186,7 +186,7 @@ async def _carry_out(invocation: Invocation, wanted: tuple[LoadedPlan, PlanRun])
             invocation.talk.say("nothing to move: the plan is empty")
             return waves_report(waves)
         await _warn_of_room(invocation, cluster, waves, standings)
-        if not invocation.confirm(run.told(cluster, waves, standings)):
+        if not invocation.confirm(run.question(cluster, waves, standings)):
             return waves_report(what_is_left(waves, standings))
         view = ExecutionView(invocation, goes_on, is_throttled=run.throttle is not None)
         deadline_s = invocation.timeout_s if invocation.has_timeout_given else None
@@ -251,12 +251,12 @@ async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: Loaded
     path = run.path
     for finding in serious:
         invocation.talk.say(finding.message)
-    told = f"the plan does not fit the cluster: {len(serious)} finding{'' if len(serious) == 1 else 's'}"
+    message = f"the plan does not fit the cluster: {len(serious)} finding{'' if len(serious) == 1 else 's'}"
     if is_elsewhere:
         hint = "name the cluster that the plan was made for, or plan again for this one"
     else:
         hint = f"klamm plan check {path} shows all; plan again, or, if this plan has begun: klamm plan resume {path}"
-    raise Stop(Failure(ExitCode.BAD_ANSWER, "stopped", told, str(path), hint))
+    raise Stop(Failure(ExitCode.BAD_ANSWER, "stopped", message, str(path), hint))
 
 
 _carrying_out(

@@ -135,8 +135,8 @@ async def _snapshot(invocation: Invocation, loaded: LoadedPlan, *, has_sizes: bo
         absent = sorted({entry.name.topic for entry in loaded.plan.partitions} - existing)
         if (refusal := await cluster.hidden(absent)) is not None:
             raise refusal
-    for told in taken.unknown_sizes:
-        invocation.talk.warn(told)
+    for warning in taken.unknown_sizes:
+        invocation.talk.warn(warning)
     return taken.snapshot
 
 

@@ -250,8 +250,8 @@ async def delete(
             return topic_changes_report([TopicChange(name, TopicOutcome.WOULD_BE_DELETED) for name in names])
         changes, refusals = await changer.delete(names, waits=wait)
     is_under_way = any(change.result is TopicOutcome.MARKED_FOR_DELETION for change in changes)
-    for told in held_up_told(changes) if wait else ():
-        invocation.talk.say(f"the deletion goes on: it {told}")
+    for reason in held_up_told(changes) if wait else ():
+        invocation.talk.say(f"the deletion goes on: it {reason}")
     code = invocation.tell_failures(refusals, ExitCode.UNDER_WAY if is_under_way else ExitCode.DONE)
     return topic_changes_report(changes, exit_code=code)
 

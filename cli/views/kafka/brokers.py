@@ -85,13 +85,13 @@ def _exception(error: str | None) -> str | None:
 
 def api_versions_text(brokers: Sequence[BrokerDetails]) -> KafkaText:
     """kafka-broker-api-versions: what each broker offers, and the newest version that Kafka 3.9.1's clients use."""
-    told = ""
+    text = ""
     for broker in brokers:
         at = broker.listeners[0] if broker.listeners else None
         where = f"{'' if at is None else at.host}:{-1 if at is None else at.port}"
-        told += f"{where} (id: {broker.id} rack: {broker.rack or 'null'}) -> "
-        told += f"ERROR: {broker.words.trouble}\n" if broker.words.trouble else f"({_apis(broker.words.apis)}\n)\n"
-    return KafkaText(told)
+        text += f"{where} (id: {broker.id} rack: {broker.rack or 'null'}) -> "
+        text += f"ERROR: {broker.words.trouble}\n" if broker.words.trouble else f"({_apis(broker.words.apis)}\n)\n"
+    return KafkaText(text)
 
 
 def _apis(apis: Sequence[OfferedApi]) -> str:
@@ -137,6 +137,6 @@ def deletions_text(deletions: Sequence[RecordsDeletion]) -> KafkaText | None:
     lines = ["Executing records delete operation", "Records delete operation completed:"]
     for deletion in in_hash_order(deletions, _name):
         low = deletion.start_offset if deletion.low_watermark is None else deletion.low_watermark
-        told = f"low_watermark: {low}" if deletion.error is None else f"error: {deletion.error}"
-        lines.append(f"partition: {_name(deletion)}\t{told}")
+        outcome = f"low_watermark: {low}" if deletion.error is None else f"error: {deletion.error}"
+        lines.append(f"partition: {_name(deletion)}\t{outcome}")
     return KafkaText("".join(f"{line}\n" for line in lines))

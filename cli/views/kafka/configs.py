@@ -51,13 +51,13 @@ def _of(one: EntityConfigs, source: ConfigSource) -> list[ConfigEntry]:
 def _quota_line(one: EntityConfigs) -> str:
     quotas = _of(one, ConfigSource.CLIENT_QUOTA)
     entries = in_hash_order(quotas, lambda entry: entry.name, len(quotas))
-    told = ", ".join(f"{entry.name}={java_double(float(entry.value or 0))}" for entry in entries)
-    return f"Quota configs for {_whose(one)} are {told}\n"
+    values = ", ".join(f"{entry.name}={java_double(float(entry.value or 0))}" for entry in entries)
+    return f"Quota configs for {_whose(one)} are {values}\n"
 
 
 def _credential_line(one: EntityConfigs) -> str:
-    told = ", ".join(f"{entry.name}={entry.value}" for entry in _of(one, ConfigSource.SCRAM_CREDENTIAL))
-    return f"SCRAM credential configs for user-principal '{one.entity_name}' are {told}\n"
+    values = ", ".join(f"{entry.name}={entry.value}" for entry in _of(one, ConfigSource.SCRAM_CREDENTIAL))
+    return f"SCRAM credential configs for user-principal '{one.entity_name}' are {values}\n"
 
 
 def _whose(one: EntityConfigs) -> str:

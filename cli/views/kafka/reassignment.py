@@ -108,12 +108,12 @@ def cancelled_text(
     """``--cancel``: what was stopped, and which throttles go with it; ``left`` as for ``verified_text``."""
     stopped = (CancelResult.CANCELLED, CancelResult.UNDER_WAY)
     names = sorted(TopicPartition(result.topic, result.partition) for result in results if result.result in stopped)
-    told = "None of the specified partition reassignments are active."
+    message = "None of the specified partition reassignments are active."
     if names:
-        told = f"Successfully cancelled partition reassignment{_s(names)} for: {','.join(map(str, names))}"
+        message = f"Successfully cancelled partition reassignment{_s(names)} for: {','.join(map(str, names))}"
     # The tool ends this line only if another follows.
     clearing = _clearing(plan, brokers) if left is not None and not left else ()
-    return KafkaText(f"{told}\n{_NO_REPLICA_MOVES}{_ended(clearing)}", _ended(left or ()))
+    return KafkaText(f"{message}\n{_NO_REPLICA_MOVES}{_ended(clearing)}", _ended(left or ()))
 
 
 def _ended(lines: Iterable[str]) -> str:

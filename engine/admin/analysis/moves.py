@@ -161,14 +161,14 @@ def _with_waiting_time(copies: list[CopyProgress]) -> list[CopyProgress]:
         for queue in _queues(copy.source, copy.broker):
             beside.setdefault(queue, []).append(copy)
     together = {queue: _together(found) for queue, found in beside.items()}
-    told = []
+    reasons = []
     for copy in copies:
         if copy.state is CopyState.WAITING:
             between, of_leader = (together[queue] for queue in _queues(copy.source, copy.broker))
             left, low, high = of_leader if between[0] is None else between
             copy = replace(copy, left_s=left, left_low_s=low, left_high_s=high)
-        told.append(copy)
-    return told
+        reasons.append(copy)
+    return reasons
 
 
 def _together(copies: list[CopyProgress]) -> tuple[float | None, float | None, float | None]:

@@ -132,8 +132,8 @@ def _controllers(frame: Frame) -> list[Finding]:
     if cluster.controller_id == NO_CONTROLLER:
         return []
     if len({*taken.values(), cluster.controller_id}) > 1:
-        told = ", ".join(f"broker {broker} believes it is {who}" for broker, who in sorted(taken.items()))
-        evidence = f"{cluster.controller_id} is the controller; {told}"
+        claims = ", ".join(f"broker {broker} believes it is {who}" for broker, who in sorted(taken.items()))
+        evidence = f"{cluster.controller_id} is the controller; {claims}"
         found.append(Finding(Doubt.TWO_CONTROLLERS, "controller", evidence, frame.at_ms))
     if cluster.controller_id not in cluster.live_broker_ids:
         evidence = f"broker {cluster.controller_id} is the controller, and is not alive"

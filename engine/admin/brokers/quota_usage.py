@@ -78,10 +78,10 @@ async def read_usage(
         NotFound: no live broker has one of the ids.
     """
     quotas = await all_quotas(cluster)
-    told = await read_beans(cluster, read_jmx, quota_patterns(), ids, pattern=pattern)
+    answers = await read_beans(cluster, read_jmx, quota_patterns(), ids, pattern=pattern)
     return UsageOfBrokers(
-        sorted((usage for answer in told for usage in usages_of(answer, quotas)), key=_rank),
-        [(answer.broker, answer.trouble) for answer in told if answer.trouble is not None],
+        sorted((usage for answer in answers for usage in usages_of(answer, quotas)), key=_rank),
+        [(answer.broker, answer.trouble) for answer in answers if answer.trouble is not None],
         bool(quotas),
     )
 

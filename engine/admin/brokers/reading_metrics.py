@@ -75,8 +75,8 @@ async def read_figures(
         NotFound: no live broker has one of the ids.
     """
     wanted = patterns(requests=requests, topics=topics)
-    told = await read_beans(cluster, read_jmx, wanted, ids, pattern=pattern, measures=True)
-    return [_figures(answer, requests=requests, topics=topics) for answer in told]
+    answers = await read_beans(cluster, read_jmx, wanted, ids, pattern=pattern, measures=True)
+    return [_figures(answer, requests=requests, topics=topics) for answer in answers]
 
 
 def _figures(told: Told, *, requests: bool, topics: bool) -> BrokerFigures:
@@ -211,8 +211,8 @@ async def _listeners(cluster: Cluster, brokers: Sequence[BrokerInfo]) -> dict[in
         await (await cluster.wire()).nodes()
     except AdminError as error:
         return dict.fromkeys((broker.id for broker in brokers), error)
-    told = await asyncio.gather(*(_listener(cluster, broker.id) for broker in brokers))
-    return dict(zip((broker.id for broker in brokers), told, strict=True))
+    listeners = await asyncio.gather(*(_listener(cluster, broker.id) for broker in brokers))
+    return dict(zip((broker.id for broker in brokers), listeners, strict=True))
 
 
 async def _listener(cluster: Cluster, broker: int) -> str | AdminError | None:

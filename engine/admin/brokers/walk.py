@@ -180,13 +180,13 @@ async def _admission(
             await client.connect()
             offered = await client.api_versions()
         except NetworkError as error:
-            told = unreachable(error)
+            failure = unreachable(error)
             is_login = security.sasl is not None and not isinstance(error, TlsFailed)
             if is_login and security.tls is not None:
                 yield await _tls(cluster, host, port)
             name = "TLS" if isinstance(error, TlsFailed) else "login" if is_login else "API versions"
             whose = "" if advertised_by is None else f" (broker {advertised_by} advertises this address)"
-            raise _Failed(Step(name, where, f"{told.message}{whose}", told.kind, told.hint)) from error
+            raise _Failed(Step(name, where, f"{failure.message}{whose}", failure.kind, failure.hint)) from error
         except ConfigError as error:
             raise _Failed(Step("TLS", where, str(error), FailureKind.USAGE)) from error
         took_ms = (time.monotonic() - began) * 1000

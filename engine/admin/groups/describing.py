@@ -66,9 +66,9 @@ async def describe_readers(
     if wanted is Wanted.OFFSETS or not readers:
         return GroupsDescribed(tuple(readers), progress.failures)
     names = {(group.group, group.type) for group in readers}
-    told = await describe(cluster, GroupScope(tuple(dict.fromkeys(group.group for group in readers))), wanted)
-    kept = tuple(group for group in told.groups if (group.group, group.type) in names)
-    return GroupsDescribed(kept, (*progress.failures, *told.failures))
+    described = await describe(cluster, GroupScope(tuple(dict.fromkeys(group.group for group in readers))), wanted)
+    kept = tuple(group for group in described.groups if (group.group, group.type) in names)
+    return GroupsDescribed(kept, (*progress.failures, *described.failures))
 
 
 def _of_topics(group: DescribedGroup, topics: TopicSelection) -> DescribedGroup | None:

@@ -242,13 +242,13 @@ def _silent_brokers(facts: HealthFacts) -> list[str]:
 
 def _topic(topic: TopicSnapshot, setting: _Setting, min_isr: int) -> _TopicFindings:
     """Return the findings about one topic; for one that is being deleted, only that its settings are unknown."""
-    told = _TopicFindings()
+    findings = _TopicFindings()
     if topic.configs is None and topic.name not in setting.hidden:
-        told.found[Check.UNKNOWN_SETTINGS] = [f"topic {topic.name}"]
+        findings.found[Check.UNKNOWN_SETTINGS] = [f"topic {topic.name}"]
     if topic.is_marked_for_deletion:
-        return told
+        return findings
     for partition in topic.partitions:
-        _count_brokers(told, partition, setting.live)
+        _count_brokers(findings, partition, setting.live)
         is_moving = partition.assignment.is_being_reassigned
         shares_rack = _shares_rack(partition, setting.racks)
         is_well = partition.leader in setting.live and len(partition.isr) >= min_isr
@@ -257,16 +257,16 @@ def _topic(topic: TopicSnapshot, setting: _Setting, min_isr: int) -> _TopicFindi
         name = str(TopicPartition(topic.name, partition.partition))
         for check, line in _troubles(partition, setting, min_isr):
             if check is Check.UNDER_MIN_ISR:
-                told.under_min_isr.append((len(partition.isr), f"{name} ({line})"))
+                findings.under_min_isr.append((len(partition.isr), f"{name} ({line})"))
             else:
-                told.found.setdefault(check, []).append(f"{name} ({line})")
+                findings.found.setdefault(check, []).append(f"{name} ({line})")
         if shares_rack:
             line = ", ".join(f"{b} in {setting.racks[b]}" for b in partition.assignment.target_replicas)
-            told.found.setdefault(Check.RACK_VIOLATIONS, []).append(f"{name} (replicas {line})")
+            findings.found.setdefault(Check.RACK_VIOLATIONS, []).append(f"{name} (replicas {line})")
         if is_moving:
-            told.moving[name] = _held_up(partition, setting.live)
-            told.moving_topics.add(topic.name)
-    return told
+            findings.moving[name] = _held_up(partition, setting.live)
+            findings.moving_topics.add(topic.name)
+    return findings
 
 
 def _troubles(partition: PartitionSnapshot, setting: _Setting, min_isr: int) -> Iterator[tuple[Check, str]]:
@@ -298,12 +298,12 @@ def _count_brokers(told: _TopicFindings, partition: PartitionSnapshot, live: Set
 
 def _offline(partition: PartitionSnapshot, live: Set[int]) -> str:
     """Say who led, who has a replica, whether all are down, and which dead broker has all that was acknowledged."""
-    told = f"leader {_leader(partition)}, replicas {_ids(partition)}"
+    line = f"leader {_leader(partition)}, replicas {_ids(partition)}"
     if any(broker in live for broker in partition.isr):
-        return told
-    told += ", all down" if live.isdisjoint(partition.replicas) else ""
+        return line
+    line += ", all down" if live.isdisjoint(partition.replicas) else ""
     last = ", ".join(map(str, partition.isr))
-    return f"{told}; start broker {last}, last in sync" if last else told
+    return f"{line}; start broker {last}, last in sync" if last else line
 
 
 def _shares_rack(partition: PartitionSnapshot, racks: Mapping[int, str]) -> bool:
@@ -374,10 +374,10 @@ def _imbalance(topics: _TopicFindings) -> list[str]:
 
 def _running(facts: HealthFacts, topics: _TopicFindings) -> list[str]:
     # Those that make no progress come first, because only some are shown.
-    told = [f"{name}{why}" for name, why in sorted(topics.moving.items(), key=lambda item: not item[1])]
+    lines = [f"{name}{why}" for name, why in sorted(topics.moving.items(), key=lambda item: not item[1])]
     if facts.plan is not None:
-        told.append(f"a plan, which holds the throttle until it ends: {facts.plan}")
-    return told + [name for name in facts.listed_reassignments if name not in topics.moving]
+        lines.append(f"a plan, which holds the throttle until it ends: {facts.plan}")
+    return lines + [name for name in facts.listed_reassignments if name not in topics.moving]
 
 
 def _held_up(partition: PartitionSnapshot, live: Set[int]) -> str:

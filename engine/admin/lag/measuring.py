@@ -322,9 +322,9 @@ async def _read_commits(wire: WireCluster, readers: Collection[Reader], now_ms: 
     async def ask(broker_id: int, some: list[TopicPartition]) -> Mapping[TopicPartition, Commits | Unknown]:
         return {home: await _read(wire, broker_id, home, spans[home], keys[home]) for home in some}
 
-    told = await ask_all(wire, spans, homes, ask, batch=len(spans) or 1, patience_s=patience_s)
+    answers = await ask_all(wire, spans, homes, ask, batch=len(spans) or 1, patience_s=patience_s)
     found: Commits = {}
-    for commits in told.values():
+    for commits in answers.values():
         if not isinstance(commits, Unknown):
             found.update(commits)
     return found

@@ -172,11 +172,11 @@ async def _with_past_ends(
 async def _look_up(wire: WireCluster, series: dict[_Key, list[Point]], turn: Sequence[tuple[_Key, int]]) -> None:
     moments = {key[1]: series[key][index].time_ms for key, index in turn}
     try:
-        told = await offsets_at(wire, moments, patience_s=_PATIENCE_S)
+        offsets = await offsets_at(wire, moments, patience_s=_PATIENCE_S)
     except FAILURES:
         return
     for key, index in turn:
-        points, offset = series[key], told[key[1]]
+        points, offset = series[key], offsets[key[1]]
         if isinstance(offset, int):
             series[key] = [*points[:index], _ended(points, index, offset), *points[index + 1 :]]
 

@@ -186,7 +186,7 @@ def with_sizes(snapshot: ClusterSnapshot, dirs: Sequence[LogDir]) -> ClusterSnap
         )
         for topic in snapshot.topics
     ]
-    told = tuple(
+    log_dirs = tuple(
         LogDirSnapshot(log_dir.broker, log_dir.log_dir, log_dir.total_bytes, log_dir.usable_bytes)
         for log_dir in dirs
         if log_dir.log_dir is not None and log_dir.error is None
@@ -194,4 +194,4 @@ def with_sizes(snapshot: ClusterSnapshot, dirs: Sequence[LogDir]) -> ClusterSnap
     failed = tuple(
         FailedLogDir(log_dir.broker, log_dir.log_dir, log_dir.error) for log_dir in dirs if log_dir.error is not None
     )
-    return replace(snapshot, topics=tuple(topics), log_dirs=told, failed_log_dirs=failed)
+    return replace(snapshot, topics=tuple(topics), log_dirs=log_dirs, failed_log_dirs=failed)

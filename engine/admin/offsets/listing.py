@@ -256,6 +256,8 @@ async def ask_offsets(
                 code = error_code(answer.error_code)
                 # Version 0 returns segment offsets instead, newest first.
                 offset = answer.old_style_offsets[0] if answer.old_style_offsets else answer.offset
-                told = FoundOffset(offset, answer.timestamp, answer.leader_epoch)
-                found[TopicPartition(answered.name, answer.partition_index)] = told if code is ErrorCode.NONE else code
+                looked_up = FoundOffset(offset, answer.timestamp, answer.leader_epoch)
+                found[TopicPartition(answered.name, answer.partition_index)] = (
+                    looked_up if code is ErrorCode.NONE else code
+                )
     return found

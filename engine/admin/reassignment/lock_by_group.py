@@ -249,8 +249,8 @@ class GroupLock:
 
 def _holder_of(members: list[DescribedGroupMember]) -> Holder:
     """Return who holds the lock: the member with an assignment, because the leader assigns only to itself."""
-    for told in (*(member.member_assignment for member in members), *(member.member_metadata for member in members)):
-        if told:
-            return Holder.decode(bytes(told))
+    for data in (*(member.member_assignment for member in members), *(member.member_metadata for member in members)):
+        if data:
+            return Holder.decode(bytes(data))
     where = members[0].client_host.removeprefix("/") if members else "an unknown machine"
     return Holder(f"somebody at {where}", "a moment ago", "a plan")

@@ -65,6 +65,6 @@ def of_wave(move: WaveMove) -> PlannedMove:
 
 def _free(volumes: Sequence[LogDirSnapshot], broker: int) -> int | None:
     """Return the free bytes of a broker; log dirs that report the same figures are on one volume, which counts once."""
-    told = {(volume.total_bytes, volume.usable_bytes) for volume in volumes if volume.broker == broker}
-    known = [usable for _, usable in told if usable is not None]
-    return sum(known) if known and len(known) == len(told) else None
+    disks = {(volume.total_bytes, volume.usable_bytes) for volume in volumes if volume.broker == broker}
+    known = [usable for _, usable in disks if usable is not None]
+    return sum(known) if known and len(known) == len(disks) else None

@@ -267,14 +267,14 @@ class _Execution:
         patience_s = min(GATE_PATIENCE_S, self.settings.stall_s)
         closes_at = time.monotonic() + patience_s
         waiting = tuple(move for move in wave if move.name not in self.done)
-        told = ""
+        reported = ""
         while reasons := obstacles(self._start, await read_health(self.cluster), waiting):
             why = "; ".join(reasons)
             if time.monotonic() >= closes_at:
                 raise _Stop(why)
-            if why != told:
+            if why != reported:
                 self.watcher.says(f"wave {self.wave} waits, for at most {patience_s:g} s: {why}")
-                told = why
+                reported = why
             await asyncio.sleep(POLL_MIN_S)
 
     async def _start_moves(self, waiting: Sequence[WaveMove], moving: Sequence[WaveMove]) -> list[Refusal]:
@@ -325,7 +325,7 @@ class _Execution:
         """
         pause, last_news, looked_around = POLL_MIN_S, time.monotonic(), time.monotonic()
         least: dict[TopicPartition, tuple[int, int | None]] = {}
-        told, held_up, is_silent = "nothing was copied", "", False
+        reason, held_up, is_silent = "nothing was copied", "", False
         while True:
             now = time.monotonic()
             try:
@@ -342,7 +342,7 @@ class _Execution:
                 if waits and waits != held_up:
                     held_up = waits
                     self.watcher.says(f"wave {self.wave}: {waits}")
-                told = waits or "nothing was copied"
+                reason = waits or "nothing was copied"
                 if now - looked_around >= LOOK_AROUND_S:
                     looked_around = now
                     await self._look_around(wave)
@@ -352,11 +352,11 @@ class _Execution:
                     patience = f"at most {self.settings.stall_s:g} s without news"
                     self.watcher.says(f"the progress of wave {self.wave} is unknown: {error}; klamm waits {patience}")
                 is_silent = True
-                told = f"its progress is unknown: {error}"
+                reason = f"its progress is unknown: {error}"
             if self._deadline is not None and now >= self._deadline:
                 raise _Stop("the deadline has passed", Outcome.DEADLINE)
             if now - last_news >= self.settings.stall_s:
-                raise _Stop(f"the copy has stalled for {self.settings.stall_s:g} s: {told}")
+                raise _Stop(f"the copy has stalled for {self.settings.stall_s:g} s: {reason}")
             await self._throttle.wait(self._waiting(wave), pause)
             pause = min(pause * 1.5, POLL_MAX_S)
 

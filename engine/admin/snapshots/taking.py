@@ -67,8 +67,8 @@ async def take_for_planning(cluster: Cluster, warn: Complain) -> ClusterSnapshot
     except Unreachable as error:
         warn(f"sizes are not known: {error.message}")
         return await read_snapshot(cluster)
-    for told in taken.unknown_sizes:
-        warn(told)
+    for warning in taken.unknown_sizes:
+        warn(warning)
     return taken.snapshot
 
 

@@ -189,10 +189,10 @@ async def describe_to_terminate(wire: WireCluster, transactional_id: str) -> Tra
     Raises:
         NotFound: there is no such transactional id. A fence would make it, so that nobody would notice the slip.
     """
-    told = (await describe_transactions(wire, [transactional_id]))[transactional_id]
-    if isinstance(told, Unknown):
-        raise transaction_failure(transactional_id, told)
-    return told
+    described = (await describe_transactions(wire, [transactional_id]))[transactional_id]
+    if isinstance(described, Unknown):
+        raise transaction_failure(transactional_id, described)
+    return described
 
 
 async def force_terminate(cluster: Cluster, transactional_id: str) -> TransactionDescription:
@@ -234,10 +234,10 @@ async def _fence_outcome(wire: WireCluster, request: InitProducerIdRequest) -> E
 
 
 async def _producers(wire: WireCluster, name: TopicPartition) -> tuple[PartitionProducer, ...]:
-    told = (await describe_producers(wire, [name]))[name]
-    if isinstance(told, Unknown):
-        raise partition_failure(name, told)
-    return told
+    answer = (await describe_producers(wire, [name]))[name]
+    if isinstance(answer, Unknown):
+        raise partition_failure(name, answer)
+    return answer
 
 
 def partition_failure(name: TopicPartition, why: Unknown) -> AdminError:

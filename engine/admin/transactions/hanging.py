@@ -136,13 +136,13 @@ async def explained(wire: WireCluster, found: Iterable[OpenTransaction]) -> Open
             if not listed.failures:
                 judged.append(transaction)
             continue
-        told = described[known.transactional_id]
-        if isinstance(told, TransactionDescription):
-            judged.append(replace(transaction, transactional_id=known.transactional_id, description=told))
-        elif told.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+        description = described[known.transactional_id]
+        if isinstance(description, TransactionDescription):
+            judged.append(replace(transaction, transactional_id=known.transactional_id, description=description))
+        elif description.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
             judged.append(transaction)
         else:
-            failures.append(transaction_failure(known.transactional_id, told))
+            failures.append(transaction_failure(known.transactional_id, description))
     return OpenTransactions(tuple(judged), tuple(failures))
 
 

@@ -223,11 +223,11 @@ def _isr_event(event: _MakeEvent, was: PartitionSnapshot, now: PartitionSnapshot
     left = [broker for broker in was.isr if broker not in now.isr]
     came = [broker for broker in now.isr if broker not in was.isr]
     kind = EventKind.ISR_CHANGED if left and came else EventKind.ISR_SHRANK if left else EventKind.ISR_GREW
-    told = [f"{broker} left, down" if broker not in live else f"{broker} left" for broker in left]
+    parts = [f"{broker} left, down" if broker not in live else f"{broker} left" for broker in left]
     # Brokers and znodes are read at different times, so whether a reassignment added the replica is not certain.
-    told += [f"{broker} caught up" for broker in came]
+    parts += [f"{broker} caught up" for broker in came]
     who = (left or came)[0] if len(left) + len(came) == 1 else None
-    return event(kind, _ids(was.isr), _ids(now.isr), who, ", ".join(told))
+    return event(kind, _ids(was.isr), _ids(now.isr), who, ", ".join(parts))
 
 
 def _reassignment(event: _MakeEvent, was: PartitionSnapshot, now: PartitionSnapshot) -> Iterator[Event]:
@@ -284,11 +284,11 @@ def _group_members(at_ms: int, subject: str, was: WatchedGroup, now: WatchedGrou
     old, new = (
         {member.group_instance_id or member.member_id: member for member in group.members or ()} for group in (was, now)
     )
-    told = [f"{_member(old[key])} left" for key in old if key not in new]
-    told += [f"{_member(new[key])} joined" for key in new if key not in old]
-    if told:
-        more = f" and {len(told) - _MEMBERS_NAMED} more" if len(told) > _MEMBERS_NAMED else ""
-        reason = ", ".join(told[:_MEMBERS_NAMED]) + more
+    parts = [f"{_member(old[key])} left" for key in old if key not in new]
+    parts += [f"{_member(new[key])} joined" for key in new if key not in old]
+    if parts:
+        more = f" and {len(parts) - _MEMBERS_NAMED} more" if len(parts) > _MEMBERS_NAMED else ""
+        reason = ", ".join(parts[:_MEMBERS_NAMED]) + more
         yield Event(at_ms, EventKind.GROUP_MEMBERS_CHANGED, subject, str(len(old)), str(len(new)), reason=reason)
 
 

@@ -243,9 +243,9 @@ class Knowledge:
         if broker_configs is not None and broker_configs != self.broker_configs:
             self.broker_configs, self._snapshot = broker_configs, None
             self._default_min_isr = broker_configs.get(None, {}).get(_MIN_ISR)
-        told = {name: self._min_isr_of(texts) for name, texts in configs.items()} if min_isr is None else min_isr
-        if any(self.min_isr.get(name) != number for name, number in told.items()):
-            self.min_isr = {**self.min_isr, **told}
+        minimums = {name: self._min_isr_of(texts) for name, texts in configs.items()} if min_isr is None else min_isr
+        if any(self.min_isr.get(name) != number for name, number in minimums.items()):
+            self.min_isr = {**self.min_isr, **minimums}
         self._set_topics({name: self._dressed(topic) for name, topic in self.topics.items()})
 
     def forget_settings_but(self, topics: Iterable[str]) -> None:
@@ -265,10 +265,10 @@ class Knowledge:
 
     def take_log_dirs(self, dirs: Iterable[LogDir]) -> None:
         """Take what brokers reported about their log dirs. A silent broker's replicas keep their last values."""
-        told = list(dirs)
-        answered = {log_dir.broker for log_dir in told if log_dir.log_dir is not None}
+        log_dirs = list(dirs)
+        answered = {log_dir.broker for log_dir in log_dirs if log_dir.log_dir is not None}
         making = LogsMaker()
-        for log_dir in told:
+        for log_dir in log_dirs:
             for r in log_dir.replicas:
                 log = ReplicaLog(log_dir.broker, log_dir.log_dir or "", r.size_bytes, _lag(r.offset_lag), r.is_future)
                 making.add(r.topic, r.partition, log)
@@ -278,7 +278,7 @@ class Knowledge:
                 if log.broker in silent and self._has_partition(TopicPartition(topic, partition)):
                     making.add(topic, partition, log)
         self.logs = making.made(self.logs)
-        self.log_dirs = tuple(replace(log_dir, replicas=()) for log_dir in told)
+        self.log_dirs = tuple(replace(log_dir, replicas=()) for log_dir in log_dirs)
 
     def take_words(self, words: Mapping[int, BrokerWords]) -> bool:
         """Take what each broker said about itself; return whether they should be asked again soon.

@@ -100,20 +100,20 @@ def with_state(known: PartitionSnapshot, state: LeaderIsrAndControllerEpoch | No
     """
     if state is None:
         return known if known.leader == NO_LEADER and not known.isr else replace(known, leader=NO_LEADER, isr=())
-    told = state.leader_and_isr
-    is_old = told.leader_epoch < (known.leader_epoch or 0)
+    answered = state.leader_and_isr
+    is_old = answered.leader_epoch < (known.leader_epoch or 0)
     if known.zk_version is not None:
-        is_old = told.partition_epoch <= known.zk_version
+        is_old = answered.partition_epoch <= known.zk_version
     if is_old:
         return known
     return replace(
         known,
-        leader=told.leader,
-        isr=shared(told.isr),
-        leader_epoch=told.leader_epoch,
+        leader=answered.leader,
+        isr=shared(answered.isr),
+        leader_epoch=answered.leader_epoch,
         controller_epoch=state.controller_epoch,
-        zk_version=told.partition_epoch,
-        leader_recovery_state=told.leader_recovery_state,
+        zk_version=answered.partition_epoch,
+        leader_recovery_state=answered.leader_recovery_state,
     )
 
 

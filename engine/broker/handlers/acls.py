@@ -159,9 +159,9 @@ async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> De
                 result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
             return
         for entry in before:
-            told = next((result for one, result in taking if one.takes_entry(entry)), None)
-            if told is not None:
-                told.matching_acls.append(_matching(pattern, entry))
+            taker = next((result for one, result in taking if one.takes_entry(entry)), None)
+            if taker is not None:
+                taker.matching_acls.append(_matching(pattern, entry))
 
     await _some_at_once(remove, patterns)
     return DeleteAclsResponse(filter_results=results)

@@ -33,10 +33,10 @@ def requests_of(path: str, body: bytes | None) -> Any:
     """Return the requests of a GET (its path after ``/jolokia``) or of a POST: one, or a list of them."""
     if body is not None:
         try:
-            told = json.loads(body)
+            asked = json.loads(body)
         except ValueError as error:
             return {"type": "", "error": f"the body is no JSON: {error}"}
-        return told[:REQUESTS_MAX] if isinstance(told, list) else told
+        return asked[:REQUESTS_MAX] if isinstance(asked, list) else asked
     parts = [re.sub(r"!(.)", r"\1", unquote(part)) for part in re.split(r"(?<!!)/", path.strip("/"))]
     kind, *rest = parts if parts != [""] else ["version"]
     request: dict[str, Any] = {"type": kind}
