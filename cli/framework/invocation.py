@@ -151,7 +151,7 @@ class Invocation:
         self.left_running.append(self.pasteable(spelled(what_goes_on)))
 
     def pasteable(self, text: str) -> str:
-        """Return a text that ends with a command of klamm, with the options that have named the cluster.
+        """Return a text that ends with a klamm command, followed by the options that named the cluster.
 
         Pasted without them, the command would ask another cluster, or none.
         """
@@ -263,7 +263,7 @@ class Invocation:
         return failures[0].code if failures else otherwise
 
     def tell_hidden(self, code: int) -> None:
-        """Say for want of which of the command's rights something was left out, unless a failure has said so.
+        """Name the missing rights because of which something was left out, unless a failure has named them.
 
         A command that was refused says so with its code; its report may have named the parts alone.
         """
@@ -277,7 +277,7 @@ class Invocation:
                 self._tell_hidden(missing, cluster.principal)
 
     def _missing(self, cluster: Cluster) -> list[Right]:
-        """Return the command's rights for want of which a cluster has left something out, but for those told."""
+        """Return the missing rights because of which a cluster has left something out, except those already named."""
         return [
             right
             for right in cluster.denied

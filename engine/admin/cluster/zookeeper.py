@@ -106,7 +106,7 @@ class Look:
 
     @property
     def says_a_word(self) -> bool:
-        """Whether one lives. A port for TLS only closes connections that do not begin with TLS."""
+        """Whether a server is alive. A port for TLS only closes connections that do not begin with TLS."""
         return max(self.found) >= _Found.CLOSED
 
     @property
@@ -120,7 +120,7 @@ class Look:
         return max(self.found) is _Found.CLOSED
 
     def error(self, connect: str, instead: Part = "") -> Unreachable:
-        """Return what is told of a ZooKeeper that says no word."""
+        """Return the error for a ZooKeeper that does not answer."""
         if set(self.found) == {_Found.REFUSAL}:
             return ZooKeeperDead("ZooKeeper refuses connections", where=connect, hint=Phrase(START_IT, instead))
         if self.only_closes:
@@ -147,7 +147,7 @@ async def _still_closes(connect: str) -> bool:
 
 
 async def look(connect: str) -> Look:
-    """Ask every server for a word."""
+    """Ask every server for a sign of life."""
     unresolved: list[str] = []
 
     async def look_at(host: str, port: int) -> _Found:

@@ -194,7 +194,7 @@ def assess(
 
 
 def partition_checks(facts: HealthFacts) -> Callable[[TopicSnapshot, PartitionSnapshot], set[Check]]:
-    """Return what tells, of a partition, which checks find something wrong with it: the same rules as ``assess``."""
+    """Return a function that names the checks that find fault with a partition, by the rules of ``assess``."""
     setting = _Setting.of(facts)
 
     def checks(topic: TopicSnapshot, partition: PartitionSnapshot) -> set[Check]:

@@ -42,7 +42,7 @@ _FETCH_OF_3_7 = 16
 
 @dataclass(frozen=True, slots=True)
 class BrokerProbe:
-    """What one broker said; ``trouble`` if it said nothing."""
+    """What one broker reported; ``trouble`` says why if it reported nothing."""
 
     controller_id: int | None = None
     offline_log_dirs: tuple[str, ...] = ()
