@@ -170,9 +170,9 @@ class _Builder:
                 raise BadOption(f"no topic matches {pattern.pattern}", hint=hint)
 
         def is_selected(topic: TopicSnapshot) -> bool:
-            if topic.is_marked_for_deletion or any(one.fullmatch(topic.name) for one in unwanted):
+            if topic.is_marked_for_deletion or any(regex.fullmatch(topic.name) for regex in unwanted):
                 return False
-            return not wanted or any(one.fullmatch(topic.name) for one in wanted)
+            return not wanted or any(regex.fullmatch(topic.name) for regex in wanted)
 
         return is_selected
 

@@ -92,7 +92,7 @@ def _object(wanted: Any, value: object, place: str) -> Any:
 
 def _scalar(wanted: Any, value: object, place: str) -> Any:
     if isinstance(wanted, type) and issubclass(wanted, Enum):
-        known = [one.value for one in wanted]
+        known = [member.value for member in wanted]
         if value not in known:
             raise JsonValueError(place, f"wants one of {', '.join(known)}, not {_shown(value)}")
         return wanted(value)
@@ -127,7 +127,7 @@ def _schema(wanted: Any, defs: dict[str, Any]) -> dict[str, Any]:
     if origin is tuple:
         return {"type": "array", "items": _schema(parts[0], defs)}
     if issubclass(wanted, Enum):
-        return {"enum": [one.value for one in wanted]}
+        return {"enum": [member.value for member in wanted]}
     return {"type": _SCHEMA_TYPES[wanted]}
 
 

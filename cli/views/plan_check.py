@@ -136,7 +136,7 @@ def _gitlab(path: str, finding: Finding, text: str) -> dict[str, object]:
 
 def _junit(path: str, told: Sequence[tuple[Finding, str]], policy: Policy | None) -> str:
     """A test case per check: one that finds nothing has passed."""
-    checks = [one for one in Check if one in OF_CLUSTER or policy is not None]
+    checks = [kind for kind in Check if kind in OF_CLUSTER or policy is not None]
     failed = {check: [(one, text) for one, text in told if one.check is check and one.is_error] for check in checks}
     noted = {one.check: text for one, text in told if not one.is_error}
     count = sum(bool(found) for found in failed.values())

@@ -71,7 +71,7 @@ def history_report(history: LagHistory, *, top: int, has_plot: bool) -> Report:
 
 def compacted_report(days: Sequence[CompactedDay]) -> Report:
     """A row for each day whose files became fewer."""
-    rows = [(one.day, one.files_before, one.files_after) for one in days]
+    rows = [(compacted.day, compacted.files_before, compacted.files_after) for compacted in days]
     columns = (Column("day"), Column("files_before", Kind.NUMBER), Column("files_after", Kind.NUMBER))
     value = [{"day": day, "files_before": before, "files_after": after} for day, before, after in rows]
     fewer = sum(before - after for _, before, after in rows)

@@ -65,8 +65,8 @@ def items_of(board: Board) -> list[BrokerItem]:
     total, live = board.total, {broker.id: broker for broker in board.brokers}
     # A dead broker's replicas count in the mean, so the broker counts too; else the others would seem too empty.
     mean = board.replicas.total() / len(board.broker_ids) if board.broker_ids else 0
-    advice = {one.broker: one for one in restart_board(frame, total).brokers}
-    imbalance = {one.broker: one.imbalance_percent for one in leadership(frame, total).brokers}
+    advice = {entry.broker: entry for entry in restart_board(frame, total).brokers}
+    imbalance = {entry.broker: entry.imbalance_percent for entry in leadership(frame, total).brokers}
     full_in = _full_in(board)
     rates = board.samples[-1].in_by_broker if board.samples else {}
     found = []

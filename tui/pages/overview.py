@@ -174,7 +174,7 @@ def _figures(board: Board, width: int) -> list[Line]:
         (at_least(short_count(board.lag), is_least=board.has_unknown_lag), "lag", Tone.STRONG, board.lag is not None),
     ]  # fmt: skip
     words = [line((f"{value} ", tone), (label, Tone.QUIET)) for value, label, tone, shown in pieces if shown]
-    return [line(" ", *one) for one in wrapped(words, width - 2)]
+    return [line(" ", *row) for row in wrapped(words, width - 2)]
 
 
 # The panels

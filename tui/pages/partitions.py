@@ -67,7 +67,7 @@ def _kept_by(only: Only | None, board: Board) -> Callable[[PartitionItem], bool]
     if only is None or frame is None or frame.cluster is None:
         return None
     if only is Only.HELD_UP:
-        held = {one.partition for one in frame.holding}
+        held = {transaction.partition for transaction in frame.holding}
         return lambda item: _searched(item) in held
     if only is Only.NOT_PREFERRED:
         return lambda item: item.partition.leader != item.partition.preferred_leader

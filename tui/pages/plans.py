@@ -162,7 +162,7 @@ def _standing(plan: OpenedPlan, items: Sequence[PlannedItem], width: int) -> lis
         parts.append(f"{plan.wave_count} wave{'' if plan.wave_count == 1 else 's'}")
     if plan.file is not None and plan.targets:
         parts.append(proof(plan.file.klamm.score))
-    return wrapped([line(name), *(line((one, Tone.QUIET)) for one in parts)], width)
+    return wrapped([line(name), *(line((text, Tone.QUIET)) for text in parts)], width)
 
 
 def _brokers(view: View, plan: OpenedPlan | None, items: Sequence[PlannedItem], width: int) -> list[Line]:

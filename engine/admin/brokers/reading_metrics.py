@@ -104,7 +104,7 @@ async def read_beans(
     pattern = pattern or cluster.target.metrics
     if pattern is not None:
         check_pattern(pattern)
-    brokers = {one.id: one for one in (await read_members(cluster)).brokers}
+    brokers = {member.id: member for member in (await read_members(cluster)).brokers}
     if unknown := sorted(set(ids) - set(brokers)):
         named, live = ", ".join(map(str, unknown)), ", ".join(map(str, sorted(brokers))) or "none"
         raise NotFound(f"no live broker has the id {named}", hint=f"live brokers: {live}")
@@ -197,9 +197,9 @@ async def _sources(
         else "no address of its metrics is known; a JMX port would stand in ZooKeeper"
     )
     if not cluster.target.may_ask_brokers:
-        return found | dict.fromkeys((one.id for one in unknown), reason)
+        return found | dict.fromkeys((member.id for member in unknown), reason)
     listeners = await _listeners(cluster, unknown)
-    return found | {one.id: await _source_of_listener(one, listeners[one.id], reason) for one in unknown}
+    return found | {member.id: await _source_of_listener(member, listeners[member.id], reason) for member in unknown}
 
 
 async def _listeners(cluster: Cluster, brokers: Sequence[BrokerInfo]) -> dict[int, str | AdminError | None]:

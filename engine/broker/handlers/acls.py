@@ -51,7 +51,7 @@ CHANGES_AT_ONCE_MAX: Final = 50
 """Patterns that are changed at the same time: ZooKeeper answers each after about a millisecond."""
 
 _ANY, _MATCH = 1, 2
-_TYPES = {type_code(one): one for one in ResourceType}
+_TYPES = {type_code(resource): resource for resource in ResourceType}
 _PATTERNS = {one.code: one for one in PatternType}
 _PERMISSIONS = {one.code: one for one in Permission}
 _OPERATIONS = {int(one): one for one in AclOperation}

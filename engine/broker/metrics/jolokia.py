@@ -53,8 +53,8 @@ def requests_of(path: str, body: bytes | None) -> Any:
 
 def asks_for_partitions(told: Any) -> bool:
     """Return whether a request may be about single partitions, very many MBeans that are otherwise not needed."""
-    for one in told if isinstance(told, list) else [told]:
-        name = one.get("mbean") if isinstance(one, dict) else None
+    for request in told if isinstance(told, list) else [told]:
+        name = request.get("mbean") if isinstance(request, dict) else None
         if not isinstance(name, str):
             return True
         domain, _, properties = name.partition(":")
@@ -69,7 +69,7 @@ def answer(told: Any, mbeans: Iterable[MBean], product: str) -> str:
     """Return the JSON that answers one request or several."""
     known: dict[str, MBean] = {mbean.object_name: mbean for mbean in mbeans}
     found = (
-        [_answer_one(one, known, product) for one in told]
+        [_answer_one(request, known, product) for request in told]
         if isinstance(told, list)
         else _answer_one(told, known, product)
     )
