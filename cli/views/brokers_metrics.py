@@ -163,13 +163,13 @@ def _notes(figures: Sequence[BrokerFigures]) -> Iterator[str]:
     measured = [figure for figure in figures if figure.measured_s is not None]
     if measured:
         which = ", ".join(str(broker.broker) for broker in measured)
-        yield f"rates over {measured[0].measured_s:.1f} s of broker {which}, which tells counts only"
+        yield f"rates over {measured[0].measured_s:.1f} s of broker {which}, which reports only counts"
     for figure in figures:
         missing = [
             _TITLES[field.name] for field in fields(figure) if field.name in _TITLES and _is_missing(figure, field.name)
         ]
         if figure.told_by and missing:
-            yield f"broker {figure.broker} does not tell: {', '.join(missing)}"
+            yield f"broker {figure.broker} does not report: {', '.join(missing)}"
     if any(figure.trouble and figure.where is None for figure in figures):
         yield SAY_WHERE
 

@@ -68,7 +68,7 @@ _ALERTS = (
     ),
     _Alert(
         "KlammLeavesSeriesOut", "klamm_exporter_series_left_out > 0", "10m", "warning",
-        "{{ $value }} series of {{ $labels.metric }} are not told", "raise --series-max, or give --topic or --group",
+        "{{ $value }} series of {{ $labels.metric }} are left out", "raise --series-max, or give --topic or --group",
         "watch-with-prometheus",
     ),
 )  # fmt: skip
@@ -179,7 +179,7 @@ _ROWS: Mapping[str, tuple[_Panel, ...]] = {
         ),
     ),
     "The exporter": (
-        _Panel("Age of what it tells", "s", (("klamm_exporter_reading_age_seconds", "{{reading}}"),)),
+        _Panel("Age of what it reports", "s", (("klamm_exporter_reading_age_seconds", "{{reading}}"),)),
         _Panel("CPU", "percentunit", ((f'rate(process_cpu_seconds_total{{job="{JOB}"}}[5m])', "{{instance}}"),)),
     ),
 }  # fmt: skip

@@ -44,7 +44,7 @@ def usage_report(found: UsageOfBrokers) -> Report:
     near = {
         (usage.user, usage.client_id) for usage in found.usages if (usage.used_percent or 0) >= NEAR_PERCENT
     } - throttled
-    notes = [f"broker {broker} does not tell: {why}" for broker, why in found.troubles]
+    notes = [f"broker {broker} does not report: {why}" for broker, why in found.troubles]
     if found.troubles:
         notes.append(SAY_WHERE)
     if not found.has_quotas:

@@ -300,7 +300,7 @@ def _traffic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
         lines += _told("{} in, {} out".format(*both), width)
     if untold:
         why = board.frame.figures[untold[0]].trouble or NOTHING
-        lines += _told(f"broker {', '.join(map(str, untold[:_ROWS]))} does not tell: {why}", width, Tone.QUIET)
+        lines += _told(f"broker {', '.join(map(str, untold[:_ROWS]))} does not report: {why}", width, Tone.QUIET)
     elif told is None:
         lines += _told(_why_no_traffic(board), width, Tone.QUIET)
     return lines

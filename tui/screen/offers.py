@@ -128,7 +128,7 @@ def _create_topic(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.topics import DEFAULT_HINT, CreateTopic, new_topic_hints
 
     has_defaults = view.target is None or view.target.changes_by is Side.WIRE
-    hint = DEFAULT_HINT if has_defaults else "needed: ZooKeeper does not tell the cluster's default"
+    hint = DEFAULT_HINT if has_defaults else "needed: ZooKeeper does not hold the cluster's default"
     fields = (
         FieldNeeded("name", "Name"),
         FieldNeeded("partitions", "Partitions", hint=hint),

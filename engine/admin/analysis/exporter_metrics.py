@@ -177,7 +177,7 @@ def _readings(frame: Frame) -> list[Metric]:
     missing = [({"reading": stage.value}, float(len(status.missing))) for stage, status in parts]
     prefix = "klamm_exporter_reading_"
     return [
-        Metric(f"{prefix}age_seconds", "How old a part is. What is too old is not told.", ages),
+        Metric(f"{prefix}age_seconds", "How old a part is. What is too old is not exported.", ages),
         Metric(f"{prefix}cost_seconds", "How long the last good reading took.", costs),
         Metric(f"{prefix}failed", "1 if the last reading failed.", failed),
         Metric(f"{prefix}missing", "What the last reading lacks, such as brokers that do not answer.", missing),

@@ -109,7 +109,7 @@ async def _protocol_version(cluster: Cluster, broker: int) -> str | None:
             broker, DescribeConfigsRequest(resources=[resource])
         )
     except Refused as error:
-        cluster.observe(f"broker {broker} does not tell its protocol version: {error}")
+        cluster.observe(f"broker {broker} does not report its protocol version: {error}")
         return None
     return next((c.value for r in response.results for c in r.configs if c.name == _PROTOCOL_KEY), None)
 

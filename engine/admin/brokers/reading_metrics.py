@@ -230,7 +230,7 @@ async def _listener(cluster: Cluster, broker: int) -> str | AdminError | None:
 
 async def _source_of_listener(broker: BrokerInfo, listener: str | AdminError | None, reason: str) -> Source | str:
     if not isinstance(listener, str):
-        return reason if listener is None else f"it does not tell its settings: {listener}"
+        return reason if listener is None else f"it does not report its settings: {listener}"
     host, _, port = listener.rpartition(":")
     host = host.strip("[]")
     if not port.isdecimal():
@@ -359,6 +359,6 @@ class FiguresReader:
 def _measured(told: Told, before: tuple[float, Beans] | None, now_s: float, *, topics: bool) -> BrokerFigures:
     """Make rates of what a broker counts and what it had counted before."""
     if before is None:
-        told = replace(told, trouble="it tells counts only: rates follow with its next reading")
+        told = replace(told, trouble="it reports only counts: rates follow with its next reading")
         return replace(_figures(told, requests=False, topics=topics), trouble=told.trouble)
     return _figures(replace(told, before=before[1], measured_s=now_s - before[0]), requests=False, topics=topics)

@@ -141,7 +141,7 @@ async def list_transactions(
 
     async def ask(broker_id: int, _: list[int]) -> dict[int, list[ListedTransaction] | Unknown]:
         if duration_ms >= 0 and await wire.version(await wire.client_of(broker_id), ApiKey.LIST_TRANSACTIONS) < 1:
-            message = "brokers before Kafka 3.8 do not tell how long a transaction has been open"
+            message = "brokers before Kafka 3.8 do not report how long a transaction has been open"
             raise Refused(ErrorCode.UNSUPPORTED_VERSION, message, where=f"broker {broker_id}", hint=LIST_HINT)
         request = ListTransactionsRequest(
             state_filters=list(wanted.states), producer_id_filters=list(wanted.producer_ids)

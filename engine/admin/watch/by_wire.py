@@ -218,6 +218,6 @@ def unmeasured(name: str, kind: GroupType | None, state: GroupState | None) -> G
 
 def of_other_protocol(listed: ListedGroup) -> WatchedGroup:
     """Return what is known about a group that is not of consumers, such as the workers of Kafka Connect."""
-    error = f"a group of protocol {listed.protocol_type}: it has no lag that klamm can tell"
+    error = f"a group of protocol {listed.protocol_type}: klamm cannot determine its lag"
     lag = replace(unmeasured(listed.group, listed.type, listed.state), error=error)
     return WatchedGroup(lag, None, listed.coordinator, listed.protocol_type)

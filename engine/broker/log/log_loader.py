@@ -424,5 +424,7 @@ class _LogLoader:
         except CorruptFileError:
             if self._checkpoints.had_clean_shutdown:
                 raise
-        logger.warning("The topic id of a partition was lost in a crash: the controller tells it path=%s", path)
+        logger.warning(
+            "The topic id of a partition was lost in a crash: the controller will send it again path=%s", path
+        )
         return None

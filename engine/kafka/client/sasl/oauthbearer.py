@@ -58,7 +58,7 @@ def token_of_aws(options: Mapping[str, str], host: str) -> str:
     found = _MSK_HOST.search(host)
     region = found[1] if found else options.get("awsStsRegion") or os.environ.get("AWS_REGION", "")
     if not region:
-        raise SaslError("the broker's name tells no AWS region: set AWS_REGION")
+        raise SaslError("the broker's name contains no AWS region: set AWS_REGION")
     try:
         if role := options.get("awsRoleArn"):
             session = options.get("awsRoleSessionName", "klamm")
