@@ -15,6 +15,7 @@ import pytest
 from broker_program import BrokerProgram, settings
 from confluent_kafka import Producer
 from metric_work import COUNTED, counted_work
+from public_boards import BOARDS
 from wire_client import WireClient, create_topic, fetch, produce, wait_until_led
 
 from engine.broker.log.preparation import PREPARED_RECORDS
@@ -99,35 +100,6 @@ def test_prometheus_gets_one_group_of_lines_per_name(pages: str) -> None:
             series.add(name)
             assert name.partition("{")[0] == families[-1]
     assert len(set(families)) == len(families)
-
-
-BOARDS = {
-    "Strimzi Kafka": """
-        kafka_cluster_partition_atminisr kafka_cluster_partition_replicascount kafka_cluster_partition_underminisr
-        kafka_controller_controllerstats_uncleanleaderelections_total
-        kafka_controller_kafkacontroller_activecontrollercount kafka_controller_kafkacontroller_offlinepartitionscount
-        kafka_log_log_size{topic,partition} kafka_network_socketserver_networkprocessoravgidle_percent
-        kafka_server_brokertopicmetrics_bytesin_total{topic} kafka_server_brokertopicmetrics_bytesout_total{topic}
-        kafka_server_brokertopicmetrics_failedfetchrequests_total
-        kafka_server_brokertopicmetrics_failedproducerequests_total
-        kafka_server_brokertopicmetrics_messagesin_total{topic}
-        kafka_server_brokertopicmetrics_totalfetchrequests_total{topic}
-        kafka_server_brokertopicmetrics_totalproducerequests_total{topic}
-        kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent
-        kafka_server_kafkaserver_linux_disk_read_bytes kafka_server_kafkaserver_linux_disk_write_bytes
-        kafka_server_replicamanager_leadercount kafka_server_replicamanager_partitioncount
-        kafka_server_replicamanager_underreplicatedpartitions
-        kafka_server_socket_server_metrics_connection_count{listener}
-        process_cpu_seconds_total process_open_fds
-    """,
-    "Kafka Overview (Grafana 721)": """
-        kafka_server_brokertopicmetrics_bytesin_total{topic} kafka_server_brokertopicmetrics_bytesout_total{topic}
-        kafka_server_brokertopicmetrics_messagesin_total{topic} process_cpu_seconds_total
-    """,
-}
-"""What well-known boards ask of a broker's page, with the labels that they use. Figures of the JVM are left out: there
-is none; so are those that Kubernetes tells.
-"""
 
 
 @pytest.mark.parametrize("board", BOARDS)
