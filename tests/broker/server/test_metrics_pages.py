@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from engine.broker.metrics.reference import PAGE, ROWS, page
 from engine.broker.server.settings import metrics_address
 from engine.common.errors import ConfigError, ErrorCode
 from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.properties import parse_properties
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -51,8 +54,8 @@ RECORDED = Path(__file__).parents[3] / "fixtures" / "metrics" / "kafka-3.9.1-mbe
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeeper) -> Iterator[str]:
-    """The address of a broker's pages after some work."""
+def broker(tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeeper) -> Iterator[BrokerProgram]:
+    """A broker with pages after some work."""
     folder, host = tmp_path_factory.mktemp("pages"), own_loopback_address()
     own = {
         **settings(folder, host, f"{zookeeper.connect_string}/{folder.name}"),
@@ -68,8 +71,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeeper
     with BrokerProgram(folder, own) as broker:
         broker.wait_until_started()
         counted_work(f"{host}:{PORT}")
-        yield f"http://{host}:{PAGES}"
+        yield broker
         assert "Traceback" not in broker.server_log
+
+
+@pytest.fixture(scope="module")
+def pages(broker: BrokerProgram) -> str:
+    """The address of the broker's pages."""
+    return f"http://{parse_properties((broker.folder / 'server.properties').read_text())['klamm.metrics.listener']}"
 
 
 def get(address: str, body: bytes | None = None) -> str:
@@ -313,6 +322,27 @@ class TestFiguresMove:
             get(f"{pages}/metrics")
         idle_s = (self.told(pages, name)["Count"] - before) / 1e9
         assert idle_s <= time.monotonic() - begun_s + TICK_S
+
+    def test_klamms_own(self, broker: BrokerProgram, pages: str) -> None:
+        def own(kind: str) -> dict[str, float]:
+            found = self.told(pages, f"klamm:type={kind},*")
+            return {re.split("[=,]", name)[3]: values["Value"] for name, values in found.items()}
+
+        before = own("Process")
+        assert before["CpuSeconds"] > 0 and before["ResidentBytes"] > 10_000_000 and before["UptimeSeconds"] > 0
+        with ExitStack() as stack:
+            for _ in range(20):
+                stack.enter_context(self.client(pages)).ask(MetadataRequest(topics=[]), 9)
+            assert before["OpenFiles"] + 20 <= own("Process")["OpenFiles"] <= before["MaxOpenFiles"]
+        deadline = time.monotonic() + 20
+        while not sum(one["Count"] for one in self.told(pages, "klamm:type=GarbageCollection,*").values()):
+            assert time.monotonic() < deadline, "no garbage is collected"
+        broker.process.send_signal(signal.SIGSTOP)
+        time.sleep(0.4)
+        broker.process.send_signal(signal.SIGCONT)
+        while own("EventLoop")["MaxLagMs"] < 300:
+            assert time.monotonic() < deadline, own("EventLoop")
+        assert own("OffloadedWork")["Waiting"] >= 0
 
     def test_the_numbers_of_metrics(self, pages: str) -> None:
         found = {name: values for name, values in self.told(pages, "*:*").items() if not name.startswith("klamm")}
