@@ -25,12 +25,13 @@ from engine.admin.brokers.metrics import (
     traffic_of,
     traffic_patterns,
 )
-from engine.admin.brokers.metrics_sources import Reading, ReadJmx, Source, check_pattern, read_http, source_of
+from engine.admin.brokers.metrics_sources import Reading, ReadJmx, Source, read_http, resolved_pattern, source_of
 from engine.admin.cluster.asking import FAILURES, answer_limit
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, NotFound, Unreachable
 from engine.admin.cluster.members import read_members
 from engine.common.model import BrokerInfo
+from engine.kafka.client.tls.context import tls_settings
 
 _KEY: Final = "klamm.metrics.listener"
 MEASURE_S: Final = 2.0
@@ -103,7 +104,7 @@ async def read_beans(
     """
     pattern = pattern or cluster.target.metrics
     if pattern is not None:
-        check_pattern(pattern)
+        pattern = resolved_pattern(pattern)
     brokers = {one.id: one for one in (await read_members(cluster)).brokers}
     if unknown := sorted(set(ids) - set(brokers)):
         named, live = ", ".join(map(str, unknown)), ", ".join(map(str, sorted(brokers))) or "none"
@@ -182,13 +183,14 @@ async def _sources(
     Args:
         jmx_ports: of each broker that is known to be registered in ZooKeeper.
     """
+    tls = tls_settings(cluster.target.client_properties.entries)
     if pattern is not None:
-        return {one.id: source_of(pattern, one.id, _host(one)) for one in brokers}
+        return {one.id: source_of(pattern, one.id, _host(one), tls) for one in brokers}
     found: dict[int, Source | str] = {}
     unknown: list[BrokerInfo] = []
     for one in brokers:
         if port := jmx_ports.get(one.id):
-            found[one.id] = Source(Teller.JMX, _host(one), port)
+            found[one.id] = Source(Teller.JMX, _host(one), port, tls=tls)
         else:
             unknown.append(one)
     reason = (
@@ -313,7 +315,7 @@ class FiguresReader:
         """
         pattern = self._cluster.target.metrics
         if pattern is not None:
-            check_pattern(pattern)
+            pattern = resolved_pattern(pattern)
         asked = [broker for broker in brokers if broker.id not in silent]
         self._known = {broker: self._known[broker] for broker in asked if broker in self._known}
         new = [broker for broker in asked if broker not in self._known]
