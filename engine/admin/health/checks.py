@@ -375,9 +375,12 @@ def _imbalance(topics: _TopicFindings) -> list[str]:
 def _running(facts: HealthFacts, topics: _TopicFindings) -> list[str]:
     # Those that make no progress come first, because only some are shown.
     told = [f"{name}{why}" for name, why in sorted(topics.moving.items(), key=lambda item: not item[1])]
-    if facts.plan is not None:
-        told.append(f"a plan, which holds the throttle until it ends: {facts.plan}")
-    return told + [name for name in facts.listed_reassignments if name not in topics.moving]
+    told += [name for name in facts.listed_reassignments if name not in topics.moving]
+    if facts.plan is None:
+        return told
+    # The plan is no reassignment, so it is no line of its own beside theirs: lines are counted.
+    first = f"{told[0]}; under " if told else ""
+    return [f"{first}a plan, which holds the throttle until it ends: {facts.plan}", *told[1:]]
 
 
 def _held_up(partition: PartitionSnapshot, live: Set[int]) -> str:
