@@ -265,9 +265,13 @@ def test_a_failure_is_one_row_of_the_timeline_and_its_events_are_behind_it() -> 
         driven.feed.cluster.kill(2)
         await driven.tick(3)
         await driven.press("8")
-        (row,) = driven.lines_with("broker down")[:1]
-        assert "12 leaders moved → 1,3" in row and "34 left the ISR" in row and "goes on for " in row
+        (row,) = driven.lines_with("▌")
+        assert "12 leaders moved → 1,3" in row and "34 left the ISR" in row and "ongoing for " in row
         assert len(driven.main.model.shown) == 1
+        aside = " ".join(" ".join(line.partition("│")[2] for line in driven.text.splitlines()).split())
+        assert "broker 2 broker down ongoing for " in aside and "+0.0s 34 left the ISR" in aside
+        assert aside.count(" 6 partitions") == 2 and "still out of sync __consumer_offsets-0, " in aside
+        assert ", and 26 others" in aside
         await driven.press("slash")
         await driven.type("clicks-3")
         assert len(driven.main.model.shown) >= 1, "a filter looks into incidents"
@@ -278,7 +282,7 @@ def test_a_failure_is_one_row_of_the_timeline_and_its_events_are_behind_it() -> 
         driven.feed.cluster.start(2)
         await driven.tick(30)
         await driven.press("1", "8")
-        assert driven.lines_with("over after ")
+        assert driven.lines_with("over after ") and "still out of sync" not in driven.text
 
     shown("live", look, size=(200, 40))
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import nsmallest
 from math import isfinite
 from typing import Any
 
+from engine.admin.analysis.incidents import Incident
 from engine.admin.analysis.timeline import timelines
 from engine.admin.brokers.metrics import IDLE_LOW_PERCENT, TOPICS_MAX, BrokerFigures
 from engine.admin.watch.events import Event
@@ -25,6 +27,7 @@ from tui.drawing.units import (
     byte_rate,
     clock_time,
     count,
+    counted,
     milliseconds,
     percent,
     plain,
@@ -404,6 +407,8 @@ def _move(view: View, move: MoveItem, width: int) -> list[Line]:
 def _event(view: View, numbered: tuple[int, Event], width: int) -> list[Line]:
     """Everything that happened to the same thing: one event alone seldom explains itself."""
     event = numbered[1]
+    if (incident := view.board.incident_of(numbered)) is not None:
+        return _incident(view, incident, width)
     lines = [line((plain(event.subject), Tone.STRONG))]
     topic = next((one for one in view.board.topics if one.name == event.topic), None)
     items = [] if topic is None else view.board.items_of(topic)
@@ -411,6 +416,27 @@ def _event(view: View, numbered: tuple[int, Event], width: int) -> list[Line]:
         if item.partition.partition == event.partition:
             return _partition(view, item, width)
     return [*lines, *_events_of(view.board, lambda other: other.subject == event.subject)]
+
+
+def _incident(view: View, incident: Incident, width: int) -> list[Line]:
+    """What failed, what followed, who took over, and which replicas are still out of sync."""
+    cause, board = incident.cause, view.board
+    lasted = span(incident.lasted_s(cause.at_ms if board.frame is None else board.frame.at_ms))
+    is_over = incident.ended_ms is not None
+    course = (f"over after {lasted}", Tone.GOOD) if is_over else (f"ongoing for {lasted}", Tone.BAD)
+    lines = [line((plain(cause.subject), Tone.STRONG), f"  {kind_cell(cause).text}  ", course)]
+    lines += _title("what followed")
+    lines += [line(told) for told in timeline.effects_of(incident)] or [line(("nothing", Tone.QUIET))]
+    if incident.new_leaders:
+        lines += _title("who leads instead")
+        taken = incident.new_leaders.most_common(_ROWS)
+        lines += _bars([(f"broker {broker}", led, counted(led, "partition")) for broker, led in taken], width)
+    if incident.out:
+        out = nsmallest(_ROWS, incident.out)
+        rest = len(incident.out) - len(out)
+        names = ", ".join(map(str, out)) + (f", and {counted(rest, 'other')}" if rest else "")
+        lines += [*_title("still out of sync"), *_told(names, width)]
+    return [*lines, *_events_of(board, lambda other: other.subject == cause.subject)]
 
 
 def _znode(view: View, znode: Any, width: int) -> list[Line]:

@@ -209,7 +209,7 @@ def _problem_lines(
 
 def _more_of(problem: Problem, board: Board, width: int) -> list[Line]:
     """Return what else is known of a problem, as the window that ``w`` opens tells it."""
-    told = why_lines(problem, board)[1:]
+    told = why_lines(problem, board, run_width=width - 4)[1:]
     lines = [line("  ", *part) for one in told for part in folded(one, width - 4)]
     title = f" {problem.subject} "
     rule = "─" * max(0, width - 4 - width_of(line(title)))
@@ -232,7 +232,7 @@ def _charts(board: Board, width: int, height: int, *, across: int = 1) -> list[L
         for one in _CHARTS
         if any(one[1](sample) if one[2] is Tone.BAD else one[1](sample) is not None for sample in samples)
     ] or list(_CHARTS[:1])
-    shown = shown[: across if across > 1 else max(1, height // 5)]
+    shown = shown[: across if across > 1 else max(1, height // 4)]
     lines: list[Line] = []
     for index, (title, value, tone) in enumerate(shown):
         rest = len(shown) - index

@@ -195,7 +195,8 @@ def _summary(view: View, width: int) -> list[Line]:
     if moves.copies and moves.unknown_count == len(moves.copies):
         is_soon_read = any(one.state is CopyState.MEASURING for one in moves.copies)
         told = CopyState.MEASURING.value if is_soon_read else "sizes are not known"
-    told += f"   {byte_rate(moves.rate)}   {span_left(moves.left_s, moves.left_low_s, moves.left_high_s)}"
+    told += "" if moves.rate is None else f"   {byte_rate(moves.rate)}"
+    told += "" if moves.left_s is None else f"   {span_left(moves.left_s, moves.left_low_s, moves.left_high_s)}"
     # The time left matters more than the bar.
     room = min(20, width - len(moving) - len(told) - 1)
     drawn = f"{bar(share, room)} " if room >= BAR_MIN else ""

@@ -16,7 +16,7 @@ from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.events import EventKind
 from tui.actions import Registry
 from tui.drawing.cells import Tone
-from tui.drawing.lines import Line, line
+from tui.drawing.lines import Line, fitted, line
 from tui.drawing.units import NOTHING, at_least, count, counted, percent, plain, short_count, span
 from tui.pages.groups import growth_of, status_cell, time_lag_cell, why_of
 from tui.pages.reassignments import why_of as why_of_copy
@@ -163,14 +163,20 @@ def age_told(problem: Problem, board: Board) -> str:
     return at_least(text, is_least=problem.since.is_least)
 
 
-def why_lines(problem: Problem, board: Board, registry: Registry | None = None) -> list[Line]:
-    """Return all that is known of a problem: cases, what happened to cause it, what to do, and the keys for that."""
+def why_lines(
+    problem: Problem, board: Board, registry: Registry | None = None, *, run_width: int | None = None
+) -> list[Line]:
+    """Return all that is known of a problem: cases, what happened to cause it, what to do, and the keys for that.
+
+    ``run_width``: what happened many times takes one line of at most that many cells, which ends with names of cases.
+    """
     lines = [line((f"{problem.sign} {problem.subject}", problem.tone), f"  {problem.effect}")]
     lines += [line(f"  {plain(example)}") for example in problem.examples if example != problem.effect]
     if runs := sorted(_around(problem, board), key=_cause_first):
         width = max(len(run.event.kind) for run in runs[:_NAMED_MAX]) + 2
         lines.append(line(("what happened then", Tone.QUIET)))
-        lines += [line("  ", *run_line(run, width)) for run in runs[:_NAMED_MAX]]
+        happened = [line("  ", *run_line(run, width)) for run in runs[:_NAMED_MAX]]
+        lines += happened if run_width is None else [fitted(one, run_width) for one in happened]
     if problem.advice:
         lines.append(line(("what to do  ", Tone.QUIET), problem.advice))
     if registry is not None and problem.mends:

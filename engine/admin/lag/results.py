@@ -332,6 +332,10 @@ def _clear_in(partitions: Sequence[PartitionLag]) -> int | None:
     return 0 if any(partition.lag == 0 for partition in partitions) else None
 
 
+_GROUP: Final = "kafka_consumergroup_group_"
+_QUERY: Final = "klamm_spark_query_"
+
+
 def lag_metrics(groups: Sequence[GroupLag], *, has_partitions: bool = True) -> list[Metric]:
     """Return what is known, under the names that several lag exporters share."""
     rows = [(_labels(one), one) for one in groups]
@@ -346,36 +350,37 @@ def lag_metrics(groups: Sequence[GroupLag], *, has_partitions: bool = True) -> l
             if part.lag is not None:
                 by_topic[index, part.topic] = by_topic.get((index, part.topic), 0) + part.lag
     figures: list[tuple[str, str, Iterable[tuple[dict[str, str], float | None]]]] = [
-        ("offset", "Next offset to read.", [(at, one.committed_offset) for at, one in by_partition]),
-        ("lag", "Offsets between the one committed and the end.", [(at, one.lag) for at, one in by_partition]),
+        (f"{_GROUP}offset", "Next offset to read.", [(at, one.committed_offset) for at, one in by_partition]),
+        (f"{_GROUP}lag", "Offsets between the one committed and the end.", [(at, one.lag) for at, one in by_partition]),
         (
-            "lag_seconds",
+            f"{_GROUP}lag_seconds",
             "For how long the oldest unread record has waited.",
             [(at, _seconds(one.time_lag_ms)) for at, one in by_partition],
         ),
         (
-            "topic_sum_lag",
+            f"{_GROUP}topic_sum_lag",
             "Lag over the partitions of a topic whose lag is known.",
             [(rows[index][0] | {"topic": topic}, lag) for (index, topic), lag in by_topic.items()],
         ),
-        ("sum_lag", "Lag over the partitions whose lag is known.", [(at, one.lag) for at, one in rows]),
+        (f"{_GROUP}sum_lag", "Lag over the partitions whose lag is known.", [(at, one.lag) for at, one in rows]),
         (
-            "max_lag_seconds",
+            f"{_GROUP}max_lag_seconds",
             "The longest wait over the partitions whose wait is known.",
             [(at, _seconds(one.time_lag_ms)) for at, one in rows],
         ),
         (
-            "status",
+            f"{_GROUP}status",
             "1 for the current status.",
             [(at | {"status": str(status)}, status is one.status) for at, one in rows for status in LagStatus],
         ),
     ]
+    if queries := [(at, one) for at, one in rows if isinstance(one, QueryLag)]:
+        figures += [
+            (f"{_QUERY}batch_id", "The last batch that was planned.", [(at, one.batch_id) for at, one in queries]),
+            (f"{_QUERY}in_flight", "Offsets of the batch that runs.", [(at, one.in_flight) for at, one in queries]),
+        ]
     return [
-        Metric(
-            f"kafka_consumergroup_group_{name}",
-            text,
-            [(at, float(value)) for at, value in samples if value is not None],
-        )
+        Metric(name, text, [(at, float(value)) for at, value in samples if value is not None])
         for name, text, samples in figures
     ]
 
