@@ -104,8 +104,11 @@ def refuse_overwriting(plan: Path) -> None:
     if read_journal(journal).is_under_way:
         hint = Phrase("go on with it: ", Do(Operation.RESUME_PLAN, str(plan)), "; or name another file")
         raise BadRequest("the plan in this file has begun and is not done", where=str(plan), hint=hint)
-    hint = f"name another file, or move this one away together with {journal.name}"
-    raise BadRequest("the plan in this file was carried out, and has its journal", where=str(plan), hint=hint)
+    raise BadRequest(
+        "the plan in this file was carried out, and has its journal",
+        where=str(plan),
+        hint=f"name another file, or move this one away together with {journal.name}",
+    )
 
 
 @dataclass(frozen=True, slots=True)
