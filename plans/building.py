@@ -64,14 +64,20 @@ class _Builder:
         if self.strategy is Strategy.FACTOR:
             self._check_factor(targets)
         partitions = []
+        moving = []
         for number, topic in enumerate(sorted(self.snapshot.topics, key=lambda one: one.name)):
             for partition in sorted(topic.partitions, key=lambda one: one.partition):
                 name = TopicPartition(topic.name, partition.partition)
-                is_free = is_selected(topic) and name not in pins and not partition.assignment.is_being_reassigned
-                partitions.append(
-                    self._partition(name, number, partition, targets, is_free and bool(partition.replicas), aim)
-                )
+                is_free = is_selected(topic) and name not in pins and bool(partition.replicas)
+                is_moving = partition.assignment.is_being_reassigned
+                partitions.append(self._partition(name, number, partition, targets, is_free and not is_moving, aim))
+                if is_free and is_moving:
+                    moving.append(partitions[-1])
         self._check_left_behind(partitions, is_selected, pins)
+        if moving:
+            is_or_are = "is" if len(moving) == 1 else "are"
+            told = f"{counted(len(moving), 'partition')} {is_or_are} being reassigned and left out: {_listed(moving)}"
+            self.notes.append(told)
         options = self._filled(aim, partitions)
         assert options.minimise is not None
         problem = Problem(

@@ -19,6 +19,7 @@ _GUIDES: Mapping[Check, str] = {
     Check.OFFLINE_PARTITIONS: "a-broker-died",
     Check.UNDER_REPLICATED_DEAD_BROKER: "a-broker-died",
     Check.OFFLINE_LOG_DIRS: "a-disk-is-full",
+    Check.FULL_LOG_DIRS: "a-disk-is-full",
     Check.RACK_VIOLATIONS: "repair-racks",
     Check.RUNNING_REASSIGNMENTS: "move-a-topic",
     Check.UNDER_REPLICATED_MOVING: "move-a-topic",

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 from engine.admin.cluster.client_properties import ClientProperties, client_properties
@@ -91,17 +90,6 @@ class Connection:
     bootstrap: Addresses
     properties: ClientProperties = field(default_factory=ClientProperties)
 
-    def properties_here(self) -> ClientProperties:
-        """Return the properties for this process: a store that is not where they say is among the files Spark sent.
-
-        ``spark.files``, ``--files`` and ``addFile`` give each process a folder of its own.
-        """
-        entries = self.properties.entries
-        sent = {key: _sent(value) for key, value in entries.items() if key.endswith(".location")}
-        if all(sent[key] == entries[key] for key in sent):
-            return self.properties
-        return client_properties(entries | sent, _WHERE)
-
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
@@ -171,16 +159,6 @@ def connection(told: Mapping[str, str]) -> Connection:
         raise BadRequest("the option kafka.bootstrap.servers is missing", hint="give it as host:port,host:port")
     entries = {name.removeprefix(_KAFKA): value for name, value in told.items() if name.startswith(_KAFKA)}
     return Connection(parse_addresses(servers), client_properties(entries, _WHERE))
-
-
-def _sent(path: str) -> str:
-    """Return where a file is in this process."""
-    if Path(path).is_absolute() or Path(path).exists():
-        return path
-    from pyspark import SparkFiles
-
-    found = Path(SparkFiles.get(path))
-    return str(found) if found.exists() else path
 
 
 def _check_names(told: Mapping[str, str], known: tuple[str, ...]) -> None:

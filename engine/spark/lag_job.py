@@ -10,14 +10,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.admin.lag.lake import Lake
-from engine.admin.lag.lake_sampling import ChunkDone, ChunkTask, Watched, plan_chunks, sample_chunk
+from engine.admin.lag.lake_sampling import ChunkDone, ChunkTask, Part, Watched, plan_chunks, sample_chunk
 from engine.admin.lag.stores import needs_spark
 from engine.spark.hadoop_jvm import share_settings
 from engine.spark.hadoop_store import HadoopStore
+from engine.spark.sent_files import properties_here
 from engine.spark.workers import run_in_workers
 
 if TYPE_CHECKING:
@@ -156,5 +157,11 @@ def _take(spark: SparkSession, job: LagJob, chunks: int, sample: int, time_ms: i
 
 
 def sample_part(task: ChunkTask) -> ChunkDone:
-    """Take the sample in a worker, which reads traces from all that Spark knows."""
-    return sample_chunk(task, lambda uri: (HadoopStore(), uri))
+    """Take the sample in a worker, which reads traces from all that Spark knows, and stores that Spark sent."""
+    return sample_chunk(replace(task, parts=tuple(map(_here, task.parts))), lambda uri: (HadoopStore(), uri))
+
+
+def _here(part: Part) -> Part:
+    target = part.watched.target
+    target = replace(target, client_properties=properties_here(target.client_properties))
+    return replace(part, watched=replace(part.watched, target=target))

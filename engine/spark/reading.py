@@ -23,6 +23,7 @@ from engine.kafka.protocol.records.header import iter_batches
 from engine.spark.kafka_options import Connection
 from engine.spark.offset_ranges import OffsetRange
 from engine.spark.positions import PATIENCE_S
+from engine.spark.sent_files import properties_here
 
 if TYPE_CHECKING:
     from engine.spark.columns import RecordBatch
@@ -82,7 +83,7 @@ class _RangeReader:
         self._task = task
         self._name = TopicPartition(task.range.topic, task.range.partition)
         self._next = task.range.start
-        self._wire = WireCluster(task.connection.bootstrap, properties=task.connection.properties_here())
+        self._wire = WireCluster(task.connection.bootstrap, properties=properties_here(task.connection.properties))
         self._leader = NO_LEADER
         self._ahead: asyncio.Task[PartitionData | None] | None = None
 

@@ -29,6 +29,7 @@ from engine.admin.topics.selection import TopicSelection
 from engine.admin.topics.values import partitions_of
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot
+from engine.spark.sent_files import properties_here
 from engine.spark.workers import run_in_workers
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def verify_range(task: RangeTask) -> PartitionVerification:
     async def run() -> PartitionVerification:
         wire = WireCluster(
             task.bootstrap,
-            properties=task.target.client_properties,
+            properties=properties_here(task.target.client_properties),
             connect_timeout_s=task.timeout_s * 0.8,
             request_timeout_s=task.timeout_s,
         )

@@ -42,6 +42,7 @@ _SUBJECTS: Mapping[Check, tuple[str, str]] = {
     Check.UNDER_REPLICATED_LAGGING: ("{} replica set behind", "{} replica sets behind"),
     Check.UNDER_REPLICATED_MOVING: ("{} under-replicated, moving", "{} under-replicated, moving"),
     Check.OFFLINE_LOG_DIRS: ("{} log dir failed", "{} log dirs failed"),
+    Check.FULL_LOG_DIRS: ("{} log dir almost full", "{} log dirs almost full"),
     Check.RACK_VIOLATIONS: ("{} partition against racks", "{} partitions against racks"),
     Check.PREFERRED_LEADER_IMBALANCE: ("{} broker leads too few", "{} brokers lead too few"),
     Check.RUNNING_REASSIGNMENTS: ("{} reassignment runs", "{} reassignments run"),
@@ -205,10 +206,13 @@ def _of_cluster(board: Board) -> Iterator[Problem]:
     for reason in health.reasons if health is not None else ():
         if reason.check in _BROKERS:
             yield from _brokers(board, reason)
-        else:
+        elif reason.check is not Check.FULL_LOG_DIRS:  # Their rows follow, with how fast they fill.
             yield _problem(board, reason)
+    filling: dict[int, list[DirTrend]] = {}
     for trend in board.filling:
-        yield _filling(board, trend)
+        filling.setdefault(trend.broker, []).append(trend)
+    for trends in filling.values():
+        yield _filling(board, trends)
 
 
 def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
@@ -228,18 +232,27 @@ def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
         )  # fmt: skip
 
 
-def _filling(board: Board, trend: DirTrend) -> Problem:
-    is_soon = trend.full_in_s is not None and trend.full_in_s < NO_ROOM_SOON_S
-    used = "" if trend.used_percent is None else f"{percent(trend.used_percent / 100)} full"
-    left = "" if trend.full_in_s is None else f"no room in {span(trend.full_in_s)}"
-    effect = ", ".join(part for part in (left, used, plain(trend.log_dir or "")) if part)
+def _filling(board: Board, dirs: Sequence[DirTrend]) -> Problem:
+    """The log dirs of one broker that need room, the most urgent first: often they share a volume."""
+    broker = dirs[0].broker
+    is_soon = any(one.full_in_s is not None and one.full_in_s < NO_ROOM_SOON_S for one in dirs)
+    seen = [since for one in dirs if (since := board.since.get(("log dir", broker, one.log_dir))) is not None]
+    more = f", and {counted(len(dirs) - 1, 'more log dir')}" if len(dirs) > 1 else ""
     return Problem(
-        f"log dir {trend.broker} {trend.log_dir}", Tone.BAD if is_soon else Tone.WARN,
-        f"broker {trend.broker} disk fills up", effect, board.since.get(("log dir", trend.broker, trend.log_dir)),
-        Location("brokers", row=str(trend.broker), only=Only.FILLING),
+        f"disks of broker {broker}", Tone.BAD if is_soon else Tone.WARN,
+        f"broker {broker} disk fills up", f"{_room_left(dirs[0])}{more}",
+        min(seen, key=lambda since: since.at_ms, default=None),
+        Location("brokers", row=str(broker), only=Only.FILLING),
+        examples=tuple(map(_room_left, dirs)),
         advice="move partitions to brokers with room (B), or shorten the retention of large topics (3, then A)",
         mends=("plan.rebalance",),
     )  # fmt: skip
+
+
+def _room_left(trend: DirTrend) -> str:
+    used = "" if trend.used_percent is None else f"{percent(trend.used_percent / 100)} full"
+    left = "" if trend.full_in_s is None else f"no room in {span(trend.full_in_s)}"
+    return ", ".join(part for part in (left, used, plain(trend.log_dir or "")) if part)
 
 
 def _problem(board: Board, reason: HealthReason) -> Problem:

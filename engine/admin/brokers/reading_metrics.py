@@ -25,12 +25,13 @@ from engine.admin.brokers.metrics import (
     traffic_of,
     traffic_patterns,
 )
-from engine.admin.brokers.metrics_sources import Reading, ReadJmx, Source, check_pattern, read_http, source_of
+from engine.admin.brokers.metrics_sources import Reading, ReadJmx, Source, read_http, resolved_pattern, source_of
 from engine.admin.cluster.asking import FAILURES, answer_limit
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, NotFound, Unreachable
 from engine.admin.cluster.members import read_members
 from engine.common.model import BrokerInfo
+from engine.kafka.client.tls.context import tls_settings
 
 _KEY: Final = "klamm.metrics.listener"
 MEASURE_S: Final = 2.0
@@ -103,7 +104,7 @@ async def read_beans(
     """
     pattern = pattern or cluster.target.metrics
     if pattern is not None:
-        check_pattern(pattern)
+        pattern = resolved_pattern(pattern)
     brokers = {member.id: member for member in (await read_members(cluster)).brokers}
     if unknown := sorted(set(ids) - set(brokers)):
         named, live = ", ".join(map(str, unknown)), ", ".join(map(str, sorted(brokers))) or "none"
@@ -182,13 +183,14 @@ async def _sources(
     Args:
         jmx_ports: of each broker that is known to be registered in ZooKeeper.
     """
+    tls = tls_settings(cluster.target.client_properties.entries)
     if pattern is not None:
-        return {broker.id: source_of(pattern, broker.id, _host(broker)) for broker in brokers}
+        return {broker.id: source_of(pattern, broker.id, _host(broker), tls) for broker in brokers}
     found: dict[int, Source | str] = {}
     unknown: list[BrokerInfo] = []
     for broker in brokers:
         if port := jmx_ports.get(broker.id):
-            found[broker.id] = Source(Teller.JMX, _host(broker), port)
+            found[broker.id] = Source(Teller.JMX, _host(broker), port, tls=tls)
         else:
             unknown.append(broker)
     reason = (
@@ -313,7 +315,7 @@ class FiguresReader:
         """
         pattern = self._cluster.target.metrics
         if pattern is not None:
-            check_pattern(pattern)
+            pattern = resolved_pattern(pattern)
         asked = [broker for broker in brokers if broker.id not in silent]
         self._known = {broker: self._known[broker] for broker in asked if broker in self._known}
         new = [broker for broker in asked if broker not in self._known]

@@ -28,6 +28,7 @@ from engine.kafka.formats.transaction_state import TransactionState
 
 IMBALANCE_PERCENT_MAX = 10
 """Kafka's default of leader.imbalance.per.broker.percentage."""
+ALMOST_FULL_PERCENT = 95.0
 DELETION_STUCK_MS = 60_000
 ZOOKEEPER_SLOW_MS = 100.0
 HANGING_MS = 60_000
@@ -178,8 +179,10 @@ def assess(
             (Check.MISSING_BROKERS, _missing_brokers(topics)),
             (Check.SILENT_BROKERS, _silent_brokers(facts)),
             (Check.UNREADABLE_TOPICS, list(facts.unreadable_topics)),
-            *((check, found.get(check, [])) for check in _OF_TOPICS),
+            # A failed log dir is the cause of what its replicas lack, so it comes before them.
             (Check.OFFLINE_LOG_DIRS, _log_dirs(facts)),
+            *((check, found.get(check, [])) for check in _OF_TOPICS),
+            (Check.FULL_LOG_DIRS, _full_log_dirs(facts)),
             (Check.HANGING_TRANSACTIONS, _hanging(facts)),
             (Check.LONG_TRANSACTIONS, _long_transactions(facts)),
             (Check.RACK_VIOLATIONS, found.get(Check.RACK_VIOLATIONS, [])),
@@ -332,6 +335,16 @@ def _log_dirs(facts: HealthFacts) -> list[str]:
     return [f"broker {broker}: {path}" for broker, paths in sorted(facts.offline_log_dirs.items()) for path in paths]
 
 
+def _full_log_dirs(facts: HealthFacts) -> list[str]:
+    full = [
+        (-percent, broker, path)
+        for broker, dirs in facts.used_percents.items()
+        for path, percent in dirs.items()
+        if percent >= ALMOST_FULL_PERCENT
+    ]
+    return [f"broker {broker}: {path}, {-percent:.0f} % full" for percent, broker, path in sorted(full)]
+
+
 def _hanging(facts: HealthFacts) -> list[str]:
     return [
         f"{txn.partition} (producer {txn.producer_id}, {_minutes(txn.held_ms)} without a record: nothing from offset "
@@ -375,9 +388,12 @@ def _imbalance(topics: _TopicFindings) -> list[str]:
 def _running(facts: HealthFacts, topics: _TopicFindings) -> list[str]:
     # Those that make no progress come first, because only some are shown.
     lines = [f"{name}{why}" for name, why in sorted(topics.moving.items(), key=lambda item: not item[1])]
-    if facts.plan is not None:
-        lines.append(f"a plan, which holds the throttle until it ends: {facts.plan}")
-    return lines + [name for name in facts.listed_reassignments if name not in topics.moving]
+    lines += [name for name in facts.listed_reassignments if name not in topics.moving]
+    if facts.plan is None:
+        return lines
+    # The plan is no reassignment, so it is no line of its own beside theirs: lines are counted.
+    first = f"{lines[0]}; under " if lines else ""
+    return [f"{first}a plan, which holds the throttle until it ends: {facts.plan}", *lines[1:]]
 
 
 def _held_up(partition: PartitionSnapshot, live: Set[int]) -> str:

@@ -92,6 +92,25 @@ def beside(plan: Path, suffix: str) -> Path:
     return plan.with_name(f"{plan.name}{suffix}")
 
 
+def refuse_overwriting(plan: Path) -> None:
+    """Refuse to write another plan to a file whose plan has begun: a journal lies beside it.
+
+    Raises:
+        BadRequest: it has begun, whether or not it is done.
+    """
+    journal = beside(plan, ".journal")
+    if not journal.exists() or journal.stat().st_size == 0:
+        return
+    if read_journal(journal).is_under_way:
+        hint = Phrase("go on with it: ", Do(Operation.RESUME_PLAN, str(plan)), "; or name another file")
+        raise BadRequest("the plan in this file has begun and is not done", where=str(plan), hint=hint)
+    raise BadRequest(
+        "the plan in this file was carried out, and has its journal",
+        where=str(plan),
+        hint=f"name another file, or move this one away together with {journal.name}",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class PlanRun:
     """How a plan is carried out.
