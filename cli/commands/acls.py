@@ -266,7 +266,7 @@ async def lint(
         Path | None, typer.Option("--file", metavar="FILE", allow_dash=True, help="Look at a file of rules instead.")
     ] = None,
 ) -> Report:
-    """Find rules that never match, that another rule overrides, or that allow everything to everybody.
+    """Find rules that never match, that others shadow or make redundant, or that open everything to everybody.
 
     Exits with 1 if it finds one.
     """
