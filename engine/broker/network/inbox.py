@@ -36,13 +36,13 @@ class Inbox:
 
     def room(self) -> memoryview:
         """Return the space for the next bytes; never empty while reading is on."""
-        own, shared = self._own, self._buffers.shared
+        own = self._own
         if own is None:
-            return shared
+            return self._buffers.shared
         if len(own) > JOINED_BYTES_MAX:
             return own[self._end :]
         # Only a copy: if nothing comes now, others use the shared buffer before the next read.
-        rest = self._end - self._start
+        rest, shared = self._end - self._start, self._buffers.shared
         shared[:rest] = own[self._start : self._end]
         return shared[rest:]
 
