@@ -39,6 +39,9 @@ _HANDSHAKE_THREADS: Final = 2
 
 _NOTHING: Final = memoryview(b"")
 
+_received = memoryview(bytearray(8 * RECORD_BYTES_MAX))
+"""What has come last. All connections of the loop share it: what cannot be decrypted at once is copied."""
+
 _scratch = memoryview(bytearray(SEALED_BYTES_MAX))
 """What is encrypted next. All connections of the loop share it: nothing stays in it."""
 
@@ -198,11 +201,11 @@ class TlsConnection(Connection):
     # The transport's callbacks.
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._context.buffers.encrypted
+        return _received
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active_ms = self._context.now_ms()
-        self._encrypted = self._context.buffers.encrypted[:nbytes]
+        self._encrypted = _received[:nbytes]
         if self._are_hands_shaken:
             self._open_records()
         else:
