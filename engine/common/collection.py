@@ -58,3 +58,13 @@ def allow_full_collections() -> None:
     if not _putting_off:
         young, old, full = gc.get_threshold()
         gc.set_threshold(young, old, full // _PUT_OFF)
+
+
+@contextmanager
+def full_collections_put_off() -> Iterator[None]:
+    """Put them off inside, for a start that makes very many lasting values and ends with ``leave_uncollected``."""
+    put_off_full_collections()
+    try:
+        yield
+    finally:
+        allow_full_collections()
