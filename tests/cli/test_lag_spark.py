@@ -228,9 +228,11 @@ def test_groups_and_queries_together(
 
 def test_prometheus(program: Program, topic_name: str, tmp_path: Path, live_cluster: LocalCluster) -> None:
     write_checkpoint(tmp_path / 'a "query"', history(topic_name, 10, 20, 30))
+    write_checkpoint(tmp_path / "running", [*history(topic_name, 20), one_source(ago(1), None, topic_name, 50, 100)])
     name = f"{topic_name}-g"
     commit(live_cluster.bootstrap_servers, name, {(topic_name, 0): 90})
-    ran = program("lag", "--checkpoint", 'a "query"', "--group", name, "--samples", "1", "-o", "prometheus")
+    checkpoints = ("--checkpoint", 'a "query"', "--checkpoint", "running")
+    ran = program("lag", *checkpoints, "--group", name, "--samples", "1", "-o", "prometheus")
     lines = ran.out.splitlines()
     assert (
         f'kafka_consumergroup_group_lag{{group="{name}",source="classic",topic="{topic_name}",partition="0"}} 10'
@@ -240,9 +242,14 @@ def test_prometheus(program: Program, topic_name: str, tmp_path: Path, live_clus
     assert f"kafka_consumergroup_group_sum_lag{{{labels}}} 70" in lines
     assert f'kafka_consumergroup_group_status{{{labels},status="UNKNOWN"}} 1' in lines
     assert f'kafka_consumergroup_group_status{{{labels},status="STOP"}} 0' in lines
+    assert f"klamm_spark_query_batch_id{{{labels}}} 2" in lines
+    running = 'group="running",source="checkpoint",path="running",spark_source="0"'
+    assert f"klamm_spark_query_batch_id{{{running}}} 1" in lines
+    assert f"klamm_spark_query_in_flight{{{running}}} 30" in lines
+    assert f"klamm_spark_query_in_flight{{{labels}}} 0" in lines, "no batch of it runs"
     sample = re.compile(r'[a-z_]+\{([a-z_]+="(?:[^"\\]|\\.)*",?)+\} [0-9.e+-]+')
     assert all(line.startswith("# ") or sample.fullmatch(line) for line in lines)
-    assert len({line for line in lines if line.startswith("# TYPE")}) == 7
+    assert len({line for line in lines if line.startswith("# TYPE")}) == 9
     other = program("topics", "list", "-o", "prometheus")
     assert (other.code, "is for commands that measure" in other.err) == (2, True)
 

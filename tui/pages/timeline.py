@@ -104,7 +104,7 @@ def columns_of(board: Board) -> tuple[Column, ...]:
         if incident.ended_ms is not None:
             return Cell(f"over after {lasted}", Tone.GOOD)
         left = f", {counted(len(incident.out), 'replica')} out of sync" if incident.out else ""
-        return Cell(f"goes on for {lasted}{left}", Tone.BAD)
+        return Cell(f"ongoing for {lasted}{left}", Tone.BAD)
 
     return (
         Column("time", "TIME (UTC)", lambda e: Cell(clock_time(e[1].at_ms)), lambda e: e[1].at_ms, width=10),
@@ -118,13 +118,18 @@ def columns_of(board: Board) -> tuple[Column, ...]:
 
 
 def effects_told(incident: Incident) -> str:
+    """Return what followed from a failure in one line."""
+    return ", ".join(effects_of(incident))
+
+
+def effects_of(incident: Incident) -> list[str]:
     """Return what followed from a failure, each with how long after it: ``+0.4s 12 leaders moved → 1,3``."""
-    told = []
+    lines = []
     for kind, effect in incident.effects.items():
         words = _EFFECTS.get(kind, kind.value.replace("_", " "))
         to = f" → {ids(tuple(sorted(incident.new_leaders)))}" if kind is EventKind.LEADER_CHANGED else ""
-        told.append(f"+{span((effect.first_ms - incident.cause.at_ms) / 1000)} {count(effect.count)} {words}{to}")
-    return ", ".join(told)
+        lines.append(f"+{span((effect.first_ms - incident.cause.at_ms) / 1000)} {count(effect.count)} {words}{to}")
+    return lines
 
 
 _EFFECTS = {
