@@ -41,7 +41,8 @@ class Lines:
 
     def _trace(self, frame: FrameType, event: str, argument: object) -> Any:
         self.count += event == "line"
-        # Counting walks the whole heap, which is large after many tests: it is done when a line is new, and now and then.
+        # Counting walks the whole heap, which is large after many tests: it is done where a line is new, and now and
+        # then.
         place = (frame.f_code, frame.f_lineno)
         if place not in self._places or not self.count % (10 if self.count < RECORDS / 4 else 500):
             self._places.add(place)
