@@ -55,10 +55,10 @@ async def read_jmx(
         java = await asyncio.to_thread(find_java, user="reading JMX")
         if not java.has_module("jdk.compiler"):
             return dict.fromkeys(sources, f"{java.program} has no compiler, which reading JMX needs: set JAVA_HOME")
-        told = await _run(java.program, sources, patterns, limit_s, within_s)
+        output = await _run(java.program, sources, patterns, limit_s, within_s)
     except (ConfigError, OperationError, OSError) as error:
         return dict.fromkeys(sources, str(error))
-    return await asyncio.to_thread(_by_broker, sources, told)
+    return await asyncio.to_thread(_by_broker, sources, output)
 
 
 async def _run(

@@ -96,9 +96,9 @@ def run_lag_job(
         if time_ms is None:
             on_wait("spark", "planning the first sample")
             return
-        told = _take(spark, job, chunks, batch_id, time_ms, on_wait)
+        result = _take(spark, job, chunks, batch_id, time_ms, on_wait)
         on_wait("", "")
-        on_sample(told)
+        on_sample(result)
         taken.append(batch_id)
         if len(taken) == job.samples:
             is_enough.set()
@@ -151,14 +151,14 @@ def _take(spark: SparkSession, job: LagJob, chunks: int, sample: int, time_ms: i
     tasks, failures = plan_chunks(job.clusters, job.out, time_ms, sample, chunks, with_times=job.with_times)
     on_wait(f"sample {sample}", "workers measure the lag")
     done: list[ChunkDone] = run_in_workers(spark, sample_part, tasks)
-    told = dict.fromkeys([*failures, *(failure for one in done for failure in one.failures)])
+    distinct = dict.fromkeys([*failures, *(failure for part in done for failure in part.failures)])
     return SampleTold(
         sample,
         time_ms,
-        sum(one.row_count for one in done),
-        sum(one.group_count for one in done),
+        sum(part.row_count for part in done),
+        sum(part.group_count for part in done),
         round((time.monotonic() - began) * 1000),
-        tuple(told),
+        tuple(distinct),
     )
 
 

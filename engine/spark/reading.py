@@ -161,11 +161,13 @@ class _RangeReader:
     async def _move_to_log_start(self) -> None:
         from engine.admin.offsets.listing import offsets_at
 
-        told = (await offsets_at(self._wire, {self._name: EARLIEST_TIMESTAMP}))[self._name]
+        answer = (await offsets_at(self._wire, {self._name: EARLIEST_TIMESTAMP}))[self._name]
         stop = self._task.range.stop
-        first = told if isinstance(told, int) and told > self._next else stop
+        first = answer if isinstance(answer, int) and answer > self._next else stop
         if self._task.fails_on_data_loss:
-            raise DataLost(f"records of {self._name} are gone: needed from offset {self._next} on, the first is {told}")
+            raise DataLost(
+                f"records of {self._name} are gone: needed from offset {self._next} on, the first is {answer}"
+            )
         self._next = min(first, stop)
 
     def _give_up(self, failure: Exception | None) -> None:

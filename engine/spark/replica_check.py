@@ -130,14 +130,14 @@ def _joined(first: PartitionVerification, then: PartitionVerification) -> Partit
         first,
         from_offset=then.from_offset if is_empty else first.from_offset,
         to_offset=first.to_offset if then.to_offset is None else then.to_offset,
-        replicas=tuple(_worse(one, by_broker[one.broker]) for one in first.replicas),
+        replicas=tuple(_worse(replica, by_broker[replica.broker]) for replica in first.replicas),
         first_difference=first.first_difference or then.first_difference,
     )
 
 
 def _worse(first: ReplicaVerdict, then: ReplicaVerdict) -> ReplicaVerdict:
     """A replica that differs in one range differs; one that could not be read in one is not known to agree."""
-    lags = [one.lag for one in (first, then) if one.lag is not None]
+    lags = [status.lag for status in (first, then) if status.lag is not None]
     error = first.error or then.error
     differs = first.agrees is False or then.agrees is False
     return ReplicaVerdict(

@@ -12,6 +12,7 @@ from plan_scenarios import scenario
 from small_clusters import cluster
 from without_solver import MODULES, hide_solver
 
+from engine.admin.reassignment.journal import open_journal
 from engine.common.snapshot_json import snapshot_to_json
 from plans.plan_file import decode_plan, encode_plan
 
@@ -286,6 +287,29 @@ def test_in_a_pipe_the_sentence_and_the_explanation_are_said_beside_the_data(kla
     nothing = klamm("plan", "racks", "--snapshot", snapshot)
     assert (nothing.out, "Nothing has to be done: no plan is needed." in nothing.err) == ("", True)
     assert klamm("plan", "racks", "--snapshot", snapshot, "--quiet").err == ""
+
+
+@pytest.mark.parametrize(
+    ("end", "told", "hint"),
+    [
+        ("stopped", "has begun and is not done", "klamm plan resume "),
+        ("done", "was carried out, and has its journal", "together with plan.json.journal"),
+    ],
+)
+def test_a_plan_that_has_begun_is_not_overwritten(
+    klamm: Klamm, snapshot: str, tmp_path: Path, end: str, told: str, hint: str
+) -> None:
+    out = tmp_path / "plan.json"
+    out.write_text("the only copy")
+    journal = open_journal(tmp_path / "plan.json.journal", "sha256:of-the-only-copy")
+    for event in ("begun", "wave", end):
+        journal.write(event)
+    journal.close()
+    ran = klamm("plan", "decommission", "4", "--snapshot", snapshot, "--out", str(out))
+    assert (ran.code, ran.out, out.read_text()) == (2, "", "the only copy"), ran.err
+    assert told in ran.err
+    assert hint in ran.err
+    assert "planned" not in ran.err
 
 
 def test_a_folder_that_is_missing_is_told_before_the_plan_is_made(klamm: Klamm, snapshot: str, tmp_path: Path) -> None:

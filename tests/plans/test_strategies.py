@@ -164,6 +164,13 @@ def test_reassignments_under_way_count_as_finished_and_are_left_alone() -> None:
     made = make_plan(snapshot, Strategy.REBALANCE, PlanOptions(minimise=MOVES))
     assert "t-0" not in lists(made)
     assert made.plan.klamm.score.moves == 1
+    left_out = "1 partition is being reassigned and left out: t-0"
+    assert left_out in made.notes
+    pinned = make_plan(snapshot, Strategy.REBALANCE, PlanOptions(minimise=MOVES, pins=("t-0",)))
+    assert left_out not in pinned.notes, "the caller wants it left out"
+    factor = make_plan(snapshot, Strategy.FACTOR, PlanOptions(replication_factor=2))
+    assert sorted(lists(factor)) == ["t-1", "t-2", "t-3"]
+    assert left_out in factor.notes, "a plan with a part of the topic must not look like a whole one"
 
 
 def test_pins_and_exclusions_count_as_load_and_do_not_move() -> None:

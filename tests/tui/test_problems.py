@@ -162,12 +162,26 @@ def test_a_disk_that_fills_up_is_a_problem_before_it_is_full() -> None:
     board = filled(640_000_000_000, 0, 3)
     assert told(board, "broker 2 disk fills up") == ("96 % full, /var/lib/kafka", "≥2s", Tone.WARN)
     assert _rows_of(board, "broker 2 disk fills up") == ["1", "2", "3"]
-    assert overview.health_word(board) == ("▲ warning", Tone.WARN), "no check of one moment knows it"
-    effect, _, tone = told(filled(400_000_000_000, 30_000, 60), "broker 2 disk fills up")
+    assert overview.health_word(board) == ("▲ warning", Tone.WARN)
+    assert not any("almost full" in one.subject for one in problems_of(board)), "a disk is told once"
+    effect, _, tone = told(filled(400_000_000_000, 30_000, 310), "broker 2 disk fills up")
     assert effect.startswith("no room in 2h") and tone is Tone.WARN
-    assert told(filled(600_000_000_000, 30_000, 60), "broker 2 disk fills up")[2] is Tone.BAD, "there is no time left"
+    assert told(filled(600_000_000_000, 30_000, 310), "broker 2 disk fills up")[2] is Tone.BAD, "there is no time left"
     quiet = board_of(fake_feed("live", plays=False), 3)
     assert not quiet.filling
+
+
+def test_log_dirs_of_one_broker_that_fill_up_are_one_row() -> None:
+    """They often share a volume, and their paths differ only where a row is cut."""
+    cluster = FakeCluster(3, {"big": 3}, rate=0, partition_bytes=640_000_000_000)
+    frame = cluster.frame()
+    twice = tuple(replace(one, log_dir=f"{one.log_dir}/{n}") for one in frame.log_dirs for n in (0, 1))
+    board = Board()
+    board.take(replace(frame, log_dirs=twice))
+    rows = [one for one in problems_of(board) if "disk fills up" in one.subject]
+    assert [one.subject for one in rows] == [f"broker {broker} disk fills up" for broker in (1, 2, 3)]
+    assert rows[1].effect == "96 % full, /var/lib/kafka/0, and 1 more log dir"
+    assert rows[1].examples == ("96 % full, /var/lib/kafka/0", "96 % full, /var/lib/kafka/1")
 
 
 def test_a_partition_whose_data_contradict_each_other_is_the_row_that_opens() -> None:

@@ -42,6 +42,7 @@ _SUBJECTS: Mapping[Check, tuple[str, str]] = {
     Check.UNDER_REPLICATED_LAGGING: ("{} replica set behind", "{} replica sets behind"),
     Check.UNDER_REPLICATED_MOVING: ("{} under-replicated, moving", "{} under-replicated, moving"),
     Check.OFFLINE_LOG_DIRS: ("{} log dir failed", "{} log dirs failed"),
+    Check.FULL_LOG_DIRS: ("{} log dir almost full", "{} log dirs almost full"),
     Check.RACK_VIOLATIONS: ("{} partition against racks", "{} partitions against racks"),
     Check.PREFERRED_LEADER_IMBALANCE: ("{} broker leads too few", "{} brokers lead too few"),
     Check.RUNNING_REASSIGNMENTS: ("{} reassignment runs", "{} reassignments run"),
@@ -205,10 +206,13 @@ def _of_cluster(board: Board) -> Iterator[Problem]:
     for reason in health.reasons if health is not None else ():
         if reason.check in _BROKERS:
             yield from _brokers(board, reason)
-        else:
+        elif reason.check is not Check.FULL_LOG_DIRS:  # Their rows follow, with how fast they fill.
             yield _problem(board, reason)
-    for one in board.filling:
-        yield _filling(board, one)
+    filling: dict[int, list[DirTrend]] = {}
+    for trend in board.filling:
+        filling.setdefault(trend.broker, []).append(trend)
+    for trends in filling.values():
+        yield _filling(board, trends)
 
 
 def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
@@ -228,18 +232,27 @@ def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
         )  # fmt: skip
 
 
-def _filling(board: Board, trend: DirTrend) -> Problem:
-    is_soon = trend.full_in_s is not None and trend.full_in_s < NO_ROOM_SOON_S
-    used = "" if trend.used_percent is None else f"{percent(trend.used_percent / 100)} full"
-    left = "" if trend.full_in_s is None else f"no room in {span(trend.full_in_s)}"
-    effect = ", ".join(part for part in (left, used, plain(trend.log_dir or "")) if part)
+def _filling(board: Board, dirs: Sequence[DirTrend]) -> Problem:
+    """The log dirs of one broker that need room, the most urgent first: often they share a volume."""
+    broker = dirs[0].broker
+    is_soon = any(one.full_in_s is not None and one.full_in_s < NO_ROOM_SOON_S for one in dirs)
+    seen = [since for one in dirs if (since := board.since.get(("log dir", broker, one.log_dir))) is not None]
+    more = f", and {counted(len(dirs) - 1, 'more log dir')}" if len(dirs) > 1 else ""
     return Problem(
-        f"log dir {trend.broker} {trend.log_dir}", Tone.BAD if is_soon else Tone.WARN,
-        f"broker {trend.broker} disk fills up", effect, board.since.get(("log dir", trend.broker, trend.log_dir)),
-        Location("brokers", row=str(trend.broker), only=Only.FILLING),
+        f"disks of broker {broker}", Tone.BAD if is_soon else Tone.WARN,
+        f"broker {broker} disk fills up", f"{_room_left(dirs[0])}{more}",
+        min(seen, key=lambda since: since.at_ms, default=None),
+        Location("brokers", row=str(broker), only=Only.FILLING),
+        examples=tuple(map(_room_left, dirs)),
         advice="move partitions to brokers with room (B), or shorten the retention of large topics (3, then A)",
         mends=("plan.rebalance",),
     )  # fmt: skip
+
+
+def _room_left(trend: DirTrend) -> str:
+    used = "" if trend.used_percent is None else f"{percent(trend.used_percent / 100)} full"
+    left = "" if trend.full_in_s is None else f"no room in {span(trend.full_in_s)}"
+    return ", ".join(part for part in (left, used, plain(trend.log_dir or "")) if part)
 
 
 def _problem(board: Board, reason: HealthReason) -> Problem:
@@ -311,7 +324,7 @@ def _effect(board: Board, reason: HealthReason) -> str:
         missed = [missing for missing in missing_brokers(board.frame, board.total) if missing.broker not in board.live]
         if missed and missed[0].missed_by == board.total.under_replicated:
             return f"all miss broker {missed[0].broker}"
-        return ", ".join(f"{count(one.missed_by)} miss broker {one.broker}" for one in missed[:_NAMED_MAX])
+        return ", ".join(f"{count(cause.missed_by)} miss broker {cause.broker}" for cause in missed[:_NAMED_MAX])
     named = ", ".join(plain(example) for example in reason.examples[:_NAMED_MAX])
     return named + (", …" if reason.count > min(_NAMED_MAX, len(reason.examples)) else "")
 
@@ -334,13 +347,13 @@ def _of_groups(board: Board) -> Iterator[Problem]:
             continue
         status = status_cell(group.lag.status)
         lag = at_least(short_count(group.lag.lag), is_least=group.lag.has_unknown_lag)
-        told = [f"{lag} behind"]
+        parts = [f"{lag} behind"]
         if group.lag.time_lag_ms is not None:
-            told.append(time_lag_cell(group.lag).text)
+            parts.append(time_lag_cell(group.lag).text)
         if (growth := growth_of(group.lag)) is not None and abs(growth) >= 1:
-            told.append(f"{'↑' if growth > 0 else '↓'} {short_count(abs(growth))}/s")
+            parts.append(f"{'↑' if growth > 0 else '↓'} {short_count(abs(growth))}/s")
         yield Problem(
-            f"group {group.name}", status.tone, f"group {plain(group.name)} {status.text}", ", ".join(told),
+            f"group {group.name}", status.tone, f"group {plain(group.name)} {status.text}", ", ".join(parts),
             board.since.get(("group", group.name)), Location("group", group=group.name), is_of_cluster=False,
             examples=tuple(_cases_of(group.lag)),
             advice=f"{_OF_READERS.get(group.lag.reason, 'see which partitions are behind')}, and who owns them (enter)",
@@ -351,7 +364,7 @@ def _cases_of(lag: GroupLag) -> Iterator[str]:
     """Say why a group is in trouble, and which partitions are the reason, the furthest behind first."""
     if why := why_of(lag):
         yield why
-    worst = [one for one in lag.partitions if one.status is lag.status]
+    worst = [partition for partition in lag.partitions if partition.status is lag.status]
     worst.sort(key=lambda one: -(one.lag or 0))
     for one in worst[:_NAMED_MAX]:
         owner = f"read by {one.consumer_id}" if one.consumer_id else "nobody reads it"

@@ -129,13 +129,19 @@ async def _run(invocation: Invocation, name: str, own: dict[str, Any], values: d
 
 
 def _refuse_lost(out: Path | None) -> None:
-    """Refuse a plan that could not be written, before the work that makes it.
+    """Refuse a plan that could not be written, or only over one that has begun, before the work that makes it.
 
     Raises:
         UsageError: the folder does not exist.
+        BadRequest: the file's plan has begun: without it nobody can resume it or roll it back.
     """
-    if out is not None and not out.parent.is_dir():
+    from engine.admin.reassignment.plan_runs import refuse_overwriting
+
+    if out is None:
+        return
+    if not out.parent.is_dir():
         raise UsageError(f"--out: no such folder: {out.parent}")
+    refuse_overwriting(out)
 
 
 def _write(invocation: Invocation, plan: PlanFile, out: Path | None) -> None:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.admin.analysis.history import History
-from engine.admin.analysis.slope import Slope, slope_of
+from engine.admin.analysis.history import History, Sample
+from engine.admin.analysis.slope import slope_of
+from engine.admin.health.checks import ALMOST_FULL_PERCENT
+from engine.admin.health.report import used_percent
 from engine.admin.watch.frame import Frame
 
 WINDOW_MS = 30 * 60 * 1000
+RECENT_MS = 5 * 60 * 1000
+"""A log dir that no longer fills in this time has no date at which it is full."""
+_FORESIGHT = 12
+"""What was seen for less than ``RECENT_MS`` tells so many times its length ahead: a burst of seconds is no trend."""
 FILLS_SOON_S = 86_400
 """A log dir that has room for less than this is a problem, and for less than ``NO_ROOM_SOON_S`` a grave one."""
 NO_ROOM_SOON_S = 3_600
-ALMOST_FULL_PERCENT = 95.0
-"""So is one that is this full, however slowly it fills."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +28,8 @@ class DirTrend:
     Attributes:
         used_percent: of its volume, whoever filled it.
         bytes_per_s: how fast it fills over the last half hour; None: fewer than three readings.
-        full_in_s: in how many seconds there is no room left at this rate; None: it does not fill, or is not known.
+        full_in_s: in how many seconds there is no room left at this rate, or at that of the last minutes if it is
+            lower; None: it does not fill, or is not known.
         error: why nothing is known of it, for example after a disk failure.
     """
 
@@ -37,7 +43,7 @@ class DirTrend:
 
     @property
     def is_filling(self) -> bool:
-        """Whether somebody has to make room."""
+        """Whether somebody has to make room: it is almost full, or will be soon."""
         is_soon = self.full_in_s is not None and self.full_in_s < FILLS_SOON_S
         return is_soon or (self.used_percent is not None and self.used_percent >= ALMOST_FULL_PERCENT)
 
@@ -46,33 +52,31 @@ def dir_trends(frame: Frame, history: History) -> list[DirTrend]:
     """Return all log dirs: those with errors first, then those that will be full soonest, then the fullest."""
     found = []
     for log_dir in frame.log_dirs:
-        slope = (
-            None
-            if log_dir.log_dir is None
-            else slope_of(history.used_bytes.of((log_dir.broker, log_dir.log_dir)), WINDOW_MS)
-        )
-        percent = None
-        if log_dir.total_bytes and log_dir.usable_bytes is not None:
-            percent = 100 * (log_dir.total_bytes - log_dir.usable_bytes) / log_dir.total_bytes
+        samples = () if log_dir.log_dir is None else history.used_bytes.of((log_dir.broker, log_dir.log_dir))
+        slope = slope_of(samples, WINDOW_MS)
         found.append(
             DirTrend(
                 log_dir.broker,
                 log_dir.log_dir,
                 log_dir.size_bytes,
-                percent,
+                used_percent(log_dir.total_bytes, log_dir.usable_bytes),
                 None if slope is None else slope.per_s,
-                _full_in_s(log_dir.usable_bytes, slope),
+                _full_in_s(log_dir.usable_bytes, samples),
                 log_dir.error or "",
             )
         )
     return sorted(found, key=_urgency)
 
 
-def _full_in_s(usable_bytes: int | None, slope: Slope | None) -> float | None:
-    """Return None if the samples do not even show that it fills."""
-    if usable_bytes is None or slope is None or not slope.is_rising:
+def _full_in_s(usable_bytes: int | None, samples: Sequence[Sample]) -> float | None:
+    """Return None if the samples do not even show that it fills and goes on to fill."""
+    slopes = [slope_of(samples, window_ms) for window_ms in (WINDOW_MS, RECENT_MS)]
+    rates = [slope.per_s for slope in slopes if slope is not None and slope.is_rising]
+    if usable_bytes is None or len(rates) < len(slopes):
         return None
-    return usable_bytes / slope.per_s
+    full_in_s = usable_bytes / min(rates)
+    seen_ms = samples[-1].at_ms - samples[0].at_ms
+    return full_in_s if seen_ms >= RECENT_MS or full_in_s * 1000 <= _FORESIGHT * seen_ms else None
 
 
 def _urgency(one: DirTrend) -> tuple[bool, float, float, int, str]:

@@ -6,7 +6,7 @@ import asyncio
 import statistics
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from engine.admin.cluster.client_properties import ClientProperties
@@ -16,7 +16,7 @@ from engine.admin.cluster.rights import Right, missing_rights
 from engine.admin.cluster.target import Source
 from engine.admin.cluster.waits import Complain, Waits
 from engine.admin.health.checks import has_throttles
-from engine.admin.health.report import HealthFacts, HoldingTransaction
+from engine.admin.health.report import HealthFacts, HoldingTransaction, used_percent, used_percents
 from engine.admin.snapshots.taking import read_snapshot
 from engine.admin.topics.access import SnapshotTopicReader, TopicReader, topic_reader
 from engine.admin.transactions.hanging import OpenTransaction, OpenTransactions, find_holding
@@ -42,10 +42,12 @@ _FETCH_OF_3_7 = 16
 
 @dataclass(frozen=True, slots=True)
 class BrokerProbe:
-    """What one broker said; ``trouble`` if it said nothing."""
+    """What one broker reported; ``trouble`` says why if it reported nothing."""
 
     controller_id: int | None = None
     offline_log_dirs: tuple[str, ...] = ()
+    used_percents: Mapping[str, float] = field(default_factory=dict)
+    """By log dir, how full its volume is."""
     trouble: str | None = None
     caps_min_isr: bool = False
     is_kraft: bool = False
@@ -70,7 +72,11 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
     )
     match cluster.source:
         case Source.SNAPSHOT:
-            facts = replace(facts, offline_log_dirs=_offline_log_dirs(snapshot, cluster.complain))
+            facts = replace(
+                facts,
+                offline_log_dirs=_offline_log_dirs(snapshot, cluster.complain),
+                used_percents=used_percents(snapshot.log_dirs),
+            )
             return await _with_min_isr(facts, SnapshotTopicReader(snapshot))
         case Source.ZOOKEEPER:
             facts = await _with_min_isr(facts, SnapshotTopicReader(snapshot))
@@ -86,13 +92,15 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
 def _offline_log_dirs(snapshot: ClusterSnapshot, complain: Complain) -> dict[int, tuple[str, ...]]:
     """Return the failed log dirs that a snapshot names; what it does not know goes to ``complain``."""
     if snapshot.failed_log_dirs is None:
-        complain("this snapshot does not tell whether log dirs have failed; one taken with sizes does")
+        complain("this snapshot does not show whether log dirs have failed; one taken with sizes does")
     found: dict[int, tuple[str, ...]] = {}
-    for one in snapshot.failed_log_dirs or ():
-        if one.log_dir is None:
-            complain(f"this snapshot does not tell whether log dirs of broker {one.broker} have failed: {one.error}")
+    for failed in snapshot.failed_log_dirs or ():
+        if failed.log_dir is None:
+            complain(
+                f"this snapshot does not show whether log dirs of broker {failed.broker} have failed: {failed.error}"
+            )
         else:
-            found[one.broker] = (*found.get(one.broker, ()), one.log_dir)
+            found[failed.broker] = (*found.get(failed.broker, ()), failed.log_dir)
     return found
 
 
@@ -175,6 +183,7 @@ async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int
         facts,
         seen_controllers={broker: probe.controller_id for broker, probe in probes.items() if probe.trouble is None},
         offline_log_dirs={broker: probe.offline_log_dirs for broker, probe in probes.items() if probe.offline_log_dirs},
+        used_percents={broker: probe.used_percents for broker, probe in probes.items() if probe.used_percents},
         caps_min_isr=bool(probes) and all(probe.caps_min_isr for probe in probes.values()),
         is_kraft=any(probe.is_kraft for probe in probes.values()),
         silent_brokers={broker: probe.trouble for broker, probe in probes.items() if probe.trouble is not None},
@@ -251,9 +260,11 @@ async def _ask(client: BrokerClient) -> BrokerProbe:
         dirs = DescribeLogDirsResponse(results=[])
     offline = tuple(result.log_dir for result in dirs.results if result.error_code != ErrorCode.NONE)
     offered = await client.api_versions()
+    fullness = {one.log_dir: used_percent(one.total_bytes, one.usable_bytes) for one in dirs.results}
     return BrokerProbe(
         metadata.controller_id if metadata.controller_id >= 0 else None,
         offline,
+        {path: percent for path, percent in fullness.items() if percent is not None},
         caps_min_isr=offered.get(ApiKey.FETCH, (0, -1))[1] >= _FETCH_OF_3_7,
         # Only a controller that is a broker tells the others who the controller is.
         is_kraft=ApiKey.LEADER_AND_ISR not in offered,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Protocol
 
 from engine.admin.cluster.remedies import Operation, Phrase, Words
 from engine.common.metric import Metric
@@ -45,6 +46,7 @@ class Check(StrEnum):
     UNDER_REPLICATED_LAGGING = "under_replicated_lagging"
     UNDER_REPLICATED_MOVING = "under_replicated_moving"
     OFFLINE_LOG_DIRS = "offline_log_dirs"
+    FULL_LOG_DIRS = "full_log_dirs"
     RACK_VIOLATIONS = "rack_violations"
     PREFERRED_LEADER_IMBALANCE = "preferred_leader_imbalance"
     RUNNING_REASSIGNMENTS = "running_reassignments"
@@ -69,6 +71,7 @@ _WARNINGS = frozenset(
     {
         Check.MIN_ISR_ABOVE_FACTOR,
         Check.UNDER_REPLICATED_MOVING,
+        Check.FULL_LOG_DIRS,
         Check.PREFERRED_LEADER_IMBALANCE,
         Check.RACK_VIOLATIONS,
         Check.RUNNING_REASSIGNMENTS,
@@ -100,6 +103,7 @@ _ADVICE: Mapping[Check, Words] = {
     Check.UNDER_REPLICATED_LAGGING: "after a restart it catches up by itself; else check disk, network, server.log",
     Check.UNDER_REPLICATED_MOVING: Phrase("wait for the reassignment: ", Operation.LIST_REASSIGNMENTS),
     Check.OFFLINE_LOG_DIRS: "the disk has failed or is full: check the broker's server.log",
+    Check.FULL_LOG_DIRS: "a full disk fails: move partitions away, or shorten the retention of large topics",
     Check.RACK_VIOLATIONS: "a failing rack takes more copies with it than it should: move replicas to other racks",
     Check.PREFERRED_LEADER_IMBALANCE: Phrase(Operation.ELECT_PREFERRED_OF_ALL),
     Check.RUNNING_REASSIGNMENTS: Phrase(Operation.LIST_REASSIGNMENTS, "; ", Operation.AWAIT_REASSIGNMENT),
@@ -107,7 +111,7 @@ _ADVICE: Mapping[Check, Words] = {
         Operation.VERIFY_REASSIGNMENT, " removes klamm's; others: ", Operation.DELETE_CONFIGS
     ),
     Check.HANGING_TRANSACTIONS: Phrase(
-        "readers of committed records wait there for ever: ", Operation.FIND_HANGING_TRANSACTIONS
+        "readers of committed records wait there forever: ", Operation.FIND_HANGING_TRANSACTIONS
     ),
     Check.LONG_TRANSACTIONS: Phrase(
         "readers of committed records wait there: is its producer slow, or gone? ", Operation.DESCRIBE_TRANSACTION
@@ -166,6 +170,7 @@ class HealthFacts:
         listed_reassignments: names that are still in ``/admin/reassign_partitions``.
         seen_controllers: by broker, which broker it considers the controller (None: none).
         offline_log_dirs: by broker.
+        used_percents: by broker and log dir, how full its volume is, whoever filled it.
         silent_brokers: registered brokers that did not answer, and what they did instead.
         deletion_ages_ms: for how long topics have been marked for deletion.
         zookeeper_ms: how long a read takes.
@@ -184,6 +189,7 @@ class HealthFacts:
     listed_reassignments: tuple[str, ...] = ()
     seen_controllers: Mapping[int, int | None] = field(default_factory=dict)
     offline_log_dirs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    used_percents: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     silent_brokers: Mapping[int, str] = field(default_factory=dict)
     deletion_ages_ms: Mapping[str, int] = field(default_factory=dict)
     zookeeper_ms: float | None = None
@@ -194,6 +200,36 @@ class HealthFacts:
     is_kraft: bool = False
     plan: str | None = None
     holding: tuple[HoldingTransaction, ...] = ()
+
+
+def used_percent(total_bytes: int | None, usable_bytes: int | None) -> float | None:
+    """Return how full a volume is; None if its broker does not say (before Kafka 3.3)."""
+    if total_bytes is None or usable_bytes is None or total_bytes <= 0:
+        return None
+    return 100 * (total_bytes - usable_bytes) / total_bytes
+
+
+class Volume(Protocol):
+    """A log dir of a broker, with the bytes of its volume."""
+
+    @property
+    def broker(self) -> int: ...
+    @property
+    def log_dir(self) -> str | None: ...
+    @property
+    def total_bytes(self) -> int | None: ...
+    @property
+    def usable_bytes(self) -> int | None: ...
+
+
+def used_percents(volumes: Iterable[Volume]) -> dict[int, dict[str, float]]:
+    """Return by broker and log dir how full the volume is, as far as brokers say."""
+    found: dict[int, dict[str, float]] = {}
+    for one in volumes:
+        percent = used_percent(one.total_bytes, one.usable_bytes)
+        if one.log_dir is not None and percent is not None:
+            found.setdefault(one.broker, {})[one.log_dir] = percent
+    return found
 
 
 def report_of(findings: Iterable[tuple[Check, list[str]]], examples_max: int | None = EXAMPLES_MAX) -> HealthReport:

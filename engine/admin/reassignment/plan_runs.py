@@ -92,6 +92,25 @@ def beside(plan: Path, suffix: str) -> Path:
     return plan.with_name(f"{plan.name}{suffix}")
 
 
+def refuse_overwriting(plan: Path) -> None:
+    """Refuse to write another plan to a file whose plan has begun: a journal lies beside it.
+
+    Raises:
+        BadRequest: it has begun, whether or not it is done.
+    """
+    journal = beside(plan, ".journal")
+    if not journal.exists() or journal.stat().st_size == 0:
+        return
+    if read_journal(journal).is_under_way:
+        hint = Phrase("go on with it: ", Do(Operation.RESUME_PLAN, str(plan)), "; or name another file")
+        raise BadRequest("the plan in this file has begun and is not done", where=str(plan), hint=hint)
+    raise BadRequest(
+        "the plan in this file was carried out, and has its journal",
+        where=str(plan),
+        hint=f"name another file, or move this one away together with {journal.name}",
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class PlanRun:
     """How a plan is carried out.
@@ -139,7 +158,7 @@ class PlanRun:
         standings = await self.standings(cluster)
         return bool(standings) and all(standing is Standing.DONE for standing in standings.values())
 
-    def told(
+    def question(
         self, cluster: Cluster, waves: Sequence[Wave], standings: Mapping[TopicPartition, Standing] | None = None
     ) -> str:
         """Return what the run will do: ``apply plan.json in prod: 3 partitions (2 replicas to copy) in 1 wave``.
@@ -150,13 +169,13 @@ class PlanRun:
         moves = [move for wave in left for move in wave]
         copies = sum(len(move.adding) + len(move.changing_dirs) for move in moves)
         what = f"{counted(len(moves), 'partition')} ({counted(copies, 'replica')} to copy)"
-        told = f"{self.verb} {self.path.name} in {cluster.target.title}: {what} in {counted(len(left), 'wave')}"
+        question = f"{self.verb} {self.path.name} in {cluster.target.title}: {what} in {counted(len(left), 'wave')}"
         if copies:
-            told += (
+            question += (
                 ", without a throttle" if self.throttle is None else f", at {rate_text(self.throttle.start)} a broker"
             )
         done = sum(map(len, waves)) - len(moves)
-        return f"{told}, {done} of {done + len(moves)} done already" if done else told
+        return f"{question}, {done} of {done + len(moves)} done already" if done else question
 
     def refuse_begun(self) -> None:
         """Raise BadRequest if the journal says that the plan began and did not end well: it must be resumed."""

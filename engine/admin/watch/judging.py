@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from engine.admin.cluster.target import Side
 from engine.admin.health.checks import TopicMemory, assess
-from engine.admin.health.report import Check, HealthFacts, HealthReport, report_of_reasons
+from engine.admin.health.report import Check, HealthFacts, HealthReport, report_of_reasons, used_percents
 from engine.admin.watch.frame import Frame, LinkState, Stage
 
 ZOOKEEPER_PATIENCE_MS = 5_000
@@ -80,6 +80,7 @@ def facts_of(frame: Frame) -> HealthFacts:
         listed_reassignments=frame.listed_reassignments,
         seen_controllers={broker: said.controller_id for broker, said in words.items() if not said.trouble},
         offline_log_dirs={broker: said.offline_log_dirs for broker, said in words.items() if said.offline_log_dirs},
+        used_percents=used_percents(one for one in frame.log_dirs if one.broker in live),
         silent_brokers={broker: said.trouble for broker, said in words.items() if said.trouble},
         deletion_ages_ms=frame.deletion_ages_ms,
         zookeeper_ms=frame.zookeeper_ms,

@@ -132,10 +132,10 @@ def _split(
     errors: CommitErrors = {}
     for topic in topics:
         name = topic.name
-        there = cache.partitions(name)
+        existing = cache.partitions(name)
         for asked in topic.partitions:
             index = asked.partition_index
-            if index not in there:
+            if index not in existing:
                 errors[TopicPartition(name, index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
             timestamp_ms = asked.commit_timestamp

@@ -18,7 +18,7 @@ from engine.admin.analysis.timeline import Absence, LeaderChange, timelines
 from engine.admin.health.checks import assess
 from engine.admin.health.report import Check
 from engine.admin.watch.events import Event, EventKind
-from engine.admin.watch.frame import BrokerRegistration, Frame
+from engine.admin.watch.frame import BrokerRegistration, Frame, Stage
 from engine.admin.watch.judging import facts_of
 from engine.common.model import TopicPartition
 
@@ -165,14 +165,40 @@ def test_a_slope_says_how_sure_it_is() -> None:
 def test_a_log_dir_that_fills_says_when_it_is_full() -> None:
     cluster = FakeCluster(2, {"orders": 1}, replication_factor=1, min_isr=1, rate=1_000)
     cluster.fail_log_dir(2)
-    frame, history = _played(cluster, 60)
+    frame, history = _played(cluster, 310)
     failed, filling = dir_trends(frame, history)
     assert failed.broker == 2 and failed.error and failed.full_in_s is None
     assert filling.bytes_per_s == pytest.approx(1_000_000)
-    assert filling.used_percent == pytest.approx(0.1, abs=0.01)
-    assert filling.full_in_s == pytest.approx((2e12 - 2e9 - 51e6) / 1e6)
+    assert filling.used_percent == pytest.approx(0.115, abs=0.001)
+    assert filling.full_in_s == pytest.approx((2e12 - 2e9 - 301e6) / 1e6)
     frame, history = _played(FakeCluster(1, {"orders": 1}, replication_factor=1, rate=0), 60)
     assert dir_trends(frame, history)[0].full_in_s is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "is_told"),
+    [
+        ([10] * 4, True),  # Half a minute at a rate that fills it within five.
+        ([0] * 20 + [1] * 3, False),  # A burst, seen for twenty seconds, is no trend of hours.
+        ([1] * 40, True),  # More than five minutes of the same: hours ahead are a trend.
+        ([1] * 40 + [0] * 30, False),  # It filled, and no longer does.
+    ],
+)
+def test_what_was_seen_briefly_or_has_ended_is_no_trend(seconds: list[int], is_told: bool) -> None:
+    """Readings every ten seconds, of a log dir that takes so many megabytes a second, with 3 GB of room."""
+    cluster = FakeCluster(1, {"orders": 1}, replication_factor=1, rate=0)
+    frame, history = cluster.frame(), History()
+    (log_dir,) = frame.log_dirs
+    room = 3_000_000_000
+    for number, rate in enumerate(seconds):
+        room -= rate * 10_000_000
+        at_ms = cluster.now_ms + 10_000 * number
+        stages = {**frame.stages, Stage.LOG_DIRS: replace(frame.stage(Stage.LOG_DIRS), read_at_ms=at_ms)}
+        dirs = (replace(log_dir, usable_bytes=room),)
+        frame = replace(frame, sequence=frame.sequence + 1, at_ms=at_ms, stages=stages, log_dirs=dirs)
+        history.take(frame)
+    (trend,) = dir_trends(frame, history)
+    assert (trend.full_in_s is not None) == is_told, trend
 
 
 def test_the_timeline_says_who_was_out_how_long_and_who_led() -> None:

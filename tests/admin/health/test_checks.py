@@ -216,6 +216,17 @@ def test_a_plan_that_runs_holds_its_throttle_between_two_waves() -> None:
     )
 
 
+def test_a_plan_is_named_first_and_not_counted_among_its_moves() -> None:
+    moving = [PartitionSnapshot(0, ReplicaAssignment((2, 0, 1), (2,), (1,)), 0, (0, 1)) for _ in range(6)]
+    report = assess(replace(facts(*moving), plan="bo@here since then: apply plan.json"))
+    (running,) = [reason for reason in report.reasons if reason.check is Check.RUNNING_REASSIGNMENTS]
+    assert running.count == 6
+    assert running.examples == (
+        "t-0; under a plan, which holds the throttle until it ends: bo@here since then: apply plan.json",
+        *("t-1", "t-2", "t-3", "t-4"),
+    )
+
+
 def test_what_brokers_and_zookeeper_say() -> None:
     seen = assess(
         facts(

@@ -60,6 +60,7 @@ CLUSTERS: dict[Check, tuple[HealthFacts, HealthFacts]] = {
         of(PartitionSnapshot(0, MOVING, 0, (0, 1))),
     ),
     Check.OFFLINE_LOG_DIRS: (of(WELL, offline_log_dirs={1: ("/d1",)}), of(WELL, offline_log_dirs={})),
+    Check.FULL_LOG_DIRS: (of(WELL, used_percents={1: {"/d1": 95.0}}), of(WELL, used_percents={1: {"/d1": 94.9}})),
     Check.HANGING_TRANSACTIONS: (
         of(WELL, holding=(HoldingTransaction("t-0", 7, 4001, 60_000, True),)),
         of(WELL, holding=(HoldingTransaction("t-0", 7, 4001, 59_999, True),)),

@@ -382,7 +382,7 @@ def test_damaged_records_end_the_connection(tmp_path: Path, damage: Callable[[by
 
 
 def test_nobody_renegotiates(tmp_path: Path) -> None:
-    """Of TLS 1.2: a client could make the broker compute signatures for ever, and change who it is."""
+    """Of TLS 1.2: a client could make the broker compute signatures forever, and change who it is."""
     bound = Binding()
     ffi, lib = bound.ffi, bound.lib
 

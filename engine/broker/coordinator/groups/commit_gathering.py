@@ -192,7 +192,7 @@ class GatheredCommits:
                 for commit in commits:
                     self._write(index, [commit])
                 return
-            said = commit_error(error)
+            code = commit_error(error)
             for commit in commits:
                 group, offsets, refused, done, _ = commit
                 first_offset, log_offset = log_offset, log_offset + len(offsets)
@@ -208,7 +208,7 @@ class GatheredCommits:
                     group.offsets.end_commit(offsets, first_offset)
                 else:
                     group.offsets.commit(offsets, first_offset)
-                done(said, refused)
+                done(code, refused)
 
         prepared = commits[0].batch if len(commits) == 1 else None
         try:
