@@ -31,6 +31,9 @@ RECORD_BYTES_MAX: Final = 16 * 1024
 _WHOLE_RECORD_BYTES: Final = RECORD_BYTES_MAX + 512
 """With its header, checksum and padding."""
 
+_TAKEN_BYTES: Final = 2 * RECORD_BYTES_MAX
+"""Bytes that TLS gets at a time: with less, it would move the rest of a record about more often."""
+
 SEALED_BYTES_MAX: Final = 8 * RECORD_BYTES_MAX
 """Bytes to encrypt ahead of the socket: a slow peer holds no more of them."""
 
@@ -319,8 +322,8 @@ class TlsConnection(Connection):
 
     def _take_next(self) -> None:
         """Give TLS the next of what has come."""
-        self._incoming.write(self._encrypted[:RECORD_BYTES_MAX])
-        self._encrypted = self._encrypted[RECORD_BYTES_MAX:]
+        self._incoming.write(self._encrypted[:_TAKEN_BYTES])
+        self._encrypted = self._encrypted[_TAKEN_BYTES:]
 
     def _keep_encrypted(self) -> None:
         """Copy what has to wait: other connections need the buffer."""

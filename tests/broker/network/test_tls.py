@@ -151,7 +151,7 @@ def test_requests_in_records_and_packets_of_any_size(
 
 
 async def ask_oddly(host: str, port: int, context: ssl.SSLContext, numbers: random.Random) -> None:
-    """Send requests in TLS records and packets of random sizes; read all answers."""
+    """Send requests in TLS records and packets of random sizes, then say the end; read all answers."""
     count, incoming, outgoing = 150, ssl.MemoryBIO(), ssl.MemoryBIO()
     names = [numbers.choice((0, 1, 100, 8_000, 20_000)) * "x" + str(i) for i in range(count)]
     tls = context.wrap_bio(incoming, outgoing, server_hostname="broker.example")
@@ -172,6 +172,8 @@ async def ask_oddly(host: str, port: int, context: ssl.SSLContext, numbers: rand
         left = b"".join(metadata_request(name, i) for i, name in enumerate(names))
         while left:
             left = left[tls.write(left[: numbers.choice((1, 9, 100, 1_000, 16_384))]) :]
+        with suppress(ssl.SSLWantReadError):
+            tls.unwrap()
         records = outgoing.read()
         while records:
             size = numbers.choice((7, 1_500, 16_384, 200_000))
@@ -191,6 +193,9 @@ async def ask_oddly(host: str, port: int, context: ssl.SSLContext, numbers: rand
         assert name.encode() in answers[:end]
         answers = answers[end:]
     await sending
+    async with asyncio.timeout(PATIENCE_S):
+        while await reader.read():
+            pass
     writer.close()
 
 
