@@ -308,16 +308,17 @@ class TopicAdmin:
             KafkaError: it cannot be grown like that, in Kafka's words; or what ``allow`` raises.
         """
         try:
+            existing = await self._growable(name)
             brokers = await self._zk.brokers.get_all_brokers_with_epochs()
             racks = usable_racks({b: info.rack for b, info in brokers.items()}, RackAwareMode.ENFORCED)
             while True:
-                existing = await self._growable(name)
                 new = self._new_partitions(name, existing.assignment, count, assignments, racks)
                 if not validate_only:
                     allow(len(new))
                     allow = _allow_all
                 if validate_only or await self._write_grown(existing, new):
                     return sorted({*existing.assignment, *new})
+                existing = await self._growable(name)
         except CoordinationError as error:
             raise _coordination(error) from error
 
