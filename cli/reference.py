@@ -128,7 +128,7 @@ def _exit_codes() -> Iterator[str]:
 
 
 def _formats() -> Iterator[str]:
-    names = ", ".join(f"`{one.value}`" for one in OutputFormat if one is not OutputFormat.PROMETHEUS)
+    names = ", ".join(f"`{output.value}`" for output in OutputFormat if output is not OutputFormat.PROMETHEUS)
     yield "## Formats\n"
     yield f"`-o` takes {names}; without it a terminal gets `table` and a pipe `plain` (tab-separated, no header)."
     yield "Commands that measure take `prometheus` too, as their own page says."

@@ -52,7 +52,7 @@ ABSENT_TOOLS: Mapping[str, AbsentTool] = {
             },
         },
     ),
-    "kafka-jmx": AbsentTool("klamm brokers metrics shows what brokers tell by JMX; klamm exporter is for Prometheus"),
+    "kafka-jmx": AbsentTool("klamm brokers metrics shows what brokers report by JMX; klamm exporter is for Prometheus"),
     "kafka-verifiable-producer": AbsentTool(
         "to put a load on a cluster: klamm perf producer",
         {

@@ -176,9 +176,9 @@ class _Builder:
                 raise BadOption(f"no topic matches {pattern.pattern}", hint=hint)
 
         def is_selected(topic: TopicSnapshot) -> bool:
-            if topic.is_marked_for_deletion or any(one.fullmatch(topic.name) for one in unwanted):
+            if topic.is_marked_for_deletion or any(regex.fullmatch(topic.name) for regex in unwanted):
                 return False
-            return not wanted or any(one.fullmatch(topic.name) for one in wanted)
+            return not wanted or any(regex.fullmatch(topic.name) for regex in wanted)
 
         return is_selected
 
@@ -291,9 +291,9 @@ class _Builder:
         if not stuck:
             return
         topics = {topic.name: topic for topic in self.snapshot.topics}
-        held = [one for one in stuck if is_selected(topics[one.name.topic])]
+        held = [partition for partition in stuck if is_selected(topics[partition.name.topic])]
         if held and self.strategy in (Strategy.DECOMMISSION, Strategy.REPLACE):
-            moving = [one for one in held if one.name not in pins]
+            moving = [partition for partition in held if partition.name not in pins]
             named = moving or held
             reason = f"{'is' if len(named) == 1 else 'are'} {'being reassigned' if moving else 'pinned'}"
             hint = "wait until klamm reassign list is empty" if moving else "remove --pin"
@@ -321,12 +321,12 @@ class _Builder:
 
     def _room_of_dirs(self) -> dict[int, int]:
         """Return the total capacity of a broker's log dirs, if each of them has one."""
-        given = {(one.broker, one.log_dir): one for one in self.options.log_dir_capacities}
+        given = {(capacity.broker, capacity.log_dir): capacity for capacity in self.options.log_dir_capacities}
         if not given:
             return {}
-        dirs = {(one.broker, one.log_dir) for one in self.snapshot.log_dirs}
+        dirs = {(log_dir.broker, log_dir.log_dir) for log_dir in self.snapshot.log_dirs}
         for topic in self.snapshot.topics:
-            dirs |= {(log.broker, log.log_dir) for one in topic.partitions for log in one.replica_logs}
+            dirs |= {(log.broker, log.log_dir) for partition in topic.partitions for log in partition.replica_logs}
         for place, one in given.items():
             if place not in dirs:
                 raise unknown_log_dir(one)

@@ -108,7 +108,7 @@ class CappedProgram:
     def _reached(self) -> list[float] | None:
         """Take one aim after the other; return the values of all variables."""
         self._parts = [self.problem.partitions[index] for index in self.problem.movable]
-        sizes = [one.size or 0 for one in self._parts]
+        sizes = [part.size or 0 for part in self._parts]
         self._unit = max(1.0, sum(sizes) / len(sizes)) if sizes else 1.0
         for number, one in enumerate(self._parts):
             self._add_partition(number, one)
@@ -200,7 +200,7 @@ class CappedProgram:
             one = self._parts[number]
             undone[done] = -float(undone_of(one, one.current))
             shared[done] = -float(max(0, shared_racks(brokers, one.current) - one.shared_racks_max))
-        weights = [self.problem.weight(one) for one in self._parts]
+        weights = [self.problem.weight(part) for part in self._parts]
         unit = max(1.0, sum(weights) / len(weights)) if weights else 1.0
         copied = {var: weights[number] / unit for var, number in self._fresh().items()}
         kept = self._leads if self.leader_levels is not None else self._holds

@@ -143,8 +143,8 @@ def _part_of(problem: Problem, after: Lists, levels: Levels | None) -> tuple[tup
     moves_left = problem.max_moves if problem.max_moves is not None else 1 << 62
     bytes_left = problem.max_bytes if problem.max_bytes is not None else 1 << 62
     room = byte_room(problem)
-    held = held_bytes(problem, [one.current for one in problem.partitions])
-    found = [one.current for one in problem.partitions]
+    held = held_bytes(problem, [partition.current for partition in problem.partitions])
+    found = [partition.current for partition in problem.partitions]
     waiting = []
     for index, (one, lists) in enumerate(zip(problem.partitions, after, strict=True)):
         fresh = len(set(lists) - set(one.current))

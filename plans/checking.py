@@ -48,8 +48,8 @@ def _brokers(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines: P
             yield cannot_tell(Check.CAPACITY, rule, NO_SIZES, line)
         elif held[broker] > capacity:
             above = held[broker] - capacity
-            told = f"broker {broker} would hold {held[broker]:,} bytes, {above:,} above its capacity of {capacity:,}"
-            yield Finding(Check.CAPACITY, told, line, rule=rule)
+            message = f"broker {broker} would hold {held[broker]:,} bytes, {above:,} above its capacity of {capacity:,}"
+            yield Finding(Check.CAPACITY, message, line, rule=rule)
 
 
 @dataclass(slots=True)
@@ -101,12 +101,14 @@ def _log_dirs(capacities: Mapping[tuple[int, str], int], held: _Held, line: int)
             why = f"sizes and log dirs of broker {broker} are not known: take the snapshot with sizes"
             yield cannot_tell(Check.CAPACITY, rule, why, line)
         elif path not in dirs:
-            told = f"broker {broker} has no log dir {path}; it has {', '.join(sorted(dirs))}"
-            yield Finding(Check.CAPACITY, told, line, rule=rule, lacks=Lack.LOG_DIR)
+            message = f"broker {broker} has no log dir {path}; it has {', '.join(sorted(dirs))}"
+            yield Finding(Check.CAPACITY, message, line, rule=rule, lacks=Lack.LOG_DIR)
         elif size > capacity:
             above = size - capacity
-            told = f"{path} of broker {broker} would hold {size:,} bytes, {above:,} above its capacity of {capacity:,}"
-            yield Finding(Check.CAPACITY, told, line, rule=rule)
+            message = (
+                f"{path} of broker {broker} would hold {size:,} bytes, {above:,} above its capacity of {capacity:,}"
+            )
+            yield Finding(Check.CAPACITY, message, line, rule=rule)
         elif size + held.chosen[broker] > capacity:
             yield _chosen(capacities, held, broker, path, line)
 
@@ -114,13 +116,15 @@ def _log_dirs(capacities: Mapping[tuple[int, str], int], held: _Held, line: int)
 def _chosen(capacities: Mapping[tuple[int, str], int], held: _Held, broker: int, path: str, line: int) -> Finding:
     """A broker chooses the log dirs of what comes: an error only if it does not fit, wherever it goes."""
     rule, size = f"log_dirs.capacity.{broker}:{path}", held.chosen[broker]
-    told = f"broker {broker} gets {size:,} bytes and chooses their log dirs itself"
-    rooms = [capacities.get((broker, one), 1 << 62) - held.bytes[broker, one] for one in held.dirs[broker]]
+    message = f"broker {broker} gets {size:,} bytes and chooses their log dirs itself"
+    rooms = [capacities.get((broker, log_dir), 1 << 62) - held.bytes[broker, log_dir] for log_dir in held.dirs[broker]]
     room = sum(max(0, each) for each in rooms)
     if size > room:
-        return Finding(Check.CAPACITY, f"{told}; {size - room:,} more than all of them have room for", line, rule=rule)
+        return Finding(
+            Check.CAPACITY, f"{message}; {size - room:,} more than all of them have room for", line, rule=rule
+        )
     room = capacities[broker, path] - held.bytes[broker, path]
-    return Finding(Check.CAPACITY, f"{told}; {path} has room for {room:,}", line, is_error=False, rule=rule)
+    return Finding(Check.CAPACITY, f"{message}; {path} has room for {room:,}", line, is_error=False, rule=rule)
 
 
 def partitions_of(snapshot: ClusterSnapshot) -> dict[TopicPartition, PartitionSnapshot]:
@@ -159,13 +163,16 @@ def check_plan(
     lines = lines or PlanLines()
     found = [*check_drift(plan, snapshot, lines), *_figures_differ(plan, lines)]
     if is_carried_out(plan, snapshot):
-        told = f"the plan is carried out already ({counted(len(plan.partitions), 'partition')})"
-        found = [one for one in found if one.check not in (Check.DRIFT, Check.TARGETS, Check.DIGEST)]
-        found.insert(0, Finding(Check.DRIFT, told, is_error=False))
+        message = f"the plan is carried out already ({counted(len(plan.partitions), 'partition')})"
+        found = [finding for finding in found if finding.check not in (Check.DRIFT, Check.TARGETS, Check.DIGEST)]
+        found.insert(0, Finding(Check.DRIFT, message, is_error=False))
     if policy is not None:
         if policy.is_unchanged:
             rule = "cluster.unchanged"
-            found = [replace(one, is_error=True, rule=rule) if one.check is Check.DIGEST else one for one in found]
+            found = [
+                replace(finding, is_error=True, rule=rule) if finding.check is Check.DIGEST else finding
+                for finding in found
+            ]
         found += _against_policy(plan, snapshot, policy, lines)
     return found
 
@@ -183,7 +190,7 @@ def check_drift(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines | No
     if input_digest(snapshot) != plan.klamm.input_digest:
         told = "brokers, racks, topics or replicas have changed since the plan was made"
         is_touched = bool(found) or _are_its_brokers_changed(plan, snapshot)
-        if not any(one.check is Check.DRIFT for one in found):
+        if not any(finding.check is Check.DRIFT for finding in found):
             told += "; its own partitions have not: it can be applied, but may not be the smallest any more"
         changes = _changes_of_brokers(plan, snapshot)
         if changes:
@@ -258,14 +265,16 @@ def _are_its_brokers_changed(plan: PlanFile, snapshot: ClusterSnapshot) -> bool:
     live = {broker.id: broker.rack for broker in snapshot.brokers}
     used = {broker for entry in (*plan.partitions, *plan.klamm.rollback) for broker in entry.replicas}
     was_dead = {row.broker for row in plan.klamm.score.brokers if not row.alive}
-    return any(one not in before or one not in live or before[one] != live[one] for one in used - was_dead)
+    return any(
+        broker not in before or broker not in live or before[broker] != live[broker] for broker in used - was_dead
+    )
 
 
 def _changes_of_brokers(plan: PlanFile, snapshot: ClusterSnapshot) -> list[str]:
     """Return how brokers differ from the score card, which says where each was and what it held at planning time."""
     before = {row.broker: row for row in plan.klamm.score.brokers}
     live = {broker.id: broker.rack for broker in snapshot.brokers}
-    held = Counter(b for one in partitions_of(snapshot).values() for b in one.assignment.target_replicas)
+    held = Counter(b for partition in partitions_of(snapshot).values() for b in partition.assignment.target_replicas)
     found = []
     for broker in sorted(before.keys() | live.keys() if before else ()):
         row = before.get(broker)
@@ -293,12 +302,12 @@ def _drifted(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines) -> Ite
         now = found.assignment.target_replicas
         if now == entry.replicas:
             continue
-        told = f"{entry.name} was planned from {_listed(entry.replicas)} and has {_listed(now)} now"
+        message = f"{entry.name} was planned from {_listed(entry.replicas)} and has {_listed(now)} now"
         if now == targets[entry.name]:
-            told = f"{entry.name} has the replicas of the plan already: {_listed(now)}"
+            message = f"{entry.name} has the replicas of the plan already: {_listed(now)}"
         if found.assignment.is_being_reassigned:
-            told += " (being reassigned)"
-        yield Finding(Check.DRIFT, told, line, partition=entry.name)
+            message += " (being reassigned)"
+        yield Finding(Check.DRIFT, message, line, partition=entry.name)
 
 
 def _missing_targets(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines) -> Iterator[Finding]:
@@ -307,8 +316,8 @@ def _missing_targets(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines
     for entry in plan.partitions:
         for broker in entry.replicas:
             if broker not in live and broker not in before[entry.name]:
-                told = f"{entry.name} is to go to broker {broker}, which is not alive"
-                yield Finding(Check.TARGETS, told, lines.of_partition(entry.name), partition=entry.name)
+                message = f"{entry.name} is to go to broker {broker}, which is not alive"
+                yield Finding(Check.TARGETS, message, lines.of_partition(entry.name), partition=entry.name)
 
 
 def _figures_differ(plan: PlanFile, lines: PlanLines) -> Iterator[Finding]:
@@ -320,11 +329,11 @@ def _figures_differ(plan: PlanFile, lines: PlanLines) -> Iterator[Finding]:
     copied += sum(_moved_inside(old, new) for old, new in pairs)
     score = plan.klamm.score
     if (leader_changes, copied) != (score.leader_changes, score.moves):
-        told = (
+        message = (
             f"the score card has {score.moves} moves and {score.leader_changes} leader changes, the partitions make "
             f"{copied} and {leader_changes}: the file was edited by hand"
         )
-        yield Finding(Check.FIGURES, told, lines.of_key("score"))
+        yield Finding(Check.FIGURES, message, lines.of_key("score"))
 
 
 def _moved_inside(old: PlanEntry, new: PlanEntry) -> int:
@@ -371,25 +380,25 @@ def _placement(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines:
     for entry in plan.partitions:
         factor, line = len(entry.replicas), lines.of_partition(entry.name)
         if least is not None and factor < least:
-            told = f"{entry.name} gets {counted(factor, 'replica')}, the policy wants at least {least}"
+            message = f"{entry.name} gets {counted(factor, 'replica')}, the policy wants at least {least}"
             rule = "placement.replication_factor_min"
-            yield Finding(Check.FACTOR, told, line, partition=entry.name, rule=rule)
+            yield Finding(Check.FACTOR, message, line, partition=entry.name, rule=rule)
         if most is not None and factor > most:
-            told = f"{entry.name} gets {counted(factor, 'replica')}, the policy wants at most {most}"
+            message = f"{entry.name} gets {counted(factor, 'replica')}, the policy wants at most {most}"
             rule = "placement.replication_factor_max"
-            yield Finding(Check.FACTOR, told, line, partition=entry.name, rule=rule)
+            yield Finding(Check.FACTOR, message, line, partition=entry.name, rule=rule)
     if policy.rack_violations is None:
         return
     racks = {broker.id: broker.rack for broker in snapshot.brokers}
     violations = [entry for entry in plan.partitions if racks_missed(entry.replicas, racks)]
     if len(violations) > policy.rack_violations:
         for entry in violations:
-            told = (
+            message = (
                 f"{entry.name} would be in {counted(racks_missed(entry.replicas, racks), 'rack')} fewer than it could"
             )
             line, listed = lines.of_partition(entry.name), _listed(entry.replicas)
             rule = "placement.rack_violations"
-            yield Finding(Check.RACKS, f"{told}: {listed}", line, partition=entry.name, rule=rule)
+            yield Finding(Check.RACKS, f"{message}: {listed}", line, partition=entry.name, rule=rule)
 
 
 def racks_missed(replicas: Sequence[int], racks: Mapping[int, str | None]) -> int:
@@ -411,12 +420,12 @@ def _forbidden(plan: PlanFile, policy: Policy, lines: PlanLines) -> Iterator[Fin
         line = lines.of_partition(entry.name)
         for broker in entry.replicas:
             if broker in policy.forbidden_brokers and broker not in before[entry.name]:
-                told = f"{entry.name} is to go to broker {broker}, which the policy forbids"
-                yield Finding(Check.BROKERS, told, line, partition=entry.name, rule="brokers.forbidden")
+                message = f"{entry.name} is to go to broker {broker}, which the policy forbids"
+                yield Finding(Check.BROKERS, message, line, partition=entry.name, rule="brokers.forbidden")
         for pattern in patterns:
             if pattern.fullmatch(entry.topic):
-                told = f"the plan changes {entry.name}, but the policy forbids topics {pattern.pattern}"
-                yield Finding(Check.TOPICS, told, line, partition=entry.name, rule="topics.forbidden")
+                message = f"the plan changes {entry.name}, but the policy forbids topics {pattern.pattern}"
+                yield Finding(Check.TOPICS, message, line, partition=entry.name, rule="topics.forbidden")
 
 
 def _listed(replicas: Iterable[int]) -> str:

@@ -78,7 +78,7 @@ def model_of(problem: Problem, replica_levels: Levels | None, leader_levels: Lev
     rack_of = np.zeros(shape[1], np.int64)
     for number, members in enumerate(racks):
         rack_of[members] = number
-    size = np.array([one.size or 0 for one in parts], np.float64)
+    size = np.array([part.size or 0 for part in parts], np.float64)
     unit = max(1.0, float(size.mean())) if len(size) else 1.0
     return Model(
         problem=problem,
@@ -87,17 +87,17 @@ def model_of(problem: Problem, replica_levels: Levels | None, leader_levels: Lev
             *_level_rows(problem, Aim.LEADERS, leader_levels),
             *(Row(row.kind, row.brokers, row.low / unit, row.high / unit) for row in rows),
         ],
-        weight=np.array([problem.weight(one) for one in parts], np.int64),
+        weight=np.array([problem.weight(part) for part in parts], np.int64),
         size=size / unit,
-        bytes=np.array([one.size or 0 for one in parts], np.int64),
+        bytes=np.array([part.size or 0 for part in parts], np.int64),
         size_unit=unit,
-        factor=np.array([one.factor for one in parts], np.int64),
-        shared=np.array([one.shared_racks_max for one in parts], np.int64),
-        allowed=matrix(one.may_hold for one in parts),
-        must=matrix(one.must_hold for one in parts),
-        leads=matrix(one.may_lead for one in parts),
+        factor=np.array([part.factor for part in parts], np.int64),
+        shared=np.array([part.shared_racks_max for part in parts], np.int64),
+        allowed=matrix(part.may_hold for part in parts),
+        must=matrix(part.must_hold for part in parts),
+        leads=matrix(part.may_lead for part in parts),
         is_held=held,
-        first=np.array([one.current[0] for one in parts], np.int64),
+        first=np.array([part.current[0] for part in parts], np.int64),
         racks=racks,
         rack_of=rack_of,
     )

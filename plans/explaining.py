@@ -62,7 +62,7 @@ def _partition(made: MadePlan, index: int) -> list[str]:
 
 def _disks(plan: PlanFile, name: TopicPartition) -> list[str]:
     """Return a line for each replica of a partition that goes to another log dir."""
-    before = next((one for one in plan.klamm.rollback if one.name == name), None)
+    before = next((move for move in plan.klamm.rollback if move.name == name), None)
     after = next((partition for partition in plan.partitions if partition.name == name), None)
     return (
         []
@@ -96,7 +96,7 @@ def _ids(problem: Problem, replicas: Sequence[int]) -> str:
 
 def told_by_file(plan: PlanFile, name: TopicPartition) -> tuple[str, ...]:
     """Return what a plan file alone says about one of its partitions: old, new, and the effect on the brokers."""
-    before = next((one for one in plan.klamm.rollback if one.name == name), None)
+    before = next((move for move in plan.klamm.rollback if move.name == name), None)
     after = next((partition for partition in plan.partitions if partition.name == name), None)
     if before is None or after is None:
         return ()

@@ -57,4 +57,4 @@ class Finding:
 
 def cannot_tell(check: Check, rule: str, why: str, line: int, lacks: Lack = Lack.SIZES) -> Finding:
     """Return the finding that a rule cannot be checked."""
-    return Finding(check, f"whether {rule} is kept cannot be told: {why}", line, rule=rule, lacks=lacks)
+    return Finding(check, f"whether {rule} is kept is unknown: {why}", line, rule=rule, lacks=lacks)

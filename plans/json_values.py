@@ -32,7 +32,7 @@ def to_json(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     if isinstance(value, tuple):
-        return [to_json(one) for one in value]
+        return [to_json(item) for item in value]
     wanted: Any = type(value)
     return {name: to_json(getattr(value, name)) for name in _fields(wanted)}
 
@@ -51,7 +51,7 @@ def from_json(wanted: Any, value: object, place: str = "") -> Any:
     if origin is tuple:
         if not isinstance(value, list):
             raise JsonValueError(place, f"wants a list, not {_shown(value)}")
-        if parts[0] in (int, str) and all(type(one) is parts[0] for one in value):
+        if parts[0] in (int, str) and all(type(item) is parts[0] for item in value):
             return tuple(value)
         return tuple(from_json(parts[0], one, f"{place}[{index}]") for index, one in enumerate(value))
     return _scalar(wanted, value, place)
@@ -86,13 +86,13 @@ def _object(wanted: Any, value: object, place: str) -> Any:
     for key in fields:
         if key not in value and key not in _later(wanted):
             raise JsonValueError(f"{prefix}{key}", "missing")
-    there = {key: kind for key, kind in fields.items() if key in value}
-    return wanted(**{key: from_json(kind, value[key], f"{prefix}{key}") for key, kind in there.items()})
+    given = {key: kind for key, kind in fields.items() if key in value}
+    return wanted(**{key: from_json(kind, value[key], f"{prefix}{key}") for key, kind in given.items()})
 
 
 def _scalar(wanted: Any, value: object, place: str) -> Any:
     if isinstance(wanted, type) and issubclass(wanted, Enum):
-        known = [one.value for one in wanted]
+        known = [member.value for member in wanted]
         if value not in known:
             raise JsonValueError(place, f"wants one of {', '.join(known)}, not {_shown(value)}")
         return wanted(value)
@@ -127,7 +127,7 @@ def _schema(wanted: Any, defs: dict[str, Any]) -> dict[str, Any]:
     if origin is tuple:
         return {"type": "array", "items": _schema(parts[0], defs)}
     if issubclass(wanted, Enum):
-        return {"enum": [one.value for one in wanted]}
+        return {"enum": [member.value for member in wanted]}
     return {"type": _SCHEMA_TYPES[wanted]}
 
 

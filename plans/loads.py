@@ -86,7 +86,7 @@ class ByteLimits:
             f" broker {problem.brokers[worst].id} stays {off[worst]:g} % away"
             f" (--tolerance {off[worst]:g} would allow that{search})"
         ]
-        lumps = [one for one in problem.partitions if (one.size or 0) > max(self.most.values())]
+        lumps = [partition for partition in problem.partitions if (partition.size or 0) > max(self.most.values())]
         if lumps:
             largest = max(lumps, key=lambda one: (one.size or 0, one.name))
             notes.append(f"{largest.name} alone has {largest.size:,} bytes, more than any broker should hold")
@@ -230,9 +230,11 @@ def _room(problem: Problem, rack_sizes: Sequence[int]) -> list[int]:
     """Return what the first j racks can hold, for every j from 0 on; the last is the total of all brokers."""
     remaining = mask_of(problem.remaining)
     wanted: dict[tuple[int, int], int] = {}
-    for one in problem.partitions:
-        count = one.factor - (one.must_hold & ~remaining).bit_count()
-        wanted[count, one.shared_racks_max] = wanted.get((count, one.shared_racks_max), 0) + (one.size or 0)
+    for partition in problem.partitions:
+        count = partition.factor - (partition.must_hold & ~remaining).bit_count()
+        wanted[count, partition.shared_racks_max] = wanted.get((count, partition.shared_racks_max), 0) + (
+            partition.size or 0
+        )
     room = [0]
     for racks, brokers in enumerate(accumulate(rack_sizes), 1):
         is_last = racks == len(rack_sizes)

@@ -94,11 +94,11 @@ def _dirs_of(snapshot: ClusterSnapshot, options: PlanOptions, cluster: Problem) 
         raise BadOption(f"broker {broker} is not registered", hint="only a live broker can move replicas between disks")
     movable = {partition.name for partition in cluster.partitions if partition.is_movable}
     logs = [
-        (TopicPartition(topic.name, one.partition), log)
+        (TopicPartition(topic.name, partition.partition), log)
         for topic in sorted(snapshot.topics, key=lambda each: each.name)
-        for one in topic.partitions
-        for log in sorted(one.replica_logs, key=lambda each: each.broker)
-        if log.broker in wanted and log.broker in one.assignment.target_replicas
+        for partition in topic.partitions
+        for log in sorted(partition.replica_logs, key=lambda each: each.broker)
+        if log.broker in wanted and log.broker in partition.assignment.target_replicas
     ]
     moving = {(name, log.broker) for name, log in logs if log.is_future}
     places = {(log.broker, log.log_dir) for _, log in logs}
@@ -143,7 +143,7 @@ def _solved(
 ) -> Solved:
     """Solve broker by broker: no replica leaves its broker, so the best plan of each needs nothing of the others."""
     brokers = sorted({broker for broker, _ in dirs.places})
-    after: list[tuple[int, ...]] = [one.current for one in problem.partitions]
+    after: list[tuple[int, ...]] = [partition.current for partition in problem.partitions]
     parts: list[Solved] = []
     firsts: list[int | None] = []
     left_s = DEFAULT_S if time_limit_s is None else time_limit_s
@@ -163,7 +163,7 @@ def _solved(
         parts.append(solved)
         firsts.append(first_figure(part, solved.bounds(part)))
         levels = _joined(levels, solved.replica_levels, first)
-    known = [one for one in firsts if one is not None]
+    known = [figure for figure in firsts if figure is not None]
     sizes = [one.counted.bytes for one in parts if one.counted.bytes is not None]
     return Solved(
         after=tuple(after),
@@ -185,7 +185,7 @@ def _part_of(problem: Problem, numbers: Sequence[int], members: Sequence[int]) -
         replace(one, current=(one.current[0] - first,), may_hold=one.may_hold >> first, may_lead=one.may_lead >> first)
         for one in (problem.partitions[index] for index in numbers)
     )
-    brokers = tuple(replace(one, rack=one.rack - first) for one in problem.brokers[first:last])
+    brokers = tuple(replace(broker, rack=broker.rack - first) for broker in problem.brokers[first:last])
     return replace(
         problem,
         brokers=brokers,
@@ -212,10 +212,12 @@ def _beside_lumps(part: Problem, limits: ByteLimits) -> ByteLimits:
     if Aim.BYTES not in part.aim:
         return limits
     more = 1 + part.tolerance_percent / 100
-    held = held_bytes(part, [() if one.is_movable else one.current for one in part.partitions])
-    rest = sum(one.size or 0 for one in part.partitions)
+    held = held_bytes(part, [() if partition.is_movable else partition.current for partition in part.partitions])
+    rest = sum(partition.size or 0 for partition in part.partitions)
     free, full = list(range(len(part.brokers))), dict[int, int]()
-    lumps = sorted((one for one in part.partitions if one.is_movable), key=lambda one: -(one.size or 0))
+    lumps = sorted(
+        (partition for partition in part.partitions if partition.is_movable), key=lambda one: -(one.size or 0)
+    )
     while len(free) > 1:
         level = rest / len(free)
         place = next((number for number in free if held[number] > level * more), None)
@@ -246,7 +248,7 @@ def _joined(levels: Levels, part: Levels | None, first: int) -> Levels:
     return Levels(
         levels.low | {number + first: low for number, low in part.low.items()},
         levels.high | {number + first: high for number, high in part.high.items()},
-        (*levels.groups, *(Group(tuple(b + first for b in one.brokers), one.total) for one in part.groups)),
+        (*levels.groups, *(Group(tuple(b + first for b in group.brokers), group.total) for group in part.groups)),
     )
 
 
@@ -302,16 +304,17 @@ def _notes(problem: Problem, limits: ByteLimits, solved: Solved) -> list[str]:
 def _failed_notes(snapshot: ClusterSnapshot, wanted: Iterable[int]) -> list[str]:
     """Name log dirs that failed, and the replicas that no working log dir of their brokers has."""
     failed: dict[int, list[str]] = {}
-    for one in snapshot.failed_log_dirs or ():
-        if one.broker in wanted and one.log_dir is not None:
-            failed.setdefault(one.broker, []).append(f"{one.log_dir} ({one.error})")
+    for log_dir in snapshot.failed_log_dirs or ():
+        if log_dir.broker in wanted and log_dir.log_dir is not None:
+            failed.setdefault(log_dir.broker, []).append(f"{log_dir.log_dir} ({log_dir.error})")
     notes = []
     for broker, paths in sorted(failed.items()):
         lost = [
-            str(TopicPartition(topic.name, one.partition))
+            str(TopicPartition(topic.name, partition.partition))
             for topic in snapshot.topics
-            for one in topic.partitions
-            if broker in one.assignment.target_replicas and all(log.broker != broker for log in one.replica_logs)
+            for partition in topic.partitions
+            if broker in partition.assignment.target_replicas
+            and all(log.broker != broker for log in partition.replica_logs)
         ]
         more = f" and {len(lost) - _NAMED_MAX:,} more" if len(lost) > _NAMED_MAX else ""
         names = f"{', '.join(lost[:_NAMED_MAX])}{more}" if lost else "no replica"
@@ -331,13 +334,13 @@ def _made(
     limits: ByteLimits,
 ) -> MadePlan:
     """Return the plan. ``left``: the moves that a cap leaves."""
-    current = [one.current for one in cluster.partitions]
+    current = [partition.current for partition in cluster.partitions]
     costs, bounds = costs_of(problem, solved.after), solved.bounds(problem)
     achieved, bound = first_figure(problem, costs), first_figure(problem, bounds)
     measures = measures_of(cluster, current)
     rows = _rows(snapshot, problem, dirs, solved.after)
     entries, rollback = _entries(cluster, problem, dirs, solved.after)
-    busiest = max((one.bytes_in or 0 for one in rows), default=0)
+    busiest = max((row.bytes_in or 0 for row in rows), default=0)
     outside = limits.violation(held_bytes(problem, solved.after)) if Aim.BYTES in problem.aim else 0
     score = Score(
         moves=costs.moves,
@@ -375,7 +378,7 @@ def _made(
 def _rows(
     snapshot: ClusterSnapshot, problem: Problem, dirs: _Dirs, after: Sequence[tuple[int, ...]]
 ) -> tuple[LogDirScore, ...]:
-    volumes = {(one.broker, one.log_dir): one for one in snapshot.log_dirs}
+    volumes = {(log_dir.broker, log_dir.log_dir): log_dir for log_dir in snapshot.log_dirs}
     scores = broker_scores(problem, after, {})
     rows = []
     for place, one in zip(dirs.places, scores, strict=True):

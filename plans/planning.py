@@ -70,7 +70,10 @@ def _solved(problem: Problem, limits: ByteLimits, work: Work, progress: Progress
     if solved.is_level and limits.is_kept(problem, solved.after):
         return solved
     current = tuple(partition.current for partition in problem.partitions)
-    ranks = [rank(problem, one, solved.replica_levels, solved.leader_levels, limits) for one in (current, solved.after)]
+    ranks = [
+        rank(problem, placement, solved.replica_levels, solved.leader_levels, limits)
+        for placement in (current, solved.after)
+    ]
     return replace(solved, after=current) if ranks[0] <= ranks[1] and _is_allowed(problem, current) else solved
 
 
@@ -92,8 +95,8 @@ def _carried_out(snapshot: ClusterSnapshot, problem: Problem, after: Lists) -> C
         replace(
             topic,
             partitions=tuple(
-                replace(one, assignment=changed.get((topic.name, one.partition), one.assignment))
-                for one in topic.partitions
+                replace(partition, assignment=changed.get((topic.name, partition.partition), partition.assignment))
+                for partition in topic.partitions
             ),
         )
         for topic in snapshot.topics
@@ -268,8 +271,10 @@ def _stranded_notes(problem: Problem, after: Lists) -> list[str]:
     if not stranded:
         return []
     more = len(stranded) - _NAMED_MAX
-    names = ", ".join(str(one.name) for one in stranded[:_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
-    dead = sorted({problem.brokers[broker].id for one in stranded for broker in one.current})
+    names = ", ".join(str(partition.name) for partition in stranded[:_NAMED_MAX]) + (
+        f" and {more} more" if more > 0 else ""
+    )
+    dead = sorted({problem.brokers[broker].id for partition in stranded for broker in partition.current})
     start = f"start {'one of ' if len(dead) > 1 else 'broker '}{', '.join(map(str, dead))}"
     whose = "its" if len(stranded) == 1 else "their"
     where = "dead brokers" if len(dead) > 1 else "a dead broker"

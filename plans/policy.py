@@ -158,7 +158,7 @@ class _Reader:
         value = self._value(rule)
         if value is None:
             return []
-        if not isinstance(value, list) or not all(_is_count(one) for one in value):
+        if not isinstance(value, list) or not all(_is_count(item) for item in value):
             raise self._wrong(rule, value, "a list of broker ids")
         return value
 
@@ -193,13 +193,13 @@ class _Reader:
         value = self._value(rule)
         if value is None:
             return ()
-        if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self._wrong(rule, value, "a list of regular expressions")
-        for one in value:
+        for item in value:
             try:
-                re.compile(one)
+                re.compile(item)
             except re.error as error:
-                raise self._wrong(rule, one, f"a regular expression ({error})") from error
+                raise self._wrong(rule, item, f"a regular expression ({error})") from error
         return tuple(value)
 
     def _size(self, rule: str, value: object) -> int:

@@ -36,7 +36,7 @@ class _Spread:
     def count(self) -> None:
         """Count the replicas of each topic on each broker, and each topic's even share."""
         problem = self.problem
-        after = [mask_of(one.current) for one in problem.partitions]
+        after = [mask_of(partition.current) for partition in problem.partitions]
         for number, index in enumerate(problem.movable):
             after[index] = self.held[number]
             for broker in bits(self.held[number] & ~mask_of(problem.partitions[index].current)):
@@ -135,15 +135,15 @@ def counted_bounds(
     ``most_bytes`` is what brokers may hold at most, if bytes are an aim or a broker has a capacity.
     """
     parts = [problem.partitions[index] for index in problem.movable]
-    forced = [(one, _forced_moves(problem, one)) for one in parts]
+    forced = [(part, _forced_moves(problem, part)) for part in parts]
     moves = sum(count for _, count in forced)
-    changes = sum(not (one.may_hold & one.may_lead) >> one.current[0] & 1 for one in parts)
+    changes = sum(not (part.may_hold & part.may_lead) >> part.current[0] & 1 for part in parts)
     known = all(one.size is not None for one, count in forced if count)
     size = sum(count * (one.size or 0) for one, count in forced)
     if replica_levels is not None:
         counts = _counts(problem, leaders=False)
         moves = max(moves, _wanted(replica_levels, counts))
-        if not any(one.factor < len(one.current) for one in parts):
+        if not any(part.factor < len(part.current) for part in parts):
             # If no partition loses replicas, every replica above a share is copied elsewhere.
             size = max(size, _cheapest_surplus(problem, replica_levels, counts))
         known = known and problem.has_sizes

@@ -95,7 +95,7 @@ def moves_of(plan: PlanFile, sizes: Mapping[TopicPartition, int | None]) -> list
 
 def largest(moves: list[PlannedMove], count: int) -> list[PlannedMove]:
     """Return the moves that copy the most, the largest first, without those that copy nothing."""
-    return sorted((one for one in moves if one.copies), key=lambda one: (-(one.bytes or 0), one.name))[:count]
+    return sorted((move for move in moves if move.copies), key=lambda one: (-(one.bytes or 0), one.name))[:count]
 
 
 def _count(count: int, what: str) -> str:

@@ -235,7 +235,7 @@ ACTIONS: tuple[Action, ...] = (
         in_footer=True,
     ),
     Action(
-        "plan.resume", ("R",), "Resume", "Go on with a plan that was stopped or killed.", Group.PLANS,
+        "plan.resume", ("R",), "Resume", "Continue a plan that was stopped or killed.", Group.PLANS,
         _on("plans", "reassignments", "overview"),
         changes=True,
     ),

@@ -57,7 +57,7 @@ class Places(Provider):
         if not isinstance(screen, MainScreen):
             return
         part = query.lower()
-        found = [one for one in places(screen) if part in one[0].lower()]
+        found = [place for place in places(screen) if part in place[0].lower()]
         found.sort(key=lambda one: not one[0].lower().startswith(part))
         for name, what, location in found[:PLACES_MAX]:
             score = 1.0 if name.lower().startswith(part) else 0.5

@@ -100,7 +100,7 @@ async def list_acls(
 ) -> Report:
     """List access rules, all of them or those on the named resources.
 
-    Rules are listed, not who may do what: klamm acls explain says that.
+    This lists rules; klamm acls explain says who may do what.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.acls import rules_report
@@ -141,7 +141,7 @@ async def add(
     consumer: Consumer = False,
     idempotent: Idempotent = False,
 ) -> Report:
-    """Allow or deny something. A rule that exists already is no error.
+    """Allow or deny something. A rule that already exists is not an error.
 
     Without rules on a resource only super users may use it, unless the brokers have allow.everyone.if.no.acl.found.
     The first rule on a resource ends that.
@@ -190,8 +190,8 @@ async def remove(
 ) -> Report:
     """Remove rules: those described, or, with no principal, all rules on the named resources.
 
-    klamm shows each rule that is there before it asks, and removes those alone. A rule that matches in other words (all
-    instead of read) is another rule and stays.
+    Before it asks, klamm shows the rules that it will remove, and it removes only those. A rule that covers the same in
+    other words (all instead of read) is another rule and stays.
     """
     from cli.framework.cluster_session import open_cluster
     from engine.admin.acls.access import read_acls
@@ -235,10 +235,10 @@ async def explain(
     ],
     host: Annotated[str, typer.Option("--host", metavar="IP", help="From which address.")] = "127.0.0.1",
 ) -> Report:
-    """Say whether somebody may do something, and by which rule, among all that match.
+    """Say whether a principal may do something, which rule decides that, and which others match.
 
     It decides as AclAuthorizer does: a denial wins, read and others imply describe. Exits with 1 if it is not allowed.
-    Super users are named in the brokers' files alone: Kafka's brokers say whether there are any, and not who.
+    Super users are named only in the brokers' files: Kafka's brokers tell whether there are any, but not who.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.acls import explanation_report
@@ -266,9 +266,9 @@ async def lint(
         Path | None, typer.Option("--file", metavar="FILE", allow_dash=True, help="Look at a file of rules instead.")
     ] = None,
 ) -> Report:
-    """Find rules that never match, that another rule makes vain, or that open everything to everybody.
+    """Find rules that never match, that others shadow or make redundant, or that open everything to everybody.
 
-    Exits with 1 if there is one.
+    Exits with 1 if it finds one.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.acls import lint_report
@@ -319,7 +319,7 @@ async def export(
     examples=("klamm acls diff acls.yaml", "klamm acls diff acls.yaml -o json"),
 )
 async def diff(invocation: Invocation, file: RuleFile) -> Report:
-    """Compare the rules of a file with those of the cluster. Exits with 1 where something differs: a check for CI."""
+    """Compare the rules of a file with those of the cluster. Exits with 1 if they differ: a check for CI."""
     from cli.exit_codes import ExitCode
     from cli.framework.cluster_session import open_cluster
     from cli.views.acls import changes_report

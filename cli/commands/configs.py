@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -94,7 +95,7 @@ async def describe(
             found = [await describe_entity(cluster, chosen.entity, include_all=show_all)]
         else:
             found = await describe_entities(cluster, chosen.kind, include_all=show_all)
-            found = [one for one in found if chosen.takes(one.entity_name)]
+            found = [described for described in found if chosen.takes(described.entity_name)]
     return configs_report(found, is_single=chosen.entity is not None, shows_all=show_all)
 
 
@@ -139,17 +140,16 @@ async def alter(
 ) -> Report:
     """Set and drop settings, all or none, and show each before and after.
 
-    What may lose records, such as a shorter retention, needs --yes in a script.
+    A change that may lose records, such as a shorter retention, needs --yes in a script.
 
-    For a password, klamm users set has a prompt and reads files: what stands here, others may see in ps.
+    Set passwords with klamm users set, which prompts or reads a file: other users can see this command line in ps.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.configs import altered_report
     from engine.admin.configs.access import alter_entity
     from engine.admin.configs.changes import read_changes
-    from engine.admin.configs.values import EntityType, parse_additions
+    from engine.admin.configs.values import EntityType
     from engine.admin.reassignment.throttle_settings import THROTTLE_SETTINGS
-    from engine.kafka.config.broker_warnings import unknown_settings
 
     chosen = chosen_entity(
         entity_type or (),
@@ -167,11 +167,7 @@ async def alter(
     entity = chosen.entity
     if entity is None:
         raise UsageError(f"an entity name must be given to alter {chosen.kind.value}")
-    additions: dict[str, str] = {}
-    if add_config_file is not None:
-        additions |= _properties(add_config_file)
-    for text in add_config or ():
-        additions |= parse_additions(text)
+    additions = _additions(add_config_file, add_config or ())
     deletions = [key.strip() for text in delete_config or () for key in text.split(",") if key.strip()]
     async with open_cluster(invocation, for_change=True) as cluster:
         await alter_entity(cluster, entity, additions, deletions, validate_only=True)
@@ -181,9 +177,7 @@ async def alter(
             names = [entity.name or ""] if entity.type is EntityType.TOPIC else None
             is_destructive |= await minds_plan(invocation, cluster, names, is_forced=force)
         if entity.type is EntityType.BROKER:
-            for name, near in unknown_settings(additions).items():
-                meant = "" if near is None else f"; did you mean {near}?"
-                invocation.talk.warn(f"brokers know no setting {name}, and keep it for plug-ins only{meant}")
+            _warn_of_unknown(invocation, additions)
         is_wanted = invocation.confirm(
             f"alter {entity} in {cluster.target.title}",
             [f"  {change}" for change in changes] if invocation.tells_details else (),
@@ -195,7 +189,20 @@ async def alter(
     return altered_report(entity, changes, is_dry_run=not is_wanted, by_shortcuts=not entity_type)
 
 
-def _properties(path: Path) -> dict[str, str]:
+def _additions(path: Path | None, texts: Sequence[str]) -> dict[str, str]:
+    """Return what to set: the words of the command line win over the file."""
+    from engine.admin.configs.values import parse_additions
     from engine.kafka.config.properties import parse_properties
 
-    return parse_properties(read_input(path, "latin-1"))
+    additions = {} if path is None else parse_properties(read_input(path, "latin-1"))
+    for text in texts:
+        additions |= parse_additions(text)
+    return additions
+
+
+def _warn_of_unknown(invocation: Invocation, additions: Mapping[str, str]) -> None:
+    from engine.kafka.config.broker_warnings import unknown_settings
+
+    for name, near in unknown_settings(additions).items():
+        meant = "" if near is None else f"; did you mean {near}?"
+        invocation.talk.warn(f"brokers know no setting {name}, and keep it for plug-ins only{meant}")

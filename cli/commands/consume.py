@@ -140,7 +140,7 @@ async def command(
     ago. Ends at --max-messages, --until-end, a stop, --timeout-ms, Ctrl-C, or when nobody reads the output any more.
     """
     from engine.admin.records.consume import ConsumeOptions
-    from engine.common.model import EARLIEST_TIMESTAMP, IsolationLevel
+    from engine.common.model import IsolationLevel
 
     if isolation not in _ISOLATIONS:
         raise UsageError(f"--isolation must be read-uncommitted or read-committed, not {isolation!r}")
@@ -151,15 +151,9 @@ async def command(
         raise UsageError("name the topics to read")
     if group is not None and (partition or offset is not None or from_time is not None or to_time is not None):
         raise UsageError("--group continues at the committed offsets: leave --partition, --offset and times out")
-    first, stop = _range(offset)
-    if stop is not None and to_time is not None:
-        raise UsageError("--offset names a stop: leave --to-time out")
-    first, stop = first if from_time is None else f"@{from_time}", stop if to_time is None else f"@{to_time}"
-    until_end = until_end or stop is not None
-    start = _place("--offset" if from_time is None else "--from-time", first)
-    if first is None and (from_beginning or until_end):
-        start = _Place(EARLIEST_TIMESTAMP)
-    end = _Place() if stop is None else _place("--offset" if to_time is None else "--to-time", stop)
+    start, end = _start_and_end(offset, from_time, to_time, from_oldest=from_beginning or until_end)
+    until_end = until_end or end is not None
+    end = end or _Place()
     options = ConsumeOptions(
         tuple(partition or ()),
         start.offset,
@@ -286,8 +280,8 @@ async def _topics(wire: WireCluster, texts: list[str]) -> list[str]:
     selection = select_topics(texts)
     if not selection.patterns:
         return sorted(selection.names)
-    there = {topic.name for topic in (await wire.metadata(None)).topics if topic.name is not None}
-    matching = selection.choose(there - (INTERNAL_TOPICS - set(selection.names)))
+    existing = {topic.name for topic in (await wire.metadata(None)).topics if topic.name is not None}
+    matching = selection.choose(existing - (INTERNAL_TOPICS - set(selection.names)))
     missing = selection.unmatched(matching)
     if missing:
         raise topic_not_found(missing)
@@ -371,6 +365,25 @@ class _Place:
     offset: int = -1
     tail: int | None = None
     time_ms: int | None = None
+
+
+def _start_and_end(
+    offset: str | None, from_time: str | None, to_time: str | None, *, from_oldest: bool
+) -> tuple[_Place, _Place | None]:
+    """Return where to start, and where to stop if that is said.
+
+    ``from_oldest``: whether to start at the oldest record if no start is said. With a stop, that is always so.
+    """
+    from engine.common.model import EARLIEST_TIMESTAMP
+
+    first, stop = _range(offset)
+    if stop is not None and to_time is not None:
+        raise UsageError("--offset names a stop: leave --to-time out")
+    first, stop = first if from_time is None else f"@{from_time}", stop if to_time is None else f"@{to_time}"
+    start = _place("--offset" if from_time is None else "--from-time", first)
+    if first is None and (from_oldest or stop is not None):
+        start = _Place(EARLIEST_TIMESTAMP)
+    return start, None if stop is None else _place("--offset" if to_time is None else "--to-time", stop)
 
 
 def _range(text: str | None) -> tuple[str | None, str | None]:

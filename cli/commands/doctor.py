@@ -1,4 +1,4 @@
-"""``klamm doctor``: what is missing on this machine, or in the way to a cluster, and how to get it."""
+"""``klamm doctor``: what is missing on this machine and how to get it, or why a cluster cannot be reached."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from cli.output.report import Report
     ),
 )
 def command(invocation: Invocation) -> Report | Awaitable[Report]:
-    """Say what is missing on this machine and how to get it; or what is in the way to a cluster.
+    """Say what is missing on this machine and how to get it, or why a cluster cannot be reached.
 
-    If an option names a cluster, it walks there: name, port, TLS, login, APIs, rights, and the same for every broker
-    that the cluster names. It stops at the first step that fails, and says what to do; the exit code is that of a
-    command that fails there.
+    If an option names a cluster, it goes there step by step: name, port, TLS, login, APIs, rights, and the same for
+    every broker that the cluster names. It stops at the first step that fails, and says what to do; the exit code is
+    that of a command that fails there.
 
     Without a cluster it exits with 1 when something is missing that klamm's main uses need; what is optional does not
     count.

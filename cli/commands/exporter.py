@@ -96,10 +96,10 @@ async def command(
 
     One process watches the cluster as the dashboard does: brokers, controller, partitions, sizes, disks, the lag of
     groups and of Spark's queries with klamm's status, reassignments, transactions, and what klamm cluster health finds.
-    It works with any cluster of Kafka.
+    It works with any Kafka cluster.
 
     A scrape costs the cluster nothing: it gets what was read last. A reading that takes long is repeated less often,
-    and a broker that does not answer holds nobody up. Figures that are too old are left out. While nobody answers,
+    and a broker that does not answer delays nothing else. Figures that are too old are left out. While nobody answers,
     klamm_cluster_up is 0 and there are no figures; /healthz then says why, with the status 503, else how old they are.
     /metrics is 503 until there is a first answer.
     """
@@ -120,8 +120,8 @@ async def command(
     if once:
         await _print_once(invocation, target, maker)
     else:
-        told = f"updated every {interval_s:g} s"
-        await serve(invocation, "--listen", address, told, _pages(target, interval_s, maker))
+        note = f"updated every {interval_s:g} s"
+        await serve(invocation, "--listen", address, note, _pages(target, interval_s, maker))
 
 
 async def serve(

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
     from engine.admin.lag.measuring import LagMeter
     from engine.admin.lag.results import LagAnswer
+    from engine.admin.lag.spark_traces import QueryTraces
     from engine.admin.lag.stores import OtherStore
-    from engine.admin.lag.traces import QueryTraces
     from engine.admin.lag.verdicts import LagStatus
     from engine.admin.topics.selection import TopicSelection
     from engine.common.model import IsolationLevel
@@ -162,7 +162,7 @@ def _traces(
     is_plain: bool,
 ) -> QueryTraces | None:
     """Return the places that options name; if they name none and no group, those of the profile."""
-    from engine.admin.lag.traces import QueryTraces
+    from engine.admin.lag.spark_traces import QueryTraces
 
     if checkpoints or event_logs:
         return QueryTraces(tuple(checkpoints or ()), tuple(event_logs or ()), others)
@@ -245,12 +245,12 @@ async def _pages(meter: LagMeter, view: _View, interval_s: float) -> AsyncIterat
     def up(value: float) -> Metric:
         return Metric("klamm_cluster_up", "1 while the cluster answers.", [({}, value)])
 
-    async for told in watch_lag(meter, interval_s):
-        if isinstance(told, Unreachable):
-            yield Page(lambda: [up(0)], f"{told}: {told.where}" if told.where else str(told))
+    async for answer in watch_lag(meter, interval_s):
+        if isinstance(answer, Unreachable):
+            yield Page(lambda: [up(0)], f"{answer}: {answer.where}" if answer.where else str(answer))
         else:
-            view.invocation.tell_failures(told[0].failures)
-            metrics = [up(1), *view.draw(told[0]).metrics]
+            view.invocation.tell_failures(answer[0].failures)
+            metrics = [up(1), *view.draw(answer[0]).metrics]
             yield Page(lambda metrics=metrics: metrics)  # type: ignore[misc]
 
 

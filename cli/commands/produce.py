@@ -20,12 +20,44 @@ from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.records.lines import LineFormat
-    from engine.admin.records.produce import PartitionResult, Producer
+    from engine.admin.records.produce import PartitionResult, Producer, ProducerOptions
     from engine.admin.transactions.own import OwnTransaction
     from engine.kafka.protocol.records.record import Record
 
 _ABORT_LIMIT_S = 3.0
 _ACKS = {"all": -1, "-1": -1, "0": 0, "1": 1}
+
+KeySeparator = Annotated[
+    str | None, typer.Option("--key-separator", metavar="TEXT", help="What separates key and value.")
+]
+LineHeaders = Annotated[
+    bool, typer.Option("--headers", help="Each line starts with its headers, NAME:VALUE,NAME:VALUE and a tab.")
+]
+FixedHeaders = Annotated[
+    list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header for every record.")
+]
+NullMarker = Annotated[
+    str | None, typer.Option("--null-marker", metavar="TEXT", help="Send null for a key or value with this text.")
+]
+InputFormat = Annotated[
+    str,
+    typer.Option(
+        "--input",
+        metavar="lines|jsonl",
+        help="jsonl: objects as consume -o jsonl prints them; a null value is a tombstone.",
+    ),
+]
+NoIdempotence = Annotated[
+    bool, typer.Option("--no-idempotence", help="Ask for no producer id; a retry may store a record twice.")
+]
+TransactionalId = Annotated[
+    str | None,
+    typer.Option("--transactional-id", metavar="ID", help="Send all in one transaction: all is seen, or nothing."),
+]
+TransactionTimeout = Annotated[
+    str,
+    typer.Option("--transaction-timeout", metavar="TIME", help="After this long the cluster aborts the transaction."),
+]
 
 
 @single_command(
@@ -42,26 +74,11 @@ async def command(
     invocation: Invocation,
     name: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Where the records go.")] = None,
     topic: Annotated[str | None, typer.Option("--topic", hidden=True)] = None,
-    key_separator: Annotated[
-        str | None, typer.Option("--key-separator", metavar="TEXT", help="What separates key and value.")
-    ] = None,
-    headers: Annotated[
-        bool, typer.Option("--headers", help="Each line starts with its headers, NAME:VALUE,NAME:VALUE and a tab.")
-    ] = False,
-    header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header for every record.")
-    ] = None,
-    null_marker: Annotated[
-        str | None, typer.Option("--null-marker", metavar="TEXT", help="Send null for a key or value with this text.")
-    ] = None,
-    input_format: Annotated[
-        str,
-        typer.Option(
-            "--input",
-            metavar="lines|jsonl",
-            help="jsonl: objects as consume -o jsonl prints them; a null value is a tombstone.",
-        ),
-    ] = "lines",
+    key_separator: KeySeparator = None,
+    headers: LineHeaders = False,
+    header: FixedHeaders = None,
+    null_marker: NullMarker = None,
+    input_format: InputFormat = "lines",
     partition: Annotated[
         int | None,
         typer.Option("--partition", metavar="N", help="The partition of all; by default by key, as in Kafka."),
@@ -70,19 +87,9 @@ async def command(
     compression: Annotated[
         str, typer.Option("--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
     ] = "none",
-    no_idempotence: Annotated[
-        bool, typer.Option("--no-idempotence", help="Ask for no producer id; a retry may store a record twice.")
-    ] = False,
-    transactional_id: Annotated[
-        str | None,
-        typer.Option("--transactional-id", metavar="ID", help="Send all in one transaction: all is seen, or nothing."),
-    ] = None,
-    transaction_timeout: Annotated[
-        str,
-        typer.Option(
-            "--transaction-timeout", metavar="TIME", help="After this long the cluster aborts the transaction."
-        ),
-    ] = "60s",
+    no_idempotence: NoIdempotence = False,
+    transactional_id: TransactionalId = None,
+    transaction_timeout: TransactionTimeout = "60s",
 ) -> Report:
     """Send each line of stdin as a record, and say where the records went.
 
@@ -93,33 +100,14 @@ async def command(
     sent, or klamm ends early, the transaction is aborted and they see none.
     """
     from cli.framework.cluster_session import open_cluster
-    from engine.admin.records.lines import LineFormat, parse_header
-    from engine.admin.records.produce import Producer, ProducerOptions
+    from engine.admin.records.produce import Producer
     from engine.admin.transactions.own import OwnTransaction
-    from engine.kafka.protocol.records.attributes import codec_named
 
-    if acks not in _ACKS:
-        raise UsageError(f"--acks must be all, 1 or 0, not {acks!r}")
-    if input_format not in ("lines", "jsonl"):
-        raise UsageError(f"--input must be lines or jsonl, not {input_format!r}")
-    if input_format == "jsonl" and (headers or key_separator is not None or null_marker is not None):
-        raise UsageError("--headers, --key-separator and --null-marker are for --input lines")
-    if transactional_id is not None and (no_idempotence or _ACKS[acks] != _ACKS["all"]):
+    options = _options(acks, compression, invocation.timeout_s, is_idempotent=not no_idempotence)
+    rules = _line_format(input_format, key_separator, null_marker, header, has_headers=headers)
+    if transactional_id is not None and (no_idempotence or options.acks != _ACKS["all"]):
         raise UsageError("a transaction needs --acks all, and no --no-idempotence")
     timeout_ms = int(seconds_option("--transaction-timeout", transaction_timeout) * 1000)
-    try:
-        codec = codec_named(compression)
-    except ValueError as error:
-        raise UsageError(f"--compression: {error}") from None
-    options = ProducerOptions(
-        _ACKS[acks], codec, is_idempotent=not no_idempotence, delivery_timeout_s=invocation.timeout_s
-    )
-    rules = LineFormat(
-        None if key_separator is None else key_separator.encode(),
-        headers,
-        None if null_marker is None else null_marker.encode(),
-        tuple(parse_header(text) for text in header or ()),
-    )
     wanted = one_name(name, topic)
     if invocation.target_options.command_config == "-":
         raise UsageError("stdin holds the records: name a file for --command-config")
@@ -129,8 +117,7 @@ async def command(
         wire = await cluster.wire()
         transaction = None
         if transactional_id is not None:
-            patience_s = invocation.timeout_s
-            transaction = OwnTransaction(wire, transactional_id, timeout_ms=timeout_ms, patience_s=patience_s)
+            transaction = OwnTransaction(wire, transactional_id, timeout_ms=timeout_ms, patience_s=invocation.timeout_s)
         producer = Producer(wire, wanted, options, transaction)
         await producer.open()
         if is_terminal(sys.stdin):
@@ -142,6 +129,42 @@ async def command(
     unacknowledged = ", not acknowledged" if options.acks == 0 else ""
     committed = "" if transactional_id is None else ", committed"
     return _report(producer.results, f"{counted(sent, 'record')} sent{unacknowledged}{committed}")
+
+
+def _options(acks: str, compression: str, timeout_s: float, *, is_idempotent: bool) -> ProducerOptions:
+    from engine.admin.records.produce import ProducerOptions
+    from engine.kafka.protocol.records.attributes import codec_named
+
+    if acks not in _ACKS:
+        raise UsageError(f"--acks must be all, 1 or 0, not {acks!r}")
+    try:
+        codec = codec_named(compression)
+    except ValueError as error:
+        raise UsageError(f"--compression: {error}") from None
+    return ProducerOptions(_ACKS[acks], codec, is_idempotent=is_idempotent, delivery_timeout_s=timeout_s)
+
+
+def _line_format(
+    input_format: str,
+    key_separator: str | None,
+    null_marker: str | None,
+    headers: Sequence[str] | None,
+    *,
+    has_headers: bool,
+) -> LineFormat:
+    """Return how to read a line; of it, JSON lines use the fixed headers alone."""
+    from engine.admin.records.lines import LineFormat, parse_header
+
+    if input_format not in ("lines", "jsonl"):
+        raise UsageError(f"--input must be lines or jsonl, not {input_format!r}")
+    if input_format == "jsonl" and (has_headers or key_separator is not None or null_marker is not None):
+        raise UsageError("--headers, --key-separator and --null-marker are for --input lines")
+    return LineFormat(
+        None if key_separator is None else key_separator.encode(),
+        has_headers,
+        None if null_marker is None else null_marker.encode(),
+        tuple(parse_header(text) for text in headers or ()),
+    )
 
 
 async def _in_transaction(

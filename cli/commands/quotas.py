@@ -97,9 +97,9 @@ async def describe(
     ip: Ip = None,
     ip_defaults: IpDefaults = False,
 ) -> Report:
-    """Show which quotas count for a client, and at which level each of them is set.
+    """Show which quotas apply to a client, and at which level each of them is set.
 
-    Of eight levels the first that is set counts: a user's client id, that user's default for client ids, the user;
+    Of eight levels, the first that is set applies: a user's client id, that user's default for client ids, the user;
     then the same three of the default user; then the client id, and the default for client ids. To ask about a client
     as a broker sees it, name both its user and its client id; the user of a client that does not log in is ANONYMOUS.
     """
@@ -133,11 +133,11 @@ async def usage(
     watch: Watch = False,
     interval: Interval = "5s",
 ) -> Report:
-    """Show who is near a quota's limit, and who is held back for it and how long.
+    """Show who is near the limit of a quota, who is throttled, and for how long.
 
-    Every broker counts for itself. It tells of clients that were active in the last hour, and of nobody while no quota
-    is set. Throttled is the mean time for which it held their answers back lately. The brokers tell it as they do for
-    klamm brokers metrics. Exits with 1 if a broker does not tell.
+    Every broker counts for itself. It reports the clients that were active in the last hour, and none while no quota is
+    set. Throttled is the mean time for which it has delayed their answers lately. The brokers are read as for klamm
+    brokers metrics. Exits with 1 if a broker does not report.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.quotas import usage_report
@@ -185,8 +185,8 @@ async def set_quotas(
 ) -> Report:
     """Set quotas of a user, a client id, a client of a user, an address, or of all that have none of their own.
 
-    Each broker counts for itself: a client of three brokers may use three times its quota. Brokers follow within a
-    moment, and clients above their quota are slowed down, not refused.
+    Each broker counts for itself: a client of three brokers may use three times its quota. Brokers
+    follow within a moment, and slow down clients above their quota; they refuse nothing.
     """
     from engine.admin.configs.values import parse_additions, plain_value
 
@@ -231,7 +231,7 @@ async def remove(
     ip_defaults: IpDefaults = False,
     delete_config: DeleteConfig = None,
 ) -> Report:
-    """Remove quotas; the next level that is set counts from then on."""
+    """Remove quotas; from then on the next level that is set applies."""
     entity = _entity(
         entity_type, entity_name, entity_default, client, client_defaults, user, user_defaults, ip, ip_defaults
     )

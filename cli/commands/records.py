@@ -76,7 +76,7 @@ async def delete(
         if not going:
             invocation.talk.say("there are no records before these offsets")
             return deletions_report(previews)
-        records = sum(one.records for one in going)
+        records = sum(deletion.records for deletion in going)
         what = f"delete {counted(records, 'record')} of {counted(len(going), 'partition')} in {cluster.target.title}"
         if not invocation.confirm(what, deletion_lines(going), is_destructive=True):
             return deletions_report(previews)

@@ -26,14 +26,16 @@ def command(
 ) -> Report:
     """Write Kafka's shell names (kafka-topics.sh, kafka-topics, …) into a folder for old scripts.
 
-    The commands and options of such scripts work. The output is klamm's, so whatever parses it has to be adapted.
+    The commands and options of such scripts work. The output is klamm's, so code that parses it must be adapted.
 
     Each is a script of two lines that calls this klamm. It never replaces a file that klamm did not write.
     """
     from cli.framework.kafka_tools import RUN_CLASS
     from cli.table_of_kafka_tools import TOOLS
 
-    names = sorted(name for tool in (*(one.name for one in TOOLS), RUN_CLASS) for name in _shell_names(tool))
+    names = sorted(
+        name for tool in (*(known_tool.name for known_tool in TOOLS), RUN_CLASS) for name in _shell_names(tool)
+    )
     paths = [folder / name for name in names]
     _refuse_others(paths)
     if invocation.confirm(f"write {len(paths)} scripts into {folder}"):

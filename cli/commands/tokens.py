@@ -105,7 +105,7 @@ async def renew(
         typer.Option("--renew-time-period", metavar="TIME", help="How long from now.  [default: the brokers']"),
     ] = None,
 ) -> Report:
-    """Let a token live on, never longer than its maximum. Its owner and its renewers may do that."""
+    """Extend the life of a token, up to its maximum. Its owner and its renewers may do that."""
     from cli.framework.cluster_session import open_cluster
     from engine.admin.acls import tokens
 
@@ -134,7 +134,7 @@ async def expire(
         str | None, typer.Option("--expiry-time-period", metavar="TIME", help="After how long.  [default: at once]")
     ] = None,
 ) -> Report:
-    """End a token, at once or after a time. Connections that are logged in with it stay."""
+    """Expire a token, at once or after a time. Connections that logged in with it stay open."""
     from cli.framework.cluster_session import open_cluster
     from engine.admin.acls import tokens
 

@@ -115,15 +115,15 @@ def command(
     )
     if replay is not None:
         return run_replay(replay, wishes)
-    if not is_headless:
-        code = run_dashboard(target, wishes, jaas_config=invocation.target_options.jaas_config)
-        if screenshot is not None and code == ExitCode.UNREACHABLE:
-            told = "the cluster told nothing in time" if target is not None else "no cluster told anything in time"
-            where, hint = None if target is None else target.name, f"{screenshot} shows who did not answer"
-            raise Stop(Failure(ExitCode.UNREACHABLE, "unreachable", told, where, hint))
-        return code
-    assert target is not None
-    return _record_headless(invocation, target, wishes)
+    if is_headless:
+        assert target is not None
+        return _record_headless(invocation, target, wishes)
+    code = run_dashboard(target, wishes, jaas_config=invocation.target_options.jaas_config)
+    if screenshot is not None and code == ExitCode.UNREACHABLE:
+        message = "the cluster did not answer in time" if target is not None else "no cluster answered in time"
+        where, hint = None if target is None else target.name, f"{screenshot} shows who did not answer"
+        raise Stop(Failure(ExitCode.UNREACHABLE, "unreachable", message, where, hint))
+    return code
 
 
 def _record_headless(invocation: Invocation, target: ClusterTarget, wishes: Wishes) -> int:

@@ -109,11 +109,11 @@ async def describe(invocation: Invocation, ids: Ids = None, transactional_id: Id
 
     names = _ids(ids, transactional_id)
     async with open_cluster(invocation) as cluster:
-        told = await describe_transactions(await cluster.wire(), names)
+        answers = await describe_transactions(await cluster.wire(), names)
     failures = [
-        transaction_failure(name, why) for name, why in told.items() if not isinstance(why, TransactionDescription)
+        transaction_failure(name, why) for name, why in answers.items() if not isinstance(why, TransactionDescription)
     ]
-    found = [one for one in told.values() if isinstance(one, TransactionDescription)]
+    found = [description for description in answers.values() if isinstance(description, TransactionDescription)]
     return descriptions_report(found, exit_code=invocation.tell_failures(failures))
 
 
@@ -149,9 +149,9 @@ async def producers(
     async with open_cluster(invocation) as cluster:
         wire = await cluster.wire()
         wanted = await partitions_of(wire, TopicSelection((topic,)), partition)
-        told = await describe_producers(wire, wanted, broker_id=broker_id)
-    failures = [partition_failure(name, why) for name, why in told.items() if isinstance(why, Unknown)]
-    found = {name: one for name, one in told.items() if not isinstance(one, Unknown)}
+        answers = await describe_producers(wire, wanted, broker_id=broker_id)
+    failures = [partition_failure(name, why) for name, why in answers.items() if isinstance(why, Unknown)]
+    found = {name: one for name, one in answers.items() if not isinstance(one, Unknown)}
     return producers_report(found, exit_code=invocation.tell_failures(failures))
 
 
@@ -183,9 +183,9 @@ async def find_hanging(
     ] = None,
     partition: Partition = None,
 ) -> Report:
-    """Find transactions that will never end: open in a partition, and not known to a coordinator.
+    """Find transactions that will never end: open in a partition, but unknown to their coordinator.
 
-    They hold up readers of committed records, and the cleaner, for ever. It looks at every partition unless --topic or
+    They block readers of committed records, and the log cleaner, forever. It looks at every partition unless --topic or
     --broker-id names some. Exits with 1 if it finds one. End it with: klamm transactions abort
     """
     from cli.framework.cluster_session import open_cluster
@@ -251,7 +251,7 @@ async def abort(
     where = _one_partition(name, topic, partition)
     explicit = (producer_id, producer_epoch, coordinator_epoch)
     if (start_offset is None) == (None in explicit) or (
-        start_offset is not None and any(one is not None for one in explicit)
+        start_offset is not None and any(value is not None for value in explicit)
     ):
         raise UsageError("give --start-offset, or all of --producer-id, --producer-epoch and --coordinator-epoch")
     async with open_cluster(invocation, for_change=True) as cluster:

@@ -31,7 +31,7 @@ async def list_users(
     invocation: Invocation,
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Only this user.")] = None,
 ) -> Report:
-    """List who can log in by SCRAM, and how. Passwords cannot be shown: nobody has them.
+    """List who can log in by SCRAM, and how. Passwords cannot be shown: they are not stored.
 
     Users of other mechanisms (PLAIN, OAUTHBEARER, Kerberos, certificates) are not kept in the cluster.
     """
@@ -41,7 +41,9 @@ async def list_users(
     async with open_cluster(invocation) as cluster:
         found = await list_credentials(cluster, name)
     columns = (Column("user"), Column("mechanism"), Column("iterations", Kind.NUMBER))
-    return Report(found, Table(columns, [(one.user, one.mechanism, one.iterations) for one in found]))
+    return Report(
+        found, Table(columns, [(credential.user, credential.mechanism, credential.iterations) for credential in found])
+    )
 
 
 @group.command(
@@ -70,11 +72,11 @@ async def set_user(
         typer.Option("--password-file", metavar="FILE", allow_dash=True, help="Its first line; - is stdin."),
     ] = None,
 ) -> Report:
-    """Give a user a password for a mechanism, or another one. The user need not exist before.
+    """Set or change a user's password for a mechanism. The user need not exist yet.
 
-    klamm asks for the password, twice, unless --password-file or the variable KLAMM_NEW_PASSWORD has it. It is no
-    option, so that neither the shell's history nor ps shows it. It is salted here and does not travel. Connections that
-    are logged in already stay.
+    klamm asks for the password, twice, unless --password-file or the variable KLAMM_NEW_PASSWORD has it. There is
+    no option for it, so that neither the shell's history nor ps shows it. It is salted here and never sent. Existing
+    connections stay open.
     """
     from cli.framework.cluster_session import open_cluster
     from engine.admin.configs.credentials import NewCredential, change_credentials, parse_mechanism
@@ -105,9 +107,9 @@ async def remove(
         ),
     ] = None,
 ) -> Report:
-    """Take a user's passwords away: the user cannot log in by SCRAM again.
+    """Remove a user's passwords: the user can no longer log in by SCRAM.
 
-    Connections that are logged in stay until they close or have to log in again. Access rules and quotas stay too.
+    Existing connections stay until they close or have to log in again. Access rules and quotas stay too.
     """
     from cli.framework.cluster_session import open_cluster
     from engine.admin.cluster.errors import NotFound
@@ -115,7 +117,7 @@ async def remove(
     from engine.admin.configs.access import list_credentials
     from engine.admin.configs.credentials import change_credentials, parse_mechanism
 
-    wanted = [parse_mechanism(one) for one in mechanism or ()]
+    wanted = [parse_mechanism(text) for text in mechanism or ()]
     async with open_cluster(invocation, for_change=True) as cluster:
         present = [credential.mechanism for credential in await list_credentials(cluster, name)]
         chosen = [one for one in present if not wanted or one in wanted]

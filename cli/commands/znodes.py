@@ -69,11 +69,11 @@ async def secure(
         bool, typer.Option("--enable-path-check", help="Refuse if one of Kafka's znodes is missing.")
     ] = False,
 ) -> Report:
-    """Close Kafka's znodes to strangers: only whom this session logs in as may change them.
+    """Close Kafka's znodes to others: only the user that this session logs in as may change them.
 
-    Everybody may still read them, but not those that hold secrets. Before, restart every broker with a login for
-    ZooKeeper, and then with zookeeper.set.acl=true. It does what zookeeper-security-migration does, and refuses where
-    brokers log in as somebody else.
+    Everybody may still read them, except those that hold secrets. First restart every broker with a login for
+    ZooKeeper, and then again with zookeeper.set.acl=true. It does what zookeeper-security-migration does, and refuses
+    if brokers log in as somebody else.
     """
     from cli.framework.cluster_session import open_cluster
     from engine.admin.znodes.access_lists import open_brokers, protect_znodes
@@ -94,9 +94,9 @@ async def secure(
     examples=("klamm zk open --jaas-config zk.jaas --dry-run", "klamm zk open --jaas-config zk.jaas --yes"),
 )
 async def open_(invocation: Invocation) -> Report:
-    """Open Kafka's znodes to everybody, to take logins for ZooKeeper out of use.
+    """Open Kafka's znodes to everybody, so that brokers can do without a ZooKeeper login.
 
-    Before, restart every broker with zookeeper.set.acl=false. It does what zookeeper-security-migration does.
+    First restart every broker with zookeeper.set.acl=false. It does what zookeeper-security-migration does.
     """
     from cli.framework.cluster_session import open_cluster
     from engine.admin.znodes.access_lists import open_znodes

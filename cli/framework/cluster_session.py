@@ -15,7 +15,7 @@ from engine.admin.cluster.settings_silence import SettingsSilence
 
 @asynccontextmanager
 async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> AsyncIterator[Cluster]:
-    """Yield the cluster, and close at the end what was opened."""
+    """Open the command's cluster; close its connections at the end."""
     target = invocation.target(for_change=for_change)
     reading = ReadingProgress(invocation.talk)
     invocation.settings = invocation.settings or SettingsSilence()

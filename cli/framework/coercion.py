@@ -115,7 +115,7 @@ class PlainParam(RuntimeParam):
         return converted
 
     def _check_dash(self, param: Any, ctx: Context) -> None:
-        """Refuse ``-`` where it is not stdin or stdout, so that no file is ever called so, and where it is taken."""
+        """Refuse ``-`` where it is not stdin or stdout, so that no file gets that name, and where it is taken."""
         if not self.parameter_info.allow_dash:
             raise ValueError("- is neither stdin nor stdout here: name a file")
         holder = ctx.meta.setdefault(_DASH, param.name)

@@ -61,7 +61,7 @@ class KlammCommand(TyperCommand):
     """Options that may be given without a value, like some of Kafka's, and the value that they then have."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
-        """Give options without a value, at the end or before another option, the value that stands for that."""
+        """Give an option without a value, at the end or before another option, its implied value."""
         output = ctx.meta.get(OUTPUT)
         if output == OutputFormat.KAFKA and not self.prints_as_kafka:
             output = None

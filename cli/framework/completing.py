@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from typer._click.core import Context
 
+from cli.framework.invocation import TargetOptions
+
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
 
@@ -74,37 +76,27 @@ def one_of(*values: str) -> Callable[[str], list[str]]:
     return offer
 
 
-def _offered(read: Callable[[Cluster], Awaitable[list[str]]], said: Mapping[str, Any], incomplete: str) -> list[str]:
+def _offered(read: Callable[[Cluster], Awaitable[list[str]]], params: Mapping[str, Any], incomplete: str) -> list[str]:
     import asyncio
 
     from engine.common.errors import KlammError
 
     try:
-        names = asyncio.run(_read(read, said))
-    except (KlammError, OSError, TimeoutError):
+        names = asyncio.run(_read(read, params))
+    except (KlammError, OSError, TimeoutError, ValueError):
         return []
     return [name for name in names if name.startswith(incomplete)][:_OFFERED_MAX]
 
 
-async def _read(read: Callable[[Cluster], Awaitable[list[str]]], said: Mapping[str, Any]) -> list[str]:
+async def _read(read: Callable[[Cluster], Awaitable[list[str]]], params: Mapping[str, Any]) -> list[str]:
     import asyncio
     import os
     from pathlib import Path
 
     from engine.admin.cluster.connection import Cluster
-    from engine.admin.cluster.target import Naming, Side, resolve_target
+    from engine.admin.cluster.target import resolve_target
 
-    via = said.get("via")
-    naming = Naming(
-        said.get("zookeeper"),
-        said.get("bootstrap_server"),
-        said.get("cluster"),
-        said.get("snapshot"),
-        said.get("command_config"),
-        Side(via) if via in tuple(Side) else None,
-        said.get("jaas_config"),
-        said.get("zk_tls_config_file"),
-    )
+    target = resolve_target(TargetOptions.of(params).naming(), os.environ, Path.cwd())
     async with asyncio.timeout(_PATIENCE_S):
-        async with Cluster(resolve_target(naming, os.environ, Path.cwd()), timeout_s=_PATIENCE_S) as cluster:
+        async with Cluster(target, timeout_s=_PATIENCE_S) as cluster:
             return await read(cluster)

@@ -63,7 +63,9 @@ def soften_encodings() -> None:
 def _plainer(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError)
     wanted = error.object[error.start : error.end]
-    return "".join(_PLAIN.get(one) or one.encode("ascii", "backslashreplace").decode() for one in wanted), error.end
+    return "".join(
+        _PLAIN.get(character) or character.encode("ascii", "backslashreplace").decode() for character in wanted
+    ), error.end
 
 
 @contextmanager

@@ -30,7 +30,7 @@ CommandFunction = Callable[..., CommandResult | Awaitable[CommandResult]]
 
 WAIT_TOLD_S = 2.0
 _LOG_WAIT_TOLD_S, _LOG_PACE_S = 10.0, 60.0
-"""Used without a terminal, by commands that may run for ever; all others end with an error."""
+"""Used without a terminal, by commands that may run forever; all others end with an error."""
 LOOK_AT_ALL = "look before you go on: klamm cluster health"
 
 
@@ -95,17 +95,18 @@ def _told(invocation: Invocation, error: Exception) -> Failure:
         )
     # A member of a group commits offsets as it reads; its user did not ask for that change.
     if failure.code is ExitCode.UNREACHABLE and invocation.has_sent_changes and invocation.is_for_change:
+        outlook = "may still take effect" if invocation.unanswered else "is still being carried out"
         return replace(
             failure,
             code=ExitCode.UNDER_WAY,
             kind="under_way",
-            message=f"{failure.message}; what was sent {'may still happen' if invocation.unanswered else 'goes on'}",
+            message=f"{failure.message}; the request {outlook}",
             hint=_look_first(invocation)
             if invocation.unanswered
             else "; ".join(invocation.left_running) or LOOK_AT_ALL,
         )
     if failure.code is ExitCode.UNDER_WAY and isinstance(error, TimeoutError) and invocation.unanswered:
-        message = f"no answer within {invocation.timeout_s:g} s; what was sent may still happen"
+        message = f"no answer within {invocation.timeout_s:g} s; the request may still take effect"
         failure = replace(failure, message=message, where=invocation.waited_for)
     if failure.code is ExitCode.UNDER_WAY and invocation.left_running:
         return replace(failure, hint="; ".join(invocation.left_running))
@@ -153,17 +154,17 @@ async def _tell_waits(invocation: Invocation, *, is_bounded: bool) -> None:
         await asyncio.sleep(1.0)
         silent = invocation.awaited(WAIT_TOLD_S)
         longest_s = max(silent.values(), default=0.0)
-        told = f"waiting for {', '.join(sorted(silent))}, silent for {longest_s:.0f} s"
+        message = f"waiting for {', '.join(sorted(silent))}, silent for {longest_s:.0f} s"
         if not silent:
             # Somebody else's line stays.
             if is_shown:
                 invocation.talk.clear()
             is_shown, next_s = False, _LOG_WAIT_TOLD_S
         elif can_show:
-            invocation.talk.show(f"{told} …")
+            invocation.talk.show(f"{message} …")
             is_shown = True
         elif not is_bounded and longest_s >= next_s:
-            invocation.talk.say(told)
+            invocation.talk.say(message)
             next_s = longest_s + _LOG_PACE_S
 
 

@@ -73,7 +73,7 @@ def failure_of(error: BaseException, *, is_accepted: bool = False) -> Failure:
     if isinstance(error, BaseExceptionGroup):
         # If several tasks failed side by side, one error is shown, preferably one that is not a bug.
         found = [failure_of(exception, is_accepted=is_accepted) for exception in error.exceptions]
-        return next((one for one in found if one.code is not ExitCode.INTERNAL), found[0])
+        return next((failure for failure in found if failure.code is not ExitCode.INTERNAL), found[0])
     if isinstance(error, TimeoutError):
         return _timed_out(error, is_accepted)
     if isinstance(error, (BrokenPipeError, ConnectionError)):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import TYPE_CHECKING, Any
 
 from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure, failure_of
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from engine.admin.cluster.remedies import Operation, Words
     from engine.admin.cluster.rights import Right
     from engine.admin.cluster.settings_silence import SettingsSilence
-    from engine.admin.cluster.target import ClusterTarget
+    from engine.admin.cluster.target import ClusterTarget, Naming
     from engine.common.acl import Requirement
 
 _DETAILS_MAX = 20
@@ -58,6 +58,26 @@ class TargetOptions:
     jaas_config: str | None = None
     zk_tls_config_file: str | None = None
     via: str | None = None
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> TargetOptions:
+        """Return the cluster options among a command's parameters."""
+        return cls(**{option.name: values.get(option.name) for option in fields(cls)})
+
+    def naming(self) -> Naming:
+        """Return the options as ``resolve_target`` takes them."""
+        from engine.admin.cluster.target import Naming, Side
+
+        return Naming(
+            self.zookeeper,
+            self.bootstrap_server,
+            self.cluster,
+            self.snapshot,
+            self.command_config,
+            Side(self.via) if self.via else None,
+            self.jaas_config,
+            self.zk_tls_config_file,
+        )
 
     def words(self) -> list[str]:
         """Return the options that name a live cluster, to be typed again; what the environment names needs none."""
@@ -131,7 +151,7 @@ class Invocation:
         self.left_running.append(self.pasteable(spelled(what_goes_on)))
 
     def pasteable(self, text: str) -> str:
-        """Return a text that ends with a command of klamm, with the options that have named the cluster.
+        """Return a text that ends with a klamm command, followed by the options that named the cluster.
 
         Pasted without them, the command would ask another cluster, or none.
         """
@@ -146,20 +166,9 @@ class Invocation:
         import os
         from pathlib import Path
 
-        from engine.admin.cluster.target import Naming, Side, resolve_target
+        from engine.admin.cluster.target import resolve_target
 
-        options = self.target_options
-        naming = Naming(
-            options.zookeeper,
-            options.bootstrap_server,
-            options.cluster,
-            options.snapshot,
-            options.command_config,
-            Side(options.via) if options.via else None,
-            options.jaas_config,
-            options.zk_tls_config_file,
-        )
-        target = resolve_target(naming, os.environ, Path.cwd())
+        target = resolve_target(self.target_options.naming(), os.environ, Path.cwd())
         self.cluster_name = target.name
         self._tell_unknown_keys(target)
         self.talk.detail(f"cluster: {target.name} (named by {target.origin.value})")
@@ -254,7 +263,7 @@ class Invocation:
         return failures[0].code if failures else otherwise
 
     def tell_hidden(self, code: int) -> None:
-        """Say for want of which of the command's rights something was left out, unless a failure has said so.
+        """Name the missing rights because of which something was left out, unless a failure has named them.
 
         A command that was refused says so with its code; its report may have named the parts alone.
         """
@@ -268,7 +277,7 @@ class Invocation:
                 self._tell_hidden(missing, cluster.principal)
 
     def _missing(self, cluster: Cluster) -> list[Right]:
-        """Return the command's rights for want of which a cluster has left something out, but for those told."""
+        """Return the missing rights because of which a cluster has left something out, except those already named."""
         return [
             right
             for right in cluster.denied
@@ -319,9 +328,7 @@ class Invocation:
         who, option = _SIDES[self.asks]
         if target.snapshot is not None:
             hint = f"name the cluster with {option}"
-            raise Stop(
-                Failure(ExitCode.USAGE, "usage", f"only {who} can tell this", f"snapshot {target.snapshot}", hint)
-            )
+            raise Stop(Failure(ExitCode.USAGE, "usage", f"only {who} knows this", f"snapshot {target.snapshot}", hint))
         if target.via is not None and self.asks in ("wire", "zookeeper") and target.via.value != self.asks:
             message = f"only {who} can do this, not --via {target.via.value}"
             raise Stop(Failure(ExitCode.USAGE, "usage", message, hint="leave --via out"))

@@ -140,7 +140,7 @@ def translate(tools: Sequence[KafkaTool], arguments: Sequence[str]) -> list[str]
     is_class = name == RUN_CLASS
     if is_class:
         name = _class_taken(given)
-    tool = next((one for one in tools if name == (one.main if is_class else one.name)), None)
+    tool = next((known for known in tools if name == (known.main if is_class else known.name)), None)
     if tool is None:
         return None
     if given == ["--version"]:
@@ -214,7 +214,7 @@ def _apply(change: Change, value: str | None, given: list[str], words: list[str]
 
     match change:
         case Word(word, values):
-            words += [values.get(one.lower(), one.lower()) for one in taken()] if word is None else [word]
+            words += [values.get(text.lower(), text.lower()) for text in taken()] if word is None else [word]
         case Drop(has_value=True):
             taken()
         case Drop():
@@ -225,7 +225,7 @@ def _apply(change: Change, value: str | None, given: list[str], words: list[str]
             rest += [to, *(f"{text}m" if text.isdigit() else text for text in taken())]
         case Rename(to, values):
             if values or value is not None:
-                rest += [to, *(values.get(one, one) for one in taken())]
+                rest += [to, *(values.get(text, text) for text in taken())]
             else:
                 rest.append(to)
 

@@ -196,16 +196,7 @@ def invocation_from(needs: Needs, values: Mapping[str, Any]) -> Invocation:
         is_dry_run=bool(values.get("dry_run")),
         is_confirmed=bool(values.get("yes")),
         asks=needs.asks.value,
-        target_options=TargetOptions(
-            zookeeper=values.get("zookeeper"),
-            bootstrap_server=values.get("bootstrap_server"),
-            cluster=values.get("cluster"),
-            snapshot=values.get("snapshot"),
-            command_config=values.get("command_config"),
-            jaas_config=values.get("jaas_config"),
-            zk_tls_config_file=values.get("zk_tls_config_file"),
-            via=values.get("via"),
-        ),
+        target_options=TargetOptions.of(values),
     )
 
 
@@ -216,5 +207,5 @@ def _output(name: str | None, needs: Needs, *, is_tty: bool) -> OutputFormat:
         return OutputFormat(name)
     except ValueError:
         special = {OutputFormat.PROMETHEUS: needs.metrics, OutputFormat.KAFKA: needs.kafka}
-        known = ", ".join(one for one in OutputFormat if special.get(one, True))
+        known = ", ".join(output for output in OutputFormat if special.get(output, True))
         raise UsageError(f"--output must be one of {known}, not {name!r}") from None

@@ -14,7 +14,7 @@ from cli.output.values import escape_for_terminal
 
 
 class OutputClosed(Exception):
-    """Nobody reads our output any more; the command ends, and that is no error."""
+    """Nobody reads our output any more; the command ends, and that is not an error."""
 
 
 class TerminalData:

@@ -29,7 +29,7 @@ def _interruptible() -> Iterator[None]:
 
 
 class Verbosity(IntEnum):
-    """How much is said."""
+    """How much klamm writes to stderr."""
 
     QUIET = 0
     NORMAL = 1

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import PurePath
 
 from cli.output.report import Kind
-from engine.common.quantities import size_text
+from engine.common.quantities import size_text, span_text
 
 RIGHT = (Kind.NUMBER, Kind.BYTES, Kind.DURATION_MS)
 """Columns whose values are aligned right, so that digits are below each other."""
@@ -115,10 +115,4 @@ def human_duration(duration_ms: int) -> str:
     """Return a duration in its two largest units: ``7d``, ``2h 5m``, ``350ms``."""
     if abs(duration_ms) < 1000:
         return f"{duration_ms}ms"
-    sign, seconds = ("-" if duration_ms < 0 else ""), abs(duration_ms) // 1000
-    parts = []
-    for unit, length in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
-        count, seconds = divmod(seconds, length)
-        if count:
-            parts.append(f"{count}{unit}")
-    return sign + " ".join(parts[:2])
+    return ("-" if duration_ms < 0 else "") + span_text(abs(duration_ms) // 1000)

@@ -51,11 +51,11 @@ def changes_report(changes: Mapping[str, Sequence[AclBinding]], code: ExitCode =
     found = [(word, AclRow.of(rule)) for word, rules in changes.items() for rule in rules]
     data = [{"change": word, **{name: getattr(row, name) for name in AclRow.__slots__}} for word, row in found]
     table = Table((Column("change"), *_COLUMNS), [(word, *_cells(row)) for word, row in found])
-    told = [f"{len(rules)} {word.replace('_', ' ')}" for word, rules in changes.items() if rules]
+    parts = [f"{len(rules)} {word.replace('_', ' ')}" for word, rules in changes.items() if rules]
     return Report(
         data,
         table,
-        notes=(", ".join(told) or "no rules",),
+        notes=(", ".join(parts) or "no rules",),
         exit_code=code,
         as_kafka=lambda: kafka.changed_text(changes),
     )

@@ -66,7 +66,7 @@ def log_dirs_report(
     """
     rows: list[tuple[object, ...]] = [
         (one.broker, one.log_dir, r.topic, r.partition, r.size_bytes, r.offset_lag, r.is_future, None)
-        for one, r in _ordered([(one, replica) for one in dirs for replica in one.replicas], order)
+        for one, r in _ordered([(log_dir, replica) for log_dir in dirs for replica in log_dir.replicas], order)
     ]
     rows += [(d.broker, d.log_dir, None, None, None, None, None, d.error) for d in dirs if not d.replicas]
     replicas = [row[:-1] for row in rows if row[2] is not None]
@@ -89,11 +89,11 @@ def log_dirs_report(
 def totals_report(totals: Sequence[DirTotals], subject: str, *, order: str, failed: Sequence[LogDir]) -> Report:
     """A row per log dir, broker or topic."""
     ordered = sorted(totals, key=lambda one: _rank(one, order))
-    machine = [_cells(one) for one in ordered]
+    machine = [_cells(row) for row in ordered]
     shown = Section(body=totals_table(ordered, subject))
     notes = () if totals else ("no replicas",)
     # Totals of topics contain nothing from a failed broker or log dir, so those are named beside them.
-    missing = () if subject != "topic" else tuple(f"missing: {_place(one)}: {one.error}" for one in failed)
+    missing = () if subject != "topic" else tuple(f"missing: {_place(log_dir)}: {log_dir.error}" for log_dir in failed)
     return Report(
         ordered, Table(_TOTALS, machine), (shown,), notes + missing, _exit_code(failed), log_dir_metrics(ordered)
     )
@@ -157,7 +157,7 @@ def _place(one: LogDir) -> str:
 
 
 def _notes(dirs: Sequence[LogDir]) -> tuple[str, ...]:
-    return () if any(one.replicas for one in dirs) else ("no replicas",)
+    return () if any(log_dir.replicas for log_dir in dirs) else ("no replicas",)
 
 
 def _exit_code(failed: Sequence[LogDir]) -> ExitCode:

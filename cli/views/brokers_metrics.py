@@ -96,13 +96,13 @@ _KEPT = ("broker", "messages_in_one_minute", "bytes_in_one_minute", "bytes_out_o
 
 def _machine_rows(one: BrokerFigures) -> Iterator[tuple[object, ...]]:
     nothing = (None,) * len(_WORK)
-    told = (one.told_by, one.where)
-    yield (one.broker, None, None, None, None, *_rates(one), *_work(one), *told, one.trouble)
+    source = (one.told_by, one.where)
+    yield (one.broker, None, None, None, None, *_rates(one), *_work(one), *source, one.trouble)
     for topic in one.topics or ():
-        yield (one.broker, topic.topic, None, None, None, *_rates(topic), *nothing, *told, None)
+        yield (one.broker, topic.topic, None, None, None, *_rates(topic), *nothing, *source, None)
     for request in one.requests or ():
         rates = (None,) * len(_TRAFFIC)
-        yield (one.broker, None, request.api, _whole(request.count), request.p99_ms, *rates, *nothing, *told, None)
+        yield (one.broker, None, request.api, _whole(request.count), request.p99_ms, *rates, *nothing, *source, None)
 
 
 def _rates(one: BrokerFigures | TopicFigures) -> tuple[object, ...]:
@@ -162,14 +162,14 @@ def _notes(figures: Sequence[BrokerFigures]) -> Iterator[str]:
         yield "no broker is alive"
     measured = [figure for figure in figures if figure.measured_s is not None]
     if measured:
-        which = ", ".join(str(one.broker) for one in measured)
-        yield f"rates over {measured[0].measured_s:.1f} s of broker {which}, which tells counts only"
+        which = ", ".join(str(broker.broker) for broker in measured)
+        yield f"rates over {measured[0].measured_s:.1f} s of broker {which}, which reports only counts"
     for figure in figures:
         missing = [
             _TITLES[field.name] for field in fields(figure) if field.name in _TITLES and _is_missing(figure, field.name)
         ]
         if figure.told_by and missing:
-            yield f"broker {figure.broker} does not tell: {', '.join(missing)}"
+            yield f"broker {figure.broker} does not report: {', '.join(missing)}"
     if any(figure.trouble and figure.where is None for figure in figures):
         yield SAY_WHERE
 

@@ -29,17 +29,23 @@ _ALL = (Column("entity_type"), Column("entity_name"), *_SETTING)
 
 def configs_report(found: Sequence[EntityConfigs], *, is_single: bool, shows_all: bool = False) -> Report:
     """A section per entity that has settings. A single entity has its section even without settings."""
-    rows = [(one.entity_type, one.entity_name or "<default>", *_row(entry)) for one in found for entry in one.configs]
-    shown = [one for one in found if one.configs]
+    rows = [
+        (entity.entity_type, entity.entity_name or "<default>", *_row(entry))
+        for entity in found
+        for entry in entity.configs
+    ]
+    shown = [entity for entity in found if entity.configs]
     notes: tuple[str, ...] = () if shown else ("nothing is set",)
-    failed = [one for one in found if one.error is not None]
+    failed = [entity for entity in found if entity.error is not None]
     if failed:
-        notes = tuple(f"not known: {one.entity_type.value} {one.entity_name}: {one.error}" for one in failed)
+        notes = tuple(
+            f"not known: {entity.entity_type.value} {entity.entity_name}: {entity.error}" for entity in failed
+        )
     code = ExitCode.BAD_ANSWER if failed else ExitCode.DONE
     return Report(
         found[0] if is_single else found,
         Table(_ALL, rows),
-        [_section(one) for one in shown],
+        [_section(entity) for entity in shown],
         notes,
         code,
         as_kafka=lambda: kafka.configs_text(found, shows_all=shows_all),

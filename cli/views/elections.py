@@ -64,8 +64,8 @@ def elections_report(
 
 def preview_lines(previews: Sequence[ElectionPreview]) -> list[str]:
     """Return who would lead what, a line per partition that changes; what cannot be elected comes first."""
-    changing = sorted((one for one in previews if one.is_needed), key=lambda one: one.obstacle is None)
-    lines = [str(one) for one in changing[:PREVIEW_LINES_MAX]]
+    changing = sorted((preview for preview in previews if preview.is_needed), key=lambda one: one.obstacle is None)
+    lines = [str(preview) for preview in changing[:PREVIEW_LINES_MAX]]
     more = len(changing) - len(lines)
     return [*lines, f"… and {more} more"] if more else lines
 
@@ -86,8 +86,8 @@ def _notes(results: Sequence[PartitionElection]) -> tuple[str, ...]:
     if not results:
         return ("no partitions",)
     counts = {kind: sum(result.result is kind for result in results) for kind in ElectionResult}
-    told = [f"{count} {kind.value.replace('_', ' ')}" for kind, count in counts.items() if count]
-    return (f"{len(results)} partition{'' if len(results) == 1 else 's'}: {', '.join(told)}",)
+    parts = [f"{count} {kind.value.replace('_', ' ')}" for kind, count in counts.items() if count]
+    return (f"{len(results)} partition{'' if len(results) == 1 else 's'}: {', '.join(parts)}",)
 
 
 def _exit_code(results: Sequence[PartitionElection]) -> ExitCode:

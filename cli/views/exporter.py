@@ -69,7 +69,7 @@ _ALERTS = (
     ),
     _Alert(
         "KlammLeavesSeriesOut", "klamm_exporter_series_left_out > 0", "10m", "warning",
-        "{{ $value }} series of {{ $labels.metric }} are not told", "raise --series-max, or give --topic or --group",
+        "{{ $value }} series of {{ $labels.metric }} are left out", "raise --series-max, or give --topic or --group",
         "watch-with-prometheus",
     ),
 )  # fmt: skip
@@ -92,13 +92,13 @@ def alert_rules(address: str) -> str:
     """Return Prometheus' file of rules; ``address`` is of no interest."""
     rules = [
         {
-            "alert": one.name,
-            "expr": one.expr,
-            "for": one.lasts,
-            "labels": {"severity": one.severity},
-            "annotations": {"summary": one.summary, "todo": one.todo, "guide": f"docs/guides/{one.guide}.md"},
+            "alert": alert.name,
+            "expr": alert.expr,
+            "for": alert.lasts,
+            "labels": {"severity": alert.severity},
+            "annotations": {"summary": alert.summary, "todo": alert.todo, "guide": f"docs/guides/{alert.guide}.md"},
         }
-        for one in (*_ALERTS, *map(_of_check, Check))
+        for alert in (*_ALERTS, *map(_of_check, Check))
     ]
     return _yaml({"groups": [{"name": JOB, "rules": rules}]})
 
@@ -180,7 +180,7 @@ _ROWS: Mapping[str, tuple[_Panel, ...]] = {
         ),
     ),
     "The exporter": (
-        _Panel("Age of what it tells", "s", (("klamm_exporter_reading_age_seconds", "{{reading}}"),)),
+        _Panel("Age of what it reports", "s", (("klamm_exporter_reading_age_seconds", "{{reading}}"),)),
         _Panel("CPU", "percentunit", ((f'rate(process_cpu_seconds_total{{job="{JOB}"}}[5m])', "{{instance}}"),)),
     ),
 }  # fmt: skip

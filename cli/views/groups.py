@@ -114,7 +114,9 @@ def offsets_report(groups: Sequence[DescribedGroup], *, exit_code: ExitCode) -> 
     data = [_summary(group) | {"error": group.error, "partitions": group.partitions} for group in groups]
     rows = [row for group in groups for row in _rows(group)]
     if len(groups) > SECTIONS_MAX:
-        shown = [(group.group, *_shown_row(one), one.error) for group in groups for one in group.partitions]
+        shown = [
+            (group.group, *_shown_row(partition), partition.error) for group in groups for partition in group.partitions
+        ]
         sections: tuple[Section, ...] = _one_table((_GROUP, *_SHOWN_OFFSETS, _ERROR), shown, groups)
     else:
         sections = tuple(_section(group, _SHOWN_OFFSETS, map(_shown_row, group.partitions)) for group in groups)

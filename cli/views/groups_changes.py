@@ -32,11 +32,11 @@ _OUTCOME = (Column("result", tone=_result_tone), Column("error", falls_below=Tru
 
 
 def reset_report(
-    rows: Sequence[PartitionReset], *, exit_code: ExitCode, is_unsaid: bool = False, exported: str | None = None
+    rows: Sequence[PartitionReset], *, exit_code: ExitCode, is_implicit: bool = False, exported: str | None = None
 ) -> Report:
     """One row per partition: the offset as it was, and the new one.
 
-    ``is_unsaid``: the dry run was not asked for, which Kafka's tool warns of. ``exported`` is what it prints instead.
+    ``is_implicit``: the dry run was not asked for, which Kafka's tool warns of. ``exported`` is what it prints instead.
     """
     columns = (
         *_PARTITION,
@@ -48,7 +48,7 @@ def reset_report(
     is_dry = any(row.result is ResetResult.WOULD_BE_RESET for row in rows)
     hint = ("nothing was changed: add --execute to do it",) if is_dry else ()
     notes = hint if rows else _nothing("no offsets to reset", exit_code)
-    as_kafka = partial(kafka.reset_text, rows, exported, is_unsaid=is_unsaid)
+    as_kafka = partial(kafka.reset_text, rows, exported, is_implicit=is_implicit)
     return _report(rows, columns, cells, notes, exit_code, as_kafka)
 
 

@@ -10,8 +10,8 @@ from datetime import datetime
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from cli.output.values import human_duration
-from engine.admin.lag.positions import ReaderKind
 from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag, QueryLag, QueryPartitionLag, lag_metrics
+from engine.admin.lag.spark_positions import ReaderKind
 from engine.admin.lag.verdicts import LagStatus, Reason
 
 _UNKNOWN = "unknown"
@@ -116,17 +116,17 @@ _PARTITION_SHOWN = (
 
 def lag_report(answer: LagAnswer, *, fails_on: LagStatus, has_partitions: bool, is_not_ok: bool) -> Report:
     """The groups, or all their partitions; the exit code is 1 if a status is as bad as ``fails_on`` or worse."""
-    groups = [one for one in answer.groups if not is_not_ok or not one.status.is_fine]
-    is_bad = any(one.status.rank >= fails_on.rank for one in answer.groups)
+    groups = [group for group in answer.groups if not is_not_ok or not group.status.is_fine]
+    is_bad = any(group.status.rank >= fails_on.rank for group in answer.groups)
     if has_partitions:
-        rows = [_partition_row(group, one) for group in groups for one in _chosen(group, is_not_ok)]
+        rows = [_partition_row(group, partition) for group in groups for partition in _chosen(group, is_not_ok)]
         table = Table(_PARTITION_COLUMNS, rows)
         sections = [_group_section(group, is_not_ok) for group in groups]
     else:
-        table = Table(_GROUP_COLUMNS, [_group_row(one) for one in groups])
-        sections = [Section(body=Table(_GROUP_SHOWN, [_shown_group(one) for one in groups]))] if groups else []
+        table = Table(_GROUP_COLUMNS, [_group_row(group) for group in groups])
+        sections = [Section(body=Table(_GROUP_SHOWN, [_shown_group(group) for group in groups]))] if groups else []
     return Report(
-        [_document(one, answer.time, has_partitions, is_not_ok) for one in groups],
+        [_document(group, answer.time, has_partitions, is_not_ok) for group in groups],
         table,
         sections or [Section()],
         _notes(answer),
@@ -149,7 +149,7 @@ def _summary(groups: Sequence[GroupLag]) -> str:
     if not groups:
         return "no consumer groups"
     counts = Counter(group.status for group in groups)
-    told = ", ".join(f"{counts[status]} {status}" for status in reversed(LagStatus) if counts[status])
+    tally = ", ".join(f"{counts[status]} {status}" for status in reversed(LagStatus) if counts[status])
     group_count = sum(group.kind is ReaderKind.GROUP for group in groups)
     queries = {(group.kind, group.path) for group in groups if isinstance(group, QueryLag)}
     readers = [
@@ -157,7 +157,7 @@ def _summary(groups: Sequence[GroupLag]) -> str:
         for count, noun, plural in ((group_count, "group", "groups"), (len(queries), "Spark query", "Spark queries"))
         if count
     ]
-    return f"{', '.join(readers)}: {told}"
+    return f"{', '.join(readers)}: {tally}"
 
 
 def _chosen(group: GroupLag, is_not_ok: bool) -> list[PartitionLag]:
@@ -172,8 +172,8 @@ def _document(group: GroupLag, time: datetime, has_partitions: bool, is_not_ok: 
     }
     if has_partitions:
         document["partitions"] = [
-            {field.name: _rounded(getattr(one, field.name)) for field in fields(one)}
-            for one in _chosen(group, is_not_ok)
+            {field.name: _rounded(getattr(partition, field.name)) for field in fields(partition)}
+            for partition in _chosen(group, is_not_ok)
         ]
     return document
 
@@ -277,14 +277,14 @@ def _group_section(group: GroupLag, is_not_ok: bool) -> Section:
     state = "" if group.state is None else f", {group.state}"
     rows = [
         (
-            one.name,
-            one.status,
-            _or_unknown(one.committed_offset),
-            _or_unknown(one.log_end_offset),
-            *_shown_figures(one),
-            _why(one),
+            partition.name,
+            partition.status,
+            _or_unknown(partition.committed_offset),
+            _or_unknown(partition.log_end_offset),
+            *_shown_figures(partition),
+            _why(partition),
         )
-        for one in _chosen(group, is_not_ok)
+        for partition in _chosen(group, is_not_ok)
     ]
     return Section(
         f"{_shown_name(group)} ({what}{state}): {group.status}",

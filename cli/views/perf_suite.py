@@ -55,8 +55,11 @@ def preview_lines(
     chosen: Sequence[Experiment], options: SuiteOptions, broker_count: int, disks: WatchedDisks
 ) -> list[str]:
     """Return what will be done, before it is done."""
-    lines = [f"  {one.name}: {one.title}: {', '.join(case.label for case in one.cases)}" for one in chosen]
-    cases = [case for one in chosen for case in one.cases]
+    lines = [
+        f"  {experiment.name}: {experiment.title}: {', '.join(case.label for case in experiment.cases)}"
+        for experiment in chosen
+    ]
+    cases = [case for experiment in chosen for case in experiment.cases]
     count = sum(2 if case.consumers and not case.is_pair else 1 for case in cases)
     at_most = max(bytes_on_disks(case, options.producer_bytes_max) for case in cases)
     return [
@@ -84,10 +87,10 @@ def _disk_lines(cases: Sequence[Case], producer_bytes: int, disks: WatchedDisks)
 
 def planned_report(chosen: Sequence[Experiment], facts: Mapping[str, object]) -> Report:
     """What a run would measure: the document of a run, with nothing measured yet."""
-    cases = [case for one in chosen for case in one.cases]
-    rows = [(one.experiment, *(getattr(one, column.name) for column in _PLANNED)) for one in cases]
-    told = document([CaseResult(case) for case in cases], facts, None)
-    return Report(told, Table((Column("experiment"), *_PLANNED), rows))
+    cases = [case for experiment in chosen for case in experiment.cases]
+    rows = [(case.experiment, *(getattr(case, column.name) for column in _PLANNED)) for case in cases]
+    data = document([CaseResult(case) for case in cases], facts, None)
+    return Report(data, Table((Column("experiment"), *_PLANNED), rows))
 
 
 def suite_report(
@@ -101,19 +104,19 @@ def suite_report(
 ) -> Report:
     """A section per experiment; given an earlier run, also its rates, and by how much they have grown."""
     columns = (Column("experiment"), Column("case"), *_MEASURED, *(_COMPARED if before is not None else ()), _ERROR)
-    rows = [(one.case.experiment, *_row(one, before)) for one in results]
-    told = document(results, facts, stopped)
+    rows = [(result.case.experiment, *_row(result, before)) for result in results]
+    data = document(results, facts, stopped)
     if before is not None:
-        told["compared"] = [
+        data["compared"] = [
             {
-                "experiment": one.case.experiment,
-                "label": one.case.label,
-                **dict(zip(("before_per_sec", "ratio"), _compared(one, before), strict=True)),
+                "experiment": result.case.experiment,
+                "label": result.case.label,
+                **dict(zip(("before_per_sec", "ratio"), _compared(result, before), strict=True)),
             }
-            for one in results
+            for result in results
         ]
     sections = [_section(one, some, before) for one, some in by_experiment(chosen, results)]
-    return Report(told, Table(columns, rows), sections, exit_code=exit_code)
+    return Report(data, Table(columns, rows), sections, exit_code=exit_code)
 
 
 def _section(experiment: Experiment, results: Sequence[CaseResult], before: Rates | None) -> Section:

@@ -71,14 +71,14 @@ def plan_report(made: MadePlan, explained: Sequence[str]) -> Report:
     moves = moves_of(plan, {partition.name: partition.size for partition in made.problem.partitions})
     entries = (*_ENTRIES, _DISKS) if plan.klamm.strategy is Strategy.LOG_DIRS else _ENTRIES
     rows = [_row(move, entries) for move in moves]
-    told = largest(moves, LARGEST_MAX)
+    shown = largest(moves, LARGEST_MAX)
     sections = [Section(text=sentences(made, explained))]
     if rows:
         sections += [_card(score), _heat(score), *_dirs(score)]
-    if told:
-        title = "The largest moves" if len(told) < sum(move.copies > 0 for move in moves) else "The moves"
+    if shown:
+        title = "The largest moves" if len(shown) < sum(move.copies > 0 for move in moves) else "The moves"
         sections.append(
-            Section(title, without_empty(Table(entries, [_row(one, entries) for one in told]), keeps=_NAME))
+            Section(title, without_empty(Table(entries, [_row(move, entries) for move in shown]), keeps=_NAME))
         )
     rest = [_row(move, _UNCOPIED) for move in moves if not move.copies]
     if rest:
@@ -147,8 +147,10 @@ def shown_moves(plan: PlanFile) -> list[ShownMove]:
     moves = moves_between(plan.klamm.rollback, plan.partitions)
     waves = {move.name: number for number, wave in enumerate(waves_of(moves, WaveCaps()), 1) for move in wave}
     return [
-        ShownMove(*one.name, one.before, one.after, one.bytes, one.before[0], one.after[0], waves[one.name], one.disks)
-        for one in moves_of(plan, sizes_of(plan))
+        ShownMove(
+            *move.name, move.before, move.after, move.bytes, move.before[0], move.after[0], waves[move.name], move.disks
+        )
+        for move in moves_of(plan, sizes_of(plan))
     ]
 
 
@@ -160,9 +162,9 @@ def show_report(plan: PlanFile) -> Report:
         for m in moves
     ]
     names = [column.name for column in _SHOWN]
-    told = summary(score, plan.klamm.options.minimise, len(rows), UNITS)
+    sentence = summary(score, plan.klamm.options.minimise, len(rows), UNITS)
     table = Table(_SHOWN, rows)
-    sections = [Section(text=(f"{plan.klamm.strategy.value} of {counted(len(rows), 'partition')}: {told}",))]
+    sections = [Section(text=(f"{plan.klamm.strategy.value} of {counted(len(rows), 'partition')}: {sentence}",))]
     if rows:
         sections += [
             _card(score),

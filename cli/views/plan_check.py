@@ -95,16 +95,16 @@ def formatted(
     form: str, path: str, plan: PlanFile, findings: Sequence[Finding], policy: Policy | None, policy_path: str | None
 ) -> str:
     """Return the findings as a code host reads them."""
-    told = [(one, f"{one.message}{_behind(one, policy, policy_path)}") for one in findings]
+    messages = [(finding, f"{finding.message}{_behind(finding, policy, policy_path)}") for finding in findings]
     match form:
         case "github":
-            return "".join(_github(path, one, text) for one, text in told)
+            return "".join(_github(path, one, text) for one, text in messages)
         case "gitlab":
-            return json.dumps([_gitlab(path, one, text) for one, text in told], indent=2, ensure_ascii=False) + "\n"
+            return json.dumps([_gitlab(path, one, text) for one, text in messages], indent=2, ensure_ascii=False) + "\n"
         case "junit":
-            return _junit(path, told, policy)
+            return _junit(path, messages, policy)
         case _:
-            return _markdown(path, plan, told)
+            return _markdown(path, plan, messages)
 
 
 def _github(path: str, finding: Finding, text: str) -> str:
@@ -136,7 +136,7 @@ def _gitlab(path: str, finding: Finding, text: str) -> dict[str, object]:
 
 def _junit(path: str, told: Sequence[tuple[Finding, str]], policy: Policy | None) -> str:
     """A test case per check: one that finds nothing has passed."""
-    checks = [one for one in Check if one in OF_CLUSTER or policy is not None]
+    checks = [kind for kind in Check if kind in OF_CLUSTER or policy is not None]
     failed = {check: [(one, text) for one, text in told if one.check is check and one.is_error] for check in checks}
     noted = {one.check: text for one, text in told if not one.is_error}
     count = sum(bool(found) for found in failed.values())

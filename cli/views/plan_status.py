@@ -21,7 +21,7 @@ def plan_status_report(
     is_back: bool = False,
 ) -> Report:
     """A figure for each state, then lock and journal. ``is_back``: the standings are those of the rollback."""
-    counts = {one: sum(standing is one for standing in standings.values()) for one in Standing}
+    counts = {kind: sum(standing is kind for standing in standings.values()) for kind in Standing}
     last = record.last if record is not None and record.events else None
     direction = "rollback" if is_back else "plan"
     data = {
@@ -34,19 +34,19 @@ def plan_status_report(
     }
     columns = (
         Column("partitions", Kind.NUMBER),
-        *(Column(one.value, Kind.NUMBER) for one in Standing),
+        *(Column(standing.value, Kind.NUMBER) for standing in Standing),
         Column("lock"),
         Column("direction"),
     )
     row = (len(standings), *counts.values(), None if holder is None else str(holder), direction)
     others = [f"{count} {one.value}" for one, count in counts.items() if count and one is not Standing.DONE]
-    told = ", ".join([f"{direction}: {counts[Standing.DONE]} of {len(standings)} done", *others])
+    line = ", ".join([f"{direction}: {counts[Standing.DONE]} of {len(standings)} done", *others])
     pairs = [("lock", "free" if holder is None else f"{holder}, for {holder.what}")]
     if record is not None and last is not None:
-        begun: Mapping[str, Any] = next((one for one in reversed(record.events) if one["event"] == "begun"), {})
+        begun: Mapping[str, Any] = next((event for event in reversed(record.events) if event["event"] == "begun"), {})
         pairs.append(("journal", f"{last['time']} {_event_told(last, str(begun.get('what', '')))}"))
     notes = ["the journal's last line was cut short"] if record is not None and record.is_torn else []
-    return Report(data, Table(columns, [row]), (Section(text=(told,), body=Fields(pairs)),), notes)
+    return Report(data, Table(columns, [row]), (Section(text=(line,), body=Fields(pairs)),), notes)
 
 
 def _event_told(event: Mapping[str, Any], run: str = "") -> str:

@@ -44,7 +44,7 @@ def usage_report(found: UsageOfBrokers) -> Report:
     near = {
         (usage.user, usage.client_id) for usage in found.usages if (usage.used_percent or 0) >= NEAR_PERCENT
     } - throttled
-    notes = [f"broker {broker} does not tell: {why}" for broker, why in found.troubles]
+    notes = [f"broker {broker} does not report: {why}" for broker, why in found.troubles]
     if found.troubles:
         notes.append(SAY_WHERE)
     if not found.has_quotas:
@@ -85,7 +85,7 @@ def _amount(one: QuotaUsage, value: float | None) -> str | None:
 
 def quotas_report(found: Sequence[OwnedQuota]) -> Report:
     """All that is set."""
-    rows = [(one.user, one.client_id, one.ip, one.quota, one.value) for one in found]
+    rows = [(quota.user, quota.client_id, quota.ip, quota.quota, quota.value) for quota in found]
     notes = () if found else ("no quota is set",)
     return Report(found, Table(_COLUMNS, rows), (Section(body=Table(_COLUMNS, rows)),) if found else (), notes)
 

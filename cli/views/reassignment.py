@@ -110,9 +110,9 @@ def statuses_report(statuses: Sequence[PartitionStatus], notes: Sequence[str] = 
     ]
     table = Table(_STATUS, rows)
     counts = {state: sum(status.state is state for status in statuses) for state in ReassignmentState}
-    told = ", ".join(f"{count} {state.value.replace('_', ' ')}" for state, count in counts.items() if count)
+    tally = ", ".join(f"{count} {state.value.replace('_', ' ')}" for state, count in counts.items() if count)
     summary = (
-        f"{len(statuses)} partition{'' if len(statuses) == 1 else 's'}: {told}" if told else "nothing is under way"
+        f"{len(statuses)} partition{'' if len(statuses) == 1 else 's'}: {tally}" if tally else "nothing is under way"
     )
     if any(status.reason is not None and status.reason.startswith(HELD_UP) for status in statuses):
         notes = (*notes, "it goes on when the broker is back; to stop it: klamm reassign cancel")

@@ -110,9 +110,10 @@ def progress_lines(progress: ReassignmentProgress) -> list[str]:
     lines = [f"moved {_figures(overall)}, {progress.done_count}/{progress.count} done"]
     longest = sorted(progress.partitions, key=lambda one: (one.rate <= 0, one.moved_bytes - one.total_bytes))
     shown = longest[:PARTITION_LINES_MAX]
-    width = max((len(str(one.name)) for one in shown), default=0)
+    width = max((len(str(move.name)) for move in shown), default=0)
     lines += [
-        f"  {str(one.name).ljust(width)}  {_figures(one)}{f', {one.reason}' if one.reason else ''}" for one in shown
+        f"  {str(move.name).ljust(width)}  {_figures(move)}{f', {move.reason}' if move.reason else ''}"
+        for move in shown
     ]
     more = len(longest) - len(shown)
     return [*lines, f"  … and {more} more"] if more else lines

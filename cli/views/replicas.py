@@ -70,9 +70,9 @@ def _notes(results: Sequence[PartitionVerification]) -> tuple[str, ...]:
     unknown = sum(replica.agrees is None for replica in replicas)
     offsets = sum((result.to_offset or 0) - (result.from_offset or 0) for result in results)
     lag = max((replica.lag or 0 for replica in replicas), default=0)
-    told = f"{counted(len(results), 'partition')}, {counted(len(replicas), 'replica')}, {counted(offsets, 'offset')}"
-    told = f"{told}: {differing} {'differs' if differing == 1 else 'differ'}"
-    return (f"{told}, {unknown} could not be compared, max lag {lag}",)
+    note = f"{counted(len(results), 'partition')}, {counted(len(replicas), 'replica')}, {counted(offsets, 'offset')}"
+    note = f"{note}: {differing} {'differs' if differing == 1 else 'differ'}"
+    return (f"{note}, {unknown} could not be compared, max lag {lag}",)
 
 
 def _difference(one: PartitionVerification) -> Section:

@@ -28,7 +28,7 @@ _COLUMNS = (
 def restart_order_report(board: RestartBoard) -> Report:
     """One row per broker, the next one to restart first."""
     brokers = sorted(board.brokers, key=lambda one: (one.broker != board.next_broker, *_place(one)))
-    rows = [_row(one) for one in brokers]
+    rows = [_row(broker) for broker in brokers]
     data = [
         {
             **dict(zip((column.name for column in _COLUMNS), row, strict=True)),

@@ -71,7 +71,7 @@ def history_report(history: LagHistory, *, top: int, has_plot: bool) -> Report:
 
 def compacted_report(days: Sequence[CompactedDay]) -> Report:
     """A row for each day whose files became fewer."""
-    rows = [(one.day, one.files_before, one.files_after) for one in days]
+    rows = [(compacted.day, compacted.files_before, compacted.files_after) for compacted in days]
     columns = (Column("day"), Column("files_before", Kind.NUMBER), Column("files_after", Kind.NUMBER))
     value = [{"day": day, "files_before": before, "files_after": after} for day, before, after in rows]
     fewer = sum(before - after for _, before, after in rows)
@@ -88,10 +88,10 @@ def plot_lines(moments: Sequence[Moment], width: int = _WIDTH, height: int = _HE
     first, last = moments[0].time_ms, moments[-1].time_ms
     span = max(1, last - first)
     columns: list[int | None] = [None] * width
-    for one in known:
-        index = min(width - 1, (one.time_ms - first) * width // span)
-        columns[index] = max(columns[index] or 0, one.lag or 0)
-    top = max(1, *(one.lag or 0 for one in known))
+    for point in known:
+        index = min(width - 1, (point.time_ms - first) * width // span)
+        columns[index] = max(columns[index] or 0, point.lag or 0)
+    top = max(1, *(point.lag or 0 for point in known))
     scale = max(len(str(top)), 1)
     lines = []
     for row in range(height, 0, -1):

@@ -10,7 +10,7 @@ from cli.output.report import Column, Kind, Report, Section, Table
 from cli.views.groups_changes import reset_report
 from cli.views.lag import status_tone
 from engine.admin.groups.reset_plan import PartitionReset
-from engine.admin.lag.queries import Job
+from engine.admin.lag.spark_queries import Job
 
 _COLUMNS = (
     Column("path"),
@@ -39,29 +39,29 @@ def jobs_report(jobs: Sequence[Job], *, exit_code: ExitCode) -> Report:
     ordered = sorted(jobs, key=lambda one: (one.path, one.name or "", one.query_id))
     rows = [
         (
-            one.path,
-            one.query_id,
-            one.name,
-            [f"{source.source}:{'+'.join(source.topics)}" for source in one.sources],
-            one.last_batch,
-            one.last_commit,
-            one.status,
-            one.kind,
-            one.lag,
+            row.path,
+            row.query_id,
+            row.name,
+            [f"{source.source}:{'+'.join(source.topics)}" for source in row.sources],
+            row.last_batch,
+            row.last_commit,
+            row.status,
+            row.kind,
+            row.lag,
         )
-        for one in ordered
+        for row in ordered
     ]
     shown = [
         (
-            one.name or one.path.rstrip("/").rpartition("/")[2],
-            one.status,
-            "unknown" if one.lag is None else one.lag,
-            sorted({topic for source in one.sources for topic in source.topics}),
-            one.last_batch,
-            one.last_commit,
-            one.path,
+            row.name or row.path.rstrip("/").rpartition("/")[2],
+            row.status,
+            "unknown" if row.lag is None else row.lag,
+            sorted({topic for source in row.sources for topic in source.topics}),
+            row.last_batch,
+            row.last_commit,
+            row.path,
         )
-        for one in ordered
+        for row in ordered
     ]
     note = "no Spark queries" if not jobs else "1 Spark query" if len(jobs) == 1 else f"{len(jobs)} Spark queries"
     sections = [Section(body=Table(_SHOWN, shown))] if jobs else [Section()]

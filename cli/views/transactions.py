@@ -60,7 +60,7 @@ _RESULT = Column("result")
 
 def list_report(listed: Sequence[ListedTransaction], *, exit_code: ExitCode) -> Report:
     """A row per transactional id."""
-    rows = [(one.transactional_id, one.coordinator, one.producer_id, one.state) for one in listed]
+    rows = [(listing.transactional_id, listing.coordinator, listing.producer_id, listing.state) for listing in listed]
     return Report(
         _data(_LIST, rows), Table(_LIST, rows), notes=() if rows else ("no transactions",), exit_code=exit_code
     )
@@ -68,7 +68,7 @@ def list_report(listed: Sequence[ListedTransaction], *, exit_code: ExitCode) -> 
 
 def descriptions_report(found: Sequence[TransactionDescription], *, exit_code: ExitCode) -> Report:
     """A row per transactional id, with its partitions."""
-    rows = [_described(one) for one in found]
+    rows = [_described(description) for description in found]
     return Report(list(map(_description_data, found)), Table(_DESCRIPTION, rows), exit_code=exit_code)
 
 
@@ -77,15 +77,15 @@ def producers_report(found: Mapping[TopicPartition, Sequence[PartitionProducer]]
     rows = [
         (
             *name,
-            one.producer_id,
-            one.producer_epoch,
-            one.coordinator_epoch,
-            one.last_sequence,
-            _moment(one.last_timestamp_ms),
-            one.start_offset,
+            producer.producer_id,
+            producer.producer_epoch,
+            producer.coordinator_epoch,
+            producer.last_sequence,
+            _moment(producer.last_timestamp_ms),
+            producer.start_offset,
         )
         for name, producers in found.items()
-        for one in producers
+        for producer in producers
     ]
     notes = () if rows or not found else ("no producers: none has written with an id lately",)
     return Report(_data(_PRODUCERS, rows), Table(_PRODUCERS, rows), notes=notes, exit_code=exit_code)
@@ -95,16 +95,16 @@ def hanging_report(found: Sequence[OpenTransaction], *, exit_code: ExitCode) -> 
     """A row per hanging transaction; the code is 1 if there is one and all brokers have answered."""
     rows = [
         (
-            *one.name,
-            one.producer.producer_id,
-            one.producer.producer_epoch,
-            one.producer.coordinator_epoch,
-            one.start_offset,
-            _moment(one.producer.last_timestamp_ms),
-            one.age_ms,
-            one.transactional_id,
+            *transaction.name,
+            transaction.producer.producer_id,
+            transaction.producer.producer_epoch,
+            transaction.producer.coordinator_epoch,
+            transaction.start_offset,
+            _moment(transaction.producer.last_timestamp_ms),
+            transaction.age_ms,
+            transaction.transactional_id,
         )
-        for one in found
+        for transaction in found
     ]
     notes: tuple[str, ...] = ("no hanging transactions",)
     if found:
@@ -132,13 +132,13 @@ def aborted_report(marker: Marker, result: EndResult) -> Report:
 
 def termination_lines(before: TransactionDescription) -> list[str]:
     """Say what a fence ends, for whoever has to confirm it."""
-    told = f"  producer {before.producer_id}, epoch {before.producer_epoch}: {before.state}"
+    line = f"  producer {before.producer_id}, epoch {before.producer_epoch}: {before.state}"
     if before.duration_ms is None or not before.is_open:
-        return [f"{told}; no transaction is open"]
+        return [f"{line}; no transaction is open"]
     names = [str(name) for name in before.partitions]
     more = len(names) - NOTES_PARTITIONS_MAX
     listed = ", ".join(names[:NOTES_PARTITIONS_MAX]) + (f" and {more} more" if more > 0 else "")
-    return [f"{told} for {human_duration(before.duration_ms)}, in {listed or 'no partition'}"]
+    return [f"{line} for {human_duration(before.duration_ms)}, in {listed or 'no partition'}"]
 
 
 def terminated_report(before: TransactionDescription, after: TransactionDescription, result: EndResult) -> Report:

@@ -9,6 +9,7 @@ _NUMBER = r"(\d+(?:\.\d+)?)"
 _SIZE = re.compile(rf"{_NUMBER}\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
 _DURATION = re.compile(rf"{_NUMBER}\s*(ms|s|m|min|h|d|w)?", re.IGNORECASE)
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_SPANS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _SECONDS = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
@@ -51,6 +52,16 @@ def size_text(size_bytes: float) -> str:
 def rate_text(bytes_per_s: float) -> str:
     """Return a rate in the units of sizes: ``47.7 MiB/s``."""
     return f"{size_text(bytes_per_s)}/s"
+
+
+def span_text(seconds: int) -> str:
+    """Return a span in its two largest units: ``7d``, ``2h 5m``, ``14s``; nothing for none."""
+    parts = []
+    for unit, length in _SPANS:
+        amount, seconds = divmod(seconds, length)
+        if amount:
+            parts.append(f"{amount}{unit}")
+    return " ".join(parts[:2])
 
 
 def scaled_text(value: float, base: int, units: Sequence[str], gap: str) -> str:

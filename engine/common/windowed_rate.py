@@ -37,7 +37,7 @@ class _Sample:
 
 
 class WindowedRate:
-    """Amount per second. A time is any clock's, in milliseconds, and never goes back."""
+    """Amount per second. Times are those of any one clock, in milliseconds, and never go back."""
 
     __slots__ = ("_current", "_samples", "_window", "last_ms")
 

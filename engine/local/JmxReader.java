@@ -1,8 +1,16 @@
 import java.io.BufferedReader;
+import java.io.ByteArrayInputStream;
 import java.io.InputStreamReader;
 import java.io.PrintStream;
+import java.net.Socket;
 import java.nio.charset.StandardCharsets;
+import java.security.KeyStore;
+import java.security.cert.Certificate;
+import java.security.cert.CertificateException;
+import java.security.cert.CertificateFactory;
+import java.security.cert.X509Certificate;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -14,15 +22,79 @@ import javax.management.ObjectName;
 import javax.management.remote.JMXConnector;
 import javax.management.remote.JMXConnectorFactory;
 import javax.management.remote.JMXServiceURL;
+import javax.net.ssl.KeyManager;
+import javax.net.ssl.KeyManagerFactory;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLEngine;
+import javax.net.ssl.SSLParameters;
+import javax.net.ssl.SSLSocket;
+import javax.net.ssl.TrustManager;
+import javax.net.ssl.TrustManagerFactory;
+import javax.net.ssl.X509ExtendedTrustManager;
+import javax.rmi.ssl.SslRMIClientSocketFactory;
 
 /**
  * Reads MBeans of several processes by JMX, all at once. The first argument is how many milliseconds each has, the
- * others are patterns of names. Each line of stdin is a process: number, host:port, user and password, with tabs
- * between them; a login never stands in the arguments, which other users see. Prints JSON, a line for each MBean, and
- * for each process that did not answer a line with the reason.
+ * others are patterns of names. Secrets come through stdin, for other users see arguments. Its first line is about TLS:
+ * the certificates to trust (PEM; none: Java's own), the own key (a PKCS12 store; may be missing) and its password, all
+ * three in Base64, and "names" if names of hosts are checked. Each further line is a process: number, host:port, "tls"
+ * if its registry speaks TLS, user and password. Tabs stand between words. Prints JSON, a line for each MBean, and for
+ * each process that did not answer a line with the reason.
  */
 public class JmxReader {
     private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+    private static final String REGISTRY_SOCKETS = "com.sun.jndi.rmi.factory.socket";
+
+    /** Trusts whom another does, if the certificate is for the host that was asked: RMI checks names from Java 25 on. */
+    private static class NameChecker extends X509ExtendedTrustManager {
+        private final X509ExtendedTrustManager other;
+
+        NameChecker(X509ExtendedTrustManager other) {
+            this.other = other;
+        }
+
+        @Override
+        public void checkServerTrusted(X509Certificate[] chain, String kind, Socket socket)
+            throws CertificateException {
+            SSLParameters rules = ((SSLSocket) socket).getSSLParameters();
+            rules.setEndpointIdentificationAlgorithm("HTTPS");
+            ((SSLSocket) socket).setSSLParameters(rules);
+            other.checkServerTrusted(chain, kind, socket);
+        }
+
+        @Override
+        public void checkServerTrusted(X509Certificate[] chain, String kind, SSLEngine engine)
+            throws CertificateException {
+            throw new CertificateException("RMI uses sockets");
+        }
+
+        @Override
+        public void checkServerTrusted(X509Certificate[] chain, String kind) throws CertificateException {
+            throw new CertificateException("RMI uses sockets");
+        }
+
+        @Override
+        public void checkClientTrusted(X509Certificate[] chain, String kind, Socket socket)
+            throws CertificateException {
+            throw new CertificateException("this is no server");
+        }
+
+        @Override
+        public void checkClientTrusted(X509Certificate[] chain, String kind, SSLEngine engine)
+            throws CertificateException {
+            throw new CertificateException("this is no server");
+        }
+
+        @Override
+        public void checkClientTrusted(X509Certificate[] chain, String kind) throws CertificateException {
+            throw new CertificateException("this is no server");
+        }
+
+        @Override
+        public X509Certificate[] getAcceptedIssuers() {
+            return other.getAcceptedIssuers();
+        }
+    }
 
     public static void main(String[] args) throws Exception {
         long limitMs = Long.parseLong(args[0]);
@@ -33,6 +105,7 @@ public class JmxReader {
         Map<String, Thread> readers = new HashMap<>();
         Map<String, String> outcomes = new HashMap<>();
         BufferedReader lines = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        setTls(lines.readLine().split("\t", -1));
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
             String[] words = line.split("\t", -1);
             Thread reader = new Thread(() -> {
@@ -64,11 +137,47 @@ public class JmxReader {
         Runtime.getRuntime().halt(0);
     }
 
+    private static void setTls(String[] words) throws Exception {
+        TrustManagerFactory trust = TrustManagerFactory.getInstance(TrustManagerFactory.getDefaultAlgorithm());
+        trust.init(words[0].isEmpty() ? null : trusted(Base64.getDecoder().decode(words[0])));
+        TrustManager[] trusting = trust.getTrustManagers();
+        boolean checksNames = words[3].equals("names");
+        if (checksNames) {
+            trusting = new TrustManager[] {new NameChecker((X509ExtendedTrustManager) trusting[0])};
+        }
+        System.setProperty("jdk.rmi.ssl.client.enableEndpointIdentification", String.valueOf(checksNames));
+        SSLContext context = SSLContext.getInstance("TLS");
+        context.init(words[1].isEmpty() ? null : own(words), trusting, null);
+        SSLContext.setDefault(context);
+    }
+
+    private static KeyStore trusted(byte[] pem) throws Exception {
+        KeyStore store = KeyStore.getInstance("PKCS12");
+        store.load(null, null);
+        for (Certificate each : CertificateFactory.getInstance("X.509")
+            .generateCertificates(new ByteArrayInputStream(pem))) {
+            store.setCertificateEntry("trusted " + store.size(), each);
+        }
+        return store;
+    }
+
+    private static KeyManager[] own(String[] words) throws Exception {
+        char[] password = new String(Base64.getDecoder().decode(words[2]), StandardCharsets.UTF_8).toCharArray();
+        KeyStore store = KeyStore.getInstance("PKCS12");
+        store.load(new ByteArrayInputStream(Base64.getDecoder().decode(words[1])), password);
+        KeyManagerFactory keys = KeyManagerFactory.getInstance(KeyManagerFactory.getDefaultAlgorithm());
+        keys.init(store, password);
+        return keys.getKeyManagers();
+    }
+
     private static String read(String[] words, List<ObjectName> patterns) throws Exception {
         JMXServiceURL url = new JMXServiceURL("service:jmx:rmi:///jndi/rmi://" + words[1] + "/jmxrmi");
         Map<String, Object> settings = new HashMap<>();
-        if (!words[2].isEmpty()) {
-            settings.put(JMXConnector.CREDENTIALS, new String[] {words[2], words[3]});
+        if (words[2].equals("tls")) {
+            settings.put(REGISTRY_SOCKETS, new SslRMIClientSocketFactory());
+        }
+        if (!words[3].isEmpty()) {
+            settings.put(JMXConnector.CREDENTIALS, new String[] {words[3], words[4]});
         }
         StringBuilder all = new StringBuilder();
         try (JMXConnector connector = JMXConnectorFactory.connect(url, settings)) {

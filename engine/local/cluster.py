@@ -29,7 +29,7 @@ from engine.kafka.config.properties import parse_properties
 from engine.local.addresses import FIRST_BROKER_PORT, PortReservations, own_loopback_address
 from engine.local.broker_probe import controller_id, known_broker_ids
 from engine.local.cluster_record import FILE_NAME, ClusterRecord, broker_directory
-from engine.local.local_broker import BROKER_COMMAND, LocalBroker, LocalBrokerSpec
+from engine.local.local_broker import BROKER_COMMAND, METRICS_LISTENER, BrokerStatus, LocalBroker, LocalBrokerSpec
 from engine.local.probe import four_letter_word
 from engine.local.processes import refuse_unless_linux
 from engine.local.zookeeper import EmbeddedZooKeeper
@@ -41,26 +41,8 @@ if TYPE_CHECKING:
 _POLL_S = 0.01
 
 
-METRICS_LISTENER = "klamm.metrics.listener"
 FIRST_METRICS_PORT = 7071
 """Where guides and examples for Kafka have the JMX exporter."""
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerStatus:
-    """One broker of a local cluster, as ``klamm local status`` shows it."""
-
-    id: int
-    pid: int | None
-    host: str
-    port: int
-    rack: str | None
-    log_dirs: tuple[str, ...]
-    alive: bool
-    paused: bool
-    """It is alive, but frozen (SIGSTOP)."""
-    metrics: str | None
-    """Where it serves its metrics over HTTP; None: nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,7 +295,7 @@ class LocalCluster:
             self.zookeeper.is_running,
             self.bootstrap_servers,
             str(self.directory),
-            tuple(_status(broker) for broker in self.brokers.values()),
+            tuple(broker.status() for broker in self.brokers.values()),
             None if server is None or not server.is_alive else server.pid,
             server is not None and server.is_paused,
             None if self._command_config is None else str(self._command_config),
@@ -550,14 +532,3 @@ def _default_settings(broker_count: int) -> dict[str, str]:
         # The last brokers of a cluster have nobody to hand their partitions to; Kafka would try three times for 5 s.
         "controlled.shutdown.retry.backoff.ms": "500",
     }
-
-
-def _status(broker: LocalBroker) -> BrokerStatus:
-    spec = broker.spec
-    log_dirs = tuple(str(path) for path in spec.log_dirs)
-    is_paused = broker.is_paused
-    listener = spec.overrides.get(METRICS_LISTENER)
-    metrics = None if listener is None else f"http://{listener}/metrics"
-    return BrokerStatus(
-        spec.id, broker.pid, spec.host, spec.port, spec.rack, log_dirs, broker.is_alive, is_paused, metrics
-    )

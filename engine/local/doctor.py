@@ -146,8 +146,8 @@ def _program(name: str, command: list[str], needed_for: str, how_to_get: str) ->
     if path is None:
         return Check(name, CheckStatus.OPTIONAL, "not found", needed_for, how_to_get)
     try:
-        said = subprocess.run([path, *command[1:]], capture_output=True, text=True, timeout=20, check=False)
+        ran = subprocess.run([path, *command[1:]], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         return Check(name, CheckStatus.OPTIONAL, f"{path} does not run: {error}", needed_for, how_to_get)
-    version = re.search(r"\d+\.\d[\w.-]*", said.stdout + said.stderr)
+    version = re.search(r"\d+\.\d[\w.-]*", ran.stdout + ran.stderr)
     return Check(name, CheckStatus.OK, f"{version[0]} ({path})" if version else path, needed_for)

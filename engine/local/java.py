@@ -74,10 +74,10 @@ def java_major(program: Path) -> int | None:
         if named:
             return _major(named[1])
     try:
-        said = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=20, check=False)
+        ran = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    named = re.search(r'version "([^"]+)"', said.stderr)
+    named = re.search(r'version "([^"]+)"', ran.stderr)
     return _major(named[1]) if named else None
 
 

@@ -21,6 +21,8 @@ from engine.runtime.own_process import module_command
 BROKER_COMMAND = module_command("engine.broker.server")
 """Runs a klamm broker; the properties file follows."""
 
+METRICS_LISTENER = "klamm.metrics.listener"
+
 _STARTED = b"started broker "
 """What a klamm broker prints on stderr once it serves and is registered."""
 
@@ -52,6 +54,23 @@ class LocalBrokerSpec:
         if self.log_dir_count == 1:
             return (self.directory / "data",)
         return tuple(self.directory / f"data-{number}" for number in range(self.log_dir_count))
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """One broker of a local cluster, as ``klamm local status`` shows it."""
+
+    id: int
+    pid: int | None
+    host: str
+    port: int
+    rack: str | None
+    log_dirs: tuple[str, ...]
+    alive: bool
+    paused: bool
+    """It is alive, but frozen (SIGSTOP)."""
+    metrics: str | None
+    """Where it serves its metrics over HTTP; None: nowhere."""
 
 
 class LocalBroker:
@@ -94,6 +113,15 @@ class LocalBroker:
     def logs_path(self) -> Path:
         """Folder of server.log, controller.log and state-change.log."""
         return self.spec.directory / "logs"
+
+    def status(self) -> BrokerStatus:
+        """Return how it is now."""
+        spec = self.spec
+        log_dirs = tuple(str(path) for path in spec.log_dirs)
+        listener = spec.overrides.get(METRICS_LISTENER)
+        metrics = None if listener is None else f"http://{listener}/metrics"
+        is_paused, is_alive = self.is_paused, self.is_alive
+        return BrokerStatus(spec.id, self.pid, spec.host, spec.port, spec.rack, log_dirs, is_alive, is_paused, metrics)
 
     def attach(self, identity: ProcessId | None) -> None:
         """Take over a process that was started earlier, if it still runs."""

@@ -257,9 +257,9 @@ class EmbeddedZooKeeper:
         with self.log_path.open("rb") as log:
             log.seek(self._output_offset)
             lines = log.read().decode("utf-8", "replace").splitlines()
-        said = [line for line in lines if line.strip() and not line.startswith("\t")]
-        causes = [line for line in said if line.startswith("Caused by: ")]
-        return (causes or said or ["it left no message"])[-1]
+        shown = [line for line in lines if line.strip() and not line.startswith("\t")]
+        causes = [line for line in shown if line.startswith("Caused by: ")]
+        return (causes or shown or ["it left no message"])[-1]
 
     def _log_hint(self) -> str:
         return "it was temporary; give a data dir to keep its log" if self._is_temporary else f"see {self.data_dir}"

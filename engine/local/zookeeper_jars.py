@@ -170,8 +170,8 @@ def _fetch(mvn: str, work: Path) -> Path:
     except (OSError, subprocess.TimeoutExpired) as error:
         raise OperationError(f"mvn could not fetch ZooKeeper's jars: {error}", hint=_instead()) from error
     if ran.returncode != 0:
-        said = next((line for line in ran.stdout.splitlines() if "ERROR" in line), f"exit code {ran.returncode}")
-        raise OperationError(f"mvn could not fetch ZooKeeper's jars: {said}", hint=_instead())
+        reason = next((line for line in ran.stdout.splitlines() if "ERROR" in line), f"exit code {ran.returncode}")
+        raise OperationError(f"mvn could not fetch ZooKeeper's jars: {reason}", hint=_instead())
     for artifact in _ARTIFACTS:
         _check(work / "jars" / artifact.file_name, artifact.sha256)
     return work / "jars"

@@ -111,7 +111,7 @@ class MetricsServer:
                 self.wfile.writelines(pieces)
 
             def log_message(self, format: str, *args: object) -> None:
-                """Say nothing: a scraper comes every few seconds."""
+                """Log nothing: a scraper comes every few seconds."""
 
         self._server = _Server(address, Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)

@@ -26,7 +26,7 @@ scans a hundred thousand takes 30 ms, and one that scans what is known of 200,00
 
 
 class Turns:
-    """Whoever has more to do on one event loop, in the order in which they came."""
+    """Those who have more to do on one event loop, in the order in which they came."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -112,5 +112,5 @@ def java_of_worker() -> WorkersJava:
 
 
 def _variable(place: Path, name: str) -> str:
-    pairs = (one.partition("=") for one in place.joinpath("environ").read_text().split("\0"))
+    pairs = (setting.partition("=") for setting in place.joinpath("environ").read_text().split("\0"))
     return next((value for key, _, value in pairs if key == name), "")

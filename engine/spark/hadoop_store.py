@@ -34,7 +34,8 @@ class HadoopStore:
         except Exception as error:
             raise told(error, path) from None
         return [
-            Entry(one.getPath().getName(), one.isDirectory(), one.getModificationTime(), one.getLen()) for one in found
+            Entry(status.getPath().getName(), status.isDirectory(), status.getModificationTime(), status.getLen())
+            for status in found
         ]
 
     def read(self, path: str) -> bytes:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from pathlib import Path
 from typing import Any
 
 from engine.admin.cluster.client_properties import ClientProperties, client_properties
@@ -91,17 +90,6 @@ class Connection:
     bootstrap: Addresses
     properties: ClientProperties = field(default_factory=ClientProperties)
 
-    def properties_here(self) -> ClientProperties:
-        """Return the properties for this process: a store that is not where they say is among the files Spark sent.
-
-        ``spark.files``, ``--files`` and ``addFile`` give each process a folder of its own.
-        """
-        entries = self.properties.entries
-        sent = {key: _sent(value) for key, value in entries.items() if key.endswith(".location")}
-        if all(sent[key] == entries[key] for key in sent):
-            return self.properties
-        return client_properties(entries | sent, _WHERE)
-
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
@@ -129,31 +117,31 @@ def source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceO
     Raises:
         BadRequest: an option is unknown, missing or out of place, or its value makes no sense.
     """
-    told = {name.lower(): value for name, value in options.items()}
-    _check_names(told, _READ)
+    lowered = {name.lower(): value for name, value in options.items()}
+    _check_names(lowered, _READ)
     for name in _BATCH_ONLY if is_streaming else _STREAMING_ONLY:
-        if name.lower() in told:
+        if name.lower() in lowered:
             kind = "a batch, not for a stream" if is_streaming else "a stream, not for a batch"
             raise BadRequest(f"the option {name} is for {kind}", hint="leave it out")
-    wanted = [name for name in _SUBSCRIPTIONS if name in told]
+    wanted = [name for name in _SUBSCRIPTIONS if name in lowered]
     if len(wanted) != 1:
         hint = "give one of subscribe (topics), subscribePattern (a regular expression), assign (JSON)"
         raise BadRequest("no option says what to read" if not wanted else "two options say what to read", hint=hint)
     return SourceOptions(
-        connection(told),
-        topics=_topics(told["subscribe"]) if "subscribe" in told else (),
-        pattern=_pattern(told.get("subscribepattern")),
-        assigned=_assigned(told["assign"]) if "assign" in told else (),
-        start=_start(told, LATEST_TIMESTAMP if is_streaming else EARLIEST_TIMESTAMP),
-        end=_edge(told, "ending", LATEST_TIMESTAMP, refused="earliest", takes_latest=True),
-        fails_on_data_loss=_flag(told, "failOnDataLoss", True),
-        has_headers=_flag(told, "includeHeaders", False),
-        min_partitions=_count(told, "minPartitions"),
-        max_records_per_partition=_count(told, "maxRecordsPerPartition"),
-        max_offsets_per_trigger=_count(told, "maxOffsetsPerTrigger"),
-        min_offsets_per_trigger=_count(told, "minOffsetsPerTrigger"),
-        max_trigger_delay_ms=_duration_ms(told.get("maxtriggerdelay", "15m")),
-        isolation=_isolation(told.get("kafka.isolation.level", "read_uncommitted")),
+        connection(lowered),
+        topics=_topics(lowered["subscribe"]) if "subscribe" in lowered else (),
+        pattern=_pattern(lowered.get("subscribepattern")),
+        assigned=_assigned(lowered["assign"]) if "assign" in lowered else (),
+        start=_start(lowered, LATEST_TIMESTAMP if is_streaming else EARLIEST_TIMESTAMP),
+        end=_edge(lowered, "ending", LATEST_TIMESTAMP, refused="earliest", takes_latest=True),
+        fails_on_data_loss=_flag(lowered, "failOnDataLoss", True),
+        has_headers=_flag(lowered, "includeHeaders", False),
+        min_partitions=_count(lowered, "minPartitions"),
+        max_records_per_partition=_count(lowered, "maxRecordsPerPartition"),
+        max_offsets_per_trigger=_count(lowered, "maxOffsetsPerTrigger"),
+        min_offsets_per_trigger=_count(lowered, "minOffsetsPerTrigger"),
+        max_trigger_delay_ms=_duration_ms(lowered.get("maxtriggerdelay", "15m")),
+        isolation=_isolation(lowered.get("kafka.isolation.level", "read_uncommitted")),
     )
 
 
@@ -171,16 +159,6 @@ def connection(told: Mapping[str, str]) -> Connection:
         raise BadRequest("the option kafka.bootstrap.servers is missing", hint="give it as host:port,host:port")
     entries = {name.removeprefix(_KAFKA): value for name, value in told.items() if name.startswith(_KAFKA)}
     return Connection(parse_addresses(servers), client_properties(entries, _WHERE))
-
-
-def _sent(path: str) -> str:
-    """Return where a file is in this process."""
-    if Path(path).is_absolute() or Path(path).exists():
-        return path
-    from pyspark import SparkFiles
-
-    found = Path(SparkFiles.get(path))
-    return str(found) if found.exists() else path
 
 
 def _check_names(told: Mapping[str, str], known: tuple[str, ...]) -> None:
@@ -304,8 +282,8 @@ def sink_topic(options: Mapping[str, str]) -> str | None:
 
 def schema_text(options: Mapping[str, str]) -> str:
     """Return the source's columns as Spark writes a schema, with ``headers`` only if ``includeHeaders`` is set."""
-    told = {name.lower(): value for name, value in options.items()}
-    has_headers = told.get("includeheaders", "false").strip().lower() == "true"
+    lowered = {name.lower(): value for name, value in options.items()}
+    has_headers = lowered.get("includeheaders", "false").strip().lower() == "true"
     return ", ".join(f"{name} {kind}" for name, kind in _COLUMNS.items() if has_headers or name != "headers")
 
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.admin.lag.lake import Lake
-from engine.admin.lag.lake_sampling import ChunkDone, ChunkTask, Watched, plan_chunks, sample_chunk
+from engine.admin.lag.lake_sampling import ChunkDone, ChunkTask, Part, Watched, plan_chunks, sample_chunk
 from engine.admin.lag.stores import needs_spark
 from engine.spark.hadoop_jvm import share_settings
 from engine.spark.hadoop_store import HadoopStore
+from engine.spark.sent_files import properties_here
 from engine.spark.workers import run_in_workers
 
 if TYPE_CHECKING:
@@ -94,9 +95,9 @@ def run_lag_job(
         if time_ms is None:
             on_wait("spark", "planning the first sample")
             return
-        told = _take(spark, job, chunks, batch_id, time_ms, on_wait)
+        result = _take(spark, job, chunks, batch_id, time_ms, on_wait)
         on_wait("", "")
-        on_sample(told)
+        on_sample(result)
         taken.append(batch_id)
         if len(taken) == job.samples:
             is_enough.set()
@@ -144,17 +145,23 @@ def _take(spark: SparkSession, job: LagJob, chunks: int, sample: int, time_ms: i
     tasks, failures = plan_chunks(job.clusters, job.out, time_ms, sample, chunks, with_times=job.with_times)
     on_wait(f"sample {sample}", "workers measure the lag")
     done: list[ChunkDone] = run_in_workers(spark, sample_part, tasks)
-    told = dict.fromkeys([*failures, *(failure for one in done for failure in one.failures)])
+    distinct = dict.fromkeys([*failures, *(failure for part in done for failure in part.failures)])
     return SampleTold(
         sample,
         time_ms,
-        sum(one.row_count for one in done),
-        sum(one.group_count for one in done),
+        sum(part.row_count for part in done),
+        sum(part.group_count for part in done),
         round((time.monotonic() - began) * 1000),
-        tuple(told),
+        tuple(distinct),
     )
 
 
 def sample_part(task: ChunkTask) -> ChunkDone:
-    """Take the sample in a worker, which reads traces from all that Spark knows."""
-    return sample_chunk(task, lambda uri: (HadoopStore(), uri))
+    """Take the sample in a worker, which reads traces from all that Spark knows, and stores that Spark sent."""
+    return sample_chunk(replace(task, parts=tuple(map(_here, task.parts))), lambda uri: (HadoopStore(), uri))
+
+
+def _here(part: Part) -> Part:
+    target = part.watched.target
+    target = replace(target, client_properties=properties_here(target.client_properties))
+    return replace(part, watched=replace(part.watched, target=target))

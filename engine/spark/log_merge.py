@@ -343,9 +343,9 @@ def _result(plan: MergePlan, results: Sequence[PartResult], damages: Sequence[Lo
             counters[problem.source].tell(problem.kind, problem.message)
     for counter in counters.values():
         counter.topics_met.update(topic for result in results for topic in result.topics_met)
-    told = replace(plan, counters=tuple(counters.values())).problems
+    problems = replace(plan, counters=tuple(counters.values())).problems
     parts = tuple(result.path for result in results if result.size_bytes)
-    return MergeResult(parts, sum(result.size_bytes for result in results), tuple(told))
+    return MergeResult(parts, sum(result.size_bytes for result in results), tuple(problems))
 
 
 def _as_folder(result: MergeResult, staged: Path, out: Path) -> MergeResult:

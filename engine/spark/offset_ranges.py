@@ -80,15 +80,17 @@ def ranges_between(
 
 def split(ranges: list[OffsetRange], min_partitions: int | None, max_records: int | None) -> list[OffsetRange]:
     """Cut ranges by their sizes: no piece longer than ``max_records``, and at least ``min_partitions`` of them."""
-    pieces = [piece for one in ranges for piece in _cut(one, -(-one.count // max_records) if max_records else 1)]
+    pieces = [piece for part in ranges for piece in _cut(part, -(-part.count // max_records) if max_records else 1)]
     if min_partitions is None or len(pieces) >= min_partitions or not pieces:
         return pieces
-    total = sum(one.count for one in pieces)
+    total = sum(piece.count for piece in pieces)
     # Small ranges stay whole; the large ones share the rest of ``min_partitions``.
-    large = [one for one in pieces if one.count * min_partitions > total]
+    large = [piece for piece in pieces if piece.count * min_partitions > total]
     share = min_partitions - (len(pieces) - len(large))
-    large_total = sum(one.count for one in large)
-    return [piece for one in pieces for piece in _cut(one, -(-one.count * share // large_total) if one in large else 1)]
+    large_total = sum(piece.count for piece in large)
+    return [
+        piece for part in pieces for piece in _cut(part, -(-part.count * share // large_total) if part in large else 1)
+    ]
 
 
 def _cut(one: OffsetRange, parts: int) -> list[OffsetRange]:

@@ -18,6 +18,7 @@ from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, TopicPartition
 from engine.spark.kafka_options import Connection, Edge, SourceOptions
 from engine.spark.offset_ranges import Offsets
+from engine.spark.sent_files import properties_here
 
 T = TypeVar("T")
 
@@ -40,7 +41,7 @@ class Bounds:
 @asynccontextmanager
 async def opened(connection: Connection) -> AsyncIterator[WireCluster]:
     """Yield the brokers of a cluster; connections are closed afterwards."""
-    wire = WireCluster(connection.bootstrap, properties=connection.properties_here())
+    wire = WireCluster(connection.bootstrap, properties=properties_here(connection.properties))
     try:
         yield wire
     finally:
@@ -70,7 +71,9 @@ class Asker:
             # Nobody listens between two questions, so a connection may have been closed meanwhile.
             was_open = self._wire is not None
             if self._wire is None:
-                self._wire = WireCluster(self._connection.bootstrap, properties=self._connection.properties_here())
+                self._wire = WireCluster(
+                    self._connection.bootstrap, properties=properties_here(self._connection.properties)
+                )
             try:
                 return await question(self._wire)
             except (Unreachable, Refused) as error:

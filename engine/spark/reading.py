@@ -23,6 +23,7 @@ from engine.kafka.protocol.records.header import iter_batches
 from engine.spark.kafka_options import Connection
 from engine.spark.offset_ranges import OffsetRange
 from engine.spark.positions import PATIENCE_S
+from engine.spark.sent_files import properties_here
 
 if TYPE_CHECKING:
     from engine.spark.columns import RecordBatch
@@ -82,7 +83,7 @@ class _RangeReader:
         self._task = task
         self._name = TopicPartition(task.range.topic, task.range.partition)
         self._next = task.range.start
-        self._wire = WireCluster(task.connection.bootstrap, properties=task.connection.properties_here())
+        self._wire = WireCluster(task.connection.bootstrap, properties=properties_here(task.connection.properties))
         self._leader = NO_LEADER
         self._ahead: asyncio.Task[PartitionData | None] | None = None
 
@@ -160,11 +161,13 @@ class _RangeReader:
     async def _move_to_log_start(self) -> None:
         from engine.admin.offsets.listing import offsets_at
 
-        told = (await offsets_at(self._wire, {self._name: EARLIEST_TIMESTAMP}))[self._name]
+        answer = (await offsets_at(self._wire, {self._name: EARLIEST_TIMESTAMP}))[self._name]
         stop = self._task.range.stop
-        first = told if isinstance(told, int) and told > self._next else stop
+        first = answer if isinstance(answer, int) and answer > self._next else stop
         if self._task.fails_on_data_loss:
-            raise DataLost(f"records of {self._name} are gone: needed from offset {self._next} on, the first is {told}")
+            raise DataLost(
+                f"records of {self._name} are gone: needed from offset {self._next} on, the first is {answer}"
+            )
         self._next = min(first, stop)
 
     def _give_up(self, failure: Exception | None) -> None:

@@ -29,6 +29,7 @@ from engine.admin.topics.selection import TopicSelection
 from engine.admin.topics.values import partitions_of
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot
+from engine.spark.sent_files import properties_here
 from engine.spark.workers import run_in_workers
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def verify_range(task: RangeTask) -> PartitionVerification:
     async def run() -> PartitionVerification:
         wire = WireCluster(
             task.bootstrap,
-            properties=task.target.client_properties,
+            properties=properties_here(task.target.client_properties),
             connect_timeout_s=task.timeout_s * 0.8,
             request_timeout_s=task.timeout_s,
         )
@@ -129,14 +130,14 @@ def _joined(first: PartitionVerification, then: PartitionVerification) -> Partit
         first,
         from_offset=then.from_offset if is_empty else first.from_offset,
         to_offset=first.to_offset if then.to_offset is None else then.to_offset,
-        replicas=tuple(_worse(one, by_broker[one.broker]) for one in first.replicas),
+        replicas=tuple(_worse(replica, by_broker[replica.broker]) for replica in first.replicas),
         first_difference=first.first_difference or then.first_difference,
     )
 
 
 def _worse(first: ReplicaVerdict, then: ReplicaVerdict) -> ReplicaVerdict:
     """A replica that differs in one range differs; one that could not be read in one is not known to agree."""
-    lags = [one.lag for one in (first, then) if one.lag is not None]
+    lags = [status.lag for status in (first, then) if status.lag is not None]
     error = first.error or then.error
     differs = first.agrees is False or then.agrees is False
     return ReplicaVerdict(

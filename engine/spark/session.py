@@ -390,5 +390,5 @@ def _complaint(log: Path | None) -> tuple[str, str]:
     ended = re.search(r'^Exception in thread "main" [\w.$]+: (.+)$', text, re.MULTILINE)
     if ended is not None:
         return ended[1].strip(), "--verbose keeps Spark's log"
-    told = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("WARNING: ")]
-    return told[0] if told else "its JVM ended", "does java -version work there?"
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("WARNING: ")]
+    return lines[0] if lines else "its JVM ended", "does java -version work there?"

@@ -42,8 +42,8 @@ def check_sink(options: Mapping[str, str], columns: Sequence[tuple[str, str]], *
     Raises:
         BadRequest: the message says which.
     """
-    told = {name.lower(): value for name, value in options.items()}
-    unknown = [name for name in told if name not in _OPTIONS and not name.startswith("kafka.")]
+    lowered = {name.lower(): value for name, value in options.items()}
+    unknown = [name for name in lowered if name not in _OPTIONS and not name.startswith("kafka.")]
     if unknown:
         raise BadRequest(f"no such option: {unknown[0]}", hint="there are topic and kafka.*")
     if overwrites:
@@ -51,14 +51,14 @@ def check_sink(options: Mapping[str, str], columns: Sequence[tuple[str, str]], *
     names = [name for name, _ in columns]
     if "value" not in names:
         raise BadRequest("there is no column value", hint="give the column to send the name value")
-    if "topic" not in names and "topic" not in told:
+    if "topic" not in names and "topic" not in lowered:
         raise BadRequest("nothing names the topic", hint="give the option topic, or a column of this name")
     for name, kind in columns:
         if kind not in _KINDS.get(name, ()):
             wanted = " or ".join(_KINDS.get(name, ())) or f"one of the columns {', '.join(_KINDS)}"
             raise BadRequest(f"the column {name} has the type {kind}", hint=f"it must be {wanted}")
-    connection(told)
-    _producer_settings(told)
+    connection(lowered)
+    _producer_settings(lowered)
 
 
 def write_rows(options: Mapping[str, str], batches: Iterable[Any]) -> int:
@@ -89,9 +89,9 @@ async def _write(options: Mapping[str, str], batches: Iterable[Any]) -> int:
     from engine.spark.positions import opened
     from engine.spark.row_batches import even_parts
 
-    told = {name.lower(): value for name, value in options.items()}
-    async with opened(connection(told)) as wire:
-        writer = _Writer(wire, told)
+    lowered = {name.lower(): value for name, value in options.items()}
+    async with opened(connection(lowered)) as wire:
+        writer = _Writer(wire, lowered)
         for rows in even_parts(batches, FLUSH_BYTES):
             await writer.write(rows)
         return writer.count

@@ -32,7 +32,8 @@ from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from engine.local.cluster import METRICS_LISTENER, LocalCluster
+from engine.local.cluster import LocalCluster
+from engine.local.local_broker import METRICS_LISTENER
 
 TOPICS = int(os.environ.get("KLAMM_BENCH_TOPICS", "3000"))
 PARTITIONS = 4

@@ -54,7 +54,7 @@ def test_who_was_not_answered_is_not_told_that_it_was_accepted(capsys: pytest.Ca
     invocation = Invocation(OutputFormat.PLAIN, Talk(), timeout_s=2.0)
     assert execute(invocation, asks_in_vain, {}, is_bounded=True) == ExitCode.UNDER_WAY
     assert capsys.readouterr().err.splitlines() == [
-        "error: no answer within 2 s; what was sent may still happen: h:1",
+        "error: no answer within 2 s; the request may still take effect: h:1",
         "hint: the controller elects; check with: klamm topics describe",
     ]
 
@@ -71,4 +71,4 @@ def test_only_who_meant_to_change_something_is_told_that_it_goes_on(
 
     invocation = Invocation(OutputFormat.PLAIN, Talk())
     assert execute(invocation, loses_the_cluster, {}, is_bounded=False) == code
-    assert ("what was sent" in capsys.readouterr().err) == is_for_change
+    assert ("the request is still being carried out" in capsys.readouterr().err) == is_for_change

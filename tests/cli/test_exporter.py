@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import socket
 import subprocess
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from klamm_program import PROGRAM, environment, in_process
+from klamm_program import in_process
 from required_tools import require
+from served_pages import serving, until
 from typer._click.exceptions import UsageError
 
 from cli.framework.quantities import address_option
@@ -72,36 +67,6 @@ def test_a_whole_page_once(live_cluster: LocalCluster, topic_name: str, capsys: 
 def test_nobody_answers_once(capsys: Capture) -> None:
     ran = in_process("exporter", "--once", "-b", "127.0.0.1:1", "--timeout", "5", capture=capsys)
     assert (ran.code, ran.out, "127.0.0.1:1" in ran.err) == (3, "", True)
-
-
-@contextmanager
-def serving(folder: Path, *words: str) -> Iterator[str]:
-    """Serve, until an interrupt at the end; yield the address."""
-    process = subprocess.Popen(
-        [PROGRAM, *words],
-        stderr=subprocess.PIPE, cwd=folder, env=environment(folder), text=True,
-    )  # fmt: skip
-    assert process.stderr is not None
-    try:
-        (address,) = re.findall(r"serving (http://\S+)/metrics", process.stderr.readline())
-        yield address
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
-    assert process.returncode == 130
-
-
-def until(address: str, status: int, text: str) -> None:
-    """Wait for an answer with this text."""
-    answer, deadline = (0, ""), time.monotonic() + 60
-    while not (answer[0] == status and text in answer[1]):
-        assert time.monotonic() < deadline, answer
-        try:
-            with urllib.request.urlopen(address, timeout=30) as page:
-                answer = page.status, page.read().decode()
-        except urllib.error.HTTPError as error:
-            answer = error.code, error.read().decode()
-        time.sleep(0.05)
 
 
 def test_it_outlives_the_cluster(tmp_path: Path) -> None:

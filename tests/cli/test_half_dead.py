@@ -120,7 +120,7 @@ def test_an_interrupt_says_what_goes_on(paused: LocalCluster, capsys: Capture, t
     assert process.returncode == 130
     assert err.splitlines()[-2:] == [
         "error: interrupted",
-        "hint: what was sent is still deleted; see what is left with: klamm offsets --time earliest "
+        "hint: the brokers still delete what was requested; see what is left with: klamm offsets --time earliest "
         f"--bootstrap-server {paused.bootstrap_servers}",
     ]
 

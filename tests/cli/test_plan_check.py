@@ -178,7 +178,7 @@ def test_what_cannot_be_told_comes_with_what_is_missing(files: Files) -> None:
     check_json("plan check", Seen(found.code, found.out, found.err))
     (one,) = found.json
     assert (found.code, one["check"], one["rule"]) == (1, "capacity", f"{files.policy}:2")
-    assert "cannot be told" in one["message"] and "a snapshot with sizes" in one["hint"]
+    assert "is kept is unknown" in one["message"] and "a snapshot with sizes" in one["hint"]
 
 
 @pytest.mark.parametrize(

@@ -471,7 +471,7 @@ def _retried(step: Callable[[], object]) -> None:
 def _bounded(step: Callable[[], object]) -> None:
     """Do a step in a thread of its own, and leave it there if it does not end.
 
-    librdkafka 2.16 waits for ever in ``send_offsets_to_transaction`` when the broker that coordinates the group leaves
+    librdkafka 2.16 waits forever in ``send_offsets_to_transaction`` when the broker that coordinates the group leaves
     the metadata (its issues 5456 and 5511). An application that hangs is killed and started anew.
 
     Raises:

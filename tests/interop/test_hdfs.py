@@ -21,8 +21,8 @@ from spark_sessions import SETTINGS, SPARK_HOME, spark
 from spark_traces import RECORDED, one_source, restore, write_checkpoint
 
 from engine.admin.cluster.errors import NotFound
+from engine.admin.lag.spark_traces import QueryTraces
 from engine.admin.lag.stores import Store
-from engine.admin.lag.traces import QueryTraces
 from engine.local.cluster import LocalCluster
 from engine.spark import log_merge
 from engine.spark.hadoop_store import HadoopStore

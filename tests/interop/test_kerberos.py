@@ -6,6 +6,7 @@ A broker of klamm and one of Kafka reach each other with a keytab, and take the 
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,8 @@ from apache_kafka import ApacheKafkaBroker, run_tool
 from broker_program import BrokerProgram
 from kerberos import REALM, Kdc, kdc, keytab_module, ticket_module
 from klamm_program import Ran, in_process
+from spark_sessions import SETTINGS
+from standalone_spark import standalone, submitted
 
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.errors import NotAdmitted
@@ -229,3 +232,41 @@ def test_zookeeper_by_kerberos(realm: Realm) -> None:
         assert asyncio.run(owner(security(module))) == ("sasl", f"{who}@{REALM}")
     with pytest.raises(NotAdmitted, match="kinit"):
         asyncio.run(owner(security(ticket_module(realm.folder / "none.cache"))))
+
+
+JOB = """\
+import json
+import sys
+
+from klamm.spark import register
+from pyspark.sql import SparkSession
+
+given = json.loads(sys.argv[1])
+spark = SparkSession.builder.getOrCreate()
+register(spark)
+rows = spark.range(20).repartition(2).selectExpr("cast(id as string) as value")
+rows.write.format("klamm-kafka").options(**given).option("topic", "by-keytab").mode("append").save()
+read = spark.read.format("klamm-kafka").options(**given, subscribe="by-keytab").load()
+print(json.dumps(sorted(int(row.value) for row in read.selectExpr("cast(value as string) as value").collect())))
+"""
+
+
+def test_a_keytab_comes_to_executors_by_files(realm: Realm, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = realm.client(keytab_module(realm.alice, f"alice@{REALM}"))
+    made = run(realm, config, "topics", "create", "by-keytab", "--partitions", "2", capture=capsys)
+    assert made.code == 0, made.err
+    (tmp_path / "spark").mkdir()
+    (tmp_path / "job.py").write_text(JOB)
+    krb5_conf = tmp_path / "krb5.conf"
+    krb5_conf.write_text(realm.kdc.krb5_conf.read_text())
+    given = {
+        "kafka.bootstrap.servers": f"{realm.kdc.host}:{PORT + 1}",
+        "kafka.security.protocol": "SASL_PLAINTEXT",
+        "kafka.sasl.mechanism": "GSSAPI",
+        "kafka.sasl.kerberos.service.name": "kafka",
+        "kafka.sasl.jaas.config": keytab_module(Path(realm.alice.name), f"alice@{REALM}"),
+    }
+    settings = dict(SETTINGS) | {"spark.executorEnv.KRB5_CONFIG": str(krb5_conf)}
+    with standalone(tmp_path / "spark", workers=2, cores=1, hidden=realm.folder) as master:
+        ran = submitted(master, tmp_path, settings, [realm.alice], given)
+    assert json.loads(ran.stdout.splitlines()[-1]) == [*range(20)]

@@ -241,7 +241,7 @@ def capacities(*lines: str) -> str:
         (('"2:/d" = 200',), None, None),
         (('"2:/d" = 100', '"2:/e" = 99'), "broker 2 gets 200 bytes and chooses their log dirs itself; 1 more", "2:/d"),
         (('"0:/x" = 300',), "broker 0 has no log dir /x; it has /d", "0:/x"),
-        (('"3:/d" = 1',), "cannot be told: sizes and log dirs of broker 3 are not known", "3:/d"),
+        (('"3:/d" = 1',), "is kept is unknown: sizes and log dirs of broker 3 are not known", "3:/d"),
     ],
 )
 def test_a_log_dir_s_capacity_is_kept_or_broken(lines: tuple[str, ...], told_of: str | None, rule: str | None) -> None:
@@ -324,7 +324,9 @@ def test_racks_missed(replicas: tuple[int, ...], missed: int) -> None:
 def test_what_cannot_be_told_is_a_finding(text: str) -> None:
     plan = plan_of(cluster(size=None), {T0: (0, 2)}, throttle=50)
     (finding,) = check_plan(plan, cluster(size=None), parse_policy(text))
-    assert "cannot be told: sizes" in finding.message and "not known: take the snapshot with sizes" in finding.message
+    assert (
+        "is kept is unknown: sizes" in finding.message and "not known: take the snapshot with sizes" in finding.message
+    )
     assert finding.lacks is Lack.SIZES
 
 

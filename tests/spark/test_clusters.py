@@ -5,12 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
-import socket
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +16,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from klamm_program import klamm
 from merged_logs import locally, plan_of, write_logs
 from own_packages import WANTED, package_settings
-from patience import within
 from plain_python import plain_python
-from spark_sessions import SETTINGS, SHORT_LIVED, SPARK_HOME
+from spark_sessions import SETTINGS, SPARK_HOME
+from standalone_spark import standalone
 
-from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
 from engine.local.java import find_java
 
@@ -123,49 +118,6 @@ def die(when):
     for process in (executor, daemon, os.getpid()):
         os.kill(process, signal.SIGKILL)
 """
-
-
-@contextmanager
-def standalone(folder: Path) -> Iterator[str]:
-    """A master and one worker of Spark's standalone mode, on an address of their own."""
-    host, port = own_loopback_address(), 7077
-    started: list[subprocess.Popen[bytes]] = []
-    environment = os.environ | {
-        "SPARK_HOME": str(SPARK_HOME),
-        "JAVA_HOME": str(find_java().program.resolve().parents[1]),
-        "SPARK_LOCAL_IP": host,
-        "SPARK_WORKER_DIR": str(folder / "work"),
-        "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
-    }
-
-    def start(kind: str, *words: str) -> None:
-        command = [SPARK_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}", "--host", host, *words]
-        with (folder / f"{kind}.log").open("wb") as log:
-            started.append(subprocess.Popen(command, env=environment, stdout=log, stderr=log))
-
-    try:
-        start("master.Master", "--port", str(port), "--webui-port", "8080")
-        is_in_time = within(60)
-        while not _listens(host, port):
-            assert is_in_time() and started[0].poll() is None, (folder / "master.Master.log").read_text()
-            time.sleep(0.1)
-        start(
-            "worker.Worker", "--port", "7078", "--webui-port", "8081", "-c", "2", "-m", "1g", f"spark://{host}:{port}"
-        )
-        yield f"spark://{host}:{port}"
-    finally:
-        for process in reversed(started):
-            process.terminate()
-        for process in started:
-            process.wait(30)
-
-
-def _listens(host: str, port: int) -> bool:
-    try:
-        socket.create_connection((host, port), 1).close()
-    except OSError:
-        return False
-    return True
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from spark_traces import RECORDED, restore
 
 from engine.admin.cluster.errors import BadRequest, NotFound, Unreachable
+from engine.admin.lag.spark_traces import QueryTraces
 from engine.admin.lag.stores import Store
-from engine.admin.lag.traces import QueryTraces
 from engine.spark.hadoop_store import HadoopStore
 
 

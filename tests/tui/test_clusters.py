@@ -254,9 +254,7 @@ def test_a_picture_of_all_clusters_says_by_its_code_whether_any_answered(
     profiles.write_text('[clusters.gone]\nbootstrap_servers = "127.0.0.1:1"\n', "utf-8")
     picture = tmp_path / "all.svg"
     ran = in_process("top", "--all", "--screenshot", picture, capture=capsys)
-    assert (
-        ran.code == 3 and "no cluster told anything in time" in ran.err and "unreachable" in picture.read_text("utf-8")
-    )
+    assert ran.code == 3 and "no cluster answered in time" in ran.err and "unreachable" in picture.read_text("utf-8")
     with profiles.open("a", encoding="utf-8") as file:
         file.write(f'[clusters.there]\nbootstrap_servers = "{three_brokers.bootstrap_servers}"\n')
     ran = in_process("top", "--all", "--screenshot", picture, capture=capsys)

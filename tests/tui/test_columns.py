@@ -223,7 +223,7 @@ def test_what_nobody_tells_is_a_dash_and_the_reason_stands_beside_it() -> None:
     assert "by jolokia, read 0.0s ago" in beside(board, "brokers", 2)
     of_topics = cells_of(board, "topics")
     assert of_topics["bytes_in_per_s"] == {"audit": ("—", Tone.QUIET), "orders": ("≥391 KiB/s", Tone.PLAIN)}
-    assert "broker 1 does not tell: cannot connect" in beside(board, "topics", "orders")
+    assert "broker 1 does not report: cannot connect" in beside(board, "topics", "orders")
     assert "≥391 KiB/s in, ≥781 KiB/s out" in beside(board, "topics", "orders")
 
 

@@ -195,7 +195,7 @@ def test_with_zookeeper_alone_the_form_asks_for_the_counts_of_a_topic(three_brok
     async def scene(driven: Driven) -> None:
         await driven.press("3", "N")
         await driven.sees("Replication factor")
-        assert "needed: ZooKeeper does not tell the cluster's default" in driven.text
+        assert "needed: ZooKeeper does not hold the cluster's default" in driven.text
         await driven.type(name)
         await driven.press("enter", "2", "enter", "enter", "enter")
         await driven.sees("replication factor: a number is needed")

@@ -367,7 +367,7 @@ def test_a_picture_of_the_first_frame_shows_all_of_the_screen(frames: int, tmp_p
 
 def test_a_picture_of_nobody_says_so_and_ends_with_3(tmp_path: Path) -> None:
     ran = klamm("top", *NOBODY, "--screenshot", "x.svg", "--timeout", "3", folder=tmp_path)
-    told = "error: the cluster told nothing in time: "
+    told = "error: the cluster did not answer in time: "
     assert (ran.code, ran.err.startswith(told), "hint: x.svg shows who" in ran.err) == (3, True, True), ran.err
     assert "disconnected" in (tmp_path / "x.svg").read_text("utf-8")
 

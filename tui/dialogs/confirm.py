@@ -119,8 +119,8 @@ class OutcomeDialog(Dialog[None]):
         """Return errors, rows, notes and the command."""
         outcome = self._outcome
         lines: list[Line] = [line(("✖ ", Tone.BAD), (text, Tone.BAD)) for text in outcome.errors]
-        sums = [one for one in (*outcome.sums, outcome.counts) if one]
-        lines += [line((one, Tone.STRONG)) for one in sums] + [()] * bool(sums)
+        sums = [text for text in (*outcome.sums, outcome.counts) if text]
+        lines += [line((text, Tone.STRONG)) for text in sums] + [()] * bool(sums)
         lines += table_lines(outcome.columns, outcome.rows)
         lines += [line((text, Tone.QUIET)) for text in outcome.notes]
         widgets: list[Widget] = [LinesScroll(lines, id="outcome")]

@@ -209,7 +209,7 @@ class WaitDialog(Dialog[None]):
     """Says what is being waited for; closing it leaves the work alone."""
 
     def __init__(self, title: str, what: str) -> None:
-        super().__init__(title, "esc goes back to the dashboard; what was sent goes on")
+        super().__init__(title, "esc goes back to the dashboard; the work goes on")
         self._what = what
 
     def body(self) -> list[Widget]:

@@ -103,7 +103,7 @@ class SettingsDialog(Dialog[AlterSettings]):
 
     def _draw(self) -> None:
         read = self._settings or []
-        known = {one.name for one in read}
+        known = {setting.name for setting in read}
         added = [Setting(name, None, "", None, "") for name in self._edits if name not in known and self._settings]
         rows = [*added, *read]
         self._model.show(Rows(self._columns(), rows, lambda one: one.name, lambda one: one.name, self._empty))

@@ -78,8 +78,8 @@ def panel(title: str, lines: Sequence[Line], width: int, height: int, *, note: s
         return [fitted((), max(0, width)) for _ in range(height)]
     head: list[Span] = [("┌ ", Tone.FRAME), (title, Tone.QUIET), (" ", Tone.FRAME)]
     room = width - width_of(tuple(head)) - 1
-    told = f" {note} ─" if note and len(note) + 6 <= room else ""
-    head += [("─" * max(0, room - cell_len(told)), Tone.FRAME), (told, Tone.FRAME), ("┐", Tone.FRAME)]
+    label = f" {note} ─" if note and len(note) + 6 <= room else ""
+    head += [("─" * max(0, room - cell_len(label)), Tone.FRAME), (label, Tone.FRAME), ("┐", Tone.FRAME)]
     body = [*lines[: height - 2], *[()] * (height - 2 - len(lines))]
     edge: Span = ("│", Tone.FRAME)
     return [

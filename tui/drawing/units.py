@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from engine.common.quantities import scaled_text, size_text
+from engine.common.quantities import rate_text, scaled_text, size_text, span_text
 
 NOTHING = "—"
 """Shown in place of a figure that is not known."""
 
 _COUNTS = ("", "k", "M", "G", "T")
-_SPANS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _ESCAPES = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {9: "\\t", 10: "\\n", 13: "\\r"}
 
 
@@ -51,7 +50,7 @@ def rate(value: float | None, unit: str = "/s") -> str:
 
 def byte_rate(value: float | None) -> str:
     """Return bytes a second: ``3.4 MiB/s``."""
-    return NOTHING if value is None else f"{size(value)}/s"
+    return NOTHING if value is None else rate_text(value)
 
 
 def milliseconds(value: float | None) -> str:
@@ -69,14 +68,7 @@ def span(seconds: float | None) -> str:
     if seconds is None:
         return NOTHING
     sign, left = ("-" if seconds < 0 else ""), abs(seconds)
-    if left < 1:
-        return f"{sign}{left:.1f}s"
-    parts, whole = [], int(left)
-    for unit, length in _SPANS:
-        amount, whole = divmod(whole, length)
-        if amount:
-            parts.append(f"{amount}{unit}")
-    return sign + " ".join(parts[:2])
+    return sign + (f"{left:.1f}s" if left < 1 else span_text(int(left)))
 
 
 def span_left(left_s: float | None, low_s: float | None, high_s: float | None) -> str:

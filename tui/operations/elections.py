@@ -41,12 +41,12 @@ class Elect:
         previews = await preview_election(cluster, self.election, self.scope)
         await check_election(cluster, self.election)
         needed = [preview for preview in previews if preview.is_needed]
-        able = [one for one in needed if one.obstacle is None]
+        able = [election for election in needed if election.obstacle is None]
         is_unclean = self.election is ElectionType.UNCLEAN
         command = command_text(["elect", self.election.value, *self._options()], cluster.target)
         if not able:
             why = "nobody can be elected" if needed else _not_needed(len(previews), is_unclean=is_unclean)
-            return Prepared(why, shortened([str(one) for one in needed]), command=command)
+            return Prepared(why, shortened([str(election) for election in needed]), command=command)
 
         async def run(cluster: Cluster) -> Outcome:
             return _outcome(self.title, await run_election(cluster, self.election, needed), self.leaders)
@@ -57,7 +57,7 @@ class Elect:
         return Prepared(
             f"Elect {self.election.value} leaders of {counted(len(able), 'partition')} in {cluster.target.name}?",
             (
-                sum_of([(one.before, one.after) for one in able], self.leaders),
+                sum_of([(election.before, election.after) for election in able], self.leaders),
                 *shortened([str(one) for one in [*able, *(one for one in needed if one.obstacle is not None)]]),
             ),
             tuple(warnings),

@@ -65,7 +65,7 @@ class ResetOffsets:
         plan = await plan_reset(cluster, GroupScope((self.group,)), self.topics, self.spec)
         for refusal in plan.refusals:
             raise refusal
-        rows = [one for group in plan.able for one in group.resets]
+        rows = [reset for group in plan.able for reset in group.resets]
         if not rows:
             return Prepared(f"group {self.group} has no offset to reset there")
 
@@ -74,7 +74,9 @@ class ResetOffsets:
 
         words = ["groups", "reset-offsets", self.group, *self.words, "--execute"]
         warnings = [str(warning) for group in plan.groups for warning in group.warnings]
-        warnings += [f"group {one.group} does not exist yet: this creates it" for one in plan.groups if one.is_new]
+        warnings += [
+            f"group {group.group} does not exist yet: this creates it" for group in plan.groups if group.is_new
+        ]
         return Prepared(
             f"Reset {counted(len(rows), 'offset')} of group {self.group} in {cluster.target.name}?",
             shortened([_reset_line(row) for row in rows]),
@@ -185,7 +187,7 @@ class DeleteOffsets:
 
         async def run(cluster: Cluster) -> Outcome:
             done, failures = await delete_offsets(cluster, found, rows)
-            table = tuple(_deleted_offset_row(one) for one in done)
+            table = tuple(_deleted_offset_row(deletion) for deletion in done)
             columns = ("partition", "offset", "result", "why")
             return Outcome(self.title, columns, table, failures_told(failures))
 

@@ -115,8 +115,8 @@ async def beside_plan(prepared: Prepared, cluster: Cluster) -> Prepared:
     holder = await plan_in_the_way(cluster, prepared.touches)
     if holder is None:
         return prepared
-    told = f"a plan that relies on this is being carried out by {holder}: {holder.what}"
-    return replace(prepared, warnings=(told, *prepared.warnings))
+    message = f"a plan that relies on this is being carried out by {holder}: {holder.what}"
+    return replace(prepared, warnings=(message, *prepared.warnings))
 
 
 def command_text(words: Sequence[str], target: ClusterTarget) -> str:
@@ -149,16 +149,16 @@ def flow_told(gained: Counter[int], lost: Counter[int], before: Mapping[int, int
     ``before``: how many each has now; empty if that is not known.
     """
     gained, lost = gained - lost, lost - gained
-    told = []
+    lines = []
     for broker, number in sorted(gained.items()):
         has = before.get(broker, 0)
         more = f"from {count(has)} to {count(has + number)}" if before else f"gets {count(number)}"
-        told.append(f"broker {broker} {more}")
+        lines.append(f"broker {broker} {more}")
     if lost:
         brokers, numbers = zip(*sorted(lost.items()), strict=True)
-        listed = (", ".join(map(count, one)) for one in (brokers, numbers))
-        told.append(f"{' lose '.join(listed)}" if len(lost) > 1 else f"{' loses '.join(listed)}")
-    return "; ".join(told) or "each broker has as many as before"
+        listed = (", ".join(map(count, ids)) for ids in (brokers, numbers))
+        lines.append(f"{' lose '.join(listed)}" if len(lost) > 1 else f"{' loses '.join(listed)}")
+    return "; ".join(lines) or "each broker has as many as before"
 
 
 def shortened(lines: Sequence[str]) -> tuple[str, ...]:

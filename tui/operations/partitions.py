@@ -55,7 +55,7 @@ class DeleteRecords:
         going = [preview for preview in previews if preview.result is DeletionResult.WOULD_BE_DELETED]
         if not going:
             return Prepared("there is no record before this offset")
-        records = sum(one.records for one in going)
+        records = sum(deletion.records for deletion in going)
 
         async def run(cluster: Cluster) -> Outcome:
             rows = tuple(_row(deletion) for deletion in await delete_records(cluster, previews))
@@ -63,7 +63,7 @@ class DeleteRecords:
 
         return Prepared(
             f"Delete {count(records)} records of {counted(len(going), 'partition')} in {cluster.target.name}?",
-            shortened([_line(one) for one in going]),
+            shortened([_line(deletion) for deletion in going]),
             ("deleted records are gone for good, on every replica",),
             "; ".join(self._commands(cluster)),
             typed=str(going[0].name) if len(going) == 1 else f"{len(going)} partitions",
@@ -96,7 +96,7 @@ class AbortHanging:
         others = tuple(_told(transaction) for transaction in found.transactions if not transaction.is_hanging)
         if not hanging:
             return Prepared("no transaction hangs here", (*others, *failures_told(found.failures)))
-        markers = [await marker_for_offset(wire, one.name, one.start_offset) for one in hanging]
+        markers = [await marker_for_offset(wire, transaction.name, transaction.start_offset) for transaction in hanging]
 
         async def run(cluster: Cluster) -> Outcome:
             cluster.check_may_change()
@@ -104,11 +104,12 @@ class AbortHanging:
             return Outcome(self.title, ("partition", "begins at", "producer", "result", "why"), tuple(rows))
 
         commands = [
-            ["transactions", "abort", str(one.name), "--start-offset", str(one.start_offset)] for one in hanging
+            ["transactions", "abort", str(transaction.name), "--start-offset", str(transaction.start_offset)]
+            for transaction in hanging
         ]
         return Prepared(
             f"Abort {counted(len(hanging), 'hanging transaction')} in {cluster.target.name}?",
-            shortened([_told(one) for one in hanging]) + others,
+            shortened([_told(transaction) for transaction in hanging]) + others,
             (
                 "its records stay in the log; readers of committed records leave them out",
                 *failures_told(found.failures),

@@ -87,7 +87,7 @@ class CarryOutPlan:
         is_fresh = run.verb is Verb.APPLY
         findings = check_drift(file, await read_snapshot(cluster))
         serious = what_stops(findings, is_fresh=is_fresh)
-        is_elsewhere = any(one.check is Check.CLUSTER for one in serious)
+        is_elsewhere = any(finding.check is Check.CLUSTER for finding in serious)
         if serious and not is_elsewhere and is_fresh and await run.is_carried_out(cluster):
             return Prepared("nothing to do: the plan is carried out already")
         if serious and not is_elsewhere:
@@ -107,9 +107,9 @@ class CarryOutPlan:
             self.begins(run, waves)
 
         standings = None if is_fresh else await run.standings(cluster)
-        told = run.told(cluster, waves, standings)
+        note = run.question(cluster, waves, standings)
         return Prepared(
-            f"{told[0].upper()}{told[1:]}?",
+            f"{note[0].upper()}{note[1:]}?",
             (plan_sum(waves, standings), *wave_lines(waves, standings)),
             tuple(planner_words(finding.message) for finding in findings) if is_fresh else (),
             command_text(running_words(run), cluster.target),
@@ -135,9 +135,9 @@ def wave_lines(waves: Sequence[Wave], standings: Mapping[TopicPartition, Standin
 
 def _wave_line(number: int, wave: Wave) -> str:
     known = [move.copied_bytes for move in wave]
-    told = "sizes are not known" if None in known else size(sum(one or 0 for one in known))
+    copied = "sizes are not known" if None in known else size(sum(copied_bytes or 0 for copied_bytes in known))
     names = ", ".join(f"{move.name}: {ids(move.before)} → {ids(move.target)}" for move in wave[:4])
-    return f"wave {number}  {told}  {names}" + (f" and {len(wave) - 4} more" if len(wave) > 4 else "")
+    return f"wave {number}  {copied}  {names}" + (f" and {len(wave) - 4} more" if len(wave) > 4 else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class CancelPlan:
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         names = {move.name for move in self.plan.targets}
-        running = [TopicPartition(one.topic, one.partition) for one in await list_running(cluster)]
+        running = [TopicPartition(move.topic, move.partition) for move in await list_running(cluster)]
         mine = tuple(name for name in running if name in names)
         inner = None if not mine else await CancelReassignments(mine).prepare(cluster)
         if inner is None and not self.is_running:
@@ -165,14 +165,14 @@ class CancelPlan:
         async def run(cluster: Cluster) -> Outcome:
             if self.is_running:
                 await self.stops()
-            told = "moves under way may go on in the cluster"
+            message = "moves under way may go on in the cluster"
             try:
                 outcome = await self._cancelled(cluster)
                 results = Counter(row[1].text for row in outcome.rows)
-                told = ", ".join(f"{number} {word}" for word, number in results.items())
-                told = f"what was moving: {told or 'nothing is under way any more'}"
+                message = ", ".join(f"{number} {word}" for word, number in results.items())
+                message = f"what was moving: {message or 'nothing is under way any more'}"
             finally:
-                self.tells(told)
+                self.tells(message)
             return outcome
 
         lines = () if inner is None else inner.lines
@@ -187,7 +187,7 @@ class CancelPlan:
     async def _cancelled(self, cluster: Cluster) -> Outcome:
         """Cancel what is under way now: some may have begun or ended since the question was asked."""
         names = {move.name for move in self.plan.targets}
-        now = [TopicPartition(one.topic, one.partition) for one in await list_running(cluster)]
+        now = [TopicPartition(move.topic, move.partition) for move in await list_running(cluster)]
         mine = tuple(name for name in now if name in names)
         left = await CancelReassignments(mine).prepare(cluster) if mine else None
         if left is None or left.run is None:
@@ -283,6 +283,6 @@ def history_outcome(
             run.ended,
         )
         rows.append((*map(Cell, cells), Cell(run.outcome, tone)))
-    told = notes if rows else (*notes, "there is no journal in the working folder or beside the open plan")
+    lines = notes if rows else (*notes, "there is no journal in the working folder or beside the open plan")
     columns = ("began", "by", "what", "waves done", "ended", "outcome")
-    return Outcome(title, columns, tuple(rows), tuple(errors), told, counted(len(rows), "run"))
+    return Outcome(title, columns, tuple(rows), tuple(errors), lines, counted(len(rows), "run"))

@@ -74,9 +74,9 @@ class CancelReassignments:
 
 def sum_of(running: Iterable[PartitionSnapshot]) -> str:
     """Return what cancelling all of them does: which brokers give up how many new replicas."""
-    given_up = Counter(broker for one in running for broker in one.assignment.adding_replicas)
-    told = ", ".join(f"{number} on broker {broker}" for broker, number in sorted(given_up.items()))
-    return f"{counted(given_up.total(), 'new replica')} given up: {told}" if told else "no new replica is given up"
+    given_up = Counter(broker for move in running for broker in move.assignment.adding_replicas)
+    tally = ", ".join(f"{number} on broker {broker}" for broker, number in sorted(given_up.items()))
+    return f"{counted(given_up.total(), 'new replica')} given up: {tally}" if tally else "no new replica is given up"
 
 
 async def _cancelled(cluster: Cluster, prepared: PreparedCancellation, title: str) -> Outcome:
@@ -84,7 +84,11 @@ async def _cancelled(cluster: Cluster, prepared: PreparedCancellation, title: st
     notes = tuple(done.cleared.left)
     if done.cleared.brokers:
         notes = (f"the throttle is removed from brokers {ids(done.cleared.brokers)}", *notes)
-    names = {TopicPartition(one.topic, one.partition) for one in done.results if one.result is CancelResult.CANCELLED}
+    names = {
+        TopicPartition(result.topic, result.partition)
+        for result in done.results
+        if result.result is CancelResult.CANCELLED
+    }
     sums = (sum_of(one for name, one in prepared.running.items() if name in names),) if names else ()
     rows = tuple(map(_cancel_row, done.results))
     return Outcome(title, ("partition", "result", "replicas", "why"), rows, (), notes, sums=sums)
@@ -130,10 +134,10 @@ class ChangeThrottle:
             return Prepared("nothing is under way, so there is nothing to throttle")
         moves = tuple(
             PartitionMove(
-                TopicPartition(one.topic, one.partition),
-                tuple(replica for replica in one.replicas if replica not in one.removing),
+                TopicPartition(move.topic, move.partition),
+                tuple(replica for replica in move.replicas if replica not in move.removing),
             )
-            for one in running
+            for move in running
         )
         found = await prepare_reassignment(cluster, moves, Throttle(self.bytes_per_s), is_additional=True)
         settings = found.throttle
@@ -180,14 +184,14 @@ class RemoveThrottles:
         cluster.check_may_change()
         found = await preview_unneeded_throttles(cluster)
         whose = [(len(found.brokers), "broker"), (len(found.topics), "topic")]
-        told = " and ".join(counted(number, noun) for number, noun in whose if number)
-        if not told:
+        parts = " and ".join(counted(number, noun) for number, noun in whose if number)
+        if not parts:
             # What is left may be klamm's, if a broker does not say.
             none = "there is no throttle that can be removed now" if found.left else "klamm has left no throttle behind"
             return Prepared(none, found.left)
         lines = [f"{name}  {rates or 'throttled replicas'} → none" for name, rates in _throttles_of(found)]
         return Prepared(
-            f"Remove throttles from {told} in {cluster.target.name}?",
+            f"Remove throttles from {parts} in {cluster.target.name}?",
             shortened(lines),
             found.left,
             command_text(["reassign", "verify", "--all"], cluster.target),

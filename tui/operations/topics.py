@@ -144,7 +144,7 @@ class DeleteTopics:
 
     async def _run(self, cluster: Cluster) -> Outcome:
         changes, refusals = await (await topic_changer(cluster)).delete(self.names, waits=True)
-        notes = tuple(f"the deletion goes on: it {told}" for told in held_up_told(changes))
+        notes = tuple(f"the deletion goes on: it {reason}" for reason in held_up_told(changes))
         errors = failures_told(refusals)
         return Outcome(self.title, _COLUMNS, tuple(map(_row, changes)), errors, notes, sums=self._sums)
 

@@ -251,12 +251,12 @@ def _broker(view: View, item: BrokerItem, width: int) -> list[Line]:
     lines += [part for reason in item.restart.reasons for part in _told(f"• {reason}", width)]
     dirs = [trend for trend in board.dir_trends if trend.broker == item.id]
     lines += _title("log dirs") if dirs else []
-    for one in dirs[:_ROWS]:
-        used = NOTHING if one.used_percent is None else percent(one.used_percent / 100)
-        full = "" if one.full_in_s is None else f", no room in {span(one.full_in_s)}"
-        lines += _told(one.log_dir or NOTHING, width)
-        lines += _told(f"  {size(one.size_bytes)}, {used} full{full}", width)
-        lines += _told(one.error, width, Tone.BAD) if one.error else []
+    for trend in dirs[:_ROWS]:
+        used = NOTHING if trend.used_percent is None else percent(trend.used_percent / 100)
+        full = "" if trend.full_in_s is None else f", no room in {span(trend.full_in_s)}"
+        lines += _told(trend.log_dir or NOTHING, width)
+        lines += _told(f"  {size(trend.size_bytes)}, {used} full{full}", width)
+        lines += _told(trend.error, width, Tone.BAD) if trend.error else []
     return [*lines, *_events_of(board, lambda event: event.broker == item.id and event.topic is None)]
 
 
@@ -300,7 +300,7 @@ def _traffic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
         lines += _told("{} in, {} out".format(*both), width)
     if untold:
         why = board.frame.figures[untold[0]].trouble or NOTHING
-        lines += _told(f"broker {', '.join(map(str, untold[:_ROWS]))} does not tell: {why}", width, Tone.QUIET)
+        lines += _told(f"broker {', '.join(map(str, untold[:_ROWS]))} does not report: {why}", width, Tone.QUIET)
     elif told is None:
         lines += _told(_why_no_traffic(board), width, Tone.QUIET)
     return lines
@@ -348,7 +348,7 @@ def _partition(view: View, item: PartitionItem, width: int) -> list[Line]:
     assert board.frame is not None
     state = state_of(board, item)
     lines = [line((plain(str(item.name)), Tone.STRONG), "  ", state), *_title("replicas")]
-    lines += [_replica(one) for one in replicas_of(board, item)]
+    lines += [_replica(replica) for replica in replicas_of(board, item)]
     return [*lines, *_past_of(board, item)]
 
 
@@ -384,8 +384,10 @@ def _replica_of_partition(view: View, replica: Replica, width: int) -> list[Line
 def _group(view: View, group: WatchedGroup, width: int) -> list[Line]:
     samples = view.board.history.lag.of(group.name)
     lines = [line((plain(group.name), Tone.STRONG), f"  {why_of(group.lag)}")]
-    lines += _chart("lag", [one.value if isfinite(one.value) else None for one in samples], width, short_count)
-    furthest = sorted((one for one in group.lag.partitions if one.lag), key=lambda one: -(one.lag or 0))[:_ROWS]
+    lines += _chart("lag", [sample.value if isfinite(sample.value) else None for sample in samples], width, short_count)
+    furthest = sorted(
+        (partition for partition in group.lag.partitions if partition.lag), key=lambda one: -(one.lag or 0)
+    )[:_ROWS]
     lines += _title("partitions furthest behind") if furthest else []
     lines += _bars([(plain(one.name), one.lag or 0, short_count(one.lag)) for one in furthest], width)
     lines += [*_title("members"), *member_lines(group, _ROWS)]
@@ -410,7 +412,7 @@ def _event(view: View, numbered: tuple[int, Event], width: int) -> list[Line]:
     if (incident := view.board.incident_of(numbered)) is not None:
         return _incident(view, incident, width)
     lines = [line((plain(event.subject), Tone.STRONG))]
-    topic = next((one for one in view.board.topics if one.name == event.topic), None)
+    topic = next((known for known in view.board.topics if known.name == event.topic), None)
     items = [] if topic is None else view.board.items_of(topic)
     for item in items:
         if item.partition.partition == event.partition:
@@ -446,11 +448,11 @@ def _znode(view: View, znode: Any, width: int) -> list[Line]:
     text = zookeeper.value_text(znode.data)
     if not isinstance(znode.data, str) and text:
         text = json.dumps(json.loads(text), indent=2, ensure_ascii=False)
-    return [*lines, *(part for one in text.splitlines() for part in _told(one, width))]
+    return [*lines, *(part for splitline in text.splitlines() for part in _told(splitline, width))]
 
 
 def _log(view: View, item: Any, width: int) -> list[Line]:
-    return [part for one in logs.whole(item) for part in folded(one, width)]
+    return [part for entry in logs.whole(item) for part in folded(entry, width)]
 
 
 _ONE_TEXT = ("clusters", "zookeeper", "logs")

@@ -65,8 +65,8 @@ def items_of(board: Board) -> list[BrokerItem]:
     total, live = board.total, {broker.id: broker for broker in board.brokers}
     # A dead broker's replicas count in the mean, so the broker counts too; else the others would seem too empty.
     mean = board.replicas.total() / len(board.broker_ids) if board.broker_ids else 0
-    advice = {one.broker: one for one in restart_board(frame, total).brokers}
-    imbalance = {one.broker: one.imbalance_percent for one in leadership(frame, total).brokers}
+    advice = {entry.broker: entry for entry in restart_board(frame, total).brokers}
+    imbalance = {entry.broker: entry.imbalance_percent for entry in leadership(frame, total).brokers}
     full_in = _full_in(board)
     rates = board.samples[-1].in_by_broker if board.samples else {}
     found = []
@@ -100,9 +100,9 @@ def items_of(board: Board) -> list[BrokerItem]:
 def _full_in(board: Board) -> dict[int, float]:
     """Return for each broker in how many seconds its first volume is full, if one fills up."""
     found: dict[int, float] = {}
-    for one in board.dir_trends:
-        if one.full_in_s is not None:
-            found[one.broker] = min(one.full_in_s, found.get(one.broker, one.full_in_s))
+    for dir_trend in board.dir_trends:
+        if dir_trend.full_in_s is not None:
+            found[dir_trend.broker] = min(dir_trend.full_in_s, found.get(dir_trend.broker, dir_trend.full_in_s))
     return found
 
 
@@ -247,7 +247,7 @@ def _belongs(item: BrokerItem, only: Only, board: Board) -> bool:
         words = None if board.frame is None else board.frame.words.get(item.id)
         return words is not None and bool(words.offline_log_dirs)
     if only is Only.FILLING:
-        return any(one.broker == item.id for one in board.filling)
+        return any(trend.broker == item.id for trend in board.filling)
     return item.state == only
 
 
@@ -276,7 +276,7 @@ def _summary(view: View, width: int) -> list[Line]:
 def _restart_lines(board: Board, width: int) -> list[Line]:
     """Return the advice in a few lines; where it is cut, it ends with an ellipsis."""
     lines = folded(_restart_line(board), width)
-    last = line(*(span for one in lines[_RESTART_LINES - 1 :] for span in one))
+    last = line(*(span for row in lines[_RESTART_LINES - 1 :] for span in row))
     return [*lines[: _RESTART_LINES - 1], fitted(last, width)]
 
 
@@ -298,9 +298,10 @@ def _causes(board: Board) -> list[Line]:
     found = missing_brokers(board.frame, board.total)[:3]
     return [
         line(
-            (str(one), Tone.BAD), (f": {one.cause.value}{f' ({plain(one.detail)})' if one.detail else ''}", Tone.PLAIN)
+            (str(partition), Tone.BAD),
+            (f": {partition.cause.value}{f' ({plain(partition.detail)})' if partition.detail else ''}", Tone.PLAIN),
         )
-        for one in found
+        for partition in found
     ]
 
 

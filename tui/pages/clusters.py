@@ -55,7 +55,7 @@ def reasons_of(member: Member, now_ms: int | None = None) -> list[str]:
     frame, standing = member.board.frame, member.standing(now_ms)
     if standing is None or frame is None:
         return [member.error] if member.error else []
-    problems = [one for one in problems_of(member.board) if one.is_of_cluster]
+    problems = [problem for problem in problems_of(member.board) if problem.is_of_cluster]
     found = [problem.subject for problem in problems[:_NAMED_MAX]]
     if len(problems) > _NAMED_MAX:
         found.append(f"{len(problems) - _NAMED_MAX} more")
@@ -104,7 +104,7 @@ def _lag_cell(member: Member) -> Cell:
 def version_of(member: Member) -> str | None:
     """Return the releases of its brokers, the oldest first: more than one while it is upgraded."""
     frame = member.board.frame
-    found = {one.release for one in (frame.words.values() if frame is not None else ()) if one.release}
+    found = {word.release for word in (frame.words.values() if frame is not None else ()) if word.release}
     return ", ".join(sorted(found, key=lambda release: [int(part) for part in release.split(".")])) or None
 
 

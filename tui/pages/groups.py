@@ -171,8 +171,8 @@ def groups_told(number: int, lag: int | None, *, is_least: bool = False) -> str:
     """Return how many groups there are, and how far behind they are as a whole; at least that, if more is unknown."""
     if not number:
         return "no groups"
-    told = "lag not known" if lag is None else f"{'at least ' * is_least}{counted(lag, 'record')} behind"
-    return f"{counted(number, 'group')}, {told}"
+    text = "lag not known" if lag is None else f"{'at least ' * is_least}{counted(lag, 'record')} behind"
+    return f"{counted(number, 'group')}, {text}"
 
 
 def _summary(view: View, width: int) -> list[Line]:
@@ -295,10 +295,10 @@ def _past_lag(view: View, group: str, width: int) -> list[Line]:
     known = [value for value in values if isfinite(value)]
     if not known:
         return []
-    told = f"   least {count(min(known))}   most {count(max(known))}"
-    told += f"   over {span((samples[-1].at_ms - samples[0].at_ms) / 1000)}"
-    room = max(8, min(len(values), width - len(told) - 6))
-    return [line(("lag   ", Tone.QUIET), (spark_lines(values, room)[0], Tone.ACCENT), (told, Tone.QUIET))]
+    text = f"   least {count(min(known))}   most {count(max(known))}"
+    text += f"   over {span((samples[-1].at_ms - samples[0].at_ms) / 1000)}"
+    room = max(8, min(len(values), width - len(text) - 6))
+    return [line(("lag   ", Tone.QUIET), (spark_lines(values, room)[0], Tone.ACCENT), (text, Tone.QUIET))]
 
 
 def _past_changes(view: View, group: str) -> list[Line]:
@@ -310,10 +310,10 @@ def _past_changes(view: View, group: str) -> list[Line]:
     lines = [line((f"{times} since the dashboard started", Tone.QUIET))]
     for change in past.changes[: 4 if view.height >= TALL else 1]:
         after = "" if change.lasted_ms is None else f"   after {span(change.lasted_ms / 1000)}"
-        told = " members" if change.is_of_members else after
+        ending = " members" if change.is_of_members else after
         why = (f"   {plain(change.event.reason)}" if change.event.reason else "", Tone.QUIET)
         lines.append(
-            line((f"{clock_time(change.event.at_ms)}  ", Tone.QUIET), f"{change_text(change.event)}{told}", why)
+            line((f"{clock_time(change.event.at_ms)}  ", Tone.QUIET), f"{change_text(change.event)}{ending}", why)
         )
     return lines
 

@@ -118,14 +118,14 @@ def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: b
     if status is None:
         text = "the cluster's health is not known yet: topics and partitions have not been read"
         return [fitted(line(f" {text}"), width), *_figures(board, width)]
-    told = _stakes(problems)
+    stakes = _stakes(problems)
     if status is HealthStatus.OK or not is_seen:
         calm = line(
-            (f" {word.upper() if is_seen else word}", tone), "  ", *told or ((_nothing_wrong(board), Tone.QUIET),)
+            (f" {word.upper() if is_seen else word}", tone), "  ", *stakes or ((_nothing_wrong(board), Tone.QUIET),)
         )
         return [fitted(calm, width), *_figures(board, width)]
     loud = _LOUD[status]
-    verdict = fitted(line((f" {word.upper()}  {''.join(part for part, _ in told)}", loud)), width)
+    verdict = fitted(line((f" {word.upper()}  {''.join(part for part, _ in stakes)}", loud)), width)
     is_large = is_tall and status is HealthStatus.CRITICAL
     air: list[Line] = [((" " * width, loud),)] if is_large else []
     return [*air, tuple((part, loud) for part, _ in verdict), *air, *_figures(board, width)]
@@ -134,7 +134,7 @@ def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: b
 def _stakes(problems: Sequence[Problem]) -> Line:
     """Say what is wrong in a few words: the cluster's worst, and how many groups and queries are in trouble."""
     worst = [problem for problem in problems if problem.is_of_cluster][:3]
-    parts: list[Span] = [(one.subject, one.tone) for one in worst]
+    parts: list[Span] = [(problem.subject, problem.tone) for problem in worst]
     readers = [problem for problem in problems if not problem.is_of_cluster]
     if readers:
         parts.append((f"{counted(len(readers), 'reader')} in trouble", readers[0].tone))
@@ -174,7 +174,7 @@ def _figures(board: Board, width: int) -> list[Line]:
         (at_least(short_count(board.lag), is_least=board.has_unknown_lag), "lag", Tone.STRONG, board.lag is not None),
     ]  # fmt: skip
     words = [line((f"{value} ", tone), (label, Tone.QUIET)) for value, label, tone, shown in pieces if shown]
-    return [line(" ", *one) for one in wrapped(words, width - 2)]
+    return [line(" ", *row) for row in wrapped(words, width - 2)]
 
 
 # The panels
@@ -194,8 +194,8 @@ def _problem_lines(
         return [], 0
     top = max(0, min(cursor - height + 1, len(problems) - height)) if cursor >= height else 0
     seen = problems[top : top + height]
-    subject = min(max(width_of(line(one.subject)) for one in seen), _SUBJECT_MAX, width // 2)
-    ages = [age_told(one, board) for one in seen]
+    subject = min(max(width_of(line(event.subject)) for event in seen), _SUBJECT_MAX, width // 2)
+    ages = [age_told(event, board) for event in seen]
     age = max((len(one) for one in ages), default=0)
     lines = []
     for index, one in enumerate(seen):
@@ -209,8 +209,8 @@ def _problem_lines(
 
 def _more_of(problem: Problem, board: Board, width: int) -> list[Line]:
     """Return what else is known of a problem, as the window that ``w`` opens tells it."""
-    told = why_lines(problem, board, run_width=width - 4)[1:]
-    lines = [line("  ", *part) for one in told for part in folded(one, width - 4)]
+    reasons = why_lines(problem, board, run_width=width - 4)[1:]
+    lines = [line("  ", *part) for row in reasons for part in folded(row, width - 4)]
     title = f" {problem.subject} "
     rule = "─" * max(0, width - 4 - width_of(line(title)))
     return [line((f" ─{title}{rule} ", Tone.FRAME)), *lines]
@@ -228,9 +228,9 @@ def _charts(board: Board, width: int, height: int, *, across: int = 1) -> list[L
     samples = list(board.samples)
     # A curve of zeros needs no eye if zero is well, and a chart without a figure is a hole.
     shown = [
-        one
-        for one in _CHARTS
-        if any(one[1](sample) if one[2] is Tone.BAD else one[1](sample) is not None for sample in samples)
+        chart
+        for chart in _CHARTS
+        if any(chart[1](sample) if chart[2] is Tone.BAD else chart[1](sample) is not None for sample in samples)
     ] or list(_CHARTS[:1])
     shown = shown[: across if across > 1 else max(1, height // 4)]
     lines: list[Line] = []
@@ -262,8 +262,8 @@ def _brokers(board: Board, width: int, height: int) -> list[Line]:
         _add_courses(board, rows, [item.id for item in shown], width - 4 - width_of(rows[0]))
     rest = items[len(shown) :]
     if rest:
-        told = "" if any(gravity_of(item) < 2 for item in rest) else ", with nothing wrong"
-        rows.append(line((f"  and {len(rest)} more{told}", Tone.QUIET)))
+        ending = "" if any(gravity_of(item) < 2 for item in rest) else ", with nothing wrong"
+        rows.append(line((f"  and {len(rest)} more{ending}", Tone.QUIET)))
     return panel("Brokers", rows if items else [line(("  none is known yet", Tone.QUIET))], width, height)
 
 
@@ -345,13 +345,13 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
     """Return the groups furthest behind; where there is room, then the busiest topics."""
     # A group whose lag is not known may be the furthest of all.
     groups = sorted(
-        (one.lag for one in (board.frame.groups if board.frame is not None else ())),
+        (group.lag for group in (board.frame.groups if board.frame is not None else ())),
         key=lambda lag: (not lag.has_unknown_lag, -(lag.lag or 0)),
     )
     shown = groups[:lines_max]
-    most = max((one.lag or 0 for one in shown), default=0)
+    most = max((group.lag or 0 for group in shown), default=0)
     bar = max(0, min(12, width - 56))
-    more_width = max((len(unknown_told(one)) if one.has_unknown_lag else 10 for one in shown), default=0)
+    more_width = max((len(unknown_told(group)) if group.has_unknown_lag else 10 for group in shown), default=0)
     lines = []
     for lag in shown:
         status, trend, behind = status_cell(lag.status), trend_of(lag), time_lag_cell(lag)

@@ -67,7 +67,7 @@ def _kept_by(only: Only | None, board: Board) -> Callable[[PartitionItem], bool]
     if only is None or frame is None or frame.cluster is None:
         return None
     if only is Only.HELD_UP:
-        held = {one.partition for one in frame.holding}
+        held = {transaction.partition for transaction in frame.holding}
         return lambda item: _searched(item) in held
     if only is Only.NOT_PREFERRED:
         return lambda item: item.partition.leader != item.partition.preferred_leader
@@ -198,8 +198,8 @@ def _summary(view: View, width: int) -> list[Line]:
 def _broker_line(board: Board, broker: int) -> Line:
     if broker not in board.broker_ids:
         known = board.broker_ids
-        told = ", ".join(map(str, known[:_BROKERS_NAMED])) + (", …" if len(known) > _BROKERS_NAMED else "")
-        return line((f"the cluster has no broker {broker}: it has {told or 'none'}", Tone.BAD))
+        names = ", ".join(map(str, known[:_BROKERS_NAMED])) + (", …" if len(known) > _BROKERS_NAMED else "")
+        return line((f"the cluster has no broker {broker}: it has {names or 'none'}", Tone.BAD))
     total, state, tone = board.total, "is up", Tone.GOOD
     if broker not in board.live:
         state, tone = "is down", Tone.BAD
@@ -217,8 +217,10 @@ def _missing_partition(board: Board, where: Location) -> list[Line]:
     numbers = [p.partition for topic in board.topics if topic.name == where.topic for p in topic.partitions]
     if where.row is None or not numbers or where.row in {f"{where.topic}-{number}" for number in numbers}:
         return []
-    there = f"the topic has {numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"the topic has only {numbers[0]}"
-    return [line((f"there is no partition {where.row}: {there}", Tone.BAD))]
+    numbering = (
+        f"the topic has {numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"the topic has only {numbers[0]}"
+    )
+    return [line((f"there is no partition {where.row}: {numbering}", Tone.BAD))]
 
 
 def _topic_summary(board: Board, name: str) -> list[Line]:

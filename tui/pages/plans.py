@@ -157,12 +157,12 @@ def _standing(plan: OpenedPlan, items: Sequence[PlannedItem], width: int) -> lis
     if plan.path is None and plan.targets:
         name = ("not saved yet: w saves it", Tone.WARN)
     states = Counter(item.state for item in items)
-    told = [", ".join(f"{count(number)} {state}" for state, number in states.items())]
+    parts = [", ".join(f"{count(number)} {state}" for state, number in states.items())]
     if plan.wave_count:
-        told.append(f"{plan.wave_count} wave{'' if plan.wave_count == 1 else 's'}")
+        parts.append(f"{plan.wave_count} wave{'' if plan.wave_count == 1 else 's'}")
     if plan.file is not None and plan.targets:
-        told.append(proof(plan.file.klamm.score))
-    return wrapped([line(name), *(line((one, Tone.QUIET)) for one in told)], width)
+        parts.append(proof(plan.file.klamm.score))
+    return wrapped([line(name), *(line((text, Tone.QUIET)) for text in parts)], width)
 
 
 def _brokers(view: View, plan: OpenedPlan | None, items: Sequence[PlannedItem], width: int) -> list[Line]:
@@ -176,7 +176,7 @@ def _brokers(view: View, plan: OpenedPlan | None, items: Sequence[PlannedItem], 
     lines = bar_lines(loads if is_tall else loads[:2], brokers, width, view.height // 5 if is_tall else _BROKERS_MIN)
     if score is None or not score.brokers:
         return lines
-    left = max(width_of(one) for one in lines)
+    left = max(width_of(text) for text in lines)
     if left + 4 + CARD_WIDTH <= width:
         return beside(lines, card_lines(score), left_width=left, gap=4)
     return [*lines, (), *card_lines(score)] if view.height >= TALL + 10 else lines
@@ -198,8 +198,8 @@ def _loads_of_items(board: Board, items: Sequence[PlannedItem]) -> tuple[list[Lo
 
 def _why(plan: OpenedPlan, cursor: TopicPartition | None, width: int, *, is_tall: bool) -> list[Line]:
     """Return why the partition under the cursor moves, in a constant number of lines, so that rows stay in place."""
-    told = [text.strip() for text in plan.explained(cursor)] if cursor is not None else []
-    first, why = "".join(told[:1]), "; ".join(told[1:])
+    texts = [text.strip() for text in plan.explained(cursor)] if cursor is not None else []
+    first, why = "".join(texts[:1]), "; ".join(texts[1:])
     rows = 1 if width >= WIDE else 2
     if not is_tall:
         # The first line says where it was and will be, as its row does.

@@ -191,16 +191,16 @@ def _summary(view: View, width: int) -> list[Line]:
         return left_behind
     share = moves.copied_bytes / moves.total_bytes if moves.total_bytes else None
     moving = f"{counted(moves.partitions, 'partition')} moving   "
-    told = f"{NOTHING if share is None else percent(share)}  {size(moves.copied_bytes)} of {size(moves.total_bytes)}"
+    text = f"{NOTHING if share is None else percent(share)}  {size(moves.copied_bytes)} of {size(moves.total_bytes)}"
     if moves.copies and moves.unknown_count == len(moves.copies):
-        is_soon_read = any(one.state is CopyState.MEASURING for one in moves.copies)
-        told = CopyState.MEASURING.value if is_soon_read else "sizes are not known"
-    told += "" if moves.rate is None else f"   {byte_rate(moves.rate)}"
-    told += "" if moves.left_s is None else f"   {span_left(moves.left_s, moves.left_low_s, moves.left_high_s)}"
+        is_soon_read = any(copy.state is CopyState.MEASURING for copy in moves.copies)
+        text = CopyState.MEASURING.value if is_soon_read else "sizes are not known"
+    text += "" if moves.rate is None else f"   {byte_rate(moves.rate)}"
+    text += "" if moves.left_s is None else f"   {span_left(moves.left_s, moves.left_low_s, moves.left_high_s)}"
     # The time left matters more than the bar.
-    room = min(20, width - len(moving) - len(told) - 1)
+    room = min(20, width - len(moving) - len(text) - 1)
     drawn = f"{bar(share, room)} " if room >= BAR_MIN else ""
-    lines = [line(moving, (drawn, Tone.ACCENT), told)]
+    lines = [line(moving, (drawn, Tone.ACCENT), text)]
     if moves.stalled_count:
         still = "1 copy stands" if moves.stalled_count == 1 else f"{count(moves.stalled_count)} copies stand"
         lines.append(line((f"{still} still", Tone.BAD)))
@@ -214,10 +214,10 @@ def _left_behind(frame: Frame) -> list[Line]:
     found = next((reason for reason in reasons if reason.check is Check.LEAKED_THROTTLES), None)
     if found is None:
         return []
-    told = f"{counted(found.count, 'throttle setting')} {'serves' if found.count == 1 else 'serve'} no move"
+    text = f"{counted(found.count, 'throttle setting')} {'serves' if found.count == 1 else 'serve'} no move"
     rest = found.count - len(found.examples)
     return [
-        line((told, Tone.WARN), ("   X removes those that klamm has set", Tone.QUIET)),
+        line((text, Tone.WARN), ("   X removes those that klamm has set", Tone.QUIET)),
         *(line(f"  {plain(example)}") for example in found.examples),
         *([line((f"  and {counted(rest, 'other')}", Tone.QUIET))] if rest > 0 else []),
     ]
@@ -229,8 +229,8 @@ def _waiting_long(copies: list[CopyProgress]) -> list[Line]:
         return []
     worst = max(copies, key=lambda one: one.stalled_s or 0)
     more = f"   and {counted(len(copies) - 1, 'other')}" if len(copies) > 1 else ""
-    told = f"{worst.name} to broker {worst.broker}: {waited(worst)}{more}"
-    return [line((told, Tone.WARN), (f"   if it is stuck, broker {worst.broker}'s log says why", Tone.QUIET))]
+    text = f"{worst.name} to broker {worst.broker}: {waited(worst)}{more}"
+    return [line((text, Tone.WARN), (f"   if it is stuck, broker {worst.broker}'s log says why", Tone.QUIET))]
 
 
 def _throttles(board: Board, moves: MovesBoard) -> list[Line]:
@@ -250,9 +250,9 @@ def _throttles(board: Board, moves: MovesBoard) -> list[Line]:
         suggested = max(one.suggested_rate or 0 for one in found)
         more = f": {byte_rate(suggested)} would let it end" if suggested else ""
         does = "" if verdict is ThrottleVerdict.UNKNOWN else f": the throttle {verdict.value}{more}"
-        told = f"{who} at most {byte_rate(rate)}{does}"
+        text = f"{who} at most {byte_rate(rate)}{does}"
         tone = Tone.BAD if verdict is ThrottleVerdict.NEVER_ENDS else Tone.QUIET
-        lines.append(line((told, tone), ("   H changes it", Tone.QUIET)))
+        lines.append(line((text, tone), ("   H changes it", Tone.QUIET)))
     if len(alike) > THROTTLES_MAX:
         lines.append(line((f"and {counted(len(alike) - THROTTLES_MAX, 'other throttle')}", Tone.QUIET)))
     return lines

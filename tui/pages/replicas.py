@@ -116,13 +116,13 @@ def _summary(view: View, width: int) -> list[Line]:
     min_isr = frame.min_isr.get(item.topic.name)
     end = frame.offsets.get(item.name)
     epochs = [("leader epoch", partition.leader_epoch), ("version", partition.zk_version)]
-    told = "   ".join(f"{name} {NOTHING if value is None else value}" for name, value in epochs)
+    text = "   ".join(f"{name} {NOTHING if value is None else value}" for name, value in epochs)
     return [
         line(
             state_of(view.board, item),
             f"   ISR {ids(partition.isr)} of {ids(partition.replicas)},"
             f" min ISR {NOTHING if min_isr is None else min_isr}"
-            f"   end {count(None if end is None else end.end)}   {told}",
+            f"   end {count(None if end is None else end.end)}   {text}",
         )
     ]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from engine.admin.lag.positions import ReaderKind
-from engine.admin.lag.queries import Job, JobSource
 from engine.admin.lag.results import QueryLag, QueryPartitionLag
+from engine.admin.lag.spark_positions import ReaderKind
+from engine.admin.lag.spark_queries import Job, JobSource
 from engine.admin.lag.verdicts import LagStatus
 from engine.admin.watch.frame import Stage
 from tui.drawing.cells import NO_DATA, Cell, Column, Tone

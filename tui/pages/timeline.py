@@ -124,12 +124,12 @@ def effects_told(incident: Incident) -> str:
 
 def effects_of(incident: Incident) -> list[str]:
     """Return what followed from a failure, each with how long after it: ``+0.4s 12 leaders moved → 1,3``."""
-    told = []
+    lines = []
     for kind, effect in incident.effects.items():
         words = _EFFECTS.get(kind, kind.value.replace("_", " "))
         to = f" → {ids(tuple(sorted(incident.new_leaders)))}" if kind is EventKind.LEADER_CHANGED else ""
-        told.append(f"+{span((effect.first_ms - incident.cause.at_ms) / 1000)} {count(effect.count)} {words}{to}")
-    return told
+        lines.append(f"+{span((effect.first_ms - incident.cause.at_ms) / 1000)} {count(effect.count)} {words}{to}")
+    return lines
 
 
 _EFFECTS = {

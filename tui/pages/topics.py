@@ -71,8 +71,8 @@ def columns_of(board: Board) -> tuple[Column, ...]:
 
     def traffic(name: str, title: str, place: int) -> Column:
         def value(topic: TopicSnapshot) -> float | None:
-            told = None if board.frame is None else board.frame.traffic.get(topic.name)
-            return None if told is None else told[place]
+            traffic = None if board.frame is None else board.frame.traffic.get(topic.name)
+            return None if traffic is None else traffic[place]
 
         def cell(topic: TopicSnapshot) -> Cell:
             found = value(topic)

@@ -94,11 +94,11 @@ def summary_of(level: ZnodeLevel, view: View) -> list[Line]:
     if not level.znodes:
         return [line((level.path, Tone.STRONG))]
     own = level.znodes[0]
-    told = own.complaint or value_text(own.data)
+    text = own.complaint or value_text(own.data)
     owner = f"   session {own.ephemeral_owner}" if own.ephemeral_owner else ""
     return [
         line((level.path, Tone.STRONG), (f"   version {own.version}   {own.kind or ''}{owner}", Tone.QUIET)),
-        line((told, Tone.WARN if own.complaint else Tone.PLAIN)),
+        line((text, Tone.WARN if own.complaint else Tone.PLAIN)),
     ]
 
 

@@ -45,8 +45,8 @@ def sentence(plan: OpenedPlan) -> str:
     if plan.file is None:
         return f"{counted(len(plan.targets), 'partition')}; a file in Kafka's form says no more"
     envelope = plan.file.klamm
-    told = summary(envelope.score, envelope.options.minimise, len(plan.targets), UNITS)
-    return f"{envelope.strategy}: {told}" if plan.targets else told
+    sentence = summary(envelope.score, envelope.options.minimise, len(plan.targets), UNITS)
+    return f"{envelope.strategy}: {sentence}" if plan.targets else sentence
 
 
 def proof(score: Score) -> str:
@@ -79,7 +79,7 @@ def bar_lines(loads: Sequence[Load], brokers: Sequence[int], width: int, rows: i
     shown = _most_changed(loads, brokers, rows)
     title = "broker" if len(shown) == len(brokers) else f"{len(shown)} of {len(brokers)}"
     parts = [_figures(load, shown) for load in loads]
-    wide = [sum(max(len(one[at]) for one in part) for at in (0, 1)) for part in parts]
+    wide = [sum(max(len(row[at]) for row in part) for at in (0, 1)) for part in parts]
     room = (width - LABEL_WIDTH - sum(wide)) // max(1, len(loads)) - 4
     bar = min(BAR_MAX, room) if room >= BAR_MIN else 0
     head = "".join(f"{load.label:<{width_ + bar + 4}}" for load, width_ in zip(loads, wide, strict=True))
@@ -88,7 +88,7 @@ def bar_lines(loads: Sequence[Load], brokers: Sequence[int], width: int, rows: i
         spans: list[Span] = [(f"{broker:<{LABEL_WIDTH}}", Tone.STRONG)]
         for load, part in zip(loads, parts, strict=True):
             before, after = part[index]
-            first, second = (max(len(one[at]) for one in part) for at in (0, 1))
+            first, second = (max(len(row[at]) for row in part) for at in (0, 1))
             has_changed = load.before.get(broker) != load.after.get(broker)
             spans += [(f"{before:>{first}}", Tone.QUIET), (f"{after:>{second}} ", _changed_tone(has_changed))]
             spans += [*_bar(load, broker, bar), ("   ", Tone.PLAIN)]
@@ -186,7 +186,7 @@ def largest_lines(plan: OpenedPlan) -> list[Line]:
 def wave_lines(plan: OpenedPlan) -> list[Line]:
     """Return the waves with the default caps."""
     partitions = Counter(plan.wave_of.values())
-    sizes = {one.name: one.bytes for one in plan.planned}
+    sizes = {planned.name: planned.bytes for planned in plan.planned}
     lines = []
     for wave in sorted(partitions)[:WAVES_MAX]:
         known = [sizes.get(name) for name, number in plan.wave_of.items() if number == wave]
@@ -212,7 +212,7 @@ def detail_lines(plan: OpenedPlan, width: int) -> list[Line]:
         [line(("the largest moves", Tone.QUIET)), *largest_lines(plan)],
         [line(("waves of at most 10 replicas per broker", Tone.QUIET)), *wave_lines(plan)],
     ]
-    left = max((sum(len(text) for text, _ in one) for one in blocks[0]), default=0)
+    left = max((sum(len(text) for text, _ in block) for block in blocks[0]), default=0)
     if left + 40 <= width:
         return [*lines, (), *beside(blocks[0], blocks[1], left_width=left)]
     return [*lines, (), *blocks[0], (), *blocks[1]]

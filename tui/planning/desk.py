@@ -413,7 +413,7 @@ def with_logs(snapshot: ClusterSnapshot, logs: Mapping[TopicPartition, tuple[Rep
     """Return a snapshot with the logs of its replicas, as a frame has them."""
 
     def sized(topic: TopicSnapshot) -> TopicSnapshot:
-        names = (TopicPartition(topic.name, one.partition) for one in topic.partitions)
+        names = (TopicPartition(topic.name, partition.partition) for partition in topic.partitions)
         parts = zip(topic.partitions, names, strict=True)
         return replace(topic, partitions=tuple(replace(one, replica_logs=logs.get(name, ())) for one, name in parts))
 

@@ -75,7 +75,7 @@ class OpenedPlan:
             return explanations(self.made, (str(name),))
         if self.file is not None:
             return told_by_file(self.file, name)
-        target = next((one for one in self.targets if one.name == name), None)
+        target = next((partition for partition in self.targets if partition.name == name), None)
         return () if target is None else (f"{name}: becomes {', '.join(map(str, target.replicas))}",)
 
 
@@ -105,13 +105,13 @@ def _opened(
     path: Path | None, text: str, file: PlanFile, sizes: Mapping[TopicPartition, int | None], made: MadePlan | None
 ) -> OpenedPlan:
     moves = tuple(
-        replace(one, size_bytes=sizes.get(one.name)) for one in moves_between(file.klamm.rollback, file.partitions)
+        replace(move, size_bytes=sizes.get(move.name)) for move in moves_between(file.klamm.rollback, file.partitions)
     )
     waves = waves_of(moves, WaveCaps())
     return OpenedPlan(
         path,
         text,
-        tuple(one.move for one in moves),
+        tuple(move.move for move in moves),
         file,
         moves,
         tuple(moves_of(file, sizes)),

@@ -83,13 +83,13 @@ def footer_items(screen: MainView) -> list[KeyItem]:
     session = screen.dashboard.session
     problem = screen.model.cursor_item if screen.page_name == "overview" else None
     mends = () if problem is None else problem.mends
-    shown = [one for one in session.registry.on_page(screen.page_name) if one.in_footer or one.id in mends]
+    shown = [entry for entry in session.registry.on_page(screen.page_name) if entry.in_footer or entry.id in mends]
     if session.why_no_changes:
         shown = [action for action in shown if not action.changes]
     if screen.page_name == "overview":
         shown = [action for action in shown if not action.is_of_rows or action.id == "row.open"]
         # What changes something is worth its place on the problem that it may mend.
-        shown = [one for one in shown if one.id in mends or not (one.changes or one.group is Group.PLANS)]
+        shown = [entry for entry in shown if entry.id in mends or not (entry.changes or entry.group is Group.PLANS)]
     shown.sort(key=lambda action: (action.id not in mends, not action.pages))
     desk = screen.opened_desk
     if desk is not None and desk.run is not None and desk.run.is_under_way:

@@ -234,10 +234,10 @@ class MainScreen(Screen[None]):
         self.query_one("#title", LinesView).set_lines([title_line(self)])
         fleet = app.session.fleet
         if fleet is not None and app.session.shows_fleet:
-            told = [clusters.tally_line(fleet, app.now_ms)]
+            lines = [clusters.tally_line(fleet, app.now_ms)]
         else:
-            told = status_lines(app.newest, self.size.width - 2, now_ms=app.now_ms)
-        self.query_one("#status", LinesView).set_lines([line(" ", *one) for one in told])
+            lines = status_lines(app.newest, self.size.width - 2, now_ms=app.now_ms)
+        self.query_one("#status", LinesView).set_lines([line(" ", *one) for one in lines])
 
     def _overview_lines(self, width: int, height: int) -> list[Line]:
         app = self.dashboard

@@ -51,13 +51,13 @@ class Ask:
 
     def at_fault(self) -> FieldNeeded | None:
         """Return the field that the problem names: by what was typed there, by its label, or by a part of the text."""
-        told = self.problem.lower()
-        if not told:
+        problem = self.problem.lower()
+        if not problem:
             return None
         tests: tuple[Callable[[FieldNeeded], bool], ...] = (
-            lambda field: bool(field.value) and f"{field.value.lower()!r}" in told,
-            lambda field: field.label.lower() in told,
-            lambda field: any(len(word) > 2 and word in told for word in re.split(r"[\s,=]+", field.value.lower())),
+            lambda field: bool(field.value) and f"{field.value.lower()!r}" in problem,
+            lambda field: field.label.lower() in problem,
+            lambda field: any(len(word) > 2 and word in problem for word in re.split(r"[\s,=]+", field.value.lower())),
         )
         return next((field for test in tests for field in self.fields if test(field)), None)
 
@@ -128,7 +128,7 @@ def _create_topic(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.topics import DEFAULT_HINT, CreateTopic, new_topic_hints
 
     has_defaults = view.target is None or view.target.changes_by is Side.WIRE
-    hint = DEFAULT_HINT if has_defaults else "needed: ZooKeeper does not tell the cluster's default"
+    hint = DEFAULT_HINT if has_defaults else "needed: ZooKeeper does not hold the cluster's default"
     fields = (
         FieldNeeded("name", "Name"),
         FieldNeeded("partitions", "Partitions", hint=hint),
@@ -175,10 +175,10 @@ def _held_by(view: View, names: Sequence[str]) -> str:
     wanted = set(names)
     topics = [topic for topic in view.board.topics if topic.name in wanted]
     sizes = [view.board.topic_bytes(topic) for topic in topics]
-    told = counted(sum(len(topic.partitions) for topic in topics), "partition")
+    text = counted(sum(len(topic.partitions) for topic in topics), "partition")
     if not topics or None in sizes:
-        return told if topics else ""
-    return f"{told}, {size(sum(one or 0 for one in sizes))} on all brokers"
+        return text if topics else ""
+    return f"{text}, {size(sum(one or 0 for one in sizes))} on all brokers"
 
 
 def _elect(view: View, items: Sequence[Any]) -> Offer:
@@ -292,7 +292,7 @@ def _delete_offsets(view: View, items: Sequence[Any]) -> Offer:
     if group is None:
         return NotNow("choose one group")
     frame = view.board.frame
-    known = next((one for one in (frame.groups if frame is not None else ()) if one.name == group), None)
+    known = next((found for found in (frame.groups if frame is not None else ()) if found.name == group), None)
     topics = " ".join(dict.fromkeys(partition.topic for partition in known.lag.partitions)) if known is not None else ""
     needed = FieldNeeded("topics", "Topics", topics, "orders or orders:0,1")
     title = f"Delete offsets of group {group}"

@@ -158,9 +158,9 @@ def _value(value: Any) -> Any:
         case TopicPartition():
             return str(value)
         case tuple() | list():
-            return [_value(one) for one in value]
+            return [_value(item) for item in value]
         case set() | frozenset():
-            return sorted(_value(one) for one in value)
+            return sorted(_value(item) for item in value)
         case None | bool() | int() | float() | str():
             return value
     return str(value)

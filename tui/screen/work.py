@@ -202,10 +202,10 @@ def _stopped_plan(folder: Path, cluster_id: str | None) -> UnfinishedPlan | None
     """Return the newest plan of the cluster that was begun and not finished."""
     from tui.planning.opened_plan import read_plan_file
 
-    for one in unfinished_plans((folder,)):
-        file = read_plan_file(one.path).file
+    for unfinished_plan in unfinished_plans((folder,)):
+        file = read_plan_file(unfinished_plan.path).file
         if file is not None and file.klamm.cluster_id in (None, cluster_id):
-            return one
+            return unfinished_plan
     return None
 
 

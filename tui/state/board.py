@@ -72,7 +72,7 @@ class NumberedEvents(Sequence[tuple[int, Event]]):
 
     def __getitem__(self, index: int | slice) -> tuple[int, Event] | list[tuple[int, Event]]:
         if isinstance(index, slice):
-            return [self[one] for one in range(*index.indices(len(self)))]
+            return [self[at] for at in range(*index.indices(len(self)))]
         if not -len(self) <= index < len(self):
             raise IndexError(index)
         number = self._end - 1 - index % len(self)
@@ -173,7 +173,7 @@ class Board:
         if frame.health is not None:
             wrong |= {reason.check: "cluster" for reason in frame.health.reasons}
             wrong |= {("broker", id_): "cluster" for id_ in (*self.silent, *(set(self.broker_ids) - self.live))}
-        wrong |= {("log dir", one.broker, one.log_dir): "cluster" for one in self.filling}
+        wrong |= {("log dir", trend.broker, trend.log_dir): "cluster" for trend in self.filling}
         wrong |= {("group", group.name): "groups" for group in frame.groups if group.lag.status.is_trouble}
         wrong |= {("query", query.job.path): "queries" for query in frame.queries if query.job.status.is_trouble}
         self.since = {
@@ -240,7 +240,7 @@ class Board:
     def untold(self, topic: TopicSnapshot) -> list[int]:
         """Return the leaders of a topic that do not tell its traffic."""
         figures = {} if self.frame is None else self.frame.figures
-        if all(one.told_by is not None for one in figures.values()):
+        if all(figure.told_by is not None for figure in figures.values()):
             return []
         silent = {broker for broker, one in figures.items() if one.told_by is None}
         return sorted(silent & {partition.leader for partition in topic.partitions})
@@ -393,8 +393,8 @@ class Board:
         if self.frame is None or then is None:
             return None
         elapsed_ms = self._offsets_ms(self.frame) - self._offsets_ms(then)
-        known = [one for one in _grown(self.frame, then, topic) if one is not None]
-        return sum(max(0, one) for one in known) * 1000 / elapsed_ms if known and elapsed_ms > 0 else None
+        known = [growth for growth in _grown(self.frame, then, topic) if growth is not None]
+        return sum(max(0, growth) for growth in known) * 1000 / elapsed_ms if known and elapsed_ms > 0 else None
 
     def busiest_topics(self, count: int) -> list[tuple[TopicSnapshot, float]]:
         """Return the topics that get the most records; none if there are too many to look at in every frame."""
@@ -425,14 +425,14 @@ class Board:
                 # Sums are a tenth of the work, and the same as long as no partition comes or goes.
                 grown = self._end_sum(self.frame) - self._end_sum(then)
             else:
-                grown = sum(one or 0 for topic in self.topics for one in _grown(self.frame, then, topic))
+                grown = sum(growth or 0 for topic in self.topics for growth in _grown(self.frame, then, topic))
             self._in_per_s = max(0.0, grown * 1000 / elapsed_ms)
         return self._in_per_s
 
     def _end_sum(self, frame: Frame) -> int:
         """Return the sum of all ends of a frame; the sums of frames that later ones are compared with are kept."""
         if frame.sequence not in self._end_sums:
-            wanted = {one.sequence for one in self._past}
+            wanted = {event.sequence for event in self._past}
             self._end_sums = {number: kept for number, kept in self._end_sums.items() if number in wanted}
             self._end_sums[frame.sequence] = LogEnds.of(frame.offsets).total
         return self._end_sums[frame.sequence]
@@ -488,20 +488,20 @@ class Board:
 
     def broker_bytes(self, broker: int) -> int | None:
         """Return the bytes in a broker's log dirs."""
-        dirs = [one for one in self._dirs(broker) if one.log_dir is not None]
-        return sum(one.size_bytes for one in dirs) if dirs else None
+        dirs = [log_dir for log_dir in self._dirs(broker) if log_dir.log_dir is not None]
+        return sum(log_dir.size_bytes for log_dir in dirs) if dirs else None
 
     def broker_disk_share(self, broker: int) -> float | None:
         """Return how full the fullest volume of a broker is."""
         shares = [
-            1 - one.usable_bytes / one.total_bytes
-            for one in self._dirs(broker)
-            if one.total_bytes and one.usable_bytes is not None
+            1 - log_dir.usable_bytes / log_dir.total_bytes
+            for log_dir in self._dirs(broker)
+            if log_dir.total_bytes and log_dir.usable_bytes is not None
         ]
         return max(shares, default=None)
 
     def _dirs(self, broker: int) -> Iterator[LogDir]:
-        return (one for one in (self.frame.log_dirs if self.frame else ()) if one.broker == broker)
+        return (log_dir for log_dir in (self.frame.log_dirs if self.frame else ()) if log_dir.broker == broker)
 
 
 def _grown(frame: Frame, then: Frame, topic: TopicSnapshot) -> list[int | None]:

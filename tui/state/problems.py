@@ -209,10 +209,10 @@ def _of_cluster(board: Board) -> Iterator[Problem]:
         elif reason.check is not Check.FULL_LOG_DIRS:  # Their rows follow, with how fast they fill.
             yield _problem(board, reason)
     filling: dict[int, list[DirTrend]] = {}
-    for one in board.filling:
-        filling.setdefault(one.broker, []).append(one)
-    for dirs in filling.values():
-        yield _filling(board, dirs)
+    for trend in board.filling:
+        filling.setdefault(trend.broker, []).append(trend)
+    for trends in filling.values():
+        yield _filling(board, trends)
 
 
 def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
@@ -324,7 +324,7 @@ def _effect(board: Board, reason: HealthReason) -> str:
         missed = [missing for missing in missing_brokers(board.frame, board.total) if missing.broker not in board.live]
         if missed and missed[0].missed_by == board.total.under_replicated:
             return f"all miss broker {missed[0].broker}"
-        return ", ".join(f"{count(one.missed_by)} miss broker {one.broker}" for one in missed[:_NAMED_MAX])
+        return ", ".join(f"{count(cause.missed_by)} miss broker {cause.broker}" for cause in missed[:_NAMED_MAX])
     named = ", ".join(plain(example) for example in reason.examples[:_NAMED_MAX])
     return named + (", …" if reason.count > min(_NAMED_MAX, len(reason.examples)) else "")
 
@@ -347,13 +347,13 @@ def _of_groups(board: Board) -> Iterator[Problem]:
             continue
         status = status_cell(group.lag.status)
         lag = at_least(short_count(group.lag.lag), is_least=group.lag.has_unknown_lag)
-        told = [f"{lag} behind"]
+        parts = [f"{lag} behind"]
         if group.lag.time_lag_ms is not None:
-            told.append(time_lag_cell(group.lag).text)
+            parts.append(time_lag_cell(group.lag).text)
         if (growth := growth_of(group.lag)) is not None and abs(growth) >= 1:
-            told.append(f"{'↑' if growth > 0 else '↓'} {short_count(abs(growth))}/s")
+            parts.append(f"{'↑' if growth > 0 else '↓'} {short_count(abs(growth))}/s")
         yield Problem(
-            f"group {group.name}", status.tone, f"group {plain(group.name)} {status.text}", ", ".join(told),
+            f"group {group.name}", status.tone, f"group {plain(group.name)} {status.text}", ", ".join(parts),
             board.since.get(("group", group.name)), Location("group", group=group.name), is_of_cluster=False,
             examples=tuple(_cases_of(group.lag)),
             advice=f"{_OF_READERS.get(group.lag.reason, 'see which partitions are behind')}, and who owns them (enter)",
@@ -364,7 +364,7 @@ def _cases_of(lag: GroupLag) -> Iterator[str]:
     """Say why a group is in trouble, and which partitions are the reason, the furthest behind first."""
     if why := why_of(lag):
         yield why
-    worst = [one for one in lag.partitions if one.status is lag.status]
+    worst = [partition for partition in lag.partitions if partition.status is lag.status]
     worst.sort(key=lambda one: -(one.lag or 0))
     for one in worst[:_NAMED_MAX]:
         owner = f"read by {one.consumer_id}" if one.consumer_id else "nobody reads it"

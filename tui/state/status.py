@@ -75,8 +75,8 @@ def rights_told(frame: Frame) -> str:
     alike: dict[tuple[object, object], list[Right]] = {}
     for right in frame.denied:
         alike.setdefault((right.operation, right.resource_type), []).append(right)
-    told = [f"{first}{f' and {len(more)} more' if more else ''}" for first, *more in alike.values()]
-    return f"{frame.principal or 'this login'} lacks {'; '.join(told)}" if told else ""
+    parts = [f"{first}{f' and {len(more)} more' if more else ''}" for first, *more in alike.values()]
+    return f"{frame.principal or 'this login'} lacks {'; '.join(parts)}" if parts else ""
 
 
 def _stages_of_cluster(frame: Frame) -> list[tuple[Stage, StageStatus]]:
@@ -106,7 +106,7 @@ def status_lines(frame: Frame | None, width: int, *, now_ms: int | None = None) 
         return [line(word, ("  nothing has been read yet", Tone.QUIET))]
     now_ms = frame.at_ms if now_ms is None else now_ms
     pieces = [line(word, (f"  {_age(frame, now_ms)}", Tone.QUIET)), *(line(cause) for cause in _causes(frame, now_ms))]
-    return [part for one in wrapped(pieces, width) for part in folded(one, width)]
+    return [part for row in wrapped(pieces, width) for part in folded(row, width)]
 
 
 def _age(frame: Frame, now_ms: int) -> str:
@@ -123,9 +123,9 @@ def _causes(frame: Frame, now_ms: int) -> list[Span]:
         if link.state in (LinkState.LOST, LinkState.DENIED, LinkState.CONNECTING):
             spans.append((f"{_link_text(side, link, now_ms)}", Tone.BAD if link.cause else Tone.QUIET))
     # The stages of a lost side need no words of their own; ``i`` shows each stage.
-    said = [link.cause for link in frame.links.values() if link.cause]
+    causes = [link.cause for link in frame.links.values() if link.cause]
     for stage, status in _stages_of_cluster(frame):
-        if (spans and any(cause in status.error for cause in said)) or _is_hidden(frame, status):
+        if (spans and any(cause in status.error for cause in causes)) or _is_hidden(frame, status):
             continue
         if status.error and status.source is not None:
             sign = "⊘ " if status.is_denied else ""
@@ -175,13 +175,13 @@ def source_lines(frame: Frame | None) -> list[Line]:
             f"{span(None if status.interval_ms is None else status.interval_ms / 1000):>9}"
             f"{NOTHING if status.cost_ms is None else f'{status.cost_ms:.0f} ms':>9}{status.requests:>10}  "
         )
-        trouble = "; ".join([plain(status.error)] * bool(status.error) + [plain(one) for one in status.missing])
+        trouble = "; ".join([plain(status.error)] * bool(status.error) + [plain(name) for name in status.missing])
         lines.append(line(row, (trouble, Tone.WARN)))
     for side in Side:
         link = frame.link(side)
         if link.state is not LinkState.UNUSED:
-            told = f"{_SIDE_NAMES[side]:<14}{link.state.value:<14}{plain(link.address)}  "
-            lines.append(line(told, (plain(link.cause), Tone.WARN)))
+            text = f"{_SIDE_NAMES[side]:<14}{link.state.value:<14}{plain(link.address)}  "
+            lines.append(line(text, (plain(link.cause), Tone.WARN)))
     if frame.denied:
         lines += [line(), line((f"⊘ Hidden from {plain(frame.principal or 'this login')}", Tone.STRONG))]
         for right in frame.denied:

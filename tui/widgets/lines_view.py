@@ -219,7 +219,7 @@ class LinesScroll(_Toned, ScrollView, can_focus=True):
 
     def _fold(self, width: int) -> None:
         if self._folds and width:
-            self._lines = [part for one in self._told for part in folded(one, width)]
+            self._lines = [part for row in self._told for part in folded(row, width)]
             self.virtual_size = Size(0, len(self._lines))
 
     def render_line(self, y: int) -> Strip:

@@ -79,4 +79,4 @@ async def log_dirs(
         is_for_people = invocation.output is OutputFormat.TABLE
         return log_dirs_report(found, order=sort, names_topics=bool(topic_list), is_for_people=is_for_people)
     totals = {"dir": totals_by_dir, "broker": totals_by_broker, "topic": totals_by_topic}[summary]
-    return totals_report(totals(found), summary, order=sort, failed=[one for one in found if one.error])
+    return totals_report(totals(found), summary, order=sort, failed=[total for total in found if total.error])

@@ -141,7 +141,7 @@ async def _reorder(
         invocation.talk.say(idle)
         report = elections_report([preview.as_result() for preview in previews])
         return report if previews else replace(report, notes=())
-    lines = [str(one) for one in prepared.planned] or preview_lines(previews)
+    lines = [str(move) for move in prepared.planned] or preview_lines(previews)
     if invocation.is_dry_run and prepared.planned:
         # The report lists them.
         lines = []

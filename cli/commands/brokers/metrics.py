@@ -43,7 +43,7 @@ async def metrics(
 
     klamm's brokers and Apache Kafka's have the same columns. A broker of klamm says where it serves its metrics. One of
     Apache Kafka is read by JMX, for which this machine needs a JDK, by Jolokia, or from the page of a JMX exporter. A
-    table of --topics or --requests shows the largest 20. Exits with 1 if a broker does not tell.
+    table of --topics or --requests shows the largest 20. Exits with 1 if a broker does not report.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.framework.watching import watch_reports

@@ -72,7 +72,7 @@ async def restart_order(invocation: Invocation) -> Report:
     """Say which broker can be restarted next without harm, and why the others cannot.
 
     A broker is safe if no partition loses its leader for good or refuses writes with acks=all while it is away. The one
-    that has been registered longest comes first, the controller last. Nobody is safe while a broker is down, partitions
+    that has been registered longest comes first, the controller last. None is safe while a broker is down, partitions
     are under-replicated or move, or ZooKeeper does not answer. Exits with 1 if no broker can be restarted now.
     """
     from cli.framework.cluster_session import open_cluster

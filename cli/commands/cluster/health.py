@@ -47,7 +47,7 @@ async def health(
     running reassignments, leaked throttles, leaders that are not the preferred ones, replicas that share a rack
     unnecessarily, min.insync.replicas above the number of replicas, deletions that are stuck, a slow ZooKeeper.
 
-    A snapshot does not tell whether brokers answer, and it shows failed log dirs only if it was taken with --sizes.
+    A snapshot does not show whether brokers answer, and it shows failed log dirs only if it was taken with --sizes.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.health import WaitingTold, health_report
@@ -56,7 +56,7 @@ async def health(
 
     threshold = _threshold(fail_on)
     if watch and wait:
-        raise UsageError("--watch goes on for ever, --wait until it is healthy: give one of them")
+        raise UsageError("--watch goes on forever, --wait until it is healthy: give one of them")
     async with open_cluster(invocation) as cluster:
 
         async def read() -> Report:

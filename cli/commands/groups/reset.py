@@ -21,6 +21,9 @@ from cli.output.report import Report
 from engine.kafka.config.input_files import name_of, read_input
 
 if TYPE_CHECKING:
+    from engine.admin.cluster.connection import Cluster
+    from engine.admin.cluster.errors import AdminError
+    from engine.admin.groups.reset_plan import PartitionReset
     from engine.admin.groups.reset_spec import ResetSpec, TopicScope
     from engine.admin.groups.resetting import PlannedReset
 
@@ -94,13 +97,11 @@ async def reset_offsets(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups_changes import planned_lines, reset_report
-    from engine.admin.cluster.rollback_file import new_rollback_path
-    from engine.admin.groups.committing import execute_reset
     from engine.admin.groups.resetting import plan_reset
 
     if execute and invocation.is_dry_run:
         raise UsageError("give one of --execute and --dry-run")
-    is_unsaid = not execute and not invocation.is_dry_run
+    is_implicit = not execute and not invocation.is_dry_run
     # Kafka's rule: a change needs an explicit option.
     invocation.is_dry_run = not execute
     named = [*(groups or ()), *(group or ())]
@@ -118,29 +119,39 @@ async def reset_offsets(
         plan = await plan_reset(cluster, meant, topics, spec, is_backup=is_backup)
         code = _tell(invocation, plan)
         able = plan.able
-        rows = [one for group_plan in able for one in group_plan.resets]
+        rows = [reset for group_plan in able for reset in group_plan.resets]
         # They are for the person who is asked; the report lists them anyway.
         details = planned_lines(rows) if execute and not invocation.is_confirmed else ()
         change = f"reset {_counted(plan)} in {cluster.target.title}"
         if able and not is_backup and invocation.confirm(change, details, is_destructive=True):
-            path = rollback_file or new_rollback_path("offsets", ".csv")
-            way_back = invocation.pasteable(_way_back(invocation, plan, path, with_group=len(named) != 1))
-            rows, failures = await execute_reset(
-                cluster,
-                plan,
-                rollback_file=path,
-                with_group=len(named) != 1,
-                goes_on=f"some offsets may be set already; to go back: {way_back}",
-                on_saved=lambda: invocation.talk.remind(f"the rollback is in {path}; to go back: {way_back}"),
-            )
+            rows, failures = await _execute(invocation, cluster, plan, rollback_file, with_group=len(named) != 1)
             code = invocation.tell_failures(failures, code)
     if not export:
-        return reset_report(rows, exit_code=code, is_unsaid=is_unsaid)
+        return reset_report(rows, exit_code=code, is_implicit=is_implicit)
     if invocation.output is OutputFormat.KAFKA:
-        return reset_report(rows, exit_code=code, is_unsaid=is_unsaid, exported=_exported(plan, named))
+        return reset_report(rows, exit_code=code, is_implicit=is_implicit, exported=_exported(plan, named))
     with data_stream() as stream:
         stream.write(_exported(plan, named))
     return code
+
+
+async def _execute(
+    invocation: Invocation, cluster: Cluster, plan: PlannedReset, rollback_file: Path | None, *, with_group: bool
+) -> tuple[list[PartitionReset], list[AdminError]]:
+    """Carry out a plan; return the offsets that were set, and why others were not."""
+    from engine.admin.cluster.rollback_file import new_rollback_path
+    from engine.admin.groups.committing import execute_reset
+
+    path = rollback_file or new_rollback_path("offsets", ".csv")
+    way_back = invocation.pasteable(_way_back(invocation, plan, path, with_group=with_group))
+    return await execute_reset(
+        cluster,
+        plan,
+        rollback_file=path,
+        with_group=with_group,
+        goes_on=f"some offsets may be set already; to go back: {way_back}",
+        on_saved=lambda: invocation.talk.remind(f"the rollback is in {path}; to go back: {way_back}"),
+    )
 
 
 def _topics(texts: list[str] | None, is_all: bool, file: Path | None) -> TopicScope | None:
@@ -191,11 +202,11 @@ def _spec(
 
 
 def _tell(invocation: Invocation, plan: PlannedReset) -> ExitCode:
-    for one in plan.groups:
-        for warning in one.warnings:
-            invocation.talk.warn(f"group {one.group}: {warning}")
-        if one.is_new:
-            invocation.talk.warn(f"group {one.group} does not exist yet; committing offsets creates it")
+    for planned in plan.groups:
+        for warning in planned.warnings:
+            invocation.talk.warn(f"group {planned.group}: {warning}")
+        if planned.is_new:
+            invocation.talk.warn(f"group {planned.group} does not exist yet; committing offsets creates it")
     if plan.others:
         from engine.admin.groups.scope import by_name
 
@@ -206,8 +217,8 @@ def _tell(invocation: Invocation, plan: PlannedReset) -> ExitCode:
 def _counted(plan: PlannedReset) -> str:
     from engine.admin.groups.scope import by_name
 
-    count = sum(len(one.resets) for one in plan.able)
-    names = [one.group for one in plan.able]
+    count = sum(len(planned.resets) for planned in plan.able)
+    names = [planned.group for planned in plan.able]
     groups = f"group{'' if len(names) == 1 else 's'} {by_name(names)}"
     return f"{count} offset{'' if count == 1 else 's'} of {groups}"
 
@@ -218,7 +229,7 @@ def _way_back(invocation: Invocation, plan: PlannedReset, path: Path, *, with_gr
     if blank:
         hint = "to go back, delete what is set now: klamm groups delete-offsets"
         invocation.talk.warn(f"{blank} partition{'' if blank == 1 else 's'} had no offset before; {hint}")
-    if blank == sum(len(one.resets) for one in plan.able):
+    if blank == sum(len(planned.resets) for planned in plan.able):
         return "klamm groups delete-offsets"
     which = "--all-groups" if with_group else f"--group {shlex.quote(plan.able[0].group)}"
     return f"klamm groups reset-offsets {which} --from-file {shlex.quote(str(path))} --execute"

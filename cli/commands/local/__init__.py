@@ -24,7 +24,7 @@ def down(invocation: Invocation, directory: Directory = DEFAULT_DIRECTORY) -> No
 
 @group.command("status", examples=("klamm local status", "klamm local status -o json | jq -r .bootstrap_servers"))
 def status(invocation: Invocation, directory: Directory = DEFAULT_DIRECTORY) -> Report:
-    """Show what runs where; exits with 1 when a part of it does not run or is stopped (SIGSTOP)."""
+    """Show what runs where; exits with 1 if something is down or stopped (SIGSTOP)."""
     from cli.views.local import local_report
 
     return local_report(found_cluster(invocation, directory).status())

@@ -78,8 +78,8 @@ def stop(invocation: Invocation, part: Part, directory: Directory = DEFAULT_DIRE
         was_enough = cluster.stop_zookeeper(invocation.timeout_s)
     else:
         was_enough = cluster.stop_broker(broker_id, invocation.timeout_s)
-    said = "has stopped" if was_enough else "had to be killed"
-    return _changed(cluster, f"{_name(broker_id)} {said}", ExitCode.DONE if was_enough else ExitCode.BAD_ANSWER)
+    outcome = "has stopped" if was_enough else "had to be killed"
+    return _changed(cluster, f"{_name(broker_id)} {outcome}", ExitCode.DONE if was_enough else ExitCode.BAD_ANSWER)
 
 
 @group.command(

@@ -43,6 +43,10 @@ RecordSize = Annotated[
     int | None,
     typer.Option("--record-size", metavar="BYTES", min=1, help="Length of the values, which are random letters."),
 ]
+PayloadFile = Annotated[
+    Path | None,
+    typer.Option("--payload-file", metavar="FILE", allow_dash=True, help="Take values at random from this file."),
+]
 CountingValues = Annotated[
     bool,
     typer.Option("--payload-monotonic", help="Send values 0, 1, 2 …; this encodes every batch, which is slower."),
@@ -54,6 +58,23 @@ EncodedAnew = Annotated[
 Linger = Annotated[
     int | None,
     typer.Option("--linger-ms", metavar="MS", help="How long a batch waits for more records.  [default: 0]"),
+]
+TransactionalId = Annotated[
+    str | None,
+    typer.Option(
+        "--transactional-id",
+        metavar="ID",
+        help="Send in transactions of this id.  [default: one of its own, if a duration is given]",
+    ),
+]
+TransactionDuration = Annotated[
+    int | None,
+    typer.Option(
+        "--transaction-duration-ms",
+        metavar="MS",
+        min=1,
+        help="Commit a transaction after this long.  [default: 3000, if an id is given]",
+    ),
 ]
 ProducerSettingsGiven = Annotated[
     list[str] | None,
@@ -87,10 +108,7 @@ async def producer(
         int | None, typer.Option("--num-records", metavar="N", min=1, help="How many records to send in all.")
     ] = None,
     record_size: RecordSize = None,
-    payload_file: Annotated[
-        Path | None,
-        typer.Option("--payload-file", metavar="FILE", allow_dash=True, help="Take values at random from this file."),
-    ] = None,
+    payload_file: PayloadFile = None,
     payload_delimiter: Annotated[
         str, typer.Option("--payload-delimiter", metavar="TEXT", help="What separates values in that file.")
     ] = "\\n",
@@ -115,23 +133,8 @@ async def producer(
     producer_config: ProducerConfigFile = None,
     reporting_interval: ReportingInterval = 5000,
     print_metrics: PrintMetrics = False,
-    transactional_id: Annotated[
-        str | None,
-        typer.Option(
-            "--transactional-id",
-            metavar="ID",
-            help="Send in transactions of this id.  [default: one of its own, if a duration is given]",
-        ),
-    ] = None,
-    transaction_duration_ms: Annotated[
-        int | None,
-        typer.Option(
-            "--transaction-duration-ms",
-            metavar="MS",
-            min=1,
-            help="Commit a transaction after this long.  [default: 3000, if an id is given]",
-        ),
-    ] = None,
+    transactional_id: TransactionalId = None,
+    transaction_duration_ms: TransactionDuration = None,
 ) -> None:
     """Send records as fast as the cluster takes them, or at a given rate, and report rates and latencies.
 

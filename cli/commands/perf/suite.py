@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +22,8 @@ from engine.kafka.config.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
-    from engine.admin.perf.suite_run import WorkerFailed, WorkerFigures
+    from engine.admin.perf.suite import Experiment
+    from engine.admin.perf.suite_run import Suite, WorkerFailed, WorkerFigures
 
 _QUICK_S, _LONG_S = 2.0, 10.0
 _QUICK_DEADLINE_S = 105.0
@@ -96,7 +98,7 @@ async def suite(
     from cli.views.perf_suite import planned_report, preview_lines, suite_report, write_plot
     from engine.admin.perf.suite import experiments, rates_of
     from engine.admin.perf.suite_disks import WatchedDisks
-    from engine.admin.perf.suite_run import Suite, SuiteOptions, WorkerFailed, old_topics
+    from engine.admin.perf.suite_run import Suite, SuiteOptions, old_topics
 
     if plot is not None and plot.suffix not in (".svg", ".html"):
         raise UsageError("--plot must be a file that ends with .svg or .html")
@@ -118,35 +120,41 @@ async def suite(
             "broker_count": len(nodes),
             "seconds_per_case": seconds_each,
         }
-        cases = sum(len(one.cases) for one in chosen)
+        cases = sum(len(experiment.cases) for experiment in chosen)
         disks = await WatchedDisks.open(cluster, options.free_share_min)
         question = f"load {cluster.target.title} as heavily as possible, in {counted(cases, 'case')}"
         if not invocation.confirm(question, preview_lines(chosen, options, len(nodes), disks), is_destructive=True):
             return planned_report(chosen, facts)
         run = Suite(cluster, _Processes(invocation, cluster), disks, options)
-        try:
-            await run.run(chosen, invocation.talk.say)
-        except WorkerFailed as error:
-            names = ("hint", "principal", "operation", "resource")
-            said = {name: (error.lacks or {}).get(name) for name in names}
-            raise Stop(Failure(ExitCode.REFUSED, "authorization", str(error), **said)) from None
-        finally:
-            left, uncertain = run.left_topics, run.topics_that_may_appear
-            if left:
-                count = counted(len(left), "topic")
-                invocation.talk.warn(f"could not delete {count}: klamm topics delete {' '.join(left)}")
-            if uncertain:
-                count = counted(len(uncertain), "topic")
-                invocation.talk.warn(f"{count} may still appear: klamm topics delete {' '.join(uncertain)}")
+        await _run(invocation, run, chosen)
     if run.stopped is not None:
         invocation.talk.warn(f"stopped: {run.stopped}")
     if plot is not None:
         write_plot(plot, chosen, run.results, before)
         invocation.talk.say(f"wrote {plot}")
     failed = run.stopped is not None or any(result.error is not None for result in run.results)
-    code = ExitCode.BAD_ANSWER if failed or left else ExitCode.DONE
-    facts |= {"left_topics": left, "topics_that_may_appear": uncertain}
+    code = ExitCode.BAD_ANSWER if failed or run.left_topics else ExitCode.DONE
+    facts |= {"left_topics": run.left_topics, "topics_that_may_appear": run.topics_that_may_appear}
     return suite_report(chosen, run.results, facts, run.stopped, before, exit_code=code)
+
+
+async def _run(invocation: Invocation, run: Suite, chosen: Sequence[Experiment]) -> None:
+    """Run the experiments; however that ends, name the topics that are left."""
+    from engine.admin.perf.suite_run import WorkerFailed
+
+    try:
+        await run.run(chosen, invocation.talk.say)
+    except WorkerFailed as error:
+        names = ("hint", "principal", "operation", "resource")
+        details = {name: (error.lacks or {}).get(name) for name in names}
+        raise Stop(Failure(ExitCode.REFUSED, "authorization", str(error), **details)) from None
+    finally:
+        if left := run.left_topics:
+            count = counted(len(left), "topic")
+            invocation.talk.warn(f"could not delete {count}: klamm topics delete {' '.join(left)}")
+        if uncertain := run.topics_that_may_appear:
+            count = counted(len(uncertain), "topic")
+            invocation.talk.warn(f"{count} may still appear: klamm topics delete {' '.join(uncertain)}")
 
 
 class _Processes:
@@ -168,23 +176,23 @@ class _Processes:
     async def produce(
         self, topic: str, record_bytes: int, duration_s: float, record_count_max: int, start_at_s: float
     ) -> WorkerFigures:
-        told = await self._run(
+        figures = await self._run(
             "producer", "--topic", topic, "--record-size", str(record_bytes), "--num-records", str(record_count_max),
             "--duration", f"{duration_s:g}s", "--start-at", str(start_at_s),
         )  # fmt: skip
         from engine.admin.perf.suite_run import WorkerFigures
 
-        latencies = (told[f"{name}_latency_ms"] for name in ("p50", "p95", "p99", "p999"))
-        return WorkerFigures(told["records_sent"], told["records_per_sec"], told["mb_per_sec"], *latencies)
+        latencies = (figures[f"{name}_latency_ms"] for name in ("p50", "p95", "p99", "p999"))
+        return WorkerFigures(figures["records_sent"], figures["records_per_sec"], figures["mb_per_sec"], *latencies)
 
     async def consume(self, topic: str, record_count: int, duration_s: float, start_at_s: float) -> WorkerFigures:
-        told = await self._run(
+        figures = await self._run(
             "consumer", "--topic", topic, "--messages", str(record_count), "--duration", f"{duration_s:g}s",
             "--start-at", str(start_at_s),
         )  # fmt: skip
         from engine.admin.perf.suite_run import WorkerFigures
 
-        return WorkerFigures(told["consumed_records"], told["fetch_records_per_sec"], told["fetch_mb_per_sec"])
+        return WorkerFigures(figures["consumed_records"], figures["fetch_records_per_sec"], figures["fetch_mb_per_sec"])
 
     async def _run(self, *words: str) -> dict[str, Any]:
         import asyncio

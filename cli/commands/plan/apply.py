@@ -186,7 +186,7 @@ async def _carry_out(invocation: Invocation, wanted: tuple[LoadedPlan, PlanRun])
             invocation.talk.say("nothing to move: the plan is empty")
             return waves_report(waves)
         await _warn_of_room(invocation, cluster, waves, standings)
-        if not invocation.confirm(run.told(cluster, waves, standings)):
+        if not invocation.confirm(run.question(cluster, waves, standings)):
             return waves_report(what_is_left(waves, standings))
         view = ExecutionView(invocation, goes_on, is_throttled=run.throttle is not None)
         deadline_s = invocation.timeout_s if invocation.has_timeout_given else None
@@ -243,20 +243,20 @@ async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: Loaded
         for note in findings if is_fresh else ():
             invocation.talk.warn(note.message)
         return False
-    is_elsewhere = any(one.check is Check.CLUSTER for one in serious)
+    is_elsewhere = any(finding.check is Check.CLUSTER for finding in serious)
     if is_fresh and not is_elsewhere and await run.is_carried_out(cluster):
         return True
     if not is_elsewhere:
         await refuse_while_held(cluster)
     path = run.path
-    for one in serious:
-        invocation.talk.say(one.message)
-    told = f"the plan does not fit the cluster: {len(serious)} finding{'' if len(serious) == 1 else 's'}"
+    for finding in serious:
+        invocation.talk.say(finding.message)
+    message = f"the plan does not fit the cluster: {len(serious)} finding{'' if len(serious) == 1 else 's'}"
     if is_elsewhere:
         hint = "name the cluster that the plan was made for, or plan again for this one"
     else:
         hint = f"klamm plan check {path} shows all; plan again, or, if this plan has begun: klamm plan resume {path}"
-    raise Stop(Failure(ExitCode.BAD_ANSWER, "stopped", told, str(path), hint))
+    raise Stop(Failure(ExitCode.BAD_ANSWER, "stopped", message, str(path), hint))
 
 
 _carrying_out(
@@ -278,7 +278,7 @@ _carrying_out(
 )
 _carrying_out(
     "resume",
-    """Go on with a plan that was stopped, interrupted or killed, on this machine or on another.
+    """Continue a plan that was stopped, interrupted or killed, on this machine or on another.
 
     It needs only the plan file and the cluster: it skips what is done and waits for what is under way. It removes
     throttles that the killed run left.

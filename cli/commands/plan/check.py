@@ -58,11 +58,11 @@ async def check(
         typer.Option("--format", help="Annotations for GitHub, code quality for GitLab, JUnit XML, or a report."),
     ] = None,
 ) -> Report | ExitCode:
-    """Tell whether a plan still fits its cluster and keeps to a policy. Changes nothing.
+    """Say whether a plan still fits its cluster and keeps to a policy. Changes nothing.
 
     The cluster is a live one or a --snapshot. Exits with 0 when nothing is wrong, 1 for a finding; each names the line
-    of the plan file. If the cluster has changed without touching the plan, or the plan is carried out already, that is
-    only a note.
+    of the plan file. A change of the cluster that does not
+    affect the plan is only a note, and so is a plan that has already been carried out.
     """
     from cli.views.plan_check import check_report, errors_of, formatted
     from plans.checking import check_plan
@@ -131,12 +131,12 @@ async def _snapshot(invocation: Invocation, loaded: LoadedPlan, *, has_sizes: bo
     async with open_cluster(invocation) as cluster:
         wants = has_sizes and cluster.source is not Source.SNAPSHOT
         taken = await take_snapshot(cluster, has_sizes=wants)
-        there = {topic.name for topic in taken.snapshot.topics}
-        absent = sorted({entry.name.topic for entry in loaded.plan.partitions} - there)
+        existing = {topic.name for topic in taken.snapshot.topics}
+        absent = sorted({entry.name.topic for entry in loaded.plan.partitions} - existing)
         if (refusal := await cluster.hidden(absent)) is not None:
             raise refusal
-    for told in taken.unknown_sizes:
-        invocation.talk.warn(told)
+    for warning in taken.unknown_sizes:
+        invocation.talk.warn(warning)
     return taken.snapshot
 
 

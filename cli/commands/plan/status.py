@@ -95,8 +95,8 @@ def _what_it_means(statuses: Sequence[PartitionStatus], file: str) -> list[str]:
         return []
     reasons = [status.reason for status in statuses]
     counts = ((AS_BEFORE, "where it was before"), (ELSEWHERE, "at neither place"))
-    told = [f"{reasons.count(reason)} {where}" for reason, where in counts if reason in reasons]
-    return [f"the plan is not carried out: of {counted(len(statuses), 'partition')}, {', '.join(told)}"]
+    parts = [f"{reasons.count(reason)} {where}" for reason, where in counts if reason in reasons]
+    return [f"the plan is not carried out: of {counted(len(statuses), 'partition')}, {', '.join(parts)}"]
 
 
 def _journal_of(path: Path) -> JournalRecord | None:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
     from engine.admin.reassignment.execute import PreparedReassignment
     from engine.admin.reassignment.plan_file import PartitionMove
+    from engine.admin.reassignment.throttle_settings import Throttle
     from engine.common.model import TopicPartition
 
 AnyPlanFile = Annotated[
@@ -98,7 +99,6 @@ async def execute(
     import asyncio
 
     from cli.framework.cluster_session import open_cluster
-    from cli.views.kafka.reassignment import started_text
     from cli.views.reassignment import statuses_report, throttle_notes
     from cli.views.reassignment_progress import ExecutionView
     from engine.admin.cluster.rollback_file import new_rollback_path
@@ -122,8 +122,7 @@ async def execute(
         if not prepared.has_work:
             invocation.talk.say("nothing to move: all partitions are there already, or on their way")
             report = await _followed(invocation, cluster, plan.moves, waits=wait and not invocation.is_dry_run)
-            report = replace(report, as_kafka=partial(started_text, prepared.plan, prepared.origins, None, None))
-            return _ended(report, started_is_done=started_is_done and not wait)
+            return _started(report, prepared, Throttle(), is_done=started_is_done and not wait)
         async with asyncio.timeout(invocation.timeout_s):
             sizes = await _sizes_with_warnings(invocation, cluster, prepared)
         details = () if invocation.is_dry_run else _details(prepared)
@@ -144,12 +143,8 @@ async def execute(
             limit_s=follow_limit_s(invocation),
         )
     report = statuses_report(executed.statuses, throttle_notes(executed.cleared)).ending(view.code)
-    if not executed.refusals:
-        limit = None if prepared.throttle is None else throttle
-        dir_limit = None if prepared.throttle is None else replica_alter_log_dirs_throttle
-        as_kafka = partial(started_text, prepared.plan, prepared.origins, limit, dir_limit)
-        report = replace(report, as_kafka=as_kafka)
-    return _ended(report, started_is_done=started_is_done and not wait)
+    limits = Throttle() if prepared.throttle is None else limits
+    return _started(report, prepared, None if executed.refusals else limits, is_done=started_is_done and not wait)
 
 
 def _how_to_go_on(invocation: Invocation, path: Path | None, *, is_throttled: bool) -> str:
@@ -180,9 +175,17 @@ async def _followed(invocation: Invocation, cluster: Cluster, moves: Sequence[Pa
     return statuses_report(verified.statuses, throttle_notes(verified.cleared))
 
 
-def _ended(report: Report, *, started_is_done: bool) -> Report:
-    """Return the report; what is under way counts as done if the user only wants to start it."""
-    is_started = started_is_done and report.exit_code == ExitCode.UNDER_WAY
+def _started(report: Report, prepared: PreparedReassignment, limits: Throttle | None, *, is_done: bool) -> Report:
+    """Return the report with what Kafka's tool prints, unless ``limits`` is None: then something was refused.
+
+    ``is_done``: what is under way counts as done, because the user only wants to start it.
+    """
+    from cli.views.kafka.reassignment import started_text
+
+    if limits is not None:
+        rates = limits.replication_rate, limits.log_dirs_rate
+        report = replace(report, as_kafka=partial(started_text, prepared.plan, prepared.origins, *rates))
+    is_started = is_done and report.exit_code == ExitCode.UNDER_WAY
     return replace(report, exit_code=ExitCode.DONE) if is_started else report
 
 

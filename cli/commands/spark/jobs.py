@@ -18,8 +18,8 @@ from cli.output.report import Report
 if TYPE_CHECKING:
     from engine.admin.cluster.errors import AdminError
     from engine.admin.cluster.target import ClusterTarget
-    from engine.admin.lag.positions import Query
     from engine.admin.lag.results import QueryLag
+    from engine.admin.lag.spark_positions import Query
 
 
 @group.command(
@@ -47,8 +47,8 @@ async def jobs(
     import asyncio
 
     from cli.views.spark_jobs import jobs_report
-    from engine.admin.lag.queries import jobs_of
-    from engine.admin.lag.traces import QueryTraces
+    from engine.admin.lag.spark_queries import jobs_of
+    from engine.admin.lag.spark_traces import QueryTraces
 
     target = _target(invocation)
     places = tuple(roots or ()), tuple(event_log or ())
@@ -95,7 +95,7 @@ async def commit(
     code = ExitCode.DONE
     async with open_cluster(invocation, for_change=True) as cluster:
         plans = await plan_mirror(cluster, query, group_name)
-        rows = [one for plan in plans for one in plan.resets]
+        rows = [reset for plan in plans for reset in plan.resets]
         names = ", ".join(plan.group for plan in plans)
         many = "" if len(rows) == 1 else "s"
         change = f"commit {len(rows)} offset{many} of {query.job} to group {names} in {cluster.target.title}"
@@ -125,7 +125,7 @@ async def _the_query(invocation: Invocation, place: str) -> Query:
     import asyncio
 
     from engine.admin.cluster.errors import BadRequest
-    from engine.admin.lag.traces import QueryTraces
+    from engine.admin.lag.spark_traces import QueryTraces
 
     with other_stores(invocation) as others:
         queries, failures = await asyncio.to_thread(QueryTraces((place,), (), others).read)
@@ -142,7 +142,7 @@ async def _the_query(invocation: Invocation, place: str) -> Query:
 async def _lags(invocation: Invocation, queries: list[Query]) -> tuple[list[QueryLag] | None, list[AdminError]]:
     from cli.framework.cluster_session import open_cluster
     from engine.admin.cluster.errors import AdminError
-    from engine.admin.lag.queries import measure_queries
+    from engine.admin.lag.spark_queries import measure_queries
     from engine.common.model import IsolationLevel
 
     try:

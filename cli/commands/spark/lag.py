@@ -80,8 +80,8 @@ def lag(
     def tell(one: SampleTold) -> None:
         for failure in one.failures:
             invocation.talk.warn(failure)
-        told = f"{counted(one.group_count, 'group')}, {counted(one.row_count, 'row')}"
-        invocation.talk.say(f"sample {one.sample}: {told}, {one.took_ms} ms")
+        counts = f"{counted(one.group_count, 'group')}, {counted(one.row_count, 'row')}"
+        invocation.talk.say(f"sample {one.sample}: {counts}, {one.took_ms} ms")
 
     with (
         open_spark(invocation, master, conf, packages, name="klamm spark lag") as spark,

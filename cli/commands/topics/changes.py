@@ -73,8 +73,8 @@ async def create(
 ) -> Report:
     """Create topics, all of the same shape.
 
-    Without --partitions and --replication-factor the cluster's defaults are used. A topic that cannot be created does
-    not hold up the others.
+    Without --partitions and --replication-factor the cluster's defaults are used. If one
+    cannot be created, the others still are.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics_changes import topic_changes_report
@@ -87,17 +87,17 @@ async def create(
     assignment = parse_replica_assignment(replica_assignment) if replica_assignment else ()
     configs = parse_topic_configs(config or ())
     wanted = [NewTopic(name, partitions, replication_factor, assignment, configs) for name in texts]
-    for one in wanted:
-        check_new_topic(one)
+    for new in wanted:
+        check_new_topic(new)
     if invocation.output is not OutputFormat.KAFKA:
-        for warning in dict.fromkeys(warning for one in wanted for warning in one.warnings):
+        for warning in dict.fromkeys(warning for new in wanted for warning in new.warnings):
             invocation.talk.warn(warning)
     changes: list[TopicChange] = []
     async with open_cluster(invocation, for_change=True) as cluster:
         changer = await topic_changer(cluster, is_rack_aware=not disable_rack_aware)
         # Do not announce what cannot be done: the cluster checks a dry run first.
         if invocation.is_dry_run:
-            changes = [await changer.create(one, if_not_exists=if_not_exists, validate_only=True) for one in wanted]
+            changes = [await changer.create(new, if_not_exists=if_not_exists, validate_only=True) for new in wanted]
         code = ExitCode.DONE
         if invocation.confirm(f"create {_summary(wanted)} in {cluster.target.title}"):
             changes, refusals = await _create_each(changer, wanted, if_not_exists=if_not_exists)
@@ -250,8 +250,8 @@ async def delete(
             return topic_changes_report([TopicChange(name, TopicOutcome.WOULD_BE_DELETED) for name in names])
         changes, refusals = await changer.delete(names, waits=wait)
     is_under_way = any(change.result is TopicOutcome.MARKED_FOR_DELETION for change in changes)
-    for told in held_up_told(changes) if wait else ():
-        invocation.talk.say(f"the deletion goes on: it {told}")
+    for reason in held_up_told(changes) if wait else ():
+        invocation.talk.say(f"the deletion goes on: it {reason}")
     code = invocation.tell_failures(refusals, ExitCode.UNDER_WAY if is_under_way else ExitCode.DONE)
     return topic_changes_report(changes, exit_code=code)
 

@@ -12,12 +12,12 @@ def listed_text(rules: Sequence[AclBinding], principals: Sequence[str]) -> Kafka
     """``--list``: rules by resource; for each principal that was named, those about it."""
     if not principals:
         return KafkaText(_by_resource("Current", rules))
-    told = [
+    blocks = [
         f"ACLs for principal `{principal}`\n"
         + _by_resource("Current", [rule for rule in rules if rule.entry.principal == principal])
         for principal in principals
     ]
-    return KafkaText("".join(told))
+    return KafkaText("".join(blocks))
 
 
 def changed_text(changes: Mapping[str, Sequence[AclBinding]]) -> KafkaText | None:
@@ -31,15 +31,15 @@ def _by_resource(word: str, rules: Sequence[AclBinding]) -> str:
     by_pattern: dict[ResourcePattern, list[AclBinding]] = {}
     for rule in rules:
         by_pattern.setdefault(rule.pattern, []).append(rule)
-    told = ""
+    text = ""
     for pattern, of_pattern in by_pattern.items():
         resource = (
             f"ResourcePattern(resourceType={_upper(pattern.resource_type.word)}, name={pattern.name}, "
             f"patternType={pattern.pattern_type.value})"
         )
         entries = "\n".join(f"\t{_entry(rule)}" for rule in of_pattern)
-        told += f"{word} ACLs for resource `{resource}`: \n {entries} \n\n"
-    return told
+        text += f"{word} ACLs for resource `{resource}`: \n {entries} \n\n"
+    return text
 
 
 def _entry(rule: AclBinding) -> str:

@@ -37,7 +37,7 @@ _ABSENT = {
 
 def log_dirs_text(dirs: Sequence[LogDir]) -> KafkaText:
     """kafka-log-dirs: two lines of talk, and one of JSON."""
-    brokers = sorted({one.broker for one in dirs})
+    brokers = sorted({log_dir.broker for log_dir in dirs})
     document = {"brokers": [_broker_dirs(broker, dirs) for broker in brokers], "version": 1}
     lines = (
         "Querying brokers for log directories information",
@@ -48,7 +48,9 @@ def log_dirs_text(dirs: Sequence[LogDir]) -> KafkaText:
 
 
 def _broker_dirs(broker: int, dirs: Sequence[LogDir]) -> dict[str, object]:
-    own = in_hash_order([one for one in dirs if one.broker == broker and one.log_dir], lambda one: one.log_dir or "")
+    own = in_hash_order(
+        [log_dir for log_dir in dirs if log_dir.broker == broker and log_dir.log_dir], lambda one: one.log_dir or ""
+    )
     return {
         "broker": broker,
         "logDirs": [
@@ -83,13 +85,13 @@ def _exception(error: str | None) -> str | None:
 
 def api_versions_text(brokers: Sequence[BrokerDetails]) -> KafkaText:
     """kafka-broker-api-versions: what each broker offers, and the newest version that Kafka 3.9.1's clients use."""
-    told = ""
+    text = ""
     for broker in brokers:
         at = broker.listeners[0] if broker.listeners else None
         where = f"{'' if at is None else at.host}:{-1 if at is None else at.port}"
-        told += f"{where} (id: {broker.id} rack: {broker.rack or 'null'}) -> "
-        told += f"ERROR: {broker.words.trouble}\n" if broker.words.trouble else f"({_apis(broker.words.apis)}\n)\n"
-    return KafkaText(told)
+        text += f"{where} (id: {broker.id} rack: {broker.rack or 'null'}) -> "
+        text += f"ERROR: {broker.words.trouble}\n" if broker.words.trouble else f"({_apis(broker.words.apis)}\n)\n"
+    return KafkaText(text)
 
 
 def _apis(apis: Sequence[OfferedApi]) -> str:
@@ -133,8 +135,8 @@ def deletions_text(deletions: Sequence[RecordsDeletion]) -> KafkaText | None:
     if any(deletion.result is DeletionResult.WOULD_BE_DELETED for deletion in deletions):
         return None
     lines = ["Executing records delete operation", "Records delete operation completed:"]
-    for one in in_hash_order(deletions, _name):
-        low = one.start_offset if one.low_watermark is None else one.low_watermark
-        told = f"low_watermark: {low}" if one.error is None else f"error: {one.error}"
-        lines.append(f"partition: {_name(one)}\t{told}")
+    for deletion in in_hash_order(deletions, _name):
+        low = deletion.start_offset if deletion.low_watermark is None else deletion.low_watermark
+        outcome = f"low_watermark: {low}" if deletion.error is None else f"error: {deletion.error}"
+        lines.append(f"partition: {_name(deletion)}\t{outcome}")
     return KafkaText("".join(f"{line}\n" for line in lines))

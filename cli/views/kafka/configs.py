@@ -16,13 +16,13 @@ _RATE = 1e-3, 1e7
 
 def configs_text(found: Sequence[EntityConfigs], *, shows_all: bool) -> KafkaText:
     """``--describe``: settings below the name of their entity; quotas and credentials in a line each."""
-    if any(one.entity_type.is_of_clients for one in found):
-        quotas = [_quota_line(one) for one in found if _of(one, ConfigSource.CLIENT_QUOTA)]
-        credentials = [_credential_line(one) for one in found if _of(one, ConfigSource.SCRAM_CREDENTIAL)]
+    if any(entity.entity_type.is_of_clients for entity in found):
+        quotas = [_quota_line(entity) for entity in found if _of(entity, ConfigSource.CLIENT_QUOTA)]
+        credentials = [_credential_line(entity) for entity in found if _of(entity, ConfigSource.SCRAM_CREDENTIAL)]
         return KafkaText("".join(quotas + credentials))
-    topics = [one for one in found if one.entity_type is EntityType.TOPIC]
+    topics = [entity for entity in found if entity.entity_type is EntityType.TOPIC]
     ordered = in_hash_order(topics, lambda one: one.entity_name or "") if topics else found
-    return KafkaText("".join(_settings(one, shows_all=shows_all) for one in ordered if one.error is None))
+    return KafkaText("".join(_settings(entity, shows_all=shows_all) for entity in ordered if entity.error is None))
 
 
 def _settings(one: EntityConfigs, *, shows_all: bool) -> str:
@@ -51,13 +51,13 @@ def _of(one: EntityConfigs, source: ConfigSource) -> list[ConfigEntry]:
 def _quota_line(one: EntityConfigs) -> str:
     quotas = _of(one, ConfigSource.CLIENT_QUOTA)
     entries = in_hash_order(quotas, lambda entry: entry.name, len(quotas))
-    told = ", ".join(f"{entry.name}={java_double(float(entry.value or 0))}" for entry in entries)
-    return f"Quota configs for {_whose(one)} are {told}\n"
+    values = ", ".join(f"{entry.name}={java_double(float(entry.value or 0))}" for entry in entries)
+    return f"Quota configs for {_whose(one)} are {values}\n"
 
 
 def _credential_line(one: EntityConfigs) -> str:
-    told = ", ".join(f"{entry.name}={entry.value}" for entry in _of(one, ConfigSource.SCRAM_CREDENTIAL))
-    return f"SCRAM credential configs for user-principal '{one.entity_name}' are {told}\n"
+    values = ", ".join(f"{entry.name}={entry.value}" for entry in _of(one, ConfigSource.SCRAM_CREDENTIAL))
+    return f"SCRAM credential configs for user-principal '{one.entity_name}' are {values}\n"
 
 
 def _whose(one: EntityConfigs) -> str:

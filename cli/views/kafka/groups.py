@@ -14,7 +14,7 @@ from engine.admin.groups.values import GroupState, ListedGroup
 from engine.common.model import TopicPartition
 
 _MISSING = "-"
-_DRY_RUN_UNSAID = (
+_DRY_RUN_IMPLIED = (
     "WARN: No action will be performed as the --execute option is missing.In a future major release, the default "
     "behavior of this command will be to prompt the user before executing the reset rather than doing a dry run. "
     "You should add the --dry-run option explicitly if you are scripting this command and want to keep the current "
@@ -71,16 +71,16 @@ def _offsets_table(group: DescribedGroup) -> str:
     rows = [
         (
             group.group,
-            one.topic,
-            str(one.partition),
-            _or_missing(one.current_offset),
-            _or_missing(one.log_end_offset),
-            _or_missing(one.lag),
-            _or_missing(one.consumer_id),
-            _or_missing(one.host),
-            _or_missing(one.client_id),
+            partition.topic,
+            str(partition.partition),
+            _or_missing(partition.current_offset),
+            _or_missing(partition.log_end_offset),
+            _or_missing(partition.lag),
+            _or_missing(partition.consumer_id),
+            _or_missing(partition.host),
+            _or_missing(partition.client_id),
         )
-        for one in _by_consumer(group.partitions)
+        for partition in _by_consumer(group.partitions)
     ]
     rows.insert(
         0,
@@ -146,17 +146,17 @@ def _state_table(group: DescribedGroup) -> str:
     widths = (max(25, len(coordinator)), 25, 20, 15, 0)
     head = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS")
     row = (group.group, coordinator, group.assignment_strategy, str(group.state), str(len(group.members)))
-    return "".join("\n" + _padded(one, widths) for one in (head, row)) + "\n"
+    return "".join("\n" + _padded(cells, widths) for cells in (head, row)) + "\n"
 
 
-def reset_text(rows: Sequence[PartitionReset], exported: str | None = None, *, is_unsaid: bool = False) -> KafkaText:
+def reset_text(rows: Sequence[PartitionReset], exported: str | None = None, *, is_implicit: bool = False) -> KafkaText:
     """``--reset-offsets``: the new offsets, whether they were set or not; with ``--export`` as lines of CSV.
 
-    ``is_unsaid``: neither ``--execute`` nor ``--dry-run`` was given.
+    ``is_implicit``: neither ``--execute`` nor ``--dry-run`` was given.
     """
-    said = _DRY_RUN_UNSAID if is_unsaid else ""
+    warning = _DRY_RUN_IMPLIED if is_implicit else ""
     if exported is not None:
-        return KafkaText(f"{exported}\n", said)
+        return KafkaText(f"{exported}\n", warning)
     groups: dict[str, list[PartitionReset]] = {}
     for row in rows:
         groups.setdefault(row.group, []).append(row)
@@ -164,10 +164,10 @@ def reset_text(rows: Sequence[PartitionReset], exported: str | None = None, *, i
     for name in in_hash_order(groups, lambda name: name):
         of_group = sorted(groups[name], key=lambda row: row.partition)
         cells += [
-            (name, one.topic, str(one.partition), str(one.new_offset))
-            for one in in_hash_order(of_group, lambda one: one.name)
+            (name, row.topic, str(row.partition), str(row.new_offset))
+            for row in in_hash_order(of_group, lambda row: row.name)
         ]
-    return KafkaText("".join("\n" + _padded(row, (30, 30, 10, 15)) for row in cells) + "\n", said)
+    return KafkaText("".join("\n" + _padded(row, (30, 30, 10, 15)) for row in cells) + "\n", warning)
 
 
 def deleted_text(rows: Sequence[DeletedGroup]) -> KafkaText | None:

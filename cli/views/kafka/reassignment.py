@@ -22,10 +22,10 @@ def running_text(running: Sequence[RunningReassignment]) -> KafkaText:
     if not running:
         return KafkaText("No partition reassignments found.\n")
     lines = [
-        f"{one.topic}-{one.partition}: replicas: {_listed(one.replicas)}."
-        + (f" adding: {_listed(one.adding)}." if one.adding else "")
-        + (f" removing: {_listed(one.removing)}." if one.removing else "")
-        for one in sorted(running, key=lambda one: (one.topic, one.partition))
+        f"{move.topic}-{move.partition}: replicas: {_listed(move.replicas)}."
+        + (f" adding: {_listed(move.adding)}." if move.adding else "")
+        + (f" removing: {_listed(move.removing)}." if move.removing else "")
+        for move in sorted(running, key=lambda move: (move.topic, move.partition))
     ]
     return KafkaText("".join(f"{line}\n" for line in ("Current partition reassignments:", *lines)))
 
@@ -108,12 +108,12 @@ def cancelled_text(
     """``--cancel``: what was stopped, and which throttles go with it; ``left`` as for ``verified_text``."""
     stopped = (CancelResult.CANCELLED, CancelResult.UNDER_WAY)
     names = sorted(TopicPartition(result.topic, result.partition) for result in results if result.result in stopped)
-    told = "None of the specified partition reassignments are active."
+    message = "None of the specified partition reassignments are active."
     if names:
-        told = f"Successfully cancelled partition reassignment{_s(names)} for: {','.join(map(str, names))}"
+        message = f"Successfully cancelled partition reassignment{_s(names)} for: {','.join(map(str, names))}"
     # The tool ends this line only if another follows.
     clearing = _clearing(plan, brokers) if left is not None and not left else ()
-    return KafkaText(f"{told}\n{_NO_REPLICA_MOVES}{_ended(clearing)}", _ended(left or ()))
+    return KafkaText(f"{message}\n{_NO_REPLICA_MOVES}{_ended(clearing)}", _ended(left or ()))
 
 
 def _ended(lines: Iterable[str]) -> str:
@@ -151,7 +151,7 @@ def elected_text(results: Sequence[PartitionElection], election: str, *, is_of_a
 
 
 def _partitions(elections: Sequence[PartitionElection]) -> str:
-    return ", ".join(str(_name(one)) for one in in_hash_order(elections, _name))
+    return ", ".join(str(_name(election)) for election in in_hash_order(elections, _name))
 
 
 def _name(one: PartitionStatus | PartitionElection) -> TopicPartition:

@@ -42,7 +42,7 @@ def described_text(
         if not is_filtered:
             lines.append(_topic_line(topic, settings.get(topic.topic, ())))
         if with_partitions:
-            lines += [_partition_line(topic.topic, one) for one in topic.partitions]
+            lines += [_partition_line(topic.topic, partition) for partition in topic.partitions]
     return KafkaText("".join(f"{line}\n" for line in lines))
 
 

@@ -33,10 +33,10 @@ async def read_acls(cluster: Cluster, filters: Sequence[AclFilter]) -> list[AclB
         Refused: the brokers have no authorizer, or do not let this principal see rules.
     """
     if cluster.source is Source.ZOOKEEPER:
-        found = [rule for rule in await _all_in_zookeeper(cluster) if any(one.takes(rule) for one in filters)]
+        found = [rule for rule in await _all_in_zookeeper(cluster) if any(wanted.takes(rule) for wanted in filters)]
     else:
         wire = await cluster.wire()
-        found = [rule for one in filters for rule in await _described(wire, one)]
+        found = [rule for wanted in filters for rule in await _described(wire, wanted)]
     return sorted(set(found), key=lambda rule: rule.sort_key)
 
 
@@ -127,7 +127,7 @@ async def _remove_znodes(cluster: Cluster, rules: Sequence[AclBinding]) -> list[
     acls, removed = KafkaZkClient(await cluster.zookeeper()).acls, []
     for pattern, entries in _by_pattern(rules).items():
         gone = set(entries)
-        before = await acls.change(pattern, lambda held, gone=gone: [one for one in held if one not in gone])  # type: ignore[misc]
+        before = await acls.change(pattern, lambda held, gone=gone: [rule for rule in held if rule not in gone])  # type: ignore[misc]
         removed += [AclBinding(pattern, entry) for entry in entries if entry in before]
     return removed
 
@@ -151,9 +151,9 @@ def _by_pattern(rules: Iterable[AclBinding]) -> dict[ResourcePattern, list[AclEn
 async def _described(wire: WireCluster, wanted: AclFilter) -> list[AclBinding]:
     response = await wire.call_any(DescribeAclsRequest(**_wire_filter(wanted)))
     refuse(response.error_code, response.error_message, _WHERE)
-    types = {type_code(one): one for one in ResourceType}
-    kinds = {one.code: one for one in PatternType}
-    permissions = {one.code: one for one in Permission}
+    types = {type_code(resource): resource for resource in ResourceType}
+    kinds = {kind.code: kind for kind in PatternType}
+    permissions = {permission.code: permission for permission in Permission}
     try:
         return [
             AclBinding(

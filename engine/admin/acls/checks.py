@@ -168,7 +168,7 @@ def _opens(rule: AclBinding) -> str | None:
 
 
 def _together(rules: Sequence[AclBinding]) -> Iterator[Finding]:
-    """Return rules that another rule makes vain. Each rule is reported once, by the first that does so."""
+    """Return rules that another one shadows or makes redundant. Each is reported once, by the first that does so."""
     wide = sorted(rules, key=lambda rule: rule.entry.permission is not Permission.DENY)
     for rule in rules:
         for other in wide:

@@ -71,14 +71,14 @@ def _rules(row: object, where: str) -> list[AclBinding]:
     unknown = [str(key) for key in row if key not in _WORDS]
     if unknown:
         raise BadRequest(f"unknown key {unknown[0]}", where=where, hint=f"its keys: {', '.join(_WORDS)}")
-    said = _DEFAULTS | ({"name": CLUSTER_NAME} if row.get("resource_type") == "cluster" else {}) | dict(row)
-    missing = [word for word in _WORDS if word not in said]
+    given = _DEFAULTS | ({"name": CLUSTER_NAME} if row.get("resource_type") == "cluster" else {}) | dict(row)
+    missing = [word for word in _WORDS if word not in given]
     if missing:
         raise BadRequest(f"{missing[0]} is missing", where=where)
-    operations = said["operation"] if isinstance(said["operation"], list) else [said["operation"]]
+    operations = given["operation"] if isinstance(given["operation"], list) else [given["operation"]]
     try:
         return [
-            rule_of(AclRow(**{word: str(said[word]) for word in _WORDS} | {"operation": str(operation)}))
+            rule_of(AclRow(**{word: str(given[word]) for word in _WORDS} | {"operation": str(operation)}))
             for operation in operations
         ]
     except BadRequest as error:

@@ -121,12 +121,12 @@ async def hmac_of(cluster: Cluster, token_id: str) -> str:
 
 
 async def renew_token(cluster: Cluster, hmac: str, period_ms: int = BROKERS_SETTING) -> int:
-    """Let a token live on, from now; return when it expires. Its owner and its renewers may do that."""
+    """Extend the life of a token, from now; return when it expires. Its owner and its renewers may do that."""
     return await _alter(cluster, RenewDelegationTokenRequest(hmac=_bytes(hmac), renew_period_ms=period_ms))
 
 
 async def expire_token(cluster: Cluster, hmac: str, period_ms: int = AT_ONCE) -> int:
-    """Let a token expire, at once or after a time; return when. Who is logged in with it stays."""
+    """Expire a token, at once or after a time; return when. Connections that logged in with it stay open."""
     return await _alter(cluster, ExpireDelegationTokenRequest(hmac=_bytes(hmac), expiry_time_period_ms=period_ms))
 
 

@@ -180,7 +180,7 @@ class Wish:
         wanted = [self._filter(*resource) for resource in self.resources] or [AclFilter(pattern_type=None)]
         if not self.principals:
             return wanted
-        return [replace(one, principal=principal) for one in wanted for principal in self.principals]
+        return [replace(rule, principal=principal) for rule in wanted for principal in self.principals]
 
     def _filter(self, resource_type: ResourceType, name: str, entry: AclEntry | None = None) -> AclFilter:
         kind = PatternType(self.pattern_type.upper()) if self.pattern_type in ("literal", "prefixed") else None
@@ -239,7 +239,7 @@ def check_rule(rule: AclBinding) -> None:
     word = pattern.resource_type.word
     parse_principal(entry.principal)
     if entry.operation not in (AclOperation.ALL, *SUPPORTED[pattern.resource_type]):
-        able = ", ".join(sorted(one.word for one in SUPPORTED[pattern.resource_type]))
+        able = ", ".join(sorted(operation.word for operation in SUPPORTED[pattern.resource_type]))
         raise BadRequest(f"nothing does {entry.operation.word} on a {word}", hint=f"{word}: {able} or all")
     if not pattern.name:
         raise BadRequest(f"the {word} has no name", hint=f"the name {ANY_NAME} is every {word}")

@@ -105,7 +105,7 @@ class FrameMetrics:
             yield from self._of_topics(frame)
         if _is_fresh(frame, Stage.LOG_DIRS):
             dirs = [log_dir for log_dir in frame.log_dirs if log_dir.log_dir is not None and log_dir.error is None]
-            rows = [({"broker": str(one.broker), "log_dir": one.log_dir or ""}, one) for one in dirs]
+            rows = [({"broker": str(log_dir.broker), "log_dir": log_dir.log_dir or ""}, log_dir) for log_dir in dirs]
             yield from metrics_of(rows, "klamm_log_dir_", DIR_FIGURES)
             yield from _of_moves(frame)
         if _is_fresh(frame, Stage.GROUPS) or _is_fresh(frame, Stage.SPARK):
@@ -139,14 +139,16 @@ class FrameMetrics:
     # Groups
 
     def _of_groups(self, frame: Frame) -> Iterator[Metric]:
-        groups = [one for one in frame.groups if self._is_chosen(one.name)] if _is_fresh(frame, Stage.GROUPS) else []
-        lags = [one.lag for one in groups if one.has_lag]
+        groups = (
+            [group for group in frame.groups if self._is_chosen(group.name)] if _is_fresh(frame, Stage.GROUPS) else []
+        )
+        lags = [group.lag for group in groups if group.has_lag]
         if _is_fresh(frame, Stage.SPARK):
             lags += [lag for query in frame.queries for lag in query.lags]
         lags.sort(key=lambda one: (-one.status.rank, -(one.lag or 0), one.group))
         yield from lag_metrics(lags, has_partitions=self._scope.has_partitions)
         yield Metric("kafka_consumergroup_members", "Members of a group.", list(_members(groups)))
-        waiting = float(sum(not one.has_lag for one in groups))
+        waiting = float(sum(not group.has_lag for group in groups))
         yield Metric("klamm_exporter_groups_waiting", "Groups whose lag has not been measured yet.", [({}, waiting)])
 
     def _is_chosen(self, group: str) -> bool:
@@ -175,7 +177,7 @@ def _readings(frame: Frame) -> list[Metric]:
     missing = [({"reading": stage.value}, float(len(status.missing))) for stage, status in parts]
     prefix = "klamm_exporter_reading_"
     return [
-        Metric(f"{prefix}age_seconds", "How old a part is. What is too old is not told.", ages),
+        Metric(f"{prefix}age_seconds", "How old a part is. What is too old is not exported.", ages),
         Metric(f"{prefix}cost_seconds", "How long the last good reading took.", costs),
         Metric(f"{prefix}failed", "1 if the last reading failed.", failed),
         Metric(f"{prefix}missing", "What the last reading lacks, such as brokers that do not answer.", missing),
@@ -190,17 +192,17 @@ def _of_members(frame: Frame) -> Iterator[Metric]:
         "klamm_cluster_controller_id", "The broker that is the controller; -1: none.", [({}, cluster.controller_id)]
     )
     sizes: dict[int, int] = {}
-    for one in frame.log_dirs if _is_fresh(frame, Stage.LOG_DIRS) else ():
-        if one.error is None:
-            sizes[one.broker] = sizes.get(one.broker, 0) + one.size_bytes
+    for log_dir in frame.log_dirs if _is_fresh(frame, Stage.LOG_DIRS) else ():
+        if log_dir.error is None:
+            sizes[log_dir.broker] = sizes.get(log_dir.broker, 0) + log_dir.size_bytes
     loads = load_of_brokers(cluster.brokers, cluster.topics, sizes)
     silent = {broker for broker, words in frame.words.items() if words.trouble}
     up = [
-        ({"broker": str(one.broker), "rack": one.rack or ""}, float(one.alive and one.broker not in silent))
-        for one in loads
+        ({"broker": str(load.broker), "rack": load.rack or ""}, float(load.alive and load.broker not in silent))
+        for load in loads
     ]
     yield Metric("klamm_broker_up", "1 if a broker is registered and answers.", up)
-    yield from metrics_of([({"broker": str(one.broker)}, one) for one in loads], "klamm_broker_", _BROKERS)
+    yield from metrics_of([({"broker": str(load.broker)}, load) for load in loads], "klamm_broker_", _BROKERS)
 
 
 def _end_sums(frame: Frame, topics: Iterable[TopicSnapshot]) -> Iterator[tuple[_Labels, float]]:
@@ -222,9 +224,13 @@ def _sizes(frame: Frame, topics: Iterable[TopicSnapshot]) -> Iterator[tuple[_Lab
 
 def _of_partitions(frame: Frame, topics: Sequence[TopicSnapshot]) -> Iterator[Metric]:
     rows = [
-        ({"topic": topic.name, "partition": str(one.partition)}, TopicPartition(topic.name, one.partition), one)
+        (
+            {"topic": topic.name, "partition": str(partition.partition)},
+            TopicPartition(topic.name, partition.partition),
+            partition,
+        )
         for topic in topics
-        for one in topic.partitions
+        for partition in topic.partitions
     ]
     prefix = "kafka_topic_partition_"
     if _is_fresh(frame, Stage.OFFSETS):
@@ -262,11 +268,11 @@ def _lacking_bytes(frame: Frame, topic: str, partition: PartitionSnapshot) -> in
 
 
 def _of_transactions(frame: Frame) -> Iterator[Metric]:
-    hanging = sum(one.is_hanging for one in frame.holding)
+    hanging = sum(transaction.is_hanging for transaction in frame.holding)
     counts = [({"state": "hanging"}, float(hanging)), ({"state": "open"}, float(len(frame.holding) - hanging))]
-    text = "Transactions that hold readers of committed records up: hanging ones for ever, open ones for a while."
+    text = "Transactions that hold readers of committed records up: hanging ones forever, open ones for a while."
     yield Metric("klamm_transactions_holding", text, counts)
-    held = max((one.held_ms for one in frame.holding if one.held_ms is not None), default=0)
+    held = max((transaction.held_ms for transaction in frame.holding if transaction.held_ms is not None), default=0)
     yield Metric("klamm_transactions_held_seconds_max", "How long the oldest of them holds.", [({}, held / 1000)])
 
 

@@ -63,7 +63,7 @@ class CopyProgress:
 
     Attributes:
         inflow: bytes a second that are produced to the partition.
-        steady_rate: the rate of the last half minute; None if a throttle or what is copied has changed of late.
+        steady_rate: the rate of the last half minute; None if a throttle or what is copied has changed lately.
         left_s: the time left; ``left_low_s`` and ``left_high_s`` are the range that the samples leave.
         stalled_s: for how long no growth was read; ``is_at_least``: or longer, for the readings go no further back.
         reason: why it stands still, where that is known.
@@ -132,19 +132,19 @@ def moves_board(frame: Frame, history: History) -> MovesBoard:
         copies.append(replace(copy, steady_rate=steady_rate))
     copies = _with_waiting_time(copies)
     copies.sort(key=lambda one: (_ORDER[one.state], -(one.stalled_s or 0), one.name, one.broker))
-    known = [one for one in copies if one.total_bytes is not None and one.copied_bytes is not None]
-    left = [one for one in copies if one.state is not CopyState.DONE]
-    rates = [one.rate for one in left if one.rate is not None]
+    known = [copied for copied in copies if copied.total_bytes is not None and copied.copied_bytes is not None]
+    left = [copied for copied in copies if copied.state is not CopyState.DONE]
+    rates = [copied.rate for copied in left if copied.rate is not None]
     return MovesBoard(
         tuple(copies),
         len(moving),
-        sum(one.copied_bytes or 0 for one in known),
-        sum(one.total_bytes or 0 for one in known),
+        sum(copied.copied_bytes or 0 for copied in known),
+        sum(copied.total_bytes or 0 for copied in known),
         sum(rates) if rates else None,
-        _longest([one.left_s for one in left]),
-        _longest([one.left_low_s for one in left]),
-        _longest([one.left_high_s for one in left]),
-        sum(one.state is CopyState.STALLED for one in copies),
+        _longest([copied.left_s for copied in left]),
+        _longest([copied.left_low_s for copied in left]),
+        _longest([copied.left_high_s for copied in left]),
+        sum(copied.state is CopyState.STALLED for copied in copies),
         len(copies) - len(known),
     )
 
@@ -161,14 +161,14 @@ def _with_waiting_time(copies: list[CopyProgress]) -> list[CopyProgress]:
         for queue in _queues(copy.source, copy.broker):
             beside.setdefault(queue, []).append(copy)
     together = {queue: _together(found) for queue, found in beside.items()}
-    told = []
+    reasons = []
     for copy in copies:
         if copy.state is CopyState.WAITING:
             between, of_leader = (together[queue] for queue in _queues(copy.source, copy.broker))
             left, low, high = of_leader if between[0] is None else between
             copy = replace(copy, left_s=left, left_low_s=low, left_high_s=high)
-        told.append(copy)
-    return told
+        reasons.append(copy)
+    return reasons
 
 
 def _together(copies: list[CopyProgress]) -> tuple[float | None, float | None, float | None]:
@@ -188,7 +188,7 @@ def _remaining(copies: list[CopyProgress]) -> int:
 
 
 def _grows(history: History, name: TopicPartition, broker: int) -> bool:
-    """Whether a copy has grown of late."""
+    """Whether a copy has grown lately."""
     stalled_s = _stalled_s(history, name, broker)
     samples = history.copied_bytes.of((name, broker))
     return stalled_s is not None and stalled_s * 1000 < STALLED_MS and samples[0].value < samples[-1].value
@@ -273,7 +273,7 @@ def _copy(
 
 
 def _left_s(remaining: float, slope: Slope, inflow: float) -> tuple[float | None, float | None, float | None]:
-    """Return the time left, with the shortest and the longest that the samples allow; None: for ever."""
+    """Return the time left, with the shortest and the longest that the samples allow; None: forever."""
     found = [remaining / (rate - inflow) if rate > inflow else None for rate in (slope.per_s, slope.high, slope.low)]
     return found[0], found[1], found[2]
 

@@ -74,7 +74,7 @@ def restart_board(frame: Frame, tally: Tally) -> RestartBoard:
     down = tuple(broker for broker in known if broker not in live)
     waiting, unknown = _waiting(frame, tally, down), _unknown(frame, tally)
     brokers = tuple(_advice(frame, tally, broker, waiting, unknown) for broker in known)
-    ready = [one for one in brokers if one.may_be_restarted]
+    ready = [broker for broker in brokers if broker.may_be_restarted]
     ready.sort(key=lambda one: (one.verdict is Verdict.LAST, -(one.registered_s or 0.0), one.broker))
     return RestartBoard(brokers, ready[0].broker if ready else None, down)
 

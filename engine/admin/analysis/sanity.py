@@ -90,9 +90,9 @@ class SanityCheck:
             self._before = frame
             self._look_at_topics(frame)
         found = [*_clocks(frame), *_controllers(frame)]
-        found += [one for _, of_topic in self._topics.values() for one in of_topic]
-        found = [self._since(one) for one in found]
-        self._lasting = {(one.doubt, one.subject): one.at_ms for one in found}
+        found += [doubt for _, of_topic in self._topics.values() for doubt in of_topic]
+        found = [self._since(doubt) for doubt in found]
+        self._lasting = {(doubt.doubt, doubt.subject): doubt.at_ms for doubt in found}
         return [*found, *self._went_back]
 
     def _since(self, one: Finding) -> Finding:
@@ -132,8 +132,8 @@ def _controllers(frame: Frame) -> list[Finding]:
     if cluster.controller_id == NO_CONTROLLER:
         return []
     if len({*taken.values(), cluster.controller_id}) > 1:
-        told = ", ".join(f"broker {broker} believes it is {who}" for broker, who in sorted(taken.items()))
-        evidence = f"{cluster.controller_id} is the controller; {told}"
+        claims = ", ".join(f"broker {broker} believes it is {who}" for broker, who in sorted(taken.items()))
+        evidence = f"{cluster.controller_id} is the controller; {claims}"
         found.append(Finding(Doubt.TWO_CONTROLLERS, "controller", evidence, frame.at_ms))
     if cluster.controller_id not in cluster.live_broker_ids:
         evidence = f"broker {cluster.controller_id} is the controller, and is not alive"

@@ -98,8 +98,8 @@ class Tallies:
         if last is not None and last[0] is topics and last[1] is frame.min_isr:
             return last[2]
         if len(self._topics) > len(topics):
-            there = {topic.name for topic in topics}
-            self._topics = {name: known for name, known in self._topics.items() if name in there}
+            present = {topic.name for topic in topics}
+            self._topics = {name: known for name, known in self._topics.items() if name in present}
         total = Tally()
         for topic in topics:
             total.add(self.of_topic(topic, frame.min_isr.get(topic.name)))

@@ -39,7 +39,7 @@ class ThrottleAdvice:
         rate: the throttle; ``used`` what is copied through it, None: not measured yet.
         inflow: what is produced to the partitions that are copied through it.
         remaining_bytes: what is left to copy through it.
-        left_s: how long that takes at the throttle's full rate; None: for ever.
+        left_s: how long that takes at the throttle's full rate; None: forever.
         suggested_rate: the rate at which it ends within an hour, if it never does under the throttle; else None.
     """
 
@@ -57,7 +57,7 @@ class ThrottleAdvice:
 def throttle_advice(frame: Frame, moves: MovesBoard) -> list[ThrottleAdvice]:
     """Return the throttles that copies go through, beginning with those that never let them end."""
     found: list[ThrottleAdvice] = []
-    going = [one for one in moves.copies if one.state is not CopyState.DONE]
+    going = [copy for copy in moves.copies if copy.state is not CopyState.DONE]
     for is_leader in (True, False):
         by_throttle: dict[tuple[int, int], list[CopyProgress]] = {}
         for one in going:
@@ -66,10 +66,10 @@ def throttle_advice(frame: Frame, moves: MovesBoard) -> list[ThrottleAdvice]:
                 by_throttle.setdefault((broker, rate), []).append(one)
         found += [_advice(*throttle, copies, is_leader=is_leader) for throttle, copies in by_throttle.items()]
     found = [
-        replace(one, verdict=ThrottleVerdict.UNKNOWN)
-        if one.verdict is ThrottleVerdict.NOT_THE_LIMIT and _is_shared(frame, one)
-        else one
-        for one in found
+        replace(verdict, verdict=ThrottleVerdict.UNKNOWN)
+        if verdict.verdict is ThrottleVerdict.NOT_THE_LIMIT and _is_shared(frame, verdict)
+        else verdict
+        for verdict in found
     ]
     order = list(ThrottleVerdict)
     return sorted(found, key=lambda one: (order.index(one.verdict), one.broker, not one.is_leader))

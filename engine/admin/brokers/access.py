@@ -80,6 +80,6 @@ async def read_selected_log_dirs(
         reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
         topics = await read_selected(reader, selection, if_exists=False)
     found = await broker_reader(cluster).log_dirs(brokers, topics)
-    if found and all(one.error == NOT_ALLOWED for one in found):
+    if found and all(broker.error == NOT_ALLOWED for broker in found):
         raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, where="log dirs")
     return found

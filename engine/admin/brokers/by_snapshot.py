@@ -69,5 +69,5 @@ def log_dirs_of(
         raise NotFound(f"the snapshot has no such brokers: {', '.join(map(str, sorted(absent)))}")
     dirs = [log_dir_with(broker, path, replicas) for (broker, path), replicas in found.items()]
     dirs += [LogDir(f.broker, f.log_dir, f.error, 0, 0, None, None) for f in snapshot.failed_log_dirs or ()]
-    chosen_dirs = [one for one in dirs if brokers is None or one.broker in brokers]
+    chosen_dirs = [log_dir for log_dir in dirs if brokers is None or log_dir.broker in brokers]
     return sorted(chosen_dirs, key=lambda one: (one.broker, one.log_dir or ""))

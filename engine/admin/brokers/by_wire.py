@@ -55,10 +55,12 @@ class WireBrokerReader:
         sizes: dict[int, int] = {}
         log_dirs = await self._log_dirs_in_time(None if topics is None else _partitions_of(topics))
         # Nobody knows what a failed log dir holds: the rest would pass for everything on the broker.
-        unknown = {one.broker for one in log_dirs if one.error is not None}
-        for one in log_dirs:
-            if one.broker not in unknown:
-                sizes[one.broker] = sizes.get(one.broker, 0) + sum(replica.size_bytes for replica in one.replicas)
+        unknown = {log_dir.broker for log_dir in log_dirs if log_dir.error is not None}
+        for log_dir in log_dirs:
+            if log_dir.broker not in unknown:
+                sizes[log_dir.broker] = sizes.get(log_dir.broker, 0) + sum(
+                    replica.size_bytes for replica in log_dir.replicas
+                )
         return sizes
 
     async def _log_dirs_in_time(self, partitions: Iterable[TopicPartition] | None) -> list[LogDir]:
@@ -71,7 +73,7 @@ class WireBrokerReader:
 
 
 def _partitions_of(topics: Sequence[TopicSnapshot]) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, one.partition) for topic in topics for one in topic.partitions]
+    return [TopicPartition(topic.name, partition.partition) for topic in topics for partition in topic.partitions]
 
 
 class ZkBrokerReader(WireBrokerReader):

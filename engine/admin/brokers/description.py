@@ -93,10 +93,16 @@ async def describe_brokers(cluster: Cluster, ids: Sequence[int] = ()) -> list[Br
     chosen = sorted(set(ids)) if ids else known
     reader = broker_reader(cluster)
     registered = await reader.registrations()
-    words = await reader.own_words([one for one in chosen if one in snapshot.live_broker_ids])
+    words = await reader.own_words([broker_id for broker_id in chosen if broker_id in snapshot.live_broker_ids])
     return [
-        _details(snapshot, one, shares.get(one, BrokerPartitions()), registered.get(one, Registered()), words.get(one))
-        for one in chosen
+        _details(
+            snapshot,
+            broker_id,
+            shares.get(broker_id, BrokerPartitions()),
+            registered.get(broker_id, Registered()),
+            words.get(broker_id),
+        )
+        for broker_id in chosen
     ]
 
 

@@ -101,7 +101,7 @@ def load_of_plan(
     before: Replicas, after: Replicas, sizes: Mapping[TopicPartition, int], brokers: Iterable[int] = ()
 ) -> list[PlannedLoad]:
     """Return the part of each broker that has one, and of ``brokers``, by id."""
-    counts = [(_replicas(one), _leaders(one), _bytes(one, sizes)) for one in (before, after)]
+    counts = [(_replicas(placement), _leaders(placement), _bytes(placement, sizes)) for placement in (before, after)]
     (replicas, leaders, sized), (replicas_after, leaders_after, sized_after) = counts
     has_sizes = bool(sizes)
     return [

@@ -262,7 +262,7 @@ def _named(family: str, labels: Mapping[str, str]) -> tuple[str, str] | None:
     if family in _FAMILIES:
         return _FAMILIES[family]
     # Without rules the type and the attribute make the name, and the rest are labels.
-    kind = next((one for one in _TYPES if family.startswith(one)), None)
+    kind = next((prefix for prefix in _TYPES if family.startswith(prefix)), None)
     attribute = None if kind is None else _ATTRIBUTES.get(family.removeprefix(kind).lstrip("_"))
     return (labels["name"], attribute) if attribute is not None and "name" in labels else None
 

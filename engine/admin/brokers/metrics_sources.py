@@ -1,32 +1,39 @@
 """Where a broker tells its metrics, and how they are read: Prometheus' format and Jolokia's protocol over HTTP.
 
-JMX itself needs a Java, which the caller brings.
+JMX itself needs a Java, which the caller brings. TLS goes by the ``ssl.*`` properties of the cluster's client.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import re
+import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import unquote, urlsplit
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from urllib.parse import quote, unquote, urlsplit
 
 from engine.admin.brokers.metrics import Bean, Beans, Teller, bean_of, beans_of_page, is_of_klamm, numbers
 from engine.admin.cluster.errors import BadRequest, Unreachable
 from engine.admin.cluster.profiles import without_login
+from engine.common.errors import ConfigError
 from engine.common.model import address_text
+from engine.kafka.client.config_providers import resolve_references
+from engine.kafka.client.tls.context import TlsSettings, client_context
+from engine.kafka.client.tls.failures import tls_failure
 
-if TYPE_CHECKING:
-    import ssl
-
-SCHEMES: Final = ("http", "https", "jmx")
+SCHEMES: Final = ("http", "https", "jmx", "jmxs")
 _PAGE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where one broker tells its metrics. A login never shows."""
+    """Where one broker tells its metrics. A login never shows.
+
+    ``is_tls`` is about HTTP, and about the registry of JMX: without it, a broker says itself whether it speaks TLS.
+    """
 
     teller: Teller
     host: str
@@ -35,9 +42,10 @@ class Source:
     is_tls: bool = False
     user: str | None = None
     password: str | None = None
+    tls: TlsSettings = field(default_factory=TlsSettings)
 
     def __str__(self) -> str:
-        scheme = "jmx" if self.teller is Teller.JMX else "https" if self.is_tls else "http"
+        scheme = ("jmx" if self.teller is Teller.JMX else "http") + "s" * self.is_tls
         return f"{scheme}://{address_text(self.host, self.port)}{self.path}"
 
     def __repr__(self) -> str:
@@ -49,8 +57,28 @@ ReadJmx = Callable[[Mapping[int, Source], Sequence[str], float, float], Awaitabl
 Gives the reason for a broker that does not tell. It never fails."""
 
 
+_REFERENCE: Final = re.compile(r"\$\{[^}]*:[^}]*\}")
+
+
+def resolved_pattern(pattern: str) -> str:
+    """Return the address of brokers' metrics, with what stands elsewhere: ``${env:NAME}``, ``${file:PATH:KEY}``.
+
+    Raises:
+        BadRequest: it is no URL, names neither host nor id, or refers to something that is not there.
+    """
+    check_pattern(pattern)
+
+    def value(reference: re.Match[str]) -> str:
+        return quote(resolve_references({"metrics": reference[0]}, os.environ)["metrics"], safe="")
+
+    try:
+        return _REFERENCE.sub(value, pattern)
+    except ConfigError as error:
+        raise BadRequest(str(error)) from error
+
+
 def check_pattern(pattern: str) -> None:
-    """Refuse what cannot be the address of brokers' metrics.
+    """Refuse what cannot be the address of brokers' metrics, whatever its references stand for.
 
     Raises:
         BadRequest: it is no URL, or names neither host nor id.
@@ -58,10 +86,10 @@ def check_pattern(pattern: str) -> None:
     if "{host}" not in pattern and "{id}" not in pattern:
         hint = "write {host} or {id} where brokers differ: http://{host}:7071/metrics, jmx://{host}:9999"
         raise BadRequest(f"all brokers would have the same metrics: {without_login(pattern)}", hint=hint)
-    source_of(pattern, 0, "localhost")
+    source_of(_REFERENCE.sub("elsewhere", pattern), 0, "localhost")
 
 
-def source_of(pattern: str, broker_id: int, host: str) -> Source:
+def source_of(pattern: str, broker_id: int, host: str, tls: TlsSettings | None = None) -> Source:
     """Return a broker's source. The path says which of the two an HTTP server speaks: Jolokia's has ``/jolokia``.
 
     Raises:
@@ -69,26 +97,28 @@ def source_of(pattern: str, broker_id: int, host: str) -> Source:
     """
     shown_host = f"[{host}]" if ":" in host else host
     url = pattern.replace("{host}", shown_host).replace("{id}", str(broker_id))
-    hint = "write http://{host}:7071/metrics, http://{host}:8778/jolokia or jmx://{host}:9999"
+    hint = "write http://{host}:7071/metrics, http://{host}:8778/jolokia, jmx://{host}:9999 or jmxs://{host}:9999"
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError as error:
         raise BadRequest(f"not the address of metrics: {error}", hint=hint) from error
-    if parts.scheme not in SCHEMES or not parts.hostname or (parts.scheme == "jmx" and port is None):
+    is_jmx = parts.scheme in ("jmx", "jmxs")
+    if parts.scheme not in SCHEMES or not parts.hostname or (is_jmx and port is None):
         # The login that it may hold stays out of the message.
         raise BadRequest("not the address of metrics", where=url.rpartition("@")[2], hint=hint)
     jolokia = "jolokia" in parts.path.split("/")
-    teller = Teller.JMX if parts.scheme == "jmx" else Teller.JOLOKIA if jolokia else Teller.PROMETHEUS
+    teller = Teller.JMX if is_jmx else Teller.JOLOKIA if jolokia else Teller.PROMETHEUS
     query = f"?{parts.query}" if parts.query else ""
     return Source(
         teller,
         parts.hostname,
         port or (443 if parts.scheme == "https" else 80),
         "" if teller is Teller.JMX else (parts.path or "/metrics") + query,
-        parts.scheme == "https",
+        parts.scheme in ("https", "jmxs"),
         None if parts.username is None else unquote(parts.username),
         None if parts.password is None else unquote(parts.password),
+        tls or TlsSettings(),
     )
 
 
@@ -111,9 +141,7 @@ async def read_http(source: Source, patterns: Sequence[str]) -> Reading:
     page = (await _ask(source, None)).decode("utf-8", "replace")
     if is_of_klamm(page):
         # Its page has counts; by the other protocol it tells rates, too.
-        jolokia = Source(
-            Teller.JOLOKIA, source.host, source.port, "/jolokia", source.is_tls, source.user, source.password
-        )
+        jolokia = replace(source, teller=Teller.JOLOKIA, path="/jolokia")
         return Reading(jolokia, await _read_jolokia(jolokia, patterns))
     beans = await asyncio.to_thread(beans_of_page, page)
     if not beans:
@@ -152,8 +180,14 @@ async def _ask(source: Source, body: bytes | None) -> bytes:
         Unreachable: it does not, or says no.
     """
     try:
-        reader, writer = await asyncio.open_connection(source.host, source.port, ssl=_tls() if source.is_tls else None)
+        context = await asyncio.to_thread(client_context, source.tls) if source.is_tls else None
+        reader, writer = await asyncio.open_connection(source.host, source.port, ssl=context)
+    except ConfigError as error:
+        raise Unreachable(str(error), where=str(source)) from error
     except OSError as error:
+        if source.is_tls and isinstance(error, ssl.SSLError | ConnectionResetError | ConnectionAbortedError):
+            failure = await tls_failure(error, source.tls, source.host, source.port)
+            raise Unreachable("; ".join(filter(None, (str(failure), failure.hint))), where=str(source)) from error
         raise Unreachable(f"cannot connect: {error.strerror or error}", where=str(source)) from error
     try:
         writer.write(_request(source, body))
@@ -217,9 +251,3 @@ def _content(source: Source, answer: bytes) -> bytes:
     if response.status != 200:
         raise Unreachable(f"it answers {response.status} {response.reason}".rstrip(), where=str(source))
     return content
-
-
-def _tls() -> ssl.SSLContext:
-    import ssl
-
-    return ssl.create_default_context()

@@ -69,7 +69,9 @@ async def ask_brokers(cluster: Cluster, brokers: Iterable[int]) -> dict[int, Own
     except AdminError as error:
         return dict.fromkeys(chosen, OwnWords(trouble=str(error)))
     async with asyncio.TaskGroup() as group:
-        tasks = {one: group.create_task(_ask(cluster, one), name=f"describe-{one}") for one in chosen}
+        tasks = {
+            broker_id: group.create_task(_ask(cluster, broker_id), name=f"describe-{broker_id}") for broker_id in chosen
+        }
     return {one: task.result() for one, task in tasks.items()}
 
 
@@ -107,7 +109,7 @@ async def _protocol_version(cluster: Cluster, broker: int) -> str | None:
             broker, DescribeConfigsRequest(resources=[resource])
         )
     except Refused as error:
-        cluster.observe(f"broker {broker} does not tell its protocol version: {error}")
+        cluster.observe(f"broker {broker} does not report its protocol version: {error}")
         return None
     return next((c.value for r in response.results for c in r.configs if c.name == _PROTOCOL_KEY), None)
 
@@ -116,11 +118,18 @@ async def _dirs(cluster: Cluster, broker: int) -> tuple[DirSummary, ...] | None:
     from engine.admin.log_dirs.describing import read_log_dirs
 
     (*found,) = await read_log_dirs(cluster, [broker])
-    if any(one.log_dir is None for one in found):
+    if any(log_dir.log_dir is None for log_dir in found):
         return None
     return tuple(
-        DirSummary(one.log_dir or "", one.replica_count, one.size_bytes, one.total_bytes, one.usable_bytes, one.error)
-        for one in found
+        DirSummary(
+            log_dir.log_dir or "",
+            log_dir.replica_count,
+            log_dir.size_bytes,
+            log_dir.total_bytes,
+            log_dir.usable_bytes,
+            log_dir.error,
+        )
+        for log_dir in found
     )
 
 

@@ -1,4 +1,4 @@
-"""Who uses how much of a quota on each broker, and who is held back for it, and how long.
+"""Who uses how much of a quota on each broker, who is throttled, and for how long.
 
 Source: the MBeans of ``ClientQuotaManager`` and its kin in Kafka 3.9. They exist while a client is active and an hour
 longer. Their tags name the level of the quota that counts.
@@ -78,10 +78,10 @@ async def read_usage(
         NotFound: no live broker has one of the ids.
     """
     quotas = await all_quotas(cluster)
-    told = await read_beans(cluster, read_jmx, quota_patterns(), ids, pattern=pattern)
+    answers = await read_beans(cluster, read_jmx, quota_patterns(), ids, pattern=pattern)
     return UsageOfBrokers(
-        sorted((usage for one in told for usage in usages_of(one, quotas)), key=_rank),
-        [(one.broker, one.trouble) for one in told if one.trouble is not None],
+        sorted((usage for answer in answers for usage in usages_of(answer, quotas)), key=_rank),
+        [(answer.broker, answer.trouble) for answer in answers if answer.trouble is not None],
         bool(quotas),
     )
 
@@ -94,7 +94,7 @@ def usages_of(told: Told, quotas: Sequence[OwnedQuota]) -> Iterator[QuotaUsage]:
         encoded, _, client_id = tag.partition("/")
         user = unquote_plus(encoded)
         key, attribute = _KEYS[kind]
-        limits = {one.quota: one.value for one in in_force(_entity(user, client_id), quotas)}
+        limits = {quota.quota: quota.value for quota in in_force(_entity(user, client_id), quotas)}
         limit = limits.get(key)
         yield QuotaUsage(
             told.broker,

@@ -42,14 +42,14 @@ async def add_rates(
     troubles = {figure.broker: figure.trouble for figure in figures if figure.trouble is not None}
     with_rates = []
     for load in loads:
-        told = by_broker.get(load.broker)
-        if told is None or told.trouble is not None:
+        answer = by_broker.get(load.broker)
+        if answer is None or answer.trouble is not None:
             with_rates.append(load)
             continue
-        topics = told.topics or ()
+        topics = answer.topics or ()
         chosen = set(selection.choose(topic.topic for topic in topics))
         parts: Sequence[BrokerFigures | TopicFigures] = (
-            [told] if is_all else [topic for topic in topics if topic.topic in chosen]
+            [answer] if is_all else [topic for topic in topics if topic.topic in chosen]
         )
         with_rates.append(
             replace(

@@ -25,12 +25,13 @@ from engine.admin.brokers.metrics import (
     traffic_of,
     traffic_patterns,
 )
-from engine.admin.brokers.metrics_sources import Reading, ReadJmx, Source, check_pattern, read_http, source_of
+from engine.admin.brokers.metrics_sources import Reading, ReadJmx, Source, read_http, resolved_pattern, source_of
 from engine.admin.cluster.asking import FAILURES, answer_limit
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, NotFound, Unreachable
 from engine.admin.cluster.members import read_members
 from engine.common.model import BrokerInfo
+from engine.kafka.client.tls.context import tls_settings
 
 _KEY: Final = "klamm.metrics.listener"
 MEASURE_S: Final = 2.0
@@ -75,8 +76,8 @@ async def read_figures(
         NotFound: no live broker has one of the ids.
     """
     wanted = patterns(requests=requests, topics=topics)
-    told = await read_beans(cluster, read_jmx, wanted, ids, pattern=pattern, measures=True)
-    return [_figures(one, requests=requests, topics=topics) for one in told]
+    answers = await read_beans(cluster, read_jmx, wanted, ids, pattern=pattern, measures=True)
+    return [_figures(answer, requests=requests, topics=topics) for answer in answers]
 
 
 def _figures(told: Told, *, requests: bool, topics: bool) -> BrokerFigures:
@@ -103,14 +104,14 @@ async def read_beans(
     """
     pattern = pattern or cluster.target.metrics
     if pattern is not None:
-        check_pattern(pattern)
-    brokers = {one.id: one for one in (await read_members(cluster)).brokers}
+        pattern = resolved_pattern(pattern)
+    brokers = {member.id: member for member in (await read_members(cluster)).brokers}
     if unknown := sorted(set(ids) - set(brokers)):
         named, live = ", ".join(map(str, unknown)), ", ".join(map(str, sorted(brokers))) or "none"
         raise NotFound(f"no live broker has the id {named}", hint=f"live brokers: {live}")
     registered = {} if pattern is not None else await broker_reader(cluster).registrations()
     ports = {broker: one.jmx_port for broker, one in registered.items()}
-    sources = await _sources(cluster, [brokers[one] for one in sorted(set(ids) or brokers)], pattern, ports)
+    sources = await _sources(cluster, [brokers[broker_id] for broker_id in sorted(set(ids) or brokers)], pattern, ports)
     limit_s = cluster.timeout_s * _LIMIT_SHARE
     return await _told(sources, read_jmx, wanted, limit_s, cluster.timeout_s * _ALL_SHARE, measures=measures)
 
@@ -182,24 +183,25 @@ async def _sources(
     Args:
         jmx_ports: of each broker that is known to be registered in ZooKeeper.
     """
+    tls = tls_settings(cluster.target.client_properties.entries)
     if pattern is not None:
-        return {one.id: source_of(pattern, one.id, _host(one)) for one in brokers}
+        return {broker.id: source_of(pattern, broker.id, _host(broker), tls) for broker in brokers}
     found: dict[int, Source | str] = {}
     unknown: list[BrokerInfo] = []
-    for one in brokers:
-        if port := jmx_ports.get(one.id):
-            found[one.id] = Source(Teller.JMX, _host(one), port)
+    for broker in brokers:
+        if port := jmx_ports.get(broker.id):
+            found[broker.id] = Source(Teller.JMX, _host(broker), port, tls=tls)
         else:
-            unknown.append(one)
+            unknown.append(broker)
     reason = (
         "it has no JMX port, and no other address of its metrics is known"
         if jmx_ports
         else "no address of its metrics is known; a JMX port would stand in ZooKeeper"
     )
     if not cluster.target.may_ask_brokers:
-        return found | dict.fromkeys((one.id for one in unknown), reason)
+        return found | dict.fromkeys((member.id for member in unknown), reason)
     listeners = await _listeners(cluster, unknown)
-    return found | {one.id: await _source_of_listener(one, listeners[one.id], reason) for one in unknown}
+    return found | {member.id: await _source_of_listener(member, listeners[member.id], reason) for member in unknown}
 
 
 async def _listeners(cluster: Cluster, brokers: Sequence[BrokerInfo]) -> dict[int, str | AdminError | None]:
@@ -211,8 +213,8 @@ async def _listeners(cluster: Cluster, brokers: Sequence[BrokerInfo]) -> dict[in
         await (await cluster.wire()).nodes()
     except AdminError as error:
         return dict.fromkeys((broker.id for broker in brokers), error)
-    told = await asyncio.gather(*(_listener(cluster, broker.id) for broker in brokers))
-    return dict(zip((broker.id for broker in brokers), told, strict=True))
+    listeners = await asyncio.gather(*(_listener(cluster, broker.id) for broker in brokers))
+    return dict(zip((broker.id for broker in brokers), listeners, strict=True))
 
 
 async def _listener(cluster: Cluster, broker: int) -> str | AdminError | None:
@@ -230,7 +232,7 @@ async def _listener(cluster: Cluster, broker: int) -> str | AdminError | None:
 
 async def _source_of_listener(broker: BrokerInfo, listener: str | AdminError | None, reason: str) -> Source | str:
     if not isinstance(listener, str):
-        return reason if listener is None else f"it does not tell its settings: {listener}"
+        return reason if listener is None else f"it does not report its settings: {listener}"
     host, _, port = listener.rpartition(":")
     host = host.strip("[]")
     if not port.isdecimal():
@@ -313,7 +315,7 @@ class FiguresReader:
         """
         pattern = self._cluster.target.metrics
         if pattern is not None:
-            check_pattern(pattern)
+            pattern = resolved_pattern(pattern)
         asked = [broker for broker in brokers if broker.id not in silent]
         self._known = {broker: self._known[broker] for broker in asked if broker in self._known}
         new = [broker for broker in asked if broker not in self._known]
@@ -321,16 +323,22 @@ class FiguresReader:
         sources = {broker.id: found.get(broker.id) or self._known[broker] for broker in asked}
         wanted = [*patterns(requests=False, topics=False), *(traffic_patterns() if topics else ())]
         told = await _told(sources, self._read_jmx, wanted, _WATCH_LIMIT_S, _WATCH_ALL_S, measures=False)
-        answers = {one.broker: one.source for one in told if one.source is not None and one.beans is not None}
+        answers = {
+            answer.broker: answer.source for answer in told if answer.source is not None and answer.beans is not None
+        }
         self._known = {broker: answers[broker.id] for broker in asked if broker.id in answers}
         # Thousands of topics take longer than an event loop may stand still.
         figures = await asyncio.to_thread(self._figures, told, topics)
         figures += [BrokerFigures(broker, trouble="it answers nobody") for broker in sorted(silent)]
         # The start of a Java is work, whether a broker then answers it or not; waiting for a broker is none.
         has_java = any(map(_is_jmx, sources.values()))
-        missing = [f"broker {one.broker}: {one.trouble}" for one in told if one.source is not None and one.trouble]
+        missing = [
+            f"broker {answer.broker}: {answer.trouble}"
+            for answer in told
+            if answer.source is not None and answer.trouble
+        ]
         return WatchedFigures(
-            {one.broker: replace(one, topics=None) for one in figures},
+            {figure.broker: replace(figure, topics=None) for figure in figures},
             traffic_of(figures),
             len(new) + len(sources),
             () if has_java else tuple(missing),
@@ -338,19 +346,21 @@ class FiguresReader:
 
     def _figures(self, told: Sequence[Told], topics: bool) -> list[BrokerFigures]:
         now_s, before = time.monotonic(), self._before
-        counted = {one.broker: one.beans for one in told if one.beans is not None and not has_rates(one.beans)}
+        counted = {
+            answer.broker: answer.beans for answer in told if answer.beans is not None and not has_rates(answer.beans)
+        }
         self._before = {broker: (now_s, beans) for broker, beans in counted.items()}
         return [
-            _figures(one, requests=False, topics=topics)
-            if one.broker not in counted
-            else _measured(one, before.get(one.broker), now_s, topics=topics)
-            for one in told
+            _figures(answer, requests=False, topics=topics)
+            if answer.broker not in counted
+            else _measured(answer, before.get(answer.broker), now_s, topics=topics)
+            for answer in told
         ]
 
 
 def _measured(told: Told, before: tuple[float, Beans] | None, now_s: float, *, topics: bool) -> BrokerFigures:
     """Make rates of what a broker counts and what it had counted before."""
     if before is None:
-        told = replace(told, trouble="it tells counts only: rates follow with its next reading")
+        told = replace(told, trouble="it reports only counts: rates follow with its next reading")
         return replace(_figures(told, requests=False, topics=topics), trouble=told.trouble)
     return _figures(replace(told, before=before[1], measured_s=now_s - before[0]), requests=False, topics=topics)

@@ -27,7 +27,7 @@ from engine.common.quantities import counted
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import NetworkError, TlsFailed
 from engine.kafka.protocol.apis.describe_cluster import DescribeClusterRequest
-from engine.kafka.zk.client import server_addresses
+from engine.kafka.zk.connect_string import server_addresses
 from engine.kafka.zk.errors import NoAuth, NoNode
 
 T = TypeVar("T")
@@ -180,13 +180,13 @@ async def _admission(
             await client.connect()
             offered = await client.api_versions()
         except NetworkError as error:
-            told = unreachable(error)
+            failure = unreachable(error)
             is_login = security.sasl is not None and not isinstance(error, TlsFailed)
             if is_login and security.tls is not None:
                 yield await _tls(cluster, host, port)
             name = "TLS" if isinstance(error, TlsFailed) else "login" if is_login else "API versions"
             whose = "" if advertised_by is None else f" (broker {advertised_by} advertises this address)"
-            raise _Failed(Step(name, where, f"{told.message}{whose}", told.kind, told.hint)) from error
+            raise _Failed(Step(name, where, f"{failure.message}{whose}", failure.kind, failure.hint)) from error
         except ConfigError as error:
             raise _Failed(Step("TLS", where, str(error), FailureKind.USAGE)) from error
         took_ms = (time.monotonic() - began) * 1000
@@ -235,7 +235,7 @@ async def _rights(cluster: Cluster) -> Step:
             bits = _NOT_TOLD
         if bits == _NOT_TOLD:
             return f"sees {counted(topics, 'topic')}"
-        allowed = [one.spelling for one in AclOperation if bits >> one & 1]
+        allowed = [operation.spelling for operation in AclOperation if bits >> operation & 1]
         return f"on the cluster: {', '.join(allowed) or 'nothing'}; sees {counted(topics, 'topic')}"
 
     return Step("rights", where, await _tried("rights", where, look))

@@ -141,12 +141,12 @@ async def _find_homes(homes: Homes[K], keys: Iterable[K], at_home: dict[K, int],
     if not homeless:
         return
     try:
-        told = await homes(homeless)
+        located = await homes(homeless)
     except FAILURES as error:
         if not found:
             raise
-        told = dict.fromkeys(homeless, Unknown.of_error(error))
-    for key, home in told.items():
+        located = dict.fromkeys(homeless, Unknown.of_error(error))
+    for key, home in located.items():
         if isinstance(home, Unknown):
             found[key] = home
         else:

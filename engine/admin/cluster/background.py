@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def in_daemon_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
-    """Run ``function`` in a thread that the end of the program does not wait for: a file system may hang for ever.
+    """Run ``function`` in a thread that the end of the program does not wait for: a file system may hang forever.
 
     The future gets its result or exception.
     """

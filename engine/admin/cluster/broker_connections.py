@@ -133,7 +133,7 @@ class BrokerConnections:
         raise Unreachable(
             "no broker can be reached",
             where=", ".join(absent) or None,
-            hint=CHECK_NAME if absent and all(one.endswith(UNRESOLVED) for one in absent) else START_IT,
+            hint=CHECK_NAME if absent and all(reason.endswith(UNRESOLVED) for reason in absent) else START_IT,
         )
 
     async def _look_further(self, tried: Iterable[Address], absent: list[str]) -> list[Address]:

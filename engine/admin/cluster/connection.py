@@ -64,7 +64,7 @@ def _shown_by(path: str) -> Operation:
 
 
 class Cluster:
-    """One cluster for the time of an operation. Use it from one event loop."""
+    """An open cluster, for the length of one operation. Use it from one event loop."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class Cluster:
             await self.close()
 
     async def _forbidden(self, zk: ZkClient, full_path: str) -> ZnodeForbidden:
-        """Return what is told of a znode that ZooKeeper does not let this session read or change."""
+        """Return the error for a znode that ZooKeeper does not let this session read or change."""
         from engine.kafka.zk.errors import NoNode, ZooKeeperError
         from engine.kafka.zk.operations import acl_texts
 
@@ -144,7 +144,7 @@ class Cluster:
         return ZnodeForbidden(f"ZooKeeper does not allow {who} to do this", where=path, hint=hint)
 
     async def hidden(self, topics: Sequence[str]) -> Refused | None:
-        """Return a refusal if one of these topics, which a list does not have, may be hidden: lists leave such out."""
+        """Return a refusal if one of these topics, which a list lacks, may be hidden: lists omit those."""
         if not topics or self._wire is None:
             return None
         with suppress(AdminError):
@@ -167,7 +167,7 @@ class Cluster:
         self._denied.update(dict.fromkeys(rights))
 
     def forget_denied(self) -> None:
-        """Forget them, so that one that was given meanwhile no longer counts."""
+        """Forget the missing rights, so that one granted since no longer counts."""
         self._denied.clear()
 
     @property
@@ -176,7 +176,7 @@ class Cluster:
         return list(self._denied)
 
     def explain(self, error: BaseException | None) -> None:
-        """Let refusals for want of a right say who lacks which, and how an administrator gives it."""
+        """Make refusals name the missing right, who lacks it, and how an administrator grants it."""
         if isinstance(error, BaseExceptionGroup):
             for exception in error.exceptions:
                 self.explain(exception)
@@ -187,7 +187,7 @@ class Cluster:
         if kinds:
             named = [kind for kind in kinds if kind.name in where] or kinds
             # Others were asked for beside the work: their loss did not end it.
-            needed = [one for one in named if (one.operation, one.resource_type) in self.needs] or named
+            needed = [right for right in named if (right.operation, right.resource_type) in self.needs] or named
             error.for_want_of(needed[-1], self.principal)
 
     def check_may_change(self) -> None:

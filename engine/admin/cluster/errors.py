@@ -51,7 +51,7 @@ class AdminError(KlammError):
     def __init__(
         self, message: Part, *, where: Part | None = None, hint: Part | None = None, topics: Sequence[str] = ()
     ) -> None:
-        """``topics`` are those that are not there, as far as is known: they may be hidden for want of a right."""
+        """``topics`` are those that do not exist as far as is known; a missing right may also hide them."""
         super().__init__(str(words(message)))
         self.topics = tuple(topics)
         self.message: Words = words(message)
@@ -136,7 +136,7 @@ class Refused(AdminError):
             self.kind = FailureKind.AUTHORIZATION
 
     def for_want_of(self, right: Right, principal: str | None) -> Refused:
-        """Say who lacks which right, and how an administrator gives it; return this error."""
+        """Add which right is missing, who lacks it, and how an administrator grants it; return this error."""
         self.right, self.principal = right, principal
         lacks = f"{principal or 'this login'} lacks {right}"
         # Brokers' own words say less than this. An operation's say what it was for.

@@ -30,7 +30,7 @@ class BrokerDescription:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMembers:
-    """The live brokers, and who controls them. What the source does not tell is None."""
+    """The live brokers, and which one is the controller. What the source does not report is None."""
 
     cluster_id: str | None
     controller_id: int

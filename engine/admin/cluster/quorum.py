@@ -83,7 +83,7 @@ async def read_finalized_features(wire: WireCluster) -> tuple[FinalizedFeature, 
         )
     except FAILURES:
         return ()
-    found = (FinalizedFeature(one.name, one.max_version_level) for one in response.finalized_features)
+    found = (FinalizedFeature(feature.name, feature.max_version_level) for feature in response.finalized_features)
     return tuple(sorted(found, key=lambda one: one.name))
 
 
@@ -92,12 +92,12 @@ def _members(
 ) -> tuple[QuorumMember, ...]:
     return tuple(
         QuorumMember(
-            one.replica_id,
+            replica.replica_id,
             is_voter,
-            one.replica_id == leader_id,
-            one.log_end_offset,
-            max(0, end - one.log_end_offset),
-            one.last_caught_up_timestamp if one.last_caught_up_timestamp > 0 else None,
+            replica.replica_id == leader_id,
+            replica.log_end_offset,
+            max(0, end - replica.log_end_offset),
+            replica.last_caught_up_timestamp if replica.last_caught_up_timestamp > 0 else None,
         )
-        for one in sorted(replicas, key=lambda one: one.replica_id)
+        for replica in sorted(replicas, key=lambda replica: replica.replica_id)
     )

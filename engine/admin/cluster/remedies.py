@@ -161,7 +161,7 @@ class Phrase:
     parts: tuple[str | Operation | Do | Parameter | Give, ...]
 
     def __init__(self, *parts: Part) -> None:
-        flat = [one for part in parts for one in (part.parts if isinstance(part, Phrase) else (part,))]
+        flat = [piece for part in parts for piece in (part.parts if isinstance(part, Phrase) else (part,))]
         object.__setattr__(self, "parts", tuple(flat))
 
     def spell(self, speller: Speller) -> str:

@@ -149,7 +149,9 @@ class Right(NamedTuple):
 def asked_for(right: Right, needs: Sequence[Requirement]) -> Right:
     """Return the right to ask for: where ``needs`` holds one that implies the missing one, that."""
     stronger = (need.operation for need in needs if need.resource_type is right.resource_type)
-    found = next((one for one in stronger if one in IMPLIED.get(right.operation, ())), right.operation)
+    found = next(
+        (operation for operation in stronger if operation in IMPLIED.get(right.operation, ())), right.operation
+    )
     return right._replace(operation=found)
 
 
@@ -162,7 +164,7 @@ def missing_rights(request: Request, response: Response) -> Iterator[Right]:
     needed = NEEDED.get(key)
     if needed is None:
         return
-    operations = {one.resource_type: one.operation for one in reversed(needed)}
+    operations = {requirement.resource_type: requirement.operation for requirement in reversed(needed)}
     for code, structs in _refusals(response, ()):
         resource_type = _TYPES[ErrorCode(code)]
         operation = operations.get(resource_type)

@@ -35,7 +35,7 @@ class Waits:
     def _cut_short_now(self, address: str, waited_s: float) -> None:
         now = time.monotonic()
         # A dashboard abandons questions as long as it runs: old ones are of no use.
-        self._cut_short = [one for one in self._cut_short if now - one[0] < _JUST_NOW_S]
+        self._cut_short = [wait for wait in self._cut_short if now - wait[0] < _JUST_NOW_S]
         self._cut_short.append((now, waited_s, address))
 
     def silent(self, least_s: float) -> dict[str, float]:

@@ -453,7 +453,7 @@ class WireCluster:
 
     @contextmanager
     def _noted_until_answered(self, look: Operation | None) -> Iterator[None]:
-        """Count a change while its outcome is unknown, which may be for ever."""
+        """Count a change while its outcome is unknown, which may be forever."""
         if look is None:
             yield
             return

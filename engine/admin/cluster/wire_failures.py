@@ -66,7 +66,7 @@ _LOST = Phrase(
 
 def outcome_unknown(error: NetworkError, look: Operation) -> OutcomeUnknown:
     """Return the error for a change whose answer was lost; ``look`` shows whether it was carried out."""
-    message = f"{str(error).removesuffix(f': {error.address}')}; what was sent may still happen"
+    message = f"{str(error).removesuffix(f': {error.address}')}; the request may still take effect"
     return OutcomeUnknown(message, where=error.address, hint=Phrase("look before you send it again: ", look))
 
 

@@ -14,7 +14,8 @@ from engine.admin.cluster.errors import BadRequest, LoginRefused, Unreachable, Z
 from engine.admin.cluster.remedies import CHECK_NAME, START_IT, UNRESOLVED, Give, Parameter, Part, Phrase
 from engine.common.errors import ConfigError
 from engine.common.model import SecurityProtocol
-from engine.kafka.zk.client import ZkClient, server_addresses
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.connect_string import server_addresses
 from engine.kafka.zk.errors import ConnectTimedOut, NoNode, NotAdmitted, ZooKeeperError
 from engine.kafka.zk.security import OPEN, ZkSecurity
 
@@ -105,7 +106,7 @@ class Look:
 
     @property
     def says_a_word(self) -> bool:
-        """Whether one lives. A port for TLS only closes connections that do not begin with TLS."""
+        """Whether a server is alive. A port for TLS only closes connections that do not begin with TLS."""
         return max(self.found) >= _Found.CLOSED
 
     @property
@@ -119,7 +120,7 @@ class Look:
         return max(self.found) is _Found.CLOSED
 
     def error(self, connect: str, instead: Part = "") -> Unreachable:
-        """Return what is told of a ZooKeeper that says no word."""
+        """Return the error for a ZooKeeper that does not answer."""
         if set(self.found) == {_Found.REFUSAL}:
             return ZooKeeperDead("ZooKeeper refuses connections", where=connect, hint=Phrase(START_IT, instead))
         if self.only_closes:
@@ -146,7 +147,7 @@ async def _still_closes(connect: str) -> bool:
 
 
 async def look(connect: str) -> Look:
-    """Ask every server for a word."""
+    """Ask every server for a sign of life."""
     unresolved: list[str] = []
 
     async def look_at(host: str, port: int) -> _Found:

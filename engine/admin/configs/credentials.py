@@ -86,9 +86,9 @@ def parse_mechanism(text: str) -> str:
 def credentials_in(found: Sequence[EntityConfigs]) -> list[UserCredential]:
     """Return the credentials among users' settings."""
     return [
-        UserCredential(one.entity_name or "", entry.name, _iterations(entry.value))
-        for one in found
-        for entry in one.configs
+        UserCredential(credential.entity_name or "", entry.name, _iterations(entry.value))
+        for credential in found
+        for entry in credential.configs
         if entry.source is ConfigSource.SCRAM_CREDENTIAL
     ]
 
@@ -114,16 +114,16 @@ async def change_credentials(
         await _change_znode(cluster, user, wanted, removed)
         return
     request = AlterUserScramCredentialsRequest(
-        deletions=[ScramCredentialDeletion(name=user, mechanism=_CODES[one]) for one in removed],
+        deletions=[ScramCredentialDeletion(name=user, mechanism=_CODES[mechanism]) for mechanism in removed],
         upsertions=[
             ScramCredentialUpsertion(
                 name=user,
-                mechanism=_CODES[one.mechanism],
-                iterations=one.iterations,
-                salt=one.salt,
-                salted_password=one.salted_password,
+                mechanism=_CODES[credential.mechanism],
+                iterations=credential.iterations,
+                salt=credential.salt,
+                salted_password=credential.salted_password,
             )
-            for one in wanted
+            for credential in wanted
         ],
     )
     wire = await cluster.wire()
@@ -146,8 +146,8 @@ async def _change_znode(cluster: Cluster, user: str, wanted: Sequence[NewCredent
     kafka = KafkaZkClient(await cluster.zookeeper())
     path = f"{ConfigType.USER.value}/{sanitized(user)}"
     settings = await kafka.configs.get_entity_configs(path)
-    if any(one not in settings for one in removed):
-        raise _absent(user, [one for one in removed if one not in settings])
+    if any(mechanism not in settings for mechanism in removed):
+        raise _absent(user, [mechanism for mechanism in removed if mechanism not in settings])
     kept = {key: value for key, value in settings.items() if key not in removed}
     for one in wanted:
         credential = ScramCredential.of_salted_password(one.mechanism, one.salt, one.salted_password, one.iterations)

@@ -55,7 +55,7 @@ async def quotas_of(cluster: Cluster, entity: Entity) -> dict[str, float | str]:
         NotFound: nothing is.
     """
     (configs,) = await _described(cluster, entity.type, entity)
-    found = {one.quota: one.value for one in _owned(configs)}
+    found = {quota.quota: quota.value for quota in _owned(configs)}
     if not found:
         raise NotFound(f"no quota is set for {entity}")
     return found

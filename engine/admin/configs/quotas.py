@@ -95,8 +95,8 @@ def parse_quotas(entity: Entity, additions: Mapping[str, str]) -> dict[str, floa
 def check_dropped(entity: Entity, deletions: Sequence[str], present: Iterable[str]) -> None:
     """Raise BadRequest if a quota to drop is not set, or is not a quota."""
     _refuse_credentials(deletions)
-    there = set(present)
-    absent = [key for key in deletions if key not in there]
+    existing = set(present)
+    absent = [key for key in deletions if key not in existing]
     if absent:
         raise BadRequest(f"invalid config(s): {', '.join(absent)} (not set)", where=str(entity), hint=SEE_SETTINGS)
 

@@ -136,13 +136,13 @@ def parse_election_file(text: str, where: str) -> ElectionScope:
     if not isinstance(entries, list):
         raise BadRequest('replica election data is missing "partitions" field', where=where, hint=example)
     wanted = [_entry(entry, where, example) for entry in entries]
-    duplicates = sorted({str(one) for one in wanted if wanted.count(one) > 1})
+    duplicates = sorted({str(name) for name in wanted if wanted.count(name) > 1})
     if duplicates:
         message = f"replica election data contains duplicate partitions: {', '.join(duplicates)}"
         raise BadRequest(message, where=where)
     if not wanted:
         raise BadRequest("replica election data lists no partition", where=where, hint=example)
-    return ElectionScope(tuple((one.topic, one.partition) for one in wanted))
+    return ElectionScope(tuple((name.topic, name.partition) for name in wanted))
 
 
 async def read_scope(reader: TopicReader, scope: ElectionScope) -> dict[TopicPartition, PartitionSnapshot]:

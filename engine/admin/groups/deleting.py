@@ -28,7 +28,7 @@ class DeletionResult(StrEnum):
     NOTHING_COMMITTED = "nothing_committed"
     FAILED = "failed"
     UNDER_WAY = "under_way"
-    """It was requested, and nobody answered: it may still happen."""
+    """It was requested, and nobody answered: it may still take effect."""
 
 
 @dataclass(frozen=True, slots=True)

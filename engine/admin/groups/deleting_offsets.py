@@ -108,20 +108,20 @@ async def delete_offsets(
 ) -> tuple[list[DeletedOffset], list[AdminError]]:
     """Delete offsets of one group; return the outcome for each, and the failures."""
     cluster.check_may_change()
-    there = [one.name for one in wanted if one.result is DeletionResult.WOULD_BE_DELETED]
-    if not there:
+    committed = [preview.name for preview in wanted if preview.result is DeletionResult.WOULD_BE_DELETED]
+    if not committed:
         return list(wanted), []
     group = wanted[0].group
     delete = _delete_offsets_in_zookeeper if found.zookeeper else _delete_offsets_at_broker
-    outcomes = await delete(cluster, found, group, there)
+    outcomes = await delete(cluster, found, group, committed)
     rows: list[DeletedOffset] = []
-    for one in wanted:
-        if one.name not in outcomes:
-            rows.append(one)
+    for preview in wanted:
+        if preview.name not in outcomes:
+            rows.append(preview)
             continue
-        why = outcomes[one.name]
+        why = outcomes[preview.name]
         result = DeletionResult.DELETED if why is None else failed_or_under_way(why)
-        rows.append(DeletedOffset(group, *one.name, one.offset, result, None if why is None else str(why)))
+        rows.append(DeletedOffset(group, *preview.name, preview.offset, result, None if why is None else str(why)))
     failed: dict[Unknown, list[str]] = {}
     for name, why in outcomes.items():
         if why is not None:

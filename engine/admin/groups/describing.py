@@ -62,13 +62,13 @@ async def describe_readers(
     A group that could not be read is included all the same.
     """
     progress = await describe(cluster, scope)
-    readers = [one for one in (_of_topics(group, topics) for group in progress.groups) if one is not None]
+    readers = [reader for reader in (_of_topics(group, topics) for group in progress.groups) if reader is not None]
     if wanted is Wanted.OFFSETS or not readers:
         return GroupsDescribed(tuple(readers), progress.failures)
     names = {(group.group, group.type) for group in readers}
-    told = await describe(cluster, GroupScope(tuple(dict.fromkeys(group.group for group in readers))), wanted)
-    kept = tuple(group for group in told.groups if (group.group, group.type) in names)
-    return GroupsDescribed(kept, (*progress.failures, *told.failures))
+    described = await describe(cluster, GroupScope(tuple(dict.fromkeys(group.group for group in readers))), wanted)
+    kept = tuple(group for group in described.groups if (group.group, group.type) in names)
+    return GroupsDescribed(kept, (*progress.failures, *described.failures))
 
 
 def _of_topics(group: DescribedGroup, topics: TopicSelection) -> DescribedGroup | None:

@@ -112,9 +112,11 @@ async def find_coordinators(
         except FAILURES as error:
             found.update(dict.fromkeys(keys, Unknown.of_error(error)))
             return
-        for one in response.coordinators:
-            failed = one.error_code != ErrorCode.NONE
-            found[one.key] = Unknown.of_code(one.error_code, one.error_message) if failed else one.node_id
+        for coordinator in response.coordinators:
+            failed = coordinator.error_code != ErrorCode.NONE
+            found[coordinator.key] = (
+                Unknown.of_code(coordinator.error_code, coordinator.error_message) if failed else coordinator.node_id
+            )
 
     async def single(key: str) -> None:
         try:
@@ -274,7 +276,7 @@ def _assignment(data: bytes) -> tuple[TopicPartition, ...] | None:
         assigned = decode_assignment(bytes(data)).assigned_partitions
     except KafkaError:
         return None
-    return tuple(sorted(TopicPartition(one.topic, index) for one in assigned for index in one.partitions))
+    return tuple(sorted(TopicPartition(topic.topic, index) for topic in assigned for index in topic.partitions))
 
 
 # OffsetFetch in every version, for many groups of one coordinator: what differs between versions is hidden here.

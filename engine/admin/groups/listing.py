@@ -63,7 +63,7 @@ async def list_consumer_groups(
         from engine.admin.groups.describing import describe_readers
 
         read = await describe_readers(cluster, GroupScope(tuple(group.group for group in chosen)), topics)
-        readers = {(one.group, one.type) for one in read.groups}
+        readers = {(group.group, group.type) for group in read.groups}
         chosen = tuple(group for group in chosen if (group.group, group.type) in readers)
         failures += read.failures
     return GroupsListed(chosen, tuple(others), tuple(failures))

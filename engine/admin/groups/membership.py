@@ -245,10 +245,10 @@ class Membership:
             return None
         assigned = decode_assignment(bytes(synced.assignment)).assigned_partitions
         return sorted(
-            TopicPartition(one.topic, partition)
-            for one in assigned
-            if one.topic in self._topics
-            for partition in one.partitions
+            TopicPartition(topic.topic, partition)
+            for topic in assigned
+            if topic.topic in self._topics
+            for partition in topic.partitions
         )
 
     async def _assignments(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:

@@ -22,7 +22,7 @@ class ResetResult(StrEnum):
     RESET = "reset"
     FAILED = "failed"
     UNDER_WAY = "under_way"
-    """It was requested, and nobody answered: it may still happen."""
+    """It was requested, and nobody answered: it may still take effect."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ class PlannedReset:
     @property
     def uncommitted_count(self) -> int:
         """How many of their partitions have no offset so far: no file can restore that."""
-        return sum(one.current_offset is None for group in self.able for one in group.resets)
+        return sum(reset.current_offset is None for group in self.able for reset in group.resets)
 
     @property
     def refusals(self) -> list[AdminError]:

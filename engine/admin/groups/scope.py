@@ -140,11 +140,11 @@ async def ids_in(cluster: Cluster, texts: Sequence[str]) -> tuple[tuple[str, ...
     if not any(map(is_pattern, texts)):
         return tuple(texts), []
     listed, failures = await list_everywhere(cluster)
-    there = {group.group for group in listed}
+    existing = {group.group for group in listed}
     consumers = sorted({group.group for group in listed if is_of_consumers(group)})
     found: dict[str, None] = {}
     for text in texts:
-        pattern = None if text in there or not is_pattern(text) else re.compile(text)
+        pattern = None if text in existing or not is_pattern(text) else re.compile(text)
         matching = [text] if pattern is None else [name for name in consumers if pattern.fullmatch(name)]
         found |= dict.fromkeys(matching)
         if not matching:
@@ -217,18 +217,18 @@ def partitions_text(group: str, partitions: Iterable[object]) -> str:
 async def _find_named(cluster: Cluster, names: Sequence[str], *, may_be_absent: bool) -> FoundGroups:
     old = await _old_among(cluster, names)
     described = await _described_among(cluster, names, is_needed=not old)
-    there = {
+    existing = {
         name: one
         for name, one in described.items()
         if isinstance(one, GroupDescription) and (not is_absent(one) or (may_be_absent and name not in old))
     }
     failures = []
     for name in names:
-        if name not in there and name not in old:
+        if name not in existing and name not in old:
             why = described.get(name)
             failures.append(as_error(why, f"group {name}") if isinstance(why, Unknown) else group_not_found(name))
-    coordinators = {name: one.coordinator for name, one in there.items()}
-    return FoundGroups(tuple(there), old, there, coordinators, tuple(failures))
+    coordinators = {name: one.coordinator for name, one in existing.items()}
+    return FoundGroups(tuple(existing), old, existing, coordinators, tuple(failures))
 
 
 async def _old_among(cluster: Cluster, names: Sequence[str]) -> tuple[str, ...]:

@@ -133,8 +133,8 @@ class TopicMemory:
         if self._all is not None and self._all[0] is topics and self._all[1] is facts.min_isr:
             return self._all[2]
         if len(self._topics) > len(topics):
-            there = {topic.name for topic in topics}
-            self._topics = {name: known for name, known in self._topics.items() if name in there}
+            existing = {topic.name for topic in topics}
+            self._topics = {name: known for name, known in self._topics.items() if name in existing}
         total = _TopicFindings()
         for topic in topics:
             total.add(self._of_topic(topic, setting, facts.min_isr.get(topic.name, DEFAULT_MIN_ISR)))
@@ -197,7 +197,7 @@ def assess(
 
 
 def partition_checks(facts: HealthFacts) -> Callable[[TopicSnapshot, PartitionSnapshot], set[Check]]:
-    """Return what tells, of a partition, which checks find something wrong with it: the same rules as ``assess``."""
+    """Return a function that names the checks that find fault with a partition, by the rules of ``assess``."""
     setting = _Setting.of(facts)
 
     def checks(topic: TopicSnapshot, partition: PartitionSnapshot) -> set[Check]:
@@ -223,8 +223,8 @@ def _controller(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
         seen.add(snapshot.controller_id)
     if len(seen) > 1:
         told = sorted(facts.seen_controllers.items())
-        said = [f"broker {broker} says it is {'nobody' if who is None else f'broker {who}'}" for broker, who in told]
-        yield Check.SEVERAL_CONTROLLERS, said
+        answers = [f"broker {broker} says it is {'nobody' if who is None else f'broker {who}'}" for broker, who in told]
+        yield Check.SEVERAL_CONTROLLERS, answers
 
 
 def _missing_brokers(topics: _TopicFindings) -> list[str]:
@@ -245,13 +245,13 @@ def _silent_brokers(facts: HealthFacts) -> list[str]:
 
 def _topic(topic: TopicSnapshot, setting: _Setting, min_isr: int) -> _TopicFindings:
     """Return the findings about one topic; for one that is being deleted, only that its settings are unknown."""
-    told = _TopicFindings()
+    findings = _TopicFindings()
     if topic.configs is None and topic.name not in setting.hidden:
-        told.found[Check.UNKNOWN_SETTINGS] = [f"topic {topic.name}"]
+        findings.found[Check.UNKNOWN_SETTINGS] = [f"topic {topic.name}"]
     if topic.is_marked_for_deletion:
-        return told
+        return findings
     for partition in topic.partitions:
-        _count_brokers(told, partition, setting.live)
+        _count_brokers(findings, partition, setting.live)
         is_moving = partition.assignment.is_being_reassigned
         shares_rack = _shares_rack(partition, setting.racks)
         is_well = partition.leader in setting.live and len(partition.isr) >= min_isr
@@ -260,16 +260,16 @@ def _topic(topic: TopicSnapshot, setting: _Setting, min_isr: int) -> _TopicFindi
         name = str(TopicPartition(topic.name, partition.partition))
         for check, line in _troubles(partition, setting, min_isr):
             if check is Check.UNDER_MIN_ISR:
-                told.under_min_isr.append((len(partition.isr), f"{name} ({line})"))
+                findings.under_min_isr.append((len(partition.isr), f"{name} ({line})"))
             else:
-                told.found.setdefault(check, []).append(f"{name} ({line})")
+                findings.found.setdefault(check, []).append(f"{name} ({line})")
         if shares_rack:
             line = ", ".join(f"{b} in {setting.racks[b]}" for b in partition.assignment.target_replicas)
-            told.found.setdefault(Check.RACK_VIOLATIONS, []).append(f"{name} (replicas {line})")
+            findings.found.setdefault(Check.RACK_VIOLATIONS, []).append(f"{name} (replicas {line})")
         if is_moving:
-            told.moving[name] = _held_up(partition, setting.live)
-            told.moving_topics.add(topic.name)
-    return told
+            findings.moving[name] = _held_up(partition, setting.live)
+            findings.moving_topics.add(topic.name)
+    return findings
 
 
 def _troubles(partition: PartitionSnapshot, setting: _Setting, min_isr: int) -> Iterator[tuple[Check, str]]:
@@ -301,12 +301,12 @@ def _count_brokers(told: _TopicFindings, partition: PartitionSnapshot, live: Set
 
 def _offline(partition: PartitionSnapshot, live: Set[int]) -> str:
     """Say who led, who has a replica, whether all are down, and which dead broker has all that was acknowledged."""
-    told = f"leader {_leader(partition)}, replicas {_ids(partition)}"
+    line = f"leader {_leader(partition)}, replicas {_ids(partition)}"
     if any(broker in live for broker in partition.isr):
-        return told
-    told += ", all down" if live.isdisjoint(partition.replicas) else ""
+        return line
+    line += ", all down" if live.isdisjoint(partition.replicas) else ""
     last = ", ".join(map(str, partition.isr))
-    return f"{told}; start broker {last}, last in sync" if last else told
+    return f"{line}; start broker {last}, last in sync" if last else line
 
 
 def _shares_rack(partition: PartitionSnapshot, racks: Mapping[int, str]) -> bool:
@@ -347,21 +347,21 @@ def _full_log_dirs(facts: HealthFacts) -> list[str]:
 
 def _hanging(facts: HealthFacts) -> list[str]:
     return [
-        f"{one.partition} (producer {one.producer_id}, {_minutes(one.held_ms)} without a record: nothing from offset "
-        f"{one.start_offset} on is read, and no coordinator will end it)"
-        for one in _longest_first(facts.holding)
-        if one.is_hanging and (one.held_ms is None or one.held_ms >= HANGING_MS)
+        f"{txn.partition} (producer {txn.producer_id}, {_minutes(txn.held_ms)} without a record: nothing from offset "
+        f"{txn.start_offset} on is read, and no coordinator will end it)"
+        for txn in _longest_first(facts.holding)
+        if txn.is_hanging and (txn.held_ms is None or txn.held_ms >= HANGING_MS)
     ]
 
 
 def _long_transactions(facts: HealthFacts) -> list[str]:
     return [
-        f"{one.partition} (producer {one.producer_id} of transactional id {one.transactional_id!r}, {one.state} for "
-        f"{_minutes(one.held_ms)}: nothing from offset {one.start_offset} on is read)"
-        for one in _longest_first(facts.holding)
-        if not one.is_hanging
-        and one.held_ms is not None
-        and one.held_ms >= (LONG_TRANSACTION_MS if one.state == _ONGOING else ENDING_MS)
+        f"{txn.partition} (producer {txn.producer_id} of transactional id {txn.transactional_id!r}, {txn.state} for "
+        f"{_minutes(txn.held_ms)}: nothing from offset {txn.start_offset} on is read)"
+        for txn in _longest_first(facts.holding)
+        if not txn.is_hanging
+        and txn.held_ms is not None
+        and txn.held_ms >= (LONG_TRANSACTION_MS if txn.state == _ONGOING else ENDING_MS)
     ]
 
 
@@ -387,13 +387,13 @@ def _imbalance(topics: _TopicFindings) -> list[str]:
 
 def _running(facts: HealthFacts, topics: _TopicFindings) -> list[str]:
     # Those that make no progress come first, because only some are shown.
-    told = [f"{name}{why}" for name, why in sorted(topics.moving.items(), key=lambda item: not item[1])]
-    told += [name for name in facts.listed_reassignments if name not in topics.moving]
+    lines = [f"{name}{why}" for name, why in sorted(topics.moving.items(), key=lambda item: not item[1])]
+    lines += [name for name in facts.listed_reassignments if name not in topics.moving]
     if facts.plan is None:
-        return told
+        return lines
     # The plan is no reassignment, so it is no line of its own beside theirs: lines are counted.
-    first = f"{told[0]}; under " if told else ""
-    return [f"{first}a plan, which holds the throttle until it ends: {facts.plan}", *told[1:]]
+    first = f"{lines[0]}; under " if lines else ""
+    return [f"{first}a plan, which holds the throttle until it ends: {facts.plan}", *lines[1:]]
 
 
 def _held_up(partition: PartitionSnapshot, live: Set[int]) -> str:

@@ -42,7 +42,7 @@ _FETCH_OF_3_7 = 16
 
 @dataclass(frozen=True, slots=True)
 class BrokerProbe:
-    """What one broker said; ``trouble`` if it said nothing."""
+    """What one broker reported; ``trouble`` says why if it reported nothing."""
 
     controller_id: int | None = None
     offline_log_dirs: tuple[str, ...] = ()
@@ -92,13 +92,15 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
 def _offline_log_dirs(snapshot: ClusterSnapshot, complain: Complain) -> dict[int, tuple[str, ...]]:
     """Return the failed log dirs that a snapshot names; what it does not know goes to ``complain``."""
     if snapshot.failed_log_dirs is None:
-        complain("this snapshot does not tell whether log dirs have failed; one taken with sizes does")
+        complain("this snapshot does not show whether log dirs have failed; one taken with sizes does")
     found: dict[int, tuple[str, ...]] = {}
-    for one in snapshot.failed_log_dirs or ():
-        if one.log_dir is None:
-            complain(f"this snapshot does not tell whether log dirs of broker {one.broker} have failed: {one.error}")
+    for failed in snapshot.failed_log_dirs or ():
+        if failed.log_dir is None:
+            complain(
+                f"this snapshot does not show whether log dirs of broker {failed.broker} have failed: {failed.error}"
+            )
         else:
-            found[one.broker] = (*found.get(one.broker, ()), one.log_dir)
+            found[failed.broker] = (*found.get(failed.broker, ()), failed.log_dir)
     return found
 
 

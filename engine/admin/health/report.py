@@ -111,7 +111,7 @@ _ADVICE: Mapping[Check, Words] = {
         Operation.VERIFY_REASSIGNMENT, " removes klamm's; others: ", Operation.DELETE_CONFIGS
     ),
     Check.HANGING_TRANSACTIONS: Phrase(
-        "readers of committed records wait there for ever: ", Operation.FIND_HANGING_TRANSACTIONS
+        "readers of committed records wait there forever: ", Operation.FIND_HANGING_TRANSACTIONS
     ),
     Check.LONG_TRANSACTIONS: Phrase(
         "readers of committed records wait there: is its producer slow, or gone? ", Operation.DESCRIBE_TRANSACTION

@@ -28,7 +28,7 @@ from engine.admin.groups.group_reading import committed_offsets
 from engine.admin.groups.reset_plan import GroupReset, PartitionReset
 from engine.admin.groups.values import CommittedOffset, GroupType
 from engine.admin.lag.history import POINTS_MAX
-from engine.admin.lag.positions import Query
+from engine.admin.lag.spark_positions import Query
 from engine.admin.lag.verdicts import Point
 from engine.common.model import TopicPartition
 
@@ -147,7 +147,7 @@ class Lake:
         first, last = day_of(since_ms), day_of(until_ms)
         for name in self.days():
             if first <= name.removeprefix("day=") <= last:
-                found += [one for one in self.day(name).samples if since_ms <= one.time_ms <= until_ms]
+                found += [sample for sample in self.day(name).samples if since_ms <= sample.time_ms <= until_ms]
         return sorted(found, key=lambda one: (one.time_ms, one.sample, one.chunk))
 
     def days(self) -> list[str]:
@@ -166,8 +166,8 @@ class Lake:
             elif (match := _MANY.fullmatch(file)) is not None and (kept := self._kept(path, int(match[1]))) is not None:
                 many.setdefault(int(match[1]), {})[int(match[2])] = kept
         newest = {chunk: max(numbers) for chunk, numbers in many.items()}
-        kept = [one for chunk, number in newest.items() for one in many[chunk][number]]
-        covered = {(one.sample, one.chunk) for one in kept}
+        kept = [piece for chunk, number in newest.items() for piece in many[chunk][number]]
+        covered = {(piece.sample, piece.chunk) for piece in kept}
         fresh = [one for key, one in single.items() if key not in covered]
         useless = [one.path for key, one in single.items() if key in covered]
         useless += [
@@ -275,7 +275,7 @@ class Lake:
         earlier = [file for file in self.files(time_ms - _DAY_MS, time_ms - 1) if chunk in (None, file.chunk)]
         is_wanted = (compute.field("cluster") == cluster) & (compute.field("kind") != CLUSTER_KIND)
         names = ["kind", "group", "type", "query_id", "source", "path"]
-        last = [one for one in earlier if one.time_ms == earlier[-1].time_ms]
+        last = [piece for piece in earlier if piece.time_ms == earlier[-1].time_ms]
         table = self.read(last, names, is_wanted)
         found: list[dict[str, Any]] = table.group_by(names).aggregate([]).to_pylist()
         return found
@@ -304,7 +304,7 @@ class Lake:
             return []
         except OSError as error:
             raise Unreachable(f"cannot be read: {error}", where=self.shown) from error
-        return sorted(one.name for one in found if not one.name.startswith((".", "_")))
+        return sorted(entry.name for entry in found if not entry.name.startswith((".", "_")))
 
     def _write(self, path: str, content: Any) -> None:
         scratch = self._scratch(path)

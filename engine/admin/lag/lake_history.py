@@ -117,7 +117,7 @@ def read_lake(
     files = lake.files(since_ms, until_ms)
     only = _of_groups(groups) if groups else None
     moments = _moments(lake.read(files, _COLUMNS, only), by_partition=by_partition)
-    times = sorted({one.time_ms for one in files})
+    times = sorted({file.time_ms for file in files})
     interval_ms = round(median(after - before for before, after in pairwise(times))) if len(times) > 1 else None
     readers = [_reader(key, series, interval_ms, objective) for key, series in moments.items()]
     readers.sort(
@@ -168,10 +168,10 @@ def _moments(table: object, *, by_partition: bool) -> dict[_Key, list[Moment]]:
 
 
 def _reader(key: _Key, series: list[Moment], interval_ms: int | None, objective: Objective) -> ReaderHistory:
-    lags = [one.lag for one in series if one.lag is not None]
-    waits = [one.time_lag_ms for one in series if one.time_lag_ms is not None]
+    lags = [sample.lag for sample in series if sample.lag is not None]
+    waits = [sample.time_lag_ms for sample in series if sample.time_lag_ms is not None]
     spans = _spans_ms(series, interval_ms)
-    met = [objective.is_met(one) for one in series]
+    met = [objective.is_met(sample) for sample in series]
     return ReaderHistory(
         *key,
         len(series),
@@ -227,13 +227,13 @@ def compact(lake: Lake, now_ms: int) -> list[CompactedDay]:
     lake.check()
     today = f"day={day_of(now_ms)}"
     found = [_compact_day(lake, name) for name in lake.days() if name < today]
-    return [one for one in found if one is not None]
+    return [day for day in found if day is not None]
 
 
 def _compact_day(lake: Lake, name: str) -> CompactedDay | None:
     day = lake.day(name)
     files_before = len({sample.path for sample in day.samples} | set(day.useless))
-    for chunk in sorted({one.chunk for one in day.fresh}):
+    for chunk in sorted({piece.chunk for piece in day.fresh}):
         files = sorted((sample for sample in day.samples if sample.chunk == chunk), key=_by_time)
         if len(files) > 1:
             lake.write_many(day, chunk, files)

@@ -12,11 +12,11 @@ from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.target import ClusterTarget
 from engine.admin.groups.scope import FoundGroups, GroupScope, find_groups
 from engine.admin.lag.lake import CLUSTER_KIND, COLUMNS, Lake, LakePoints, Rows, chunk_of
-from engine.admin.lag.queries import measure_queries
 from engine.admin.lag.results import GroupLag, QueryLag, QueryPartitionLag, group_lag, place_of_unread
 from engine.admin.lag.sampling import Sample, take_sample
+from engine.admin.lag.spark_queries import measure_queries
+from engine.admin.lag.spark_traces import QueryTraces
 from engine.admin.lag.stores import OtherStore
-from engine.admin.lag.traces import QueryTraces
 from engine.admin.lag.unread import Times, read_times
 from engine.admin.lag.verdicts import LagStatus, Point
 from engine.common.collection import collector_paused

@@ -18,10 +18,10 @@ from engine.admin.groups.scope import FoundGroups, GroupScope, find_groups
 from engine.admin.groups.values import GroupType
 from engine.admin.lag.history import History, append_sample, read_history
 from engine.admin.lag.pace import Commit, is_within_pace, seems_still, steps_of
-from engine.admin.lag.queries import measure_queries
 from engine.admin.lag.results import GroupLag, LagAnswer, group_lag, place_of_newest, place_of_unread
 from engine.admin.lag.sampling import GroupSample, IsWanted, PartitionSample, Sample, take_sample
-from engine.admin.lag.traces import QueryTraces
+from engine.admin.lag.spark_queries import measure_queries
+from engine.admin.lag.spark_traces import QueryTraces
 from engine.admin.lag.unread import Place, Times, UnreadRecord, read_times
 from engine.admin.lag.verdicts import Reason, Verdict, judge
 from engine.admin.offsets.listing import end_offsets, leaders_of, offsets_at
@@ -214,13 +214,13 @@ class LagMeter:
 
 async def absent_topics(cluster: Cluster, topics: TopicSelection, answer: LagAnswer) -> list[AdminError]:
     """Return the failure for named topics that neither a group nor the cluster knows."""
-    unread = topics.unmatched({one.topic for group in answer.groups for one in group.partitions})
+    unread = topics.unmatched({partition.topic for group in answer.groups for partition in group.partitions})
     names = [name for name in unread if name in topics.names]
     if not names:
         return []
     metadata = await (await cluster.wire()).metadata(names)
-    there = {topic.name for topic in metadata.topics if topic.partitions}
-    missing = [name for name in names if name not in there]
+    existing = {topic.name for topic in metadata.topics if topic.partitions}
+    missing = [name for name in names if name not in existing]
     return [topic_not_found(missing)] if missing else []
 
 
@@ -322,9 +322,9 @@ async def _read_commits(wire: WireCluster, readers: Collection[Reader], now_ms: 
     async def ask(broker_id: int, some: list[TopicPartition]) -> Mapping[TopicPartition, Commits | Unknown]:
         return {home: await _read(wire, broker_id, home, spans[home], keys[home]) for home in some}
 
-    told = await ask_all(wire, spans, homes, ask, batch=len(spans) or 1, patience_s=patience_s)
+    answers = await ask_all(wire, spans, homes, ask, batch=len(spans) or 1, patience_s=patience_s)
     found: Commits = {}
-    for commits in told.values():
+    for commits in answers.values():
         if not isinstance(commits, Unknown):
             found.update(commits)
     return found

@@ -74,14 +74,14 @@ def is_within_pace(
         is_owned: whether somebody reads the partition now. If nobody does, and the last step came late by the pace of
             those before, it was most likely a reset: then no commit follows.
     """
-    told = [step for step in steps if step.before.offset in came_ms]
-    waits_ms = [step.after.time_ms - max(step.before.time_ms, came_ms[step.before.offset]) for step in told]
+    timed = [step for step in steps if step.before.offset in came_ms]
+    waits_ms = [step.after.time_ms - max(step.before.time_ms, came_ms[step.before.offset]) for step in timed]
     last = steps[-1].after if steps else None
     if last is None or len(waits_ms) < _STEPS_MIN or last.offset not in came_ms:
         return False
     if is_owned is False:
-        gaps_ms = [step.after.time_ms - step.before.time_ms for step in told]
-        if all(one[-1] > 2 * max(one[:-1]) for one in (waits_ms, gaps_ms)):
+        gaps_ms = [step.after.time_ms - step.before.time_ms for step in timed]
+        if all(spans[-1] > 2 * max(spans[:-1]) for spans in (waits_ms, gaps_ms)):
             return False
     return now_ms - max(last.time_ms, came_ms[last.offset]) <= 2 * max(waits_ms)
 
@@ -95,8 +95,8 @@ def is_batch_late(commits: Sequence[Commit], committed: int, came_ms: Mapping[in
     if not commits or now_ms - commits[-1].time_ms <= TELLING_SPAN_MS:
         return False if commits else None
     steps = steps_of(commits, committed)
-    told = [step for step in steps if step.before.offset in came_ms]
-    if len(told) >= _STEPS_MIN and committed in came_ms:
+    timed = [step for step in steps if step.before.offset in came_ms]
+    if len(timed) >= _STEPS_MIN and committed in came_ms:
         waits_for_long = now_ms - came_ms[committed] > TELLING_SPAN_MS
         return waits_for_long and not is_within_pace(steps, came_ms, now_ms)
     if len(commits) < _STEPS_MIN:
@@ -141,7 +141,7 @@ def trend_of(points: Sequence[KnownPoint]) -> Trend:
 def sum_of_trends(trends: Iterable[Trend]) -> Trend:
     """Return the sums of the rates that are known; None if none is."""
     known = list(trends)
-    return Trend(_sum(one.in_per_sec for one in known), _sum(one.out_per_sec for one in known))
+    return Trend(_sum(trend.in_per_sec for trend in known), _sum(trend.out_per_sec for trend in known))
 
 
 def _sum(rates: Iterable[float | None]) -> float | None:

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from engine.admin.cluster.errors import AdminError, Unknown
 from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.lag.pace import UNKNOWN_TREND, Trend, between_commits, sum_of_trends, trend_of
-from engine.admin.lag.positions import ReaderKind
 from engine.admin.lag.sampling import GroupSample, PartitionSample
+from engine.admin.lag.spark_positions import ReaderKind
 from engine.admin.lag.unread import Place, Times, UnreadRecord
 from engine.admin.lag.verdicts import (
     KnownPoint,
@@ -178,10 +178,14 @@ def group_lag(
         for name, one in sorted(sample.partitions.items())
     )
     partitions = _judged_with_members(partitions, series)
-    verdict, where = group_verdict([(one.name, Verdict(one.status, one.reason)) for one in partitions])
-    lags = [one.lag for one in partitions if one.has_lag or one.lag is not None]
-    waits = [one.time_lag_ms for one in partitions if one.has_lag or one.time_lag_ms is not None]
-    trend = sum_of_trends(Trend(one.in_per_sec, one.out_per_sec) for one in partitions)
+    verdict, where = group_verdict(
+        [(partition.name, Verdict(partition.status, partition.reason)) for partition in partitions]
+    )
+    lags = [partition.lag for partition in partitions if partition.has_lag or partition.lag is not None]
+    waits = [
+        partition.time_lag_ms for partition in partitions if partition.has_lag or partition.time_lag_ms is not None
+    ]
+    trend = sum_of_trends(Trend(partition.in_per_sec, partition.out_per_sec) for partition in partitions)
     spans = [(points[0].time_ms, points[-1].time_ms) for points in series.values()]
     return GroupLag(
         sample.group,
@@ -196,7 +200,7 @@ def group_lag(
         trend.out_per_sec,
         _clear_in(partitions),
         len(partitions),
-        sum(one.lag is None for one in partitions),
+        sum(partition.lag is None for partition in partitions),
         max((len(points) for points in series.values()), default=0),
         max((last - first for first, last in spans), default=0),
         sample.error,
@@ -258,22 +262,22 @@ def _partition_lag(
 def _judged_with_members(partitions: tuple[PartitionLag, ...], series: Series) -> tuple[PartitionLag, ...]:
     """Return the partitions, those that wait for their turn with what their member does."""
     owned = {}
-    for one in partitions:
-        name = TopicPartition(one.topic, one.partition)
-        points = known_points(series[name]) if one.lag is not None else []
-        if one.consumer_id is not None and points:
-            verdict = Verdict(one.status, one.reason)
-            owned[name] = Owned(one.consumer_id, verdict, points, is_lost=one.lost_records is not None)
+    for partition in partitions:
+        name = TopicPartition(partition.topic, partition.partition)
+        points = known_points(series[name]) if partition.lag is not None else []
+        if partition.consumer_id is not None and points:
+            verdict = Verdict(partition.status, partition.reason)
+            owned[name] = Owned(partition.consumer_id, verdict, points, is_lost=partition.lost_records is not None)
     turns = turns_of(owned)
     if not turns:
         return partitions
     judged = []
-    for one in partitions:
-        turn = turns.get(TopicPartition(one.topic, one.partition))
+    for partition in partitions:
+        turn = turns.get(TopicPartition(partition.topic, partition.partition))
         if turn is not None:
             status, reason = turn.verdict
-            one = replace(one, status=status, reason=reason, clear_in_ms=turn.clear_in_ms)
-        judged.append(one)
+            partition = replace(partition, status=status, reason=reason, clear_in_ms=turn.clear_in_ms)
+        judged.append(partition)
     return tuple(judged)
 
 
@@ -338,7 +342,7 @@ _QUERY: Final = "klamm_spark_query_"
 
 def lag_metrics(groups: Sequence[GroupLag], *, has_partitions: bool = True) -> list[Metric]:
     """Return what is known, under the names that several lag exporters share."""
-    rows = [(_labels(one), one) for one in groups]
+    rows = [(_labels(group), group) for group in groups]
     by_partition = [
         (labels | {"topic": part.topic, "partition": str(part.partition)}, part)
         for labels, one in rows
@@ -426,7 +430,9 @@ def turns_of(owned: Mapping[TopicPartition, Owned]) -> dict[TopicPartition, Turn
         members[one.owner][name] = one
     turns: dict[TopicPartition, Turn] = {}
     for of_member in members.values():
-        busy = [one.points for one in of_member.values() if is_working_off(one.points)]
+        busy = [
+            owned_partition.points for owned_partition in of_member.values() if is_working_off(owned_partition.points)
+        ]
         if not busy:
             continue
         does_drain = any(is_draining(points) for points in busy)
@@ -446,5 +452,5 @@ def _verdict(one: Owned, *, does_drain: bool) -> Verdict:
 
 
 def _member_clear_in(of_member: Collection[Owned]) -> int | None:
-    trend = sum_of_trends(trend_of(one.points) for one in of_member)
-    return trend.clear_in_ms(sum(max(0, one.points[-1].lag) for one in of_member))
+    trend = sum_of_trends(trend_of(owned_partition.points) for owned_partition in of_member)
+    return trend.clear_in_ms(sum(max(0, owned_partition.points[-1].lag) for owned_partition in of_member))

@@ -121,13 +121,15 @@ async def _at_brokers(cluster: Cluster, found: FoundGroups) -> tuple[list[_Half]
     for name, (described, committed) in answers.items():
         if isinstance(described, GroupDescription) and described.state is GroupState.DEAD:
             continue
-        failures += [as_error(one, f"group {name}") for one in (described, committed) if isinstance(one, Unknown)][:1]
+        failures += [
+            as_error(answer, f"group {name}") for answer in (described, committed) if isinstance(answer, Unknown)
+        ][:1]
         halves.append(_half_at_broker(name, described, committed))
     return halves, failures
 
 
 def _half_at_broker(name: str, described: GroupDescription | Unknown, committed: GroupOffsets | Unknown) -> _Half:
-    errors = [str(one) for one in (described, committed) if isinstance(one, Unknown)]
+    errors = [str(answer) for answer in (described, committed) if isinstance(answer, Unknown)]
     offsets: GroupOffsets = {} if isinstance(committed, Unknown) else committed
     error = errors[0] if errors else None
     if isinstance(described, Unknown):

@@ -272,7 +272,7 @@ def group_verdict(verdicts: Sequence[tuple[str, Verdict]]) -> tuple[Verdict | No
     A partition without a commit says nothing about the group, unless no partition has one. Among partitions with the
     same status, one with unread records says more than one without.
     """
-    telling = [one for one in verdicts if one[1].reason is not Reason.NOTHING_COMMITTED] or list(verdicts)
+    telling = [verdict for verdict in verdicts if verdict[1].reason is not Reason.NOTHING_COMMITTED] or list(verdicts)
     if not telling:
         return None, None
     where, worst = max(telling, key=lambda one: (one[1].status.rank, one[1].reason in _OF_UNREAD))

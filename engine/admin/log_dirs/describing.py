@@ -89,7 +89,7 @@ async def read_log_dirs(
             group.create_task(_ask(cluster, broker, request, limit_s), name=f"log-dirs-of-{broker}")
             for broker in (live if brokers is None else sorted(set(brokers)))
         ]
-    return [one for task in tasks for one in task.result()]
+    return [log_dir for task in tasks for log_dir in task.result()]
 
 
 async def read_all_log_dirs(cluster: Cluster, topics: Sequence[TopicSnapshot] | None = None) -> list[LogDir]:
@@ -103,14 +103,14 @@ async def read_all_log_dirs(cluster: Cluster, topics: Sequence[TopicSnapshot] | 
     wire = await cluster.wire()
     if topics is None:
         answers = (await wire.metadata(None)).topics
-        assigned = {broker for topic in answers for one in topic.partitions for broker in one.replica_nodes}
+        assigned = {broker for topic in answers for partition in topic.partitions for broker in partition.replica_nodes}
         names = None
     else:
-        assigned = {broker for topic in topics for one in topic.partitions for broker in one.replicas}
-        names = [TopicPartition(topic.name, one.partition) for topic in topics for one in topic.partitions]
+        assigned = {broker for topic in topics for partition in topic.partitions for broker in partition.replicas}
+        names = [TopicPartition(topic.name, partition.partition) for topic in topics for partition in topic.partitions]
     found = await read_log_dirs(cluster, None, names)
     # Those that were just asked: who comes back meanwhile is not reported as absent and asked by nobody.
-    absent = assigned - {one.broker for one in found}
+    absent = assigned - {log_dir.broker for log_dir in found}
     return sorted([*found, *(_silent(broker, NOT_ALIVE) for broker in absent)], key=lambda one: one.broker)
 
 
@@ -153,7 +153,7 @@ def log_dir_with(
 ) -> LogDir:
     """Return the log dir that holds these replicas, on a volume of ``total`` bytes of which ``usable`` are free."""
     replicas.sort(key=lambda one: (one.topic, one.partition, one.is_future))
-    size = sum(one.size_bytes for one in replicas)
+    size = sum(replica.size_bytes for replica in replicas)
     return LogDir(broker, path, None, size, len(replicas), total, usable, tuple(replicas))
 
 
@@ -171,10 +171,10 @@ def _topics(partitions: Iterable[TopicPartition]) -> list[DescribableLogDirTopic
 def with_sizes(snapshot: ClusterSnapshot, dirs: Sequence[LogDir]) -> ClusterSnapshot:
     """Return a snapshot with its log dirs and the logs of its replicas, as brokers reported them."""
     logs: dict[TopicPartition, list[ReplicaLog]] = {}
-    for one in dirs:
-        for r in one.replicas:
+    for log_dir in dirs:
+        for r in log_dir.replicas:
             lag = _UNKNOWN_LAG if r.offset_lag is None else r.offset_lag
-            log = ReplicaLog(one.broker, one.log_dir or "", r.size_bytes, lag, r.is_future)
+            log = ReplicaLog(log_dir.broker, log_dir.log_dir or "", r.size_bytes, lag, r.is_future)
             logs.setdefault(TopicPartition(r.topic, r.partition), []).append(log)
     topics = [
         replace(
@@ -186,10 +186,12 @@ def with_sizes(snapshot: ClusterSnapshot, dirs: Sequence[LogDir]) -> ClusterSnap
         )
         for topic in snapshot.topics
     ]
-    told = tuple(
-        LogDirSnapshot(one.broker, one.log_dir, one.total_bytes, one.usable_bytes)
-        for one in dirs
-        if one.log_dir is not None and one.error is None
+    log_dirs = tuple(
+        LogDirSnapshot(log_dir.broker, log_dir.log_dir, log_dir.total_bytes, log_dir.usable_bytes)
+        for log_dir in dirs
+        if log_dir.log_dir is not None and log_dir.error is None
     )
-    failed = tuple(FailedLogDir(one.broker, one.log_dir, one.error) for one in dirs if one.error is not None)
-    return replace(snapshot, topics=tuple(topics), log_dirs=told, failed_log_dirs=failed)
+    failed = tuple(
+        FailedLogDir(log_dir.broker, log_dir.log_dir, log_dir.error) for log_dir in dirs if log_dir.error is not None
+    )
+    return replace(snapshot, topics=tuple(topics), log_dirs=log_dirs, failed_log_dirs=failed)

@@ -35,16 +35,16 @@ class DirTotals:
 
 def totals_by_dir(dirs: Sequence[LogDir]) -> list[DirTotals]:
     """Return one line per log dir."""
-    return [_totals([one], one.replicas, broker=one.broker, log_dir=one.log_dir) for one in dirs]
+    return [_totals([log_dir], log_dir.replicas, broker=log_dir.broker, log_dir=log_dir.log_dir) for log_dir in dirs]
 
 
 def totals_by_broker(dirs: Sequence[LogDir]) -> list[DirTotals]:
     """Return one line per broker. A volume counts once for each log dir on it."""
     grouped: dict[int, list[LogDir]] = {}
-    for one in dirs:
-        grouped.setdefault(one.broker, []).append(one)
+    for log_dir in dirs:
+        grouped.setdefault(log_dir.broker, []).append(log_dir)
     return [
-        _totals(group, [replica for one in group for replica in one.replicas], broker=broker)
+        _totals(group, [replica for log_dir in group for replica in log_dir.replicas], broker=broker)
         for broker, group in sorted(grouped.items())
     ]
 
@@ -52,8 +52,8 @@ def totals_by_broker(dirs: Sequence[LogDir]) -> list[DirTotals]:
 def totals_by_topic(dirs: Sequence[LogDir]) -> list[DirTotals]:
     """Return one line per topic, over all its replicas."""
     grouped: dict[str, list[DirReplica]] = {}
-    for one in dirs:
-        for replica in one.replicas:
+    for log_dir in dirs:
+        for replica in log_dir.replicas:
             grouped.setdefault(replica.topic, []).append(replica)
     return [_totals([], replicas, topic=topic) for topic, replicas in sorted(grouped.items())]
 

@@ -112,10 +112,10 @@ async def look_up(
     """
     wanted = dict.fromkeys(leaders, time.timestamp)
     found = await _found_at(wire, wanted, isolation=isolation, leaders=leaders, version_min=time.version_min)
-    for one in found.values():
-        if isinstance(one, Unknown) and one.code is ErrorCode.UNSUPPORTED_VERSION:
-            message = f"{one} does not know the time {time.name!r}"
-            raise Refused(one.code, message, hint="ask for earliest, latest or milliseconds")
+    for offset in found.values():
+        if isinstance(offset, Unknown) and offset.code is ErrorCode.UNSUPPORTED_VERSION:
+            message = f"{offset} does not know the time {time.name!r}"
+            raise Refused(offset.code, message, hint="ask for earliest, latest or milliseconds")
     return [_told(name, leaders[name], found[name]) for name in leaders]
 
 
@@ -256,6 +256,8 @@ async def ask_offsets(
                 code = error_code(answer.error_code)
                 # Version 0 returns segment offsets instead, newest first.
                 offset = answer.old_style_offsets[0] if answer.old_style_offsets else answer.offset
-                told = FoundOffset(offset, answer.timestamp, answer.leader_epoch)
-                found[TopicPartition(answered.name, answer.partition_index)] = told if code is ErrorCode.NONE else code
+                looked_up = FoundOffset(offset, answer.timestamp, answer.leader_epoch)
+                found[TopicPartition(answered.name, answer.partition_index)] = (
+                    looked_up if code is ErrorCode.NONE else code
+                )
     return found

@@ -81,8 +81,8 @@ class PartitionSelection:
 
     def unmatched(self, chosen: Iterable[TopicPartition]) -> list[str]:
         """Return the rules that match none of the chosen partitions, as they were written."""
-        there = list(chosen)
-        idle = [rule for rule in self.rules if not any(rule.means(name) for name in there)]
+        existing = list(chosen)
+        idle = [rule for rule in self.rules if not any(rule.means(name) for name in existing)]
         return [rule.topics.text + _range_text(rule) for rule in idle]
 
 

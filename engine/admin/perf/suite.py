@@ -94,10 +94,10 @@ def experiments(broker_count: int, *, is_quick: bool = False, names: Sequence[st
     ]
     pair = Case("pair", "1 + 1", consumers=1, is_pair=True)
     built.append(Experiment("pair", "A producer and a consumer at once", (pair,)))
-    unknown = [name for name in names if name not in {one.name for one in built}]
+    unknown = [name for name in names if name not in {experiment.name for experiment in built}]
     if unknown:
         raise BadRequest(f"no such experiment: {unknown[0]}", hint=f"there are {', '.join(one.name for one in built)}")
-    return [one for one in built if not names or one.name in names]
+    return [experiment for experiment in built if not names or experiment.name in names]
 
 
 def records_of_producer(case: Case, producer_bytes: int) -> int:
@@ -148,7 +148,10 @@ def by_experiment(
     chosen: Iterable[Experiment], results: Sequence[CaseResult]
 ) -> list[tuple[Experiment, list[CaseResult]]]:
     """Return each experiment that has begun, with its results."""
-    grouped = [(one, [result for result in results if result.case.experiment == one.name]) for one in chosen]
+    grouped = [
+        (experiment, [result for result in results if result.case.experiment == experiment.name])
+        for experiment in chosen
+    ]
     return [(one, some) for one, some in grouped if some]
 
 

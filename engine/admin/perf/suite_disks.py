@@ -23,7 +23,11 @@ class WatchedDisks:
         self._free_share_min = free_share_min
         self._at_start = dirs
         self._hosts = hosts
-        self.offline = {(one.broker, one.log_dir) for one in dirs if one.log_dir is not None and one.error is not None}
+        self.offline = {
+            (log_dir.broker, log_dir.log_dir)
+            for log_dir in dirs
+            if log_dir.log_dir is not None and log_dir.error is not None
+        }
         """The log dirs that were offline at the start."""
 
     @classmethod
@@ -41,9 +45,9 @@ class WatchedDisks:
     def unwatched(self) -> dict[int, str]:
         """Brokers that did not say at the start how large their disks are, and why."""
         return {
-            one.broker: (one.error or "only Kafka 3.3 and later does")
-            for one in self._at_start
-            if one.total_bytes is None and (one.broker, one.log_dir) not in self.offline
+            log_dir.broker: (log_dir.error or "only Kafka 3.3 and later does")
+            for log_dir in self._at_start
+            if log_dir.total_bytes is None and (log_dir.broker, log_dir.log_dir) not in self.offline
         }
 
     async def look(self, *, must_answer: bool) -> list[LogDir]:
@@ -55,20 +59,24 @@ class WatchedDisks:
             AdminError: no broker can be reached.
         """
         dirs = await read_log_dirs(self._cluster, None, ())
-        for one in dirs:
-            if one.log_dir is not None and one.error is not None and (one.broker, one.log_dir) not in self.offline:
-                raise MustStop(f"{one.log_dir} of broker {one.broker} is offline: {one.error}")
-        for one in dirs:
-            if one.total_bytes and one.usable_bytes is not None:
-                share = one.usable_bytes / one.total_bytes
+        for log_dir in dirs:
+            if (
+                log_dir.log_dir is not None
+                and log_dir.error is not None
+                and (log_dir.broker, log_dir.log_dir) not in self.offline
+            ):
+                raise MustStop(f"{log_dir.log_dir} of broker {log_dir.broker} is offline: {log_dir.error}")
+        for log_dir in dirs:
+            if log_dir.total_bytes and log_dir.usable_bytes is not None:
+                share = log_dir.usable_bytes / log_dir.total_bytes
                 if share < self._free_share_min:
-                    raise MustStop(f"{one.log_dir} of broker {one.broker} has only {share:.0%} left")
-        for broker in sorted(self._hosts.keys() - {one.broker for one in dirs}):
+                    raise MustStop(f"{log_dir.log_dir} of broker {log_dir.broker} has only {share:.0%} left")
+        for broker in sorted(self._hosts.keys() - {log_dir.broker for log_dir in dirs}):
             raise MustStop(f"broker {broker} has left the cluster")
-        answered = {one.broker for one in self._at_start if one.log_dir is not None}
-        for one in dirs:
-            if must_answer and one.log_dir is None and one.broker in answered:
-                raise MustStop(f"broker {one.broker} does not answer: {one.error}")
+        answered = {log_dir.broker for log_dir in self._at_start if log_dir.log_dir is not None}
+        for log_dir in dirs:
+            if must_answer and log_dir.log_dir is None and log_dir.broker in answered:
+                raise MustStop(f"broker {log_dir.broker} does not answer: {log_dir.error}")
         return dirs
 
     def shortage(self, case: Case, producer_bytes: int, dirs: Sequence[LogDir] | None = None) -> str | None:
@@ -82,15 +90,15 @@ class WatchedDisks:
         dirs = self._at_start if dirs is None else dirs
         each = bytes_on_broker(case, producer_bytes, len(self._hosts))
         worst, least = None, 1.0
-        for one in dirs:
-            if not one.total_bytes or one.usable_bytes is None:
+        for disk in dirs:
+            if not disk.total_bytes or disk.usable_bytes is None:
                 continue
-            need = min(each * len(self._sharing(one, dirs)), bytes_on_disks(case, producer_bytes))
-            room = max(0.0, one.usable_bytes - one.total_bytes * self._free_share_min)
+            need = min(each * len(self._sharing(disk, dirs)), bytes_on_disks(case, producer_bytes))
+            room = max(0.0, disk.usable_bytes - disk.total_bytes * self._free_share_min)
             if room / need < least:
                 least = room / need
                 worst = (
-                    f"it may write {_megabytes(need)} to {one.log_dir} of broker {one.broker}, which has room for "
+                    f"it may write {_megabytes(need)} to {disk.log_dir} of broker {disk.broker}, which has room for "
                     f"{_megabytes(room)} above the {self._free_share_min:.0%} that stay free"
                 )
         return worst

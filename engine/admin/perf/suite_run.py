@@ -242,24 +242,24 @@ class Suite:
         for refusal in refusals:
             self._cluster.observe(f"not deleted: {refusal}")
         gone = {change.topic for change in changes}
-        self._made = [one for one in self._made if one not in gone]
+        self._made = [topic for topic in self._made if topic not in gone]
         self._files_go_by = time.monotonic() + _FILES_GO_WITHIN_S
 
     async def _clean_up(self) -> None:
         """Delete the remaining topics, even if everything is being cancelled."""
         if self._made:
             await asyncio.shield(asyncio.create_task(self._delete_what_is_there(), name="perf suite: clean up"))
-        self.left_topics = [one for one in self._made if one not in self._absent]
-        self.topics_that_may_appear = [one for one in self._made if one in self._absent & self._unanswered]
+        self.left_topics = [topic for topic in self._made if topic not in self._absent]
+        self.topics_that_may_appear = [topic for topic in self._made if topic in self._absent & self._unanswered]
 
     async def _delete_what_is_there(self) -> None:
         try:
             async with asyncio.timeout(_CLEAN_UP_S):
-                there = {name.topic for name in await (await topic_reader(self._cluster)).names()}
+                existing = {name.topic for name in await (await topic_reader(self._cluster)).names()}
         except (AdminError, TimeoutError):
             return
-        self._absent = set(self._made) - there
-        if found := [one for one in self._made if one in there]:
+        self._absent = set(self._made) - existing
+        if found := [topic for topic in self._made if topic in existing]:
             await self._delete(found)
 
 
@@ -286,14 +286,14 @@ async def old_topics(cluster: Cluster) -> list[str]:
 def _summed(case: Case, sent: Sequence[WorkerFigures], read: Sequence[WorkerFigures]) -> CaseResult:
     return CaseResult(
         case,
-        sum(one.records for one in sent) if sent else None,
-        sum(one.records_per_sec for one in sent) if sent else None,
-        sum(one.mb_per_sec for one in sent) if sent else None,
-        sum(one.records for one in read) if read else None,
-        sum(one.records_per_sec for one in read) if read else None,
-        sum(one.mb_per_sec for one in read) if read else None,
+        sum(figures.records for figures in sent) if sent else None,
+        sum(figures.records_per_sec for figures in sent) if sent else None,
+        sum(figures.mb_per_sec for figures in sent) if sent else None,
+        sum(figures.records for figures in read) if read else None,
+        sum(figures.records_per_sec for figures in read) if read else None,
+        sum(figures.mb_per_sec for figures in read) if read else None,
         *(
-            max((value for one in sent if (value := getattr(one, name)) is not None), default=None)
+            max((value for figures in sent if (value := getattr(figures, name)) is not None), default=None)
             for name in ("p50_latency_ms", "p95_latency_ms", "p99_latency_ms", "p999_latency_ms")
         ),
     )
@@ -366,7 +366,10 @@ def _inode(sockets: dict[tuple[str, int], str], host: str, port: int) -> str | N
         place = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)[0][4]
         exact = socket.inet_aton(str(place[0]))[::-1].hex().upper()
         mapped = f"0000000000000000FFFF0000{exact}"
-        return next((sockets[one, port] for one in (exact, mapped, "0" * 8, "0" * 32) if (one, port) in sockets), None)
+        return next(
+            (sockets[address, port] for address in (exact, mapped, "0" * 8, "0" * 32) if (address, port) in sockets),
+            None,
+        )
     return None
 
 

@@ -44,8 +44,8 @@ class ThrottleRange:
             hint = "the unit is bytes a second: 50M is 50 MB/s"
             raise BadRequest(f"a throttle below {RATE_MIN} B/s", where=Give(Parameter.THROTTLE, str(start)), hint=hint)
         if not found.floor <= found.start <= found.ceiling:
-            told = f"{found.floor}, {found.start}, {found.ceiling}"
-            raise BadRequest(f"floor, throttle and ceiling are not in order: {told} B/s")
+            bounds = f"{found.floor}, {found.start}, {found.ceiling}"
+            raise BadRequest(f"floor, throttle and ceiling are not in order: {bounds} B/s")
         return found
 
     @property

@@ -1,7 +1,7 @@
 """Reassignments through ``/admin/reassign_partitions``, for clusters with only ZooKeeper known.
 
 Tools used it before Kafka 2.4 (KIP-455), and every controller up to 3.9 still carries it out. The controller does not
-check its content (3.9 accepts a dead broker and waits for ever), so the writer must. It can only start reassignments,
+check its content (3.9 accepts a dead broker and waits forever), so the writer must. It can only start reassignments,
 one batch at a time: a controller ignores changes of the znode.
 """
 
@@ -60,7 +60,7 @@ class ZnodeReassignments:
         """Controllers before Kafka 2.4 wait; the brokers' registrations identify 2.7 and later."""
         found = (await self._kafka.brokers.read_broker_registrations()).values()
         return not all(
-            isinstance(one, BrokerRegistration) and one.json_version >= _REGISTERED_SINCE_2_7 for one in found
+            isinstance(broker, BrokerRegistration) and broker.json_version >= _REGISTERED_SINCE_2_7 for broker in found
         )
 
     async def check(self, targets: Targets) -> None:

@@ -73,7 +73,7 @@ def plan_demotion(
     moves: list[PartitionMove] = []
     elections: list[TopicPartition] = []
     stuck: dict[TopicPartition, str] = {}
-    leads = Counter(one.preferred_leader for one in partitions.values())
+    leads = Counter(partition.preferred_leader for partition in partitions.values())
     for name, one in sorted(partitions.items()):
         if one.preferred_leader not in brokers and one.leader not in brokers:
             continue

@@ -86,7 +86,7 @@ class PlannedMove:
         return len({*self.adding, *(log_dir.broker for log_dir in self.log_dirs)})
 
     def __str__(self) -> str:
-        before, after = (",".join(map(str, one)) for one in (self.replicas, self.target))
+        before, after = (",".join(map(str, replicas)) for replicas in (self.replicas, self.target))
         parts = [f"{before} -> {after}"] if before != after else []
         return f"{self.name}: {', '.join([*parts, *map(str, self.log_dirs)])}"
 
@@ -454,13 +454,13 @@ def _check_factors(changing: Sequence[PartitionMove], factors: Mapping[TopicPart
 def _below_min_isr(fewer: Sequence[PartitionMove], min_isr: Mapping[str, int]) -> list[str]:
     """Return warnings about partitions that will have fewer replicas than producers with acks=all need in sync."""
     short = [move for move in fewer if len(move.replicas) < min_isr.get(move.name.topic, 1)]
-    told = [
+    lines = [
         f"{move.name} will have fewer replicas ({len(move.replicas)}) than min.insync.replicas"
         f" ({min_isr[move.name.topic]}): brokers before Kafka 3.7 refuse writes with acks=all"
         for move in short[:_NAMED_MAX]
     ]
-    more = len(short) - len(told)
-    return [*told, f"so will {more} partition{'' if more == 1 else 's'} more"] if more > 0 else told
+    more = len(short) - len(lines)
+    return [*lines, f"so will {more} partition{'' if more == 1 else 's'} more"] if more > 0 else lines
 
 
 def _check_running(running: RunningReassignments, *, is_additional: bool, is_znode: bool) -> None:

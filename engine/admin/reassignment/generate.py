@@ -65,10 +65,10 @@ async def topics_named(cluster: Cluster, selection: TopicSelection) -> list[str]
     if not selection.wants_list:
         return list(dict.fromkeys(selection.names))
     known = await (await topic_reader(cluster)).names()
-    there = [one.topic for one in known]
-    if missing := selection.unmatched(there):
+    existing = [topic.topic for topic in known]
+    if missing := selection.unmatched(existing):
         raise topic_not_found(missing)
-    return [name for name in selection.choose(there) if name in selection.names or name not in INTERNAL_TOPICS]
+    return [name for name in selection.choose(existing) if name in selection.names or name not in INTERNAL_TOPICS]
 
 
 def generate_plan(

@@ -107,8 +107,10 @@ def read_journal(path: Path) -> JournalRecord:
     if events and events[0]["event"] != "journal":
         raise BadRequest("not a journal: its first line is missing", where=str(path), hint=_HINT)
     if events and events[0].get("format") != FORMAT:
-        told = json.dumps(events[0].get("format"))
-        raise BadRequest(f"this klamm reads journals of format {FORMAT}, not {told}", where=str(path), hint=_HINT)
+        format_text = json.dumps(events[0].get("format"))
+        raise BadRequest(
+            f"this klamm reads journals of format {FORMAT}, not {format_text}", where=str(path), hint=_HINT
+        )
     return JournalRecord(events, is_torn)
 
 

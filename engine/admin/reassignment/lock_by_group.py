@@ -74,7 +74,7 @@ class GroupLock:
     async def holder(self) -> Holder | None:
         """Tell who holds the lock, and change nothing: a broker asked for a coordinator creates the groups' topic."""
         groups_topic = (await (await self._own.wire()).metadata([GROUP_METADATA_TOPIC])).topics
-        if any(one.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for one in groups_topic):
+        if any(topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in groups_topic):
             return None
         members = await self._members()
         return _holder_of(members) if members else None
@@ -249,8 +249,8 @@ class GroupLock:
 
 def _holder_of(members: list[DescribedGroupMember]) -> Holder:
     """Return who holds the lock: the member with an assignment, because the leader assigns only to itself."""
-    for told in (*(member.member_assignment for member in members), *(member.member_metadata for member in members)):
-        if told:
-            return Holder.decode(bytes(told))
+    for data in (*(member.member_assignment for member in members), *(member.member_metadata for member in members)):
+        if data:
+            return Holder.decode(bytes(data))
     where = members[0].client_host.removeprefix("/") if members else "an unknown machine"
     return Holder(f"somebody at {where}", "a moment ago", "a plan")

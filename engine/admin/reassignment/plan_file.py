@@ -196,4 +196,4 @@ def _is_id(value: object) -> bool:
 
 
 def _is_list(value: object, is_element: Any) -> bool:
-    return isinstance(value, list) and all(is_element(one) for one in value)
+    return isinstance(value, list) and all(is_element(item) for item in value)

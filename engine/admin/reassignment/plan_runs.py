@@ -158,7 +158,7 @@ class PlanRun:
         standings = await self.standings(cluster)
         return bool(standings) and all(standing is Standing.DONE for standing in standings.values())
 
-    def told(
+    def question(
         self, cluster: Cluster, waves: Sequence[Wave], standings: Mapping[TopicPartition, Standing] | None = None
     ) -> str:
         """Return what the run will do: ``apply plan.json in prod: 3 partitions (2 replicas to copy) in 1 wave``.
@@ -169,13 +169,13 @@ class PlanRun:
         moves = [move for wave in left for move in wave]
         copies = sum(len(move.adding) + len(move.changing_dirs) for move in moves)
         what = f"{counted(len(moves), 'partition')} ({counted(copies, 'replica')} to copy)"
-        told = f"{self.verb} {self.path.name} in {cluster.target.title}: {what} in {counted(len(left), 'wave')}"
+        question = f"{self.verb} {self.path.name} in {cluster.target.title}: {what} in {counted(len(left), 'wave')}"
         if copies:
-            told += (
+            question += (
                 ", without a throttle" if self.throttle is None else f", at {rate_text(self.throttle.start)} a broker"
             )
         done = sum(map(len, waves)) - len(moves)
-        return f"{told}, {done} of {done + len(moves)} done already" if done else told
+        return f"{question}, {done} of {done + len(moves)} done already" if done else question
 
     def refuse_begun(self) -> None:
         """Raise BadRequest if the journal says that the plan began and did not end well: it must be resumed."""

@@ -36,12 +36,12 @@ def room_shortages(
     by_dir: Counter[tuple[int, str]] = Counter()
     for move in moves:
         size = sizes.get(move.name, 0)
-        for broker in {*move.adding, *(one.broker for one in move.log_dirs)}:
+        for broker in {*move.adding, *(log_dir.broker for log_dir in move.log_dirs)}:
             by_broker[broker] += size
         for one in move.log_dirs:
             by_dir[one.broker, one.after] += size
     free_of_broker = {broker: _free(volumes, broker) for broker in by_broker}
-    free_of_dir = {(one.broker, one.log_dir): one.usable_bytes for one in volumes}
+    free_of_dir = {(volume.broker, volume.log_dir): volume.usable_bytes for volume in volumes}
     found = [
         RoomShortage(broker, None, size, free)
         for broker, size in by_broker.items()
@@ -65,6 +65,6 @@ def of_wave(move: WaveMove) -> PlannedMove:
 
 def _free(volumes: Sequence[LogDirSnapshot], broker: int) -> int | None:
     """Return the free bytes of a broker; log dirs that report the same figures are on one volume, which counts once."""
-    told = {(volume.total_bytes, volume.usable_bytes) for volume in volumes if volume.broker == broker}
-    known = [usable for _, usable in told if usable is not None]
-    return sum(known) if known and len(known) == len(told) else None
+    disks = {(volume.total_bytes, volume.usable_bytes) for volume in volumes if volume.broker == broker}
+    known = [usable for _, usable in disks if usable is not None]
+    return sum(known) if known and len(known) == len(disks) else None

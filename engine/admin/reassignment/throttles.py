@@ -116,9 +116,9 @@ async def renew_throttle(cluster: Cluster, settings: ThrottleSettings) -> None:
     replaced stays.
     """
     await _mark_topics(cluster, settings)
-    told = await _rates_of_brokers(cluster, settings.brokers)
+    rates = await _rates_of_brokers(cluster, settings.brokers)
     for broker, wanted in settings.brokers.items():
-        present = told[broker]
+        present = rates[broker]
         missing = {} if isinstance(present, str) else {k: v for k, v in wanted.items() if k not in present}
         if missing:
             cluster.observe(f"broker {broker} has lost its throttle; klamm sets it again")

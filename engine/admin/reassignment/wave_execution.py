@@ -169,7 +169,7 @@ class _Execution:
             self.watcher.step(Step.ENDED, self.wave)
         standings = await read_standings(self.cluster, self.moves)
         moving = tuple(name for name, one in standings.items() if one is Standing.MOVING)
-        done = sum(one is Standing.DONE for one in standings.values())
+        done = sum(standing is Standing.DONE for standing in standings.values())
         return WavesResult(outcome, reason, self.wave, len(self.waves), done, moving, len(standings), left)
 
     async def _begin(self, holder: Holder) -> None:
@@ -267,14 +267,14 @@ class _Execution:
         patience_s = min(GATE_PATIENCE_S, self.settings.stall_s)
         closes_at = time.monotonic() + patience_s
         waiting = tuple(move for move in wave if move.name not in self.done)
-        told = ""
+        reported = ""
         while reasons := obstacles(self._start, await read_health(self.cluster), waiting):
             why = "; ".join(reasons)
             if time.monotonic() >= closes_at:
                 raise _Stop(why)
-            if why != told:
+            if why != reported:
                 self.watcher.says(f"wave {self.wave} waits, for at most {patience_s:g} s: {why}")
-                told = why
+                reported = why
             await asyncio.sleep(POLL_MIN_S)
 
     async def _start_moves(self, waiting: Sequence[WaveMove], moving: Sequence[WaveMove]) -> list[Refusal]:
@@ -288,8 +288,12 @@ class _Execution:
             self._throttle.follow(wanted)
         await self._throttle.put_on([*waiting, *moving])
         self.watcher.step(Step.THROTTLED, self.wave)
-        wanted_dirs = {(one.name, broker): path for one in waiting for broker, path in one.move.wanted_dirs.items()}
-        targets = {one.name: one.target for one in waiting if not await self._is_there(one)}
+        wanted_dirs = {
+            (partition.name, broker): path
+            for partition in waiting
+            for broker, path in partition.move.wanted_dirs.items()
+        }
+        targets = {partition.name: partition.target for partition in waiting if not await self._is_there(partition)}
         refusals: list[Refusal] = []
         try:
             if wanted_dirs:
@@ -321,7 +325,7 @@ class _Execution:
         """
         pause, last_news, looked_around = POLL_MIN_S, time.monotonic(), time.monotonic()
         least: dict[TopicPartition, tuple[int, int | None]] = {}
-        told, held_up, is_silent = "nothing was copied", "", False
+        reason, held_up, is_silent = "nothing was copied", "", False
         while True:
             now = time.monotonic()
             try:
@@ -334,11 +338,11 @@ class _Execution:
                 await self._take_throttle(wave)
                 if _has_news(moving, least):
                     last_news = now
-                waits = next((f"{one.name} {one.reason}" for one in moving if one.reason), "")
+                waits = next((f"{status.name} {status.reason}" for status in moving if status.reason), "")
                 if waits and waits != held_up:
                     held_up = waits
                     self.watcher.says(f"wave {self.wave}: {waits}")
-                told = waits or "nothing was copied"
+                reason = waits or "nothing was copied"
                 if now - looked_around >= LOOK_AROUND_S:
                     looked_around = now
                     await self._look_around(wave)
@@ -348,11 +352,11 @@ class _Execution:
                     patience = f"at most {self.settings.stall_s:g} s without news"
                     self.watcher.says(f"the progress of wave {self.wave} is unknown: {error}; klamm waits {patience}")
                 is_silent = True
-                told = f"its progress is unknown: {error}"
+                reason = f"its progress is unknown: {error}"
             if self._deadline is not None and now >= self._deadline:
                 raise _Stop("the deadline has passed", Outcome.DEADLINE)
             if now - last_news >= self.settings.stall_s:
-                raise _Stop(f"the copy has stalled for {self.settings.stall_s:g} s: {told}")
+                raise _Stop(f"the copy has stalled for {self.settings.stall_s:g} s: {reason}")
             await self._throttle.wait(self._waiting(wave), pause)
             pause = min(pause * 1.5, POLL_MAX_S)
 
@@ -409,7 +413,7 @@ class _Execution:
         needed = [preview for preview in previews if preview.is_needed]
         if not needed:
             return
-        self.journal.write("election", partitions=[str(one.name) for one in needed])
+        self.journal.write("election", partitions=[str(preview.name) for preview in needed])
         for result in await run_election(self.cluster, ElectionType.PREFERRED, needed):
             if result.result not in (ElectionResult.ELECTED, ElectionResult.NOT_NEEDED):
                 why = result.error or result.result.value
@@ -427,15 +431,15 @@ class _Execution:
 
 def _has_news(moving: Sequence[PartitionStatus], least: dict[TopicPartition, tuple[int, int | None]]) -> bool:
     """Whether a partition has arrived, or has less left to copy than ever before. A growing source is no news."""
-    names = {one.name for one in moving}
+    names = {partition.name for partition in moving}
     has_news = not least.keys() <= names
     for name in least.keys() - names:
         del least[name]
-    for one in moving:
-        now = (len(one.adding), one.remaining_bytes)
-        before = least.get(one.name)
+    for partition in moving:
+        now = (len(partition.adding), partition.remaining_bytes)
+        before = least.get(partition.name)
         if before is None or now[0] < before[0] or _is_less(now[1], before[1]):
-            least[one.name] = now
+            least[partition.name] = now
             has_news = True
     return has_news
 

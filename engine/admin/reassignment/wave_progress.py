@@ -25,7 +25,7 @@ TELLING_SHARE = 0.01
 class WaveProgress:
     """All waves at one moment. Bytes and times are None if sizes are unknown or nothing has moved yet.
 
-    ``left_s_min`` and ``left_s_max``: the seconds that the rest takes at the fastest and at the slowest rate of late.
+    ``left_s_min`` and ``left_s_max``: the seconds that the rest takes at the fastest and at the slowest recent rate.
     ``p99_s`` is that of the slowest broker, if answers are measured.
     """
 
@@ -105,7 +105,7 @@ class WaveMeter:
     def _rate(self) -> float:
         """Return the recent mean rate, or that of everything seen if that is shorter."""
         last_s, last = self._seen[-1]
-        old = [one for one in self._seen if last_s - one[0] >= RATE_S]
+        old = [look for look in self._seen if last_s - look[0] >= RATE_S]
         start_s, start = old[-1] if old else self._seen[0]
         return max(0.0, (last - start) / (last_s - start_s)) if last_s > start_s else 0.0
 

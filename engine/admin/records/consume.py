@@ -55,7 +55,7 @@ class ConsumeOptions:
     stop_time_ms: int | None = None
     """Stop before the first record of this time or later."""
     give_up_s: float = 30.0
-    """How long a leader may be missing or silent; inf: for ever."""
+    """How long a leader may be missing or silent; inf: forever."""
     only: frozenset[TopicPartition] | None = None
     """Only these of the topics' partitions."""
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)

@@ -107,7 +107,7 @@ def parse_offset_file(text: str, where: str) -> dict[TopicPartition, int]:
 def _wish(entry: object, where: str) -> tuple[TopicPartition, int]:
     fields: dict[str, Any] = entry if isinstance(entry, dict) else {}
     topic, partition, offset = fields.get("topic"), fields.get("partition"), fields.get("offset")
-    numbers = all(isinstance(one, int) and not isinstance(one, bool) for one in (partition, offset))
+    numbers = all(isinstance(number, int) and not isinstance(number, bool) for number in (partition, offset))
     if not isinstance(topic, str) or not numbers or partition < 0 or offset < HIGH_WATERMARK:  # type: ignore[operator]
         message = f"not a partition with an offset: {json.dumps(entry)}"
         raise BadRequest(message, where=where, hint=_EXAMPLE)
@@ -157,44 +157,48 @@ async def delete_records(
     With ``waits``, wait until all live replicas have done so, at most for the operation's time; else the leader's start
     is enough.
     """
-    wanted = [one for one in previews if one.result is DeletionResult.WOULD_BE_DELETED]
+    wanted = [preview for preview in previews if preview.result is DeletionResult.WOULD_BE_DELETED]
     if not wanted:
         return list(previews)
-    goes_on = "what was sent is still deleted; see what is left with: "
+    goes_on = "the brokers still delete what was requested; see what is left with: "
     cluster.accepted(Phrase(goes_on, Operation.LIST_EARLIEST_OFFSETS))
     done: dict[TopicPartition, RecordsDeletion] = {}
     for attempt in range(_TRIES):
-        for one in await _delete_once(cluster, wanted, waits=waits):
-            done[one.name] = one
-        moved = [one for one in wanted if done[one.name].error in _MOVED]
+        for result in await _delete_once(cluster, wanted, waits=waits):
+            done[result.name] = result
+        moved = [deletion for deletion in wanted if done[deletion.name].error in _MOVED]
         if not moved or attempt == _TRIES - 1:
             break
         # The leader has changed since. The offsets are fixed, so a repeated request deletes nothing more.
         await asyncio.sleep(RETRY_PAUSE_S)
-        leaders = await _known_leaders(cluster, [one.name for one in moved])
-        wanted = [replace(one, leader=leaders[one.name]) for one in moved if leaders.get(one.name, NO_LEADER) >= 0]
-    return [done.get(one.name, one) for one in previews]
+        leaders = await _known_leaders(cluster, [deletion.name for deletion in moved])
+        wanted = [
+            replace(deletion, leader=leaders[deletion.name])
+            for deletion in moved
+            if leaders.get(deletion.name, NO_LEADER) >= 0
+        ]
+    return [done.get(preview.name, preview) for preview in previews]
 
 
 async def _delete_once(cluster: Cluster, wanted: Sequence[RecordsDeletion], *, waits: bool) -> list[RecordsDeletion]:
     by_leader: dict[int, list[RecordsDeletion]] = {}
-    for one in wanted:
-        by_leader.setdefault(one.leader, []).append(one)
+    for deletion in wanted:
+        by_leader.setdefault(deletion.leader, []).append(deletion)
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(_delete_at(cluster, leader, deletions, waits=waits), name=f"delete-records-at-{leader}")
             for leader, deletions in by_leader.items()
         ]
-    return [one for task in tasks for one in task.result()]
+    return [result for task in tasks for result in task.result()]
 
 
 async def _delete_at(
     cluster: Cluster, leader: int, wanted: Sequence[RecordsDeletion], *, waits: bool
 ) -> list[RecordsDeletion]:
     topics: dict[str, list[DeleteRecordsPartition]] = {}
-    for one in wanted:
-        entry = DeleteRecordsPartition(partition_index=one.partition, offset=one.before_offset)
-        topics.setdefault(one.topic, []).append(entry)
+    for deletion in wanted:
+        entry = DeleteRecordsPartition(partition_index=deletion.partition, offset=deletion.before_offset)
+        topics.setdefault(deletion.topic, []).append(entry)
     wait_ms = max(int(cluster.timeout_s * 1000) - _MARGIN_MS, 500) if waits else 0
     request = DeleteRecordsRequest(
         topics=[DeleteRecordsTopic(name=topic, partitions=partitions) for topic, partitions in topics.items()],
@@ -205,15 +209,17 @@ async def _delete_at(
         limit_ms = int(cluster.timeout_s * 1000)
         response: DeleteRecordsResponse = await wire.call_broker(leader, request, timeout_ms=limit_ms)
     except OutcomeUnknown as error:
-        return [replace(one, result=DeletionResult.UNDER_WAY, error=str(error)) for one in wanted]
+        return [replace(deletion, result=DeletionResult.UNDER_WAY, error=str(error)) for deletion in wanted]
     except (AdminError, RemoteProtocolError) as error:
-        return [replace(one, result=DeletionResult.FAILED, error=str(error)) for one in wanted]
+        return [replace(deletion, result=DeletionResult.FAILED, error=str(error)) for deletion in wanted]
     answers = {
         TopicPartition(topic.name, p.partition_index): (error_code(p.error_code), p.low_watermark)
         for topic in response.topics
         for p in topic.partitions
     }
-    return [_outcome(one, *answers.get(one.name, (ErrorCode.UNKNOWN_SERVER_ERROR, -1))) for one in wanted]
+    return [
+        _outcome(deletion, *answers.get(deletion.name, (ErrorCode.UNKNOWN_SERVER_ERROR, -1))) for deletion in wanted
+    ]
 
 
 def _outcome(one: RecordsDeletion, code: ErrorCode, low_watermark: int) -> RecordsDeletion:
@@ -276,7 +282,8 @@ async def _sizes(cluster: Cluster, leaders: Mapping[TopicPartition, int]) -> dic
     dirs = await read_log_dirs(cluster, sorted(set(leaders.values())), list(leaders))
     return {
         name: replica.size_bytes
-        for one in dirs
-        for replica in one.replicas
-        if leaders.get(name := TopicPartition(replica.topic, replica.partition)) == one.broker and not replica.is_future
+        for log_dir in dirs
+        for replica in log_dir.replicas
+        if leaders.get(name := TopicPartition(replica.topic, replica.partition)) == log_dir.broker
+        and not replica.is_future
     }

@@ -65,12 +65,12 @@ async def fetch(
         broker_id, request, version_max=_VERSION_MAX, timeout_ms=timeout_ms
     )
     refuse(response.error_code, None, f"broker {broker_id}")
-    told = {
+    shown = {
         TopicPartition(topic.topic, data.partition_index): data
         for topic in response.responses
         for data in topic.partitions
     }
-    return {name: _answer(told.get(name)) for name in wanted}
+    return {name: _answer(shown.get(name)) for name in wanted}
 
 
 def _answer(data: PartitionData | None) -> PartitionData | Unknown:

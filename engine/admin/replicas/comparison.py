@@ -109,8 +109,8 @@ def units(buffer: bytes, start: int, stop: int, *, is_compacted: bool) -> Iterat
 
 def compare(leader: Unit | None, other: Unit | None, *, is_compacted: bool) -> DifferenceKind | None:
     """Return how a replica's next unit differs from the leader's at the same place; None is a unit that is missing."""
-    for one in (leader, other):
-        if one is not None and one.is_corrupt:
+    for replica in (leader, other):
+        if replica is not None and replica.is_corrupt:
             return DifferenceKind.CORRUPT
     if leader is None or other is None or leader.first_offset != other.first_offset:
         return None if is_compacted else DifferenceKind.OFFSETS

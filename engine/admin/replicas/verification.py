@@ -367,8 +367,8 @@ class PartitionVerifier:
     async def _offset(self, broker: int, timestamp: int, replica_id: int) -> int:
         """Ask one broker for an offset of its own replica; to a consumer the leader returns its high watermark."""
         async with self._answer_limit(broker):
-            told = await ask_offsets(self._wire, broker, {self._name: timestamp}, replica_id=replica_id)
-        found = told.get(self._name, ErrorCode.UNKNOWN_SERVER_ERROR)
+            answers = await ask_offsets(self._wire, broker, {self._name: timestamp}, replica_id=replica_id)
+        found = answers.get(self._name, ErrorCode.UNKNOWN_SERVER_ERROR)
         if isinstance(found, ErrorCode):
             raise Refused(found, where=f"{self._name} on broker {broker}")
         return found.offset

@@ -45,7 +45,7 @@ async def take_snapshot(cluster: Cluster, *, has_sizes: bool = False) -> TakenSn
     from engine.admin.log_dirs.describing import read_log_dirs, with_sizes
 
     dirs = await read_log_dirs(cluster)
-    return TakenSnapshot(with_sizes(snapshot, dirs), tuple(one for one in dirs if one.error))
+    return TakenSnapshot(with_sizes(snapshot, dirs), tuple(log_dir for log_dir in dirs if log_dir.error))
 
 
 def _refuse_blind(cluster: Cluster) -> None:
@@ -67,8 +67,8 @@ async def take_for_planning(cluster: Cluster, warn: Complain) -> ClusterSnapshot
     except Unreachable as error:
         warn(f"sizes are not known: {error.message}")
         return await read_snapshot(cluster)
-    for told in taken.unknown_sizes:
-        warn(told)
+    for warning in taken.unknown_sizes:
+        warn(warning)
     return taken.snapshot
 
 
@@ -113,11 +113,11 @@ async def _broker_configs(cluster: Cluster, members: ClusterMembers) -> Mapping[
             raise
         cluster.observe(f"the settings of brokers are not known: {error}")
         return found
-    for one in described:
-        broker_id = None if one.entity_name is None else int(one.entity_name)
-        if one.error is not None:
-            cluster.observe(f"the settings of broker {broker_id} are not known: {one.error}")
-        settings = settings_of(one)
+    for entity in described:
+        broker_id = None if entity.entity_name is None else int(entity.entity_name)
+        if entity.error is not None:
+            cluster.observe(f"the settings of broker {broker_id} are not known: {entity.error}")
+        settings = settings_of(entity)
         if settings and (broker_id is None or broker_id in live):
             found[broker_id] = settings
     return found

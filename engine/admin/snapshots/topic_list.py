@@ -37,11 +37,11 @@ async def _sizes(cluster: Cluster, topics: Sequence[TopicName]) -> Mapping[str, 
     except AdminError as error:
         cluster.observe(f"sizes are not known: {error}")
         return {}
-    for one in dirs:
-        if one.error is not None:
+    for log_dir in dirs:
+        if log_dir.error is not None:
             # A missing right is told as such.
-            if one.error != NOT_ALLOWED:
-                cluster.complain(f"sizes are unknown: broker {one.broker}: {one.error}")
+            if log_dir.error != NOT_ALLOWED:
+                cluster.complain(f"sizes are unknown: broker {log_dir.broker}: {log_dir.error}")
             return {}
     empty = {topic.topic: 0 for topic in topics}
     return empty | {total.topic: total.size_bytes for total in totals_by_topic(dirs) if total.topic is not None}

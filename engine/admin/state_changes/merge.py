@@ -161,8 +161,8 @@ def plan_merge(found: FoundLogs, wish: MergeWish, *, now: datetime | None = None
 def _absent_brokers(files: Sequence[LogFile], wanted: Set[int]) -> Iterator[LogProblem]:
     """Yield a problem for each wanted broker that no log is of; a log that does not say whose it is may be of any."""
     if all(file.broker_ids for file in files):
-        there = {broker_id for file in files for broker_id in file.broker_ids}
-        for broker_id in sorted(wanted - there):
+        logged = {broker_id for file in files for broker_id in file.broker_ids}
+        for broker_id in sorted(wanted - logged):
             yield LogProblem(f"broker {broker_id}", ProblemKind.NO_MENTION, "no log is of it")
 
 

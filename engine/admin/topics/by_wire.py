@@ -97,9 +97,9 @@ class WireTopicReader:
         for topic in answers:
             if topic.error_code != ErrorCode.LEADER_NOT_AVAILABLE:
                 refuse(topic.error_code, None, f"topic {topic.name}")
-        there = sorted(topic.name for topic in answers if topic.name is not None)
-        overrides = await read_overrides(self._wire, there, self._on_unknown)
-        reassignments = await self._reassignments() if there else {}
+        existing = sorted(topic.name for topic in answers if topic.name is not None)
+        overrides = await read_overrides(self._wire, existing, self._on_unknown)
+        reassignments = await self._reassignments() if existing else {}
         answers.sort(key=lambda topic: topic.name or "")
         return [topic_from_metadata(topic, overrides.get(topic.name or ""), reassignments) for topic in answers]
 
@@ -272,11 +272,11 @@ class WireTopicChanger:
         missing = selection.unmatched(known)
         if missing and not if_exists:
             await self._refuse_marked(missing)
-            there: list[str] = []
+            existing: list[str] = []
             with suppress(AdminError):
                 every = await self._wire.metadata(None, broker_id=controller)
-                there = [topic.name for topic in every.topics if topic.name]
-            raise topic_not_found(missing, there)
+                existing = [topic.name for topic in every.topics if topic.name]
+            raise topic_not_found(missing, existing)
         return [name for name in selection.choose(known) if name in selection.names or name not in INTERNAL_TOPICS]
 
     async def delete(self, names: Sequence[str], *, waits: bool) -> tuple[list[TopicChange], Sequence[AdminError]]:

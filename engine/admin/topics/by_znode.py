@@ -112,15 +112,15 @@ class ZkTopicReader:
             self._kafka.configs.get_topic_configs(names),
             self._kafka.admin.get_topic_deletions(),
         )
-        there = {name: read for name, read in reads.items() if read is not None}
+        existing = {name: read for name, read in reads.items() if read is not None}
         topics: list[TopicIdReplicaAssignment] = []
-        for read in there.values():
+        for read in existing.values():
             with self._unreadable_told():
                 topics.append(or_raise(read))
         states = await self._kafka.partitions.get_partition_states(
             [name for topic in topics for name in topic.by_partition()]
         )
-        self._observe(f"ZooKeeper reported {counted(len(there), 'topic')} with {counted(len(states), 'partition')}")
+        self._observe(f"ZooKeeper reported {counted(len(existing), 'topic')} with {counted(len(states), 'partition')}")
         found = []
         for topic in topics:
             with self._unreadable_told():
@@ -279,14 +279,16 @@ class ZkTopicChanger:
     async def _left_of(self, names: Sequence[str]) -> Collection[str]:
         """Return which topics are marked or exist: the controller removes the topic first, and its mark last."""
         marked = set(await self._kafka.admin.get_topic_deletions())
-        there = await asyncio.gather(*map(self._kafka.topics.topic_exists, names))
-        return [name for name, is_there in zip(names, there, strict=True) if is_there or name in marked]
+        exist = await asyncio.gather(*map(self._kafka.topics.topic_exists, names))
+        return [name for name, is_there in zip(names, exist, strict=True) if is_there or name in marked]
 
     async def _replicas_of(self, names: Sequence[str]) -> dict[str, frozenset[int]]:
         """Return the brokers that hold replicas of each topic, as far as its znode can be read."""
         assignments = (await self._kafka.topics.read_topics(names)).values()
         return {
-            found.topic: frozenset(broker for one in found.by_partition().values() for broker in one.replicas)
+            found.topic: frozenset(
+                broker for partition in found.by_partition().values() for broker in partition.replicas
+            )
             for found in assignments
             if isinstance(found, TopicIdReplicaAssignment)
         }

@@ -102,8 +102,8 @@ async def _min_isr(reader: TopicReader, topics: Sequence[TopicSnapshot]) -> Mapp
     found = await reader.min_isr(topics)
     unknown = sum(topic.name not in found for topic in topics)
     if unknown:
-        told = f"min.insync.replicas of {counted(unknown, 'topic')} is not known"
-        raise Unreachable(told, hint=UNKNOWN_SETTINGS_HINT)
+        warning = f"min.insync.replicas of {counted(unknown, 'topic')} is not known"
+        raise Unreachable(warning, hint=UNKNOWN_SETTINGS_HINT)
     return found
 
 

@@ -46,9 +46,9 @@ class TopicSelection:
 
     def unmatched(self, known: Iterable[str]) -> list[str]:
         """Return names and patterns that match no known topic."""
-        there = set(known)
-        missing = [name for name in self.names if name not in there]
-        missing += [p.pattern for p in self.patterns if not any(p.fullmatch(name) for name in there)]
+        existing = set(known)
+        missing = [name for name in self.names if name not in existing]
+        missing += [p.pattern for p in self.patterns if not any(p.fullmatch(name) for name in existing)]
         return missing
 
 
@@ -131,7 +131,7 @@ def matches(
 ) -> bool:
     """Whether one of the filters matches; without a filter every partition does."""
     wanted = list(filters)
-    return not wanted or any(_matches(partition, one, min_isr, live_brokers) for one in wanted)
+    return not wanted or any(_matches(partition, condition, min_isr, live_brokers) for condition in wanted)
 
 
 def _matches(partition: PartitionSnapshot, wanted: PartitionFilter, min_isr: int, live_brokers: Set[int]) -> bool:

@@ -84,9 +84,9 @@ async def marker_for_offset(
         BadRequest: its coordinator will end it, and ``is_forced`` is not set.
     """
     producers = await _producers(wire, name)
-    producer = next((one for one in producers if one.start_offset == start_offset), None)
+    producer = next((candidate for candidate in producers if candidate.start_offset == start_offset), None)
     if producer is None:
-        starts = sorted(one.start_offset for one in producers if one.start_offset is not None)
+        starts = sorted(candidate.start_offset for candidate in producers if candidate.start_offset is not None)
         hint = f"open ones begin at {', '.join(map(str, starts))}" if starts else "none is open in this partition"
         raise NotFound(f"no open transaction of {name} begins at offset {start_offset}", hint=hint)
     if not is_forced:
@@ -120,7 +120,7 @@ async def marker_for_producer(
     start_offset = None
     if not is_forced:
         producers = await _producers(wire, name)
-        producer = next((one for one in producers if one.producer_id == producer_id), None)
+        producer = next((candidate for candidate in producers if candidate.producer_id == producer_id), None)
         if producer is None or producer.start_offset is None:
             message = f"producer {producer_id} has no open transaction in {name}"
             raise NotFound(message, hint=Phrase("see who has: ", Do(Operation.DESCRIBE_PRODUCERS, str(name))))
@@ -174,10 +174,10 @@ async def _marker_outcome(wire: WireCluster, request: WriteTxnMarkersRequest, na
     response: WriteTxnMarkersResponse = await wire.call_broker(leader, request)
     return next(
         (
-            error_code(one.error_code)
+            error_code(partition.error_code)
             for marker in response.markers
             for topic in marker.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         ),
         ErrorCode.UNKNOWN_SERVER_ERROR,
     )
@@ -189,10 +189,10 @@ async def describe_to_terminate(wire: WireCluster, transactional_id: str) -> Tra
     Raises:
         NotFound: there is no such transactional id. A fence would make it, so that nobody would notice the slip.
     """
-    told = (await describe_transactions(wire, [transactional_id]))[transactional_id]
-    if isinstance(told, Unknown):
-        raise transaction_failure(transactional_id, told)
-    return told
+    described = (await describe_transactions(wire, [transactional_id]))[transactional_id]
+    if isinstance(described, Unknown):
+        raise transaction_failure(transactional_id, described)
+    return described
 
 
 async def force_terminate(cluster: Cluster, transactional_id: str) -> TransactionDescription:
@@ -234,10 +234,10 @@ async def _fence_outcome(wire: WireCluster, request: InitProducerIdRequest) -> E
 
 
 async def _producers(wire: WireCluster, name: TopicPartition) -> tuple[PartitionProducer, ...]:
-    told = (await describe_producers(wire, [name]))[name]
-    if isinstance(told, Unknown):
-        raise partition_failure(name, told)
-    return told
+    answer = (await describe_producers(wire, [name]))[name]
+    if isinstance(answer, Unknown):
+        raise partition_failure(name, answer)
+    return answer
 
 
 def partition_failure(name: TopicPartition, why: Unknown) -> AdminError:
@@ -270,5 +270,5 @@ async def _refuse_known(wire: WireCluster, name: TopicPartition, producer: Parti
 async def _latest_coordinator_epoch(wire: WireCluster) -> int | None:
     """Return the latest leader epoch of the coordinators' partitions; None if no broker tells (before 2.1)."""
     metadata = await wire.metadata([TRANSACTION_STATE_TOPIC])
-    epochs = [one.leader_epoch for topic in metadata.topics for one in topic.partitions]
+    epochs = [partition.leader_epoch for topic in metadata.topics for partition in topic.partitions]
     return max(epochs, default=-1) if max(epochs, default=-1) >= 0 else None

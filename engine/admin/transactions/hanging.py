@@ -93,7 +93,7 @@ async def find_hanging(
     ]
     judged = await explained(wire, old)
     still_open = await _still_open(wire, judged.transactions, broker_id)
-    hanging = tuple(one for one in still_open if one.is_hanging)
+    hanging = tuple(transaction for transaction in still_open if transaction.is_hanging)
     return OpenTransactions(hanging, found.failures + judged.failures)
 
 
@@ -123,26 +123,26 @@ async def explained(wire: WireCluster, found: Iterable[OpenTransaction]) -> Open
     found = list(found)
     if not found:
         return OpenTransactions(())
-    producers = tuple(dict.fromkeys(one.producer.producer_id for one in found))
+    producers = tuple(dict.fromkeys(transaction.producer.producer_id for transaction in found))
     listed = await list_transactions(wire, TransactionFilter(producer_ids=producers))
     ids = {transaction.producer_id: transaction for transaction in listed.transactions}
     coordinators = {transaction.transactional_id: transaction.coordinator for transaction in listed.transactions}
     described = await describe_transactions(wire, coordinators, coordinators=coordinators)
     failures = list(listed.failures)
     judged = []
-    for one in found:
-        known = ids.get(one.producer.producer_id)
+    for transaction in found:
+        known = ids.get(transaction.producer.producer_id)
         if known is None:
             if not listed.failures:
-                judged.append(one)
+                judged.append(transaction)
             continue
-        told = described[known.transactional_id]
-        if isinstance(told, TransactionDescription):
-            judged.append(replace(one, transactional_id=known.transactional_id, description=told))
-        elif told.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
-            judged.append(one)
+        description = described[known.transactional_id]
+        if isinstance(description, TransactionDescription):
+            judged.append(replace(transaction, transactional_id=known.transactional_id, description=description))
+        elif description.code is ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+            judged.append(transaction)
         else:
-            failures.append(transaction_failure(known.transactional_id, told))
+            failures.append(transaction_failure(known.transactional_id, description))
     return OpenTransactions(tuple(judged), tuple(failures))
 
 
@@ -150,14 +150,17 @@ async def _still_open(
     wire: WireCluster, judged: Collection[OpenTransaction], broker_id: int | None
 ) -> tuple[OpenTransaction, ...]:
     """Leave out hanging ones that ended between two questions: their coordinators have just forgotten them."""
-    hanging = {one.name for one in judged if one.is_hanging}
+    hanging = {transaction.name for transaction in judged if transaction.is_hanging}
     again = await _open_in(wire, hanging, broker_id)
     still = {
         (transaction.name, transaction.producer.producer_id, transaction.start_offset)
         for transaction in again.transactions
     }
     return tuple(
-        one for one in judged if not one.is_hanging or (one.name, one.producer.producer_id, one.start_offset) in still
+        transaction
+        for transaction in judged
+        if not transaction.is_hanging
+        or (transaction.name, transaction.producer.producer_id, transaction.start_offset) in still
     )
 
 

@@ -150,7 +150,7 @@ class OwnTransaction:
             why: Exception
             try:
                 response = await self._ask_once(request, version_max)
-                code = next((known for one in codes_of(response) if (known := error_code(one))), ErrorCode.NONE)
+                code = next((known for number in codes_of(response) if (known := error_code(number))), ErrorCode.NONE)
                 if code is ErrorCode.NONE:
                     return response
                 why = self._refusal(code)
@@ -190,8 +190,8 @@ class OwnTransaction:
 def _partition_codes(response: AddPartitionsToTxnResponse) -> list[int]:
     """Return the codes, the one with a reason first: beside it, others are only OPERATION_NOT_ATTEMPTED."""
     codes = [
-        one.partition_error_code
+        partition.partition_error_code
         for topic in response.results_by_topic_v3_and_below
-        for one in topic.results_by_partition
+        for partition in topic.results_by_partition
     ]
     return sorted(codes, key=lambda code: code == ErrorCode.OPERATION_NOT_ATTEMPTED)

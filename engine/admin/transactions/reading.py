@@ -141,7 +141,7 @@ async def list_transactions(
 
     async def ask(broker_id: int, _: list[int]) -> dict[int, list[ListedTransaction] | Unknown]:
         if duration_ms >= 0 and await wire.version(await wire.client_of(broker_id), ApiKey.LIST_TRANSACTIONS) < 1:
-            message = "brokers before Kafka 3.8 do not tell how long a transaction has been open"
+            message = "brokers before Kafka 3.8 do not report how long a transaction has been open"
             raise Refused(ErrorCode.UNSUPPORTED_VERSION, message, where=f"broker {broker_id}", hint=LIST_HINT)
         request = ListTransactionsRequest(
             state_filters=list(wanted.states), producer_id_filters=list(wanted.producer_ids)
@@ -167,7 +167,10 @@ async def list_transactions(
     failures = [_unlisted(broker, why) for broker, why in answers.items() if isinstance(why, Unknown)]
     # While a coordinator moves, two brokers may list the same id.
     found = {
-        one.transactional_id: one for listed in answers.values() if not isinstance(listed, Unknown) for one in listed
+        listing.transactional_id: listing
+        for listed in answers.values()
+        if not isinstance(listed, Unknown)
+        for listing in listed
     }
     return TransactionsListed(tuple(found[name] for name in sorted(found)), tuple(failures))
 
@@ -182,21 +185,23 @@ async def describe_transactions(
         response: DescribeTransactionsResponse = await wire.call_broker(broker_id, request)
         now_ms = SystemClock().now_ms()
         found: dict[str, TransactionDescription | Unknown] = {}
-        for one in response.transaction_states:
-            if one.error_code != ErrorCode.NONE:
-                found[one.transactional_id] = Unknown.of_code(one.error_code)
+        for state in response.transaction_states:
+            if state.error_code != ErrorCode.NONE:
+                found[state.transactional_id] = Unknown.of_code(state.error_code)
                 continue
-            start_ms = one.transaction_start_time_ms if one.transaction_start_time_ms >= 0 else None
-            found[one.transactional_id] = TransactionDescription(
-                one.transactional_id,
+            start_ms = state.transaction_start_time_ms if state.transaction_start_time_ms >= 0 else None
+            found[state.transactional_id] = TransactionDescription(
+                state.transactional_id,
                 broker_id,
-                one.producer_id,
-                one.producer_epoch,
-                one.transaction_state,
-                one.transaction_timeout_ms,
+                state.producer_id,
+                state.producer_epoch,
+                state.transaction_state,
+                state.transaction_timeout_ms,
                 start_ms,
                 None if start_ms is None else max(0, now_ms - start_ms),
-                tuple(sorted(TopicPartition(topic.topic, index) for topic in one.topics for index in topic.partitions)),
+                tuple(
+                    sorted(TopicPartition(topic.topic, index) for topic in state.topics for index in topic.partitions)
+                ),
             )
         return found
 
@@ -236,8 +241,10 @@ async def describe_producers(
         )
         response: DescribeProducersResponse = await wire.call_broker(asked_id, request)
         return {
-            TopicPartition(topic.name, one.partition_index): Unknown.of_code(one.error_code, one.error_message)
-            if one.error_code != ErrorCode.NONE
+            TopicPartition(topic.name, partition.partition_index): Unknown.of_code(
+                partition.error_code, partition.error_message
+            )
+            if partition.error_code != ErrorCode.NONE
             else tuple(
                 PartitionProducer(
                     producer.producer_id,
@@ -247,10 +254,10 @@ async def describe_producers(
                     _known(producer.last_timestamp),
                     _known(producer.current_txn_start_offset),
                 )
-                for producer in one.active_producers
+                for producer in partition.active_producers
             )
             for topic in response.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     return await ask_all(wire, partitions, homes, ask, batch=_PARTITIONS_PER_REQUEST)

@@ -9,10 +9,10 @@ from engine.admin.cluster.asking import FAILURES
 from engine.admin.cluster.background import in_daemon_thread
 from engine.admin.cluster.errors import AdminError, Unreachable
 from engine.admin.cluster.wire import WireCluster
-from engine.admin.lag.positions import Query, ReaderKind
-from engine.admin.lag.queries import jobs_of, measure_queries
 from engine.admin.lag.results import QueryLag
-from engine.admin.lag.traces import QueryTraces
+from engine.admin.lag.spark_positions import Query, ReaderKind
+from engine.admin.lag.spark_queries import jobs_of, measure_queries
+from engine.admin.lag.spark_traces import QueryTraces
 from engine.admin.watch.frame import WatchedQuery
 from engine.common.model import IsolationLevel
 

@@ -172,7 +172,7 @@ class GroupReader:
         chosen = self._next(listed)
         found = FoundGroups(tuple(chosen), (), {}, {name: listed[name].coordinator for name in chosen})
         answer, _ = await self._meter.measure(found=found)
-        measured = {one.group: one for one in answer.groups}
+        measured = {group.group: group for group in answer.groups}
         missing += [
             f"{error}: {error.where}" if error.where else str(error)
             for error in answer.failures
@@ -186,9 +186,9 @@ class GroupReader:
 
     def _next(self, listed: Mapping[str, ListedGroup]) -> list[str]:
         """Return the groups to measure next: those that never were, then those that waited longest."""
-        there = [name for name in self._turn if name in listed]
-        known = set(there)
-        ordered = [name for name in listed if name not in known] + there
+        still_listed = [name for name in self._turn if name in listed]
+        known = set(still_listed)
+        ordered = [name for name in listed if name not in known] + still_listed
         chosen = ordered[: self._per_reading]
         self._turn = ordered[self._per_reading :] + chosen
         return chosen
@@ -218,6 +218,6 @@ def unmeasured(name: str, kind: GroupType | None, state: GroupState | None) -> G
 
 def of_other_protocol(listed: ListedGroup) -> WatchedGroup:
     """Return what is known about a group that is not of consumers, such as the workers of Kafka Connect."""
-    error = f"a group of protocol {listed.protocol_type}: it has no lag that klamm can tell"
+    error = f"a group of protocol {listed.protocol_type}: klamm cannot determine its lag"
     lag = replace(unmeasured(listed.group, listed.type, listed.state), error=error)
     return WatchedGroup(lag, None, listed.coordinator, listed.protocol_type)

@@ -369,10 +369,10 @@ class ZooKeeperSide:
         names = await _children(kafka.client, ConfigEntityChangeNotificationZNode.path)
         new = sorted(name for name in names if name not in self._seen_changes)
         self._seen_changes = set(names)
-        told = await kafka.client.get_many(map(ConfigEntityChangeNotificationSequenceZNode.path, new))
+        notices = await kafka.client.get_many(map(ConfigEntityChangeNotificationSequenceZNode.path, new))
         self._count(1 + len(new))
         entities: dict[tuple[str, str], None] = {}
-        for name, outcome in zip(new, told, strict=True):
+        for name, outcome in zip(new, notices, strict=True):
             if not isinstance(outcome, ZooKeeperError):
                 with contextlib.suppress(ZnodeFormatError):
                     kind, _, entity = ConfigEntityChangeNotificationSequenceZNode.decode(name, outcome[0]).partition(
@@ -388,17 +388,17 @@ class ZooKeeperSide:
         self._on_news(False)
 
     async def _read_topic_settings(self, kafka: KafkaZkClient, names: Sequence[str]) -> None:
-        told = await kafka.configs.get_topic_configs(names)
+        texts = await kafka.configs.get_topic_configs(names)
         self._count(len(names))
         self._knowledge.take_settings(
-            {name: one for name, one in told.items() if not isinstance(one, CoordinationError)}
+            {name: one for name, one in texts.items() if not isinstance(one, CoordinationError)}
         )
 
     async def _read_broker_settings(self, kafka: KafkaZkClient, names: Sequence[str]) -> None:
-        told = await kafka.configs.get_entities_configs([f"{ConfigType.BROKER.value}/{name}" for name in names])
+        texts = await kafka.configs.get_entities_configs([f"{ConfigType.BROKER.value}/{name}" for name in names])
         self._count(len(names))
         found: dict[int | None, Mapping[str, str]] = {}
-        for name, one in zip(names, told.values(), strict=True):
+        for name, one in zip(names, texts.values(), strict=True):
             if not isinstance(one, CoordinationError) and one and (name == DEFAULT_ENTITY or name.isdecimal()):
                 found[None if name == DEFAULT_ENTITY else int(name)] = one
         self._knowledge.take_settings({}, found)
@@ -478,11 +478,11 @@ def _registration(broker_id: int, outcome: ReadOutcome) -> tuple[BrokerInfo, Bro
         return None
     data, stat = outcome
     try:
-        told = BrokerIdZNode.decode(broker_id, data, broker_epoch=stat.czxid)
+        znode = BrokerIdZNode.decode(broker_id, data, broker_epoch=stat.czxid)
     except ZnodeFormatError:
         return None
-    jmx_port = None if told.jmx_port < 0 else told.jmx_port
-    return told.broker, BrokerRegistration(stat.ctime_ms, told.timestamp_ms, jmx_port)
+    jmx_port = None if znode.jmx_port < 0 else znode.jmx_port
+    return znode.broker, BrokerRegistration(stat.ctime_ms, znode.timestamp_ms, jmx_port)
 
 
 async def _children(zk: ZkClient, path: str) -> list[str]:

@@ -83,7 +83,7 @@ def _links(before: Frame, after: Frame) -> Iterator[Event]:
 def _brokers(before: Frame, after: Frame, was: ClusterSnapshot, now: ClusterSnapshot) -> Iterator[Event]:
     if was.brokers is now.brokers:
         return
-    old, new = ({broker.id: broker for broker in one.brokers} for one in (was, now))
+    old, new = ({broker.id: broker for broker in frame.brokers} for frame in (was, now))
     within_ms = _within_ms(before, after, Stage.MEMBERS)
     for broker_id in sorted(old.keys() | new.keys()):
         first, second = old.get(broker_id), new.get(broker_id)
@@ -114,7 +114,9 @@ def _controller(before: Frame, after: Frame, was: ClusterSnapshot, now: ClusterS
     same_epoch = was.controller_epoch == now.controller_epoch or None in (was.controller_epoch, now.controller_epoch)
     if was.controller_id == now.controller_id and same_epoch:
         return
-    old, new = ("none" if one == NO_CONTROLLER else str(one) for one in (was.controller_id, now.controller_id))
+    old, new = (
+        "none" if broker_id == NO_CONTROLLER else str(broker_id) for broker_id in (was.controller_id, now.controller_id)
+    )
     is_gone = was.controller_id != NO_CONTROLLER and was.controller_id not in now.live_broker_ids
     yield Event(
         after.at_ms,
@@ -221,11 +223,11 @@ def _isr_event(event: _MakeEvent, was: PartitionSnapshot, now: PartitionSnapshot
     left = [broker for broker in was.isr if broker not in now.isr]
     came = [broker for broker in now.isr if broker not in was.isr]
     kind = EventKind.ISR_CHANGED if left and came else EventKind.ISR_SHRANK if left else EventKind.ISR_GREW
-    told = [f"{broker} left, down" if broker not in live else f"{broker} left" for broker in left]
+    parts = [f"{broker} left, down" if broker not in live else f"{broker} left" for broker in left]
     # Brokers and znodes are read at different times, so whether a reassignment added the replica is not certain.
-    told += [f"{broker} caught up" for broker in came]
+    parts += [f"{broker} caught up" for broker in came]
     who = (left or came)[0] if len(left) + len(came) == 1 else None
-    return event(kind, _ids(was.isr), _ids(now.isr), who, ", ".join(told))
+    return event(kind, _ids(was.isr), _ids(now.isr), who, ", ".join(parts))
 
 
 def _reassignment(event: _MakeEvent, was: PartitionSnapshot, now: PartitionSnapshot) -> Iterator[Event]:
@@ -282,11 +284,11 @@ def _group_members(at_ms: int, subject: str, was: WatchedGroup, now: WatchedGrou
     old, new = (
         {member.group_instance_id or member.member_id: member for member in group.members or ()} for group in (was, now)
     )
-    told = [f"{_member(old[key])} left" for key in old if key not in new]
-    told += [f"{_member(new[key])} joined" for key in new if key not in old]
-    if told:
-        more = f" and {len(told) - _MEMBERS_NAMED} more" if len(told) > _MEMBERS_NAMED else ""
-        reason = ", ".join(told[:_MEMBERS_NAMED]) + more
+    parts = [f"{_member(old[key])} left" for key in old if key not in new]
+    parts += [f"{_member(new[key])} joined" for key in new if key not in old]
+    if parts:
+        more = f" and {len(parts) - _MEMBERS_NAMED} more" if len(parts) > _MEMBERS_NAMED else ""
+        reason = ", ".join(parts[:_MEMBERS_NAMED]) + more
         yield Event(at_ms, EventKind.GROUP_MEMBERS_CHANGED, subject, str(len(old)), str(len(new)), reason=reason)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Generator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -164,14 +164,3 @@ class FrameBox:
             frame, self._frame = self._frame, None
             if frame is not None:
                 yield frame
-
-
-async def made_in_turns(turns: Generator[None, None, Frame]) -> Frame:
-    """Make a frame; between its turns the event loop does other things."""
-    while True:
-        try:
-            next(turns)
-        except StopIteration as end:
-            frame: Frame = end.value
-            return frame
-        await asyncio.sleep(0)

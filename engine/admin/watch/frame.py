@@ -19,8 +19,8 @@ from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import Side
 from engine.admin.groups.values import GroupMember
 from engine.admin.health.report import HealthReport, HoldingTransaction
-from engine.admin.lag.queries import Job
 from engine.admin.lag.results import GroupLag, QueryLag
+from engine.admin.lag.spark_queries import Job
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.watch.events import Event
 from engine.common.model import TopicPartition
@@ -265,8 +265,8 @@ class Frame:
     @property
     def caps_min_isr(self) -> bool:
         """Whether all brokers that answer want no more replicas in sync than a partition has."""
-        said = [word.caps_min_isr for word in self.words.values() if not word.trouble]
-        return bool(said) and all(said)
+        reported = [word.caps_min_isr for word in self.words.values() if not word.trouble]
+        return bool(reported) and all(reported)
 
     def stage(self, stage: Stage) -> StageStatus:
         """Return the status of a stage; one that the feed does not know was never read."""

@@ -94,8 +94,8 @@ def _group_changes(old: tuple[WatchedGroup, ...], new: tuple[WatchedGroup, ...])
     if old is new:
         return
     known = {group_key(group): group for group in old}
-    there = {group_key(group) for group in new}
-    gone = [list(key) for key in known if key not in there]
+    present = {group_key(group) for group in new}
+    gone = [list(key) for key in known if key not in present]
     if gone:
         yield ["groups_gone", gone]
     for piece in _pieces(group for group in new if not is_same(known.get(group_key(group)), group)):
@@ -167,8 +167,8 @@ def _cluster_changes(old: ClusterSnapshot | None, new: ClusterSnapshot | None) -
         return
     yield ["cluster", _own(CLUSTER, ("topics",), old, new)]
     known = {} if old is None else {topic.name: topic for topic in old.topics}
-    there = {topic.name for topic in new.topics}
-    gone = [name for name in known if name not in there]
+    present = {topic.name for topic in new.topics}
+    gone = [name for name in known if name not in present]
     if gone:
         yield ["topics_gone", gone]
     for topic in new.topics:
@@ -178,8 +178,8 @@ def _cluster_changes(old: ClusterSnapshot | None, new: ClusterSnapshot | None) -
 
 def _topic_changes(old: TopicSnapshot | None, new: TopicSnapshot) -> Iterator[list[Any]]:
     known = {} if old is None else {p.partition: p for p in old.partitions}
-    there = {p.partition for p in new.partitions}
-    gone = [number for number in known if number not in there]
+    present = {p.partition for p in new.partitions}
+    gone = [number for number in known if number not in present]
     yield ["topic", new.name, _own(TOPIC, ("name", "partitions"), old, new), gone]
     for piece in _pieces(p for p in new.partitions if not is_same(known.get(p.partition), p)):
         yield ["partitions", [encoder(PartitionSnapshot)(p) for p in piece]]

@@ -243,34 +243,34 @@ class Knowledge:
         if broker_configs is not None and broker_configs != self.broker_configs:
             self.broker_configs, self._snapshot = broker_configs, None
             self._default_min_isr = broker_configs.get(None, {}).get(_MIN_ISR)
-        told = {name: self._min_isr_of(texts) for name, texts in configs.items()} if min_isr is None else min_isr
-        if any(self.min_isr.get(name) != number for name, number in told.items()):
-            self.min_isr = {**self.min_isr, **told}
+        minimums = {name: self._min_isr_of(texts) for name, texts in configs.items()} if min_isr is None else min_isr
+        if any(self.min_isr.get(name) != number for name, number in minimums.items()):
+            self.min_isr = {**self.min_isr, **minimums}
         self._set_topics({name: self._dressed(topic) for name, topic in self.topics.items()})
 
     def forget_settings_but(self, topics: Iterable[str]) -> None:
         """Forget what belongs to topics that are gone."""
-        there = set(topics)
-        for name in self._configs.keys() - there:
+        present = set(topics)
+        for name in self._configs.keys() - present:
             del self._configs[name]
-        if self.min_isr.keys() - there:
-            self.min_isr = {name: number for name, number in self.min_isr.items() if name in there}
+        if self.min_isr.keys() - present:
+            self.min_isr = {name: number for name, number in self.min_isr.items() if name in present}
 
     # The rest
 
     def take_ends(self, ends: Mapping[TopicPartition, int], now_ms: int) -> None:
         """Take the ends of logs; a missing one keeps its last value, unless its partition is gone."""
-        there = self.offsets.only({name: len(topic.partitions) for name, topic in self.topics.items()})
-        self.offsets = there.with_ends((name, end, now_ms) for name, end in ends.items())
+        present = self.offsets.only({name: len(topic.partitions) for name, topic in self.topics.items()})
+        self.offsets = present.with_ends((name, end, now_ms) for name, end in ends.items())
 
     def take_log_dirs(self, dirs: Iterable[LogDir]) -> None:
         """Take what brokers reported about their log dirs. A silent broker's replicas keep their last values."""
-        told = list(dirs)
-        answered = {one.broker for one in told if one.log_dir is not None}
+        log_dirs = list(dirs)
+        answered = {log_dir.broker for log_dir in log_dirs if log_dir.log_dir is not None}
         making = LogsMaker()
-        for one in told:
-            for r in one.replicas:
-                log = ReplicaLog(one.broker, one.log_dir or "", r.size_bytes, _lag(r.offset_lag), r.is_future)
+        for log_dir in log_dirs:
+            for r in log_dir.replicas:
+                log = ReplicaLog(log_dir.broker, log_dir.log_dir or "", r.size_bytes, _lag(r.offset_lag), r.is_future)
                 making.add(r.topic, r.partition, log)
         silent = {broker.id for broker in self.brokers} - answered
         if silent:
@@ -278,7 +278,7 @@ class Knowledge:
                 if log.broker in silent and self._has_partition(TopicPartition(topic, partition)):
                     making.add(topic, partition, log)
         self.logs = making.made(self.logs)
-        self.log_dirs = tuple(replace(one, replicas=()) for one in told)
+        self.log_dirs = tuple(replace(log_dir, replicas=()) for log_dir in log_dirs)
 
     def take_words(self, words: Mapping[int, BrokerWords]) -> bool:
         """Take what each broker said about itself; return whether they should be asked again soon.

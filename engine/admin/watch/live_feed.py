@@ -23,7 +23,7 @@ from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import ClusterTarget, Side
 from engine.admin.watch import by_wire
 from engine.admin.watch.board import Board, Failure, failure_of
-from engine.admin.watch.feed import FeedStatus, FrameBox, Playback, interval_within_bounds, made_in_turns
+from engine.admin.watch.feed import FeedStatus, FrameBox, Playback, interval_within_bounds
 from engine.admin.watch.frame import Frame, LinkState, Stage, StageSource
 from engine.admin.watch.knowledge import Knowledge
 from engine.admin.watch.schedule import StageSchedule
@@ -33,6 +33,7 @@ from engine.admin.watch.stage_readings import OPERATION_S, StageReadings, Told
 from engine.common.clock import Clock, SystemClock
 from engine.common.model import BrokerInfo, address_text
 from engine.common.snapshot import SnapshotSource
+from engine.runtime.turns import carry_out
 
 if TYPE_CHECKING:
     from engine.admin.brokers.metrics_sources import ReadJmx
@@ -136,8 +137,10 @@ class LiveFeed:
         self._knowledge.principal = self.principal if self._uses_wire else None
         self._zookeeper: ZooKeeperSide | None = None
         polled = (*_WIRE_STAGES, _METRICS_STAGE, _SPARK_STAGE)
-        self._schedules = {one.stage: StageSchedule(one.interval_ms, one.share, one.ticks) for one in polled}
-        self._wakes = {one.stage: asyncio.Event() for one in polled}
+        self._schedules = {
+            reading.stage: StageSchedule(reading.interval_ms, reading.share, reading.ticks) for reading in polled
+        }
+        self._wakes = {reading.stage: asyncio.Event() for reading in polled}
 
     @property
     def status(self) -> FeedStatus:
@@ -251,7 +254,7 @@ class LiveFeed:
             next_s = loop.time() + self._interval_s
             self._readings.note_denied()
             now_ms, links, stages = self._clock.now_ms(), dict(self._board.links), self._board.told()
-            self._box.put(await made_in_turns(self._knowledge.frame_in_turns(now_ms, links, stages)))
+            self._box.put(await carry_out(self._knowledge.frame_in_turns(now_ms, links, stages)))
             if is_urgent:
                 await asyncio.sleep(FRAME_GAP_S)
 

@@ -34,11 +34,11 @@ def topic_of_metadata(
         known = None
     old = {} if known is None else {partition.partition: partition for partition in known.partitions}
     partitions = []
-    for one in answer.partitions:
-        index = one.partition_index
+    for partition in answer.partitions:
+        index = partition.partition_index
         before = old.get(index)
-        assignment = watched.get(index) or _assignment_of_metadata(before, one, moving.get(index))
-        partitions.append(_partition_of_metadata(before, one, assignment))
+        assignment = watched.get(index) or _assignment_of_metadata(before, partition, moving.get(index))
+        partitions.append(_partition_of_metadata(before, partition, assignment))
     partitions.sort(key=_number)
     if known is None:
         return TopicSnapshot(answer.name or "", tuple(partitions), topic_id, None)
@@ -100,20 +100,20 @@ def with_state(known: PartitionSnapshot, state: LeaderIsrAndControllerEpoch | No
     """
     if state is None:
         return known if known.leader == NO_LEADER and not known.isr else replace(known, leader=NO_LEADER, isr=())
-    told = state.leader_and_isr
-    is_old = told.leader_epoch < (known.leader_epoch or 0)
+    answered = state.leader_and_isr
+    is_old = answered.leader_epoch < (known.leader_epoch or 0)
     if known.zk_version is not None:
-        is_old = told.partition_epoch <= known.zk_version
+        is_old = answered.partition_epoch <= known.zk_version
     if is_old:
         return known
     return replace(
         known,
-        leader=told.leader,
-        isr=shared(told.isr),
-        leader_epoch=told.leader_epoch,
+        leader=answered.leader,
+        isr=shared(answered.isr),
+        leader_epoch=answered.leader_epoch,
         controller_epoch=state.controller_epoch,
-        zk_version=told.partition_epoch,
-        leader_recovery_state=told.leader_recovery_state,
+        zk_version=answered.partition_epoch,
+        leader_recovery_state=answered.leader_recovery_state,
     )
 
 

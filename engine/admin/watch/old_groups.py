@@ -36,9 +36,9 @@ class OldGroupReader:
         """
         zk = await self._cluster.zookeeper()
         states = await read_old_states(zk, await old_group_names(zk))
-        there = [name for name in self._turn if name in states]
-        waiting = set(there)
-        ordered = [name for name in states if name not in waiting] + there
+        still_listed = [name for name in self._turn if name in states]
+        waiting = set(still_listed)
+        ordered = [name for name in states if name not in waiting] + still_listed
         chosen = ordered[:OLD_GROUPS_PER_READING]
         self._turn = ordered[OLD_GROUPS_PER_READING:] + chosen
         measured: dict[str, GroupLag] = {}

@@ -22,7 +22,7 @@ from engine.admin.groups.scope import GroupScope
 from engine.admin.health.checks import has_throttles
 from engine.admin.health.reading import holding_of, read_holding
 from engine.admin.lag.measuring import LagMeter, LagOptions
-from engine.admin.lag.traces import QueryTraces
+from engine.admin.lag.spark_traces import QueryTraces
 from engine.admin.log_dirs.describing import NOT_ALLOWED, read_log_dirs
 from engine.admin.reassignment.lock import plan_in_the_way
 from engine.admin.topics.by_wire import read_reassignments
@@ -222,12 +222,12 @@ class StageReadings:
     async def _read_log_dirs(self) -> Told:
         dirs = await read_log_dirs(self.slow)
         self._knowledge.take_log_dirs(dirs)
-        silent = tuple(f"broker {one.broker}: {one.error}" for one in dirs if one.log_dir is None)
-        if dirs and all(one.error == NOT_ALLOWED for one in dirs):
+        silent = tuple(f"broker {log_dir.broker}: {log_dir.error}" for log_dir in dirs if log_dir.log_dir is None)
+        if dirs and all(log_dir.error == NOT_ALLOWED for log_dir in dirs):
             raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, where="log dirs")
         if silent and len(silent) == len(dirs):
             raise Unreachable("; ".join(silent))
-        return len({one.broker for one in dirs}), silent
+        return len({log_dir.broker for log_dir in dirs}), silent
 
     async def _read_groups(self) -> Told:
         old, missing = await self._read_old_groups()

@@ -1,4 +1,4 @@
-"""The access lists of Kafka's znodes: shown, closed to strangers, opened to all. As zookeeper-security-migration does.
+"""The access lists of Kafka's znodes: shown, closed to others, opened to all. As zookeeper-security-migration does.
 
 Kafka's tool sets the lists of the chroot itself and of all below its own roots. ``/consumers`` stays as it is, because
 old consumers write there. Source: ``ZkSecurityMigrator`` and ``ZkData`` of Kafka 3.9.
@@ -135,7 +135,7 @@ def _means(acl: Sequence[Acl], wanted: Sequence[Acl], security: ZkSecurity) -> b
     owners = [entry for entry in acl if entry.scheme != "world"]
     others = {entry for entry in acl if entry.scheme == "world"}
     all_owned = all(entry.permissions == 31 for entry in owners)
-    return all_owned and _is_ours(owners, security) and others == {one for one in wanted if one.scheme == "world"}
+    return all_owned and _is_ours(owners, security) and others == {entry for entry in wanted if entry.scheme == "world"}
 
 
 def _is_ours(owners: Sequence[Acl], security: ZkSecurity) -> bool:

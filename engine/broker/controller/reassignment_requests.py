@@ -131,11 +131,11 @@ class ReassignmentRequests:
         code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
         if not target:
             return ApiError(code, "Empty replica list specified in partition reassignment.")
-        replicas = scala("ArrayBuffer", target)
         if len(set(target)) != len(target):
-            return ApiError(code, f"Duplicate replica ids in partition reassignment replica list: {replicas}")
-        if any(replica < 0 for replica in target):
-            return ApiError(code, f"Invalid broker id in replica list: {replicas}")
+            listed = scala("ArrayBuffer", target)
+            return ApiError(code, f"Duplicate replica ids in partition reassignment replica list: {listed}")
+        if min(target) < 0:
+            return ApiError(code, f"Invalid broker id in replica list: {scala('ArrayBuffer', target)}")
         adding = reassign_to(self._context.full_assignment(partition), target).adding_replicas
         if not all(map(self._context.is_live_broker, adding)):
             return ApiError(

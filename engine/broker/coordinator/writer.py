@@ -128,5 +128,5 @@ class _DelayedAppend(DelayedOperation):
         self._done(error, self._first_offset if error is ErrorCode.NONE else -1)
 
     def on_fault(self) -> None:
-        """Report a failure: nobody must wait for ever."""
+        """Report a failure: nobody must wait forever."""
         self._done(ErrorCode.UNKNOWN_SERVER_ERROR, -1)

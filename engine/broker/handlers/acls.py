@@ -51,7 +51,7 @@ CHANGES_AT_ONCE_MAX: Final = 50
 """Patterns that are changed at the same time: ZooKeeper answers each after about a millisecond."""
 
 _ANY, _MATCH = 1, 2
-_TYPES = {type_code(one): one for one in ResourceType}
+_TYPES = {type_code(resource): resource for resource in ResourceType}
 _PATTERNS = {one.code: one for one in PatternType}
 _PERMISSIONS = {one.code: one for one in Permission}
 _OPERATIONS = {int(one): one for one in AclOperation}
@@ -159,9 +159,9 @@ async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> De
                 result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
             return
         for entry in before:
-            told = next((result for one, result in taking if one.takes_entry(entry)), None)
-            if told is not None:
-                told.matching_acls.append(_matching(pattern, entry))
+            taker = next((result for one, result in taking if one.takes_entry(entry)), None)
+            if taker is not None:
+                taker.matching_acls.append(_matching(pattern, entry))
 
     await _some_at_once(remove, patterns)
     return DeleteAclsResponse(filter_results=results)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Sequence
 
 from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import by_topic, in_steps, pieces
+from engine.broker.handlers.in_turns import by_topic, each, in_steps, pieces
 from engine.broker.handlers.preconditions import are_transactions_refused, understood
 from engine.broker.handlers.registry import handles
 from engine.broker.network.request import Deferred
@@ -102,7 +102,7 @@ def _add(
         return
     if missing:
         unknown, untouched = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
-        done([(p, unknown if p in missing else untouched) for p in partitions])
+        done((yield from each(partitions, lambda p: (p, unknown if p in missing else untouched))))
         return
     coordinator = context.broker.transaction_coordinator
     producer = ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch)
@@ -122,10 +122,11 @@ def _response(
 ) -> Generator[None, None, AddPartitionsToTxnResponse]:
     answer = AddPartitionsToTxnResponse()
     for asked, errors in zip(transactions, results, strict=True):
-        topics = [
-            AddPartitionsToTxnTopicResult(name=topic, results_by_partition=partitions)
-            for topic, partitions in (yield from by_topic(errors, _result))
-        ]
+        told = yield from by_topic(errors, _result)
+        topics = yield from each(
+            told, lambda one: AddPartitionsToTxnTopicResult(name=one[0], results_by_partition=one[1])
+        )
+        yield
         if context.api_version < FROM_BROKERS:
             answer.results_by_topic_v3_and_below = topics
         else:

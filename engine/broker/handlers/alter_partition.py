@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from engine.broker.controller.events import AlterPartition, AlterPartitionAnswer, AlterPartitionItem, PartitionKey
 from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode
 from engine.common.model import LeaderAndIsr, LeaderRecoveryState
@@ -23,6 +24,7 @@ from engine.kafka.protocol.apis.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
+from engine.runtime.turns import Breather
 
 _FIRST_WITH_TOPIC_IDS = 2
 _FIRST_WITH_BROKER_EPOCHS = 3
@@ -32,17 +34,19 @@ _FIRST_WITH_BROKER_EPOCHS = 3
 async def alter_partition(context: RequestContext, request: AlterPartitionRequest) -> AlterPartitionResponse:
     """Change ISRs."""
     by_id = context.api_version >= _FIRST_WITH_TOPIC_IDS
-    items: dict[PartitionKey, AlterPartitionItem] = {
-        (topic.topic_id if by_id else topic.topic_name, p.partition_index): _item(p, context.api_version)
-        for topic in request.topics
-        for p in topic.partitions
-    }
+    items: dict[PartitionKey, AlterPartitionItem] = {}
+    breather = Breather()
+    for topic in pieces(request.topics, "partitions"):
+        key = topic.topic_id if by_id else topic.topic_name
+        items |= {(key, one.partition_index): _item(one, context.api_version) for one in topic.partitions}
+        await breather.give_way()
     event = AlterPartition(request.broker_id, request.broker_epoch, context.api_version, items)
     answer: AlterPartitionAnswer = await context.broker.controller.ask(event)
     if isinstance(answer, ErrorCode):
         return AlterPartitionResponse(error_code=answer)
     topics: dict[str | bytes, ResponseTopicData] = {}
     for (topic_key, partition), result in answer.items():
+        await breather.give_way()
         if topic_key not in topics:
             topics[topic_key] = (
                 ResponseTopicData(topic_id=topic_key)

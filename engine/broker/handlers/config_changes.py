@@ -84,10 +84,11 @@ def answer(kind: type[ResourceAnswer], change: ResourceChange, outcome: Outcome)
 async def change_configs(broker: Broker, asked: Sequence[ResourceChange], *, validate_only: bool) -> list[Outcome]:
     """Check and, unless ``validate_only``, store the changes; return the outcomes in the same order."""
     times: dict[tuple[int, str], int] = {}
+    breather = Breather()
     for change in asked:
         times[change.type_code, change.name] = times.get((change.type_code, change.name), 0) + 1
+        await breather.give_way()
     outcomes: list[Outcome] = []
-    breather = Breather()
     for change in asked:
         await breather.give_way()
         if times[change.type_code, change.name] > 1:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import Counter
 
 from engine.broker.handlers.context import Broker, RequestContext
+from engine.broker.handlers.in_turns import in_turns
 from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.protocol.api_keys import ApiKey
@@ -24,6 +25,7 @@ from engine.kafka.protocol.apis.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
+from engine.runtime.turns import Breather
 
 _FIRST_WITH_QUOTA_ERROR = 3
 
@@ -33,14 +35,17 @@ async def create_partitions(context: RequestContext, request: CreatePartitionsRe
     """Add partitions and wait until they are usable."""
     broker = context.broker
     if not broker.controller.is_active:
+        refusal = KafkaError(ErrorCode.NOT_CONTROLLER)
         return CreatePartitionsResponse(
-            results=[_result(topic.name, KafkaError(ErrorCode.NOT_CONTROLLER)) for topic in request.topics]
+            results=await in_turns(request.topics, lambda topic: _result(topic.name, refusal))
         )
     allow = broker.quotas.mutation_quota(context, strict_since=_FIRST_WITH_QUOTA_ERROR).record
     counts = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatePartitionsTopicResult] = {}
     grown: dict[str, list[int]] = {}
+    breather = Breather()
     for topic in request.topics:
+        await breather.give_way()
         try:
             _check_request(broker, topic, counts[topic.name])
             assignments = None if topic.assignments is None else [a.broker_ids for a in topic.assignments]

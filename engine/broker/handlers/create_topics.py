@@ -18,6 +18,7 @@ from collections import Counter
 
 from engine.broker.controller.topic_admin import CreatedTopic, NewTopic
 from engine.broker.handlers.context import Broker, RequestContext
+from engine.broker.handlers.in_turns import in_turns
 from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.topic_id import ZERO_TOPIC_ID
@@ -31,6 +32,7 @@ from engine.kafka.protocol.apis.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from engine.runtime.turns import Breather
 
 _FIRST_WITH_CONFIGS = 5
 _FIRST_WITH_QUOTA_ERROR = 6
@@ -40,14 +42,15 @@ _FIRST_WITH_QUOTA_ERROR = 6
 async def create_topics(context: RequestContext, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create topics and wait until they are usable."""
     if not context.broker.controller.is_active:
-        return CreateTopicsResponse(
-            topics=[_failed(topic.name, KafkaError(ErrorCode.NOT_CONTROLLER)) for topic in request.topics]
-        )
+        refusal = KafkaError(ErrorCode.NOT_CONTROLLER)
+        return CreateTopicsResponse(topics=await in_turns(request.topics, lambda topic: _failed(topic.name, refusal)))
     allow = context.broker.quotas.mutation_quota(context, strict_since=_FIRST_WITH_QUOTA_ERROR).record
     counts = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatableTopicResult] = {}
     created: dict[str, CreatedTopic] = {}
+    breather = Breather()
     for topic in request.topics:
+        await breather.give_way()
         if topic.name in results:
             continue
         try:

@@ -52,7 +52,7 @@ def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> St
     )
     response = DeleteRecordsResponse(topics=results)
     operation = DelayedDeleteRecords(request.timeout_ms, context.broker, waiting, response)
-    keys = [one.topic_partition for one in waiting]
+    keys = [wait.topic_partition for wait in waiting]
     if context.broker.replica_manager.delayed_delete_records.try_complete_else_watch(operation, keys):
         return response
     return operation.deferred
@@ -85,13 +85,13 @@ class DelayedDeleteRecords(DelayedOperation):
 
     def try_complete(self) -> bool:
         """Complete when each partition's live replicas have reached the offset, or the partition has failed."""
-        self._waiting = [one for one in self._waiting if not self._is_done(one)]
+        self._waiting = [wait for wait in self._waiting if not self._is_done(wait)]
         return not self._waiting and self.force_complete()
 
     def on_complete(self) -> None:
         """Answer; partitions that still wait have timed out."""
-        for one in self._waiting:
-            one.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
+        for wait in self._waiting:
+            wait.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
         self.deferred.complete(self._response)
 
     def on_fault(self) -> None:

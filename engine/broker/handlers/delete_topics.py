@@ -40,7 +40,7 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
     """Mark topics for deletion and wait until they are gone."""
     topics = request.topics
     if context.api_version < _FIRST_BY_ID:
-        topics = [DeleteTopicState(name=name) for name in request.topic_names]
+        topics = await in_turns(request.topic_names, lambda name: DeleteTopicState(name=name))
     refusal = _refusal(context)
     if refusal is not None:
         code = refusal

@@ -24,6 +24,7 @@ from engine.broker.handlers.config_resources import (
     resource_type,
 )
 from engine.broker.handlers.context import Broker, RequestContext
+from engine.broker.handlers.in_turns import in_turns
 from engine.broker.handlers.registry import handles
 from engine.common.errors import CoordinationError, ErrorCode, KafkaError
 from engine.common.topic_names import check_topic_name
@@ -45,6 +46,7 @@ from engine.kafka.protocol.apis.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from engine.runtime.turns import Breather
 
 logger = logging.getLogger("kafka.server.ConfigHelper")
 
@@ -55,12 +57,15 @@ async def describe_configs(context: RequestContext, request: DescribeConfigsRequ
     odd = next((r for r in request.resources if resource_type(r.resource_type) is ResourceType.UNKNOWN), None)
     if odd is not None:
         message = f"Unexpected resource type {odd.resource_type} for resource {odd.resource_name}"
+        refusal = invalid_request(message)
         return DescribeConfigsResponse(
-            results=[_result(resource, invalid_request(message)) for resource in request.resources]
+            results=await in_turns(request.resources, lambda resource: _result(resource, refusal))
         )
-    return DescribeConfigsResponse(
-        results=[await _describe(context.broker, request, resource) for resource in request.resources]
-    )
+    results, breather = [], Breather()
+    for resource in request.resources:
+        results.append(await _describe(context.broker, request, resource))
+        await breather.give_way()
+    return DescribeConfigsResponse(results=results)
 
 
 async def _describe(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
 
-from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.delegation_tokens import creation_refused, owner_of
 from engine.broker.handlers.group_guards import (
     COMMITTED,
@@ -58,7 +58,6 @@ from engine.broker.handlers.refusals import (
     with_each,
     with_partitions,
 )
-from engine.broker.handlers.registry import HandlerEntry
 from engine.broker.handlers.topic_guards import (
     guard_create_partitions,
     guard_create_topics,
@@ -68,6 +67,7 @@ from engine.broker.handlers.topic_guards import (
     guard_offset_for_leader_epoch,
     guard_produce,
 )
+from engine.broker.network.routes import HandlerSpec
 from engine.broker.replication.stop_replica_change import replicas_to_stop
 from engine.broker.security.authorizer import Authorizer
 from engine.broker.security.delegation_tokens import is_owner_or_renewer, may_ask_for_tokens
@@ -245,15 +245,18 @@ def _describe_cluster(ask: Ask, request: Any) -> Any:
     return merge
 
 
-def guarded(
-    entry: HandlerEntry, handler: Callable[..., Any], authorizer: Authorizer
-) -> Callable[[RequestContext, Any], Any]:
-    """Return the handler behind its guard.
+def guarded(spec: HandlerSpec, authorizer: Authorizer) -> HandlerSpec:
+    """Return an API with its handlers behind its guard.
 
     Raises:
         KeyError: the API has no guard.
     """
-    return behind(GUARDS[entry.key], entry.key, handler, authorizer)
+    large = spec.large_handler
+    return replace(
+        spec,
+        handler=behind(GUARDS[spec.key], spec.key, spec.handler, authorizer),
+        large_handler=None if large is None else behind(GUARDS[spec.key], spec.key, large, authorizer),
+    )
 
 
 GUARDS: Final[dict[int, Guard]] = {

@@ -23,7 +23,7 @@ from engine.broker.coordinator.groups.commit_gathering import CommitErrors
 from engine.broker.coordinator.groups.offset_requests import utf16_length
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer, Offsets
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import pieces
+from engine.broker.handlers.in_turns import in_turns, pieces
 from engine.broker.handlers.preconditions import are_static_members_refused
 from engine.broker.handlers.registry import handles, handles_large
 from engine.broker.handlers.zookeeper_offsets import write_offsets
@@ -113,9 +113,10 @@ async def _response_in_turns(
             index = asked.partition_index
             of[index] = _answer(index, errors.get(TopicPartition(name, index), error))
         await breather.give_way()
-    return OffsetCommitResponse(
-        topics=[OffsetCommitResponseTopic(name=name, partitions=list(of.values())) for name, of in answers.items()]
+    topics = await in_turns(
+        answers.items(), lambda topic: OffsetCommitResponseTopic(name=topic[0], partitions=list(topic[1].values()))
     )
+    return OffsetCommitResponse(topics=topics)
 
 
 def _split(
@@ -131,10 +132,10 @@ def _split(
     errors: CommitErrors = {}
     for topic in topics:
         name = topic.name
-        there = cache.partitions(name)
+        existing = cache.partitions(name)
         for asked in topic.partitions:
             index = asked.partition_index
-            if index not in there:
+            if index not in existing:
                 errors[TopicPartition(name, index)] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
             timestamp_ms = asked.commit_timestamp

@@ -12,38 +12,18 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cache
 from typing import Any, TypeVar
 
+from engine.broker.network.routes import HandlerSpec
 from engine.common.acl import Requirement
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
-class HandlerEntry:
-    """One registered API, with its versions and handlers."""
-
-    key: ApiKey
-    min_version: int
-    max_version: int
-    handler: Callable[..., Any]
-    is_async: bool
-    requires: tuple[Requirement, ...]
-    """Rights that its requests may need, as Kafka's documentation lists them. Which of them one needs depends on what
-    it asks for, and some replace each other. Nobody checks them yet.
-    """
-
-    @property
-    def large_handler(self) -> Callable[..., Any]:
-        """The handler for large requests: it takes turns with others, and its request owns its bytes."""
-        return _LARGE_HANDLERS.get(self.key, self.handler)
-
-
-_LARGE_HANDLERS: dict[int, Callable[..., Any]] = {}
-_HANDLERS: dict[int, HandlerEntry] = {}
+_HANDLERS: dict[int, HandlerSpec] = {}
 
 
 def handles(
@@ -66,23 +46,24 @@ def handles(
         lowest, highest = versions or (spec.min_version, spec.max_version)
         if lowest < spec.min_version or highest > spec.max_version:
             raise ValueError(f"{key.name} declares versions {spec.min_version}-{spec.max_version} only")
-        _HANDLERS[key] = HandlerEntry(key, lowest, highest, handler, inspect.iscoroutinefunction(handler), needed)
+        is_async = inspect.iscoroutinefunction(handler)
+        _HANDLERS[key] = HandlerSpec(key, lowest, highest, handler, is_async, requires=needed)
         return handler
 
     return register
 
 
 def handles_large(key: ApiKey) -> Callable[[Handler], Handler]:
-    """Register an ``async def`` function for the large requests of an API that answers ordinary ones at once."""
+    """Register an ``async def`` function for large requests; the handler above it answers the others of its API."""
 
     def register(handler: Handler) -> Handler:
-        _LARGE_HANDLERS[key] = handler
+        _HANDLERS[key] = replace(_HANDLERS[key], large_handler=handler)
         return handler
 
     return register
 
 
-def all_handlers() -> dict[int, HandlerEntry]:
+def all_handlers() -> dict[int, HandlerSpec]:
     """Return the table by API key. The first call imports every module of this package, which takes a while."""
     _import_all()
     return dict(sorted(_HANDLERS.items()))

@@ -127,10 +127,10 @@ def _split(
     errors: CommitErrors = {}
     for topic in pieces(request.topics, "partitions"):
         yield
-        there = context.broker.metadata_cache.partitions(topic.name)
+        existing = context.broker.metadata_cache.partitions(topic.name)
         for asked in topic.partitions:
             partition = TopicPartition(topic.name, asked.partition_index)
-            if asked.partition_index not in there:
+            if asked.partition_index not in existing:
                 errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
             offsets[partition] = CommittedOffset(

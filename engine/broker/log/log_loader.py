@@ -122,7 +122,7 @@ class _LogLoader:
 
     def _split(self, segment: LogSegment) -> None:
         """Replace one segment by several, and read the folder again: they have no indexes yet."""
-        new = [self._open(one.base_offset, one.size_bytes, CLEANED_SUFFIX) for one in split_segment(segment)]
+        new = [self._open(part.base_offset, part.size_bytes, CLEANED_SUFFIX) for part in split_segment(segment)]
         logger.warning(
             "A segment reaches too far for its indexes: it is split, and theirs are rebuilt path=%s into=%s",
             segment.path,
@@ -424,5 +424,7 @@ class _LogLoader:
         except CorruptFileError:
             if self._checkpoints.had_clean_shutdown:
                 raise
-        logger.warning("The topic id of a partition was lost in a crash: the controller tells it path=%s", path)
+        logger.warning(
+            "The topic id of a partition was lost in a crash: the controller will send it again path=%s", path
+        )
         return None

@@ -54,15 +54,15 @@ class LogDirLoader:
         count = 0
         dirs = [_Dir(self, log_dir) for log_dir in log_dirs]
         try:
-            for one in dirs:
-                yield from one.begin()
-            for one in dirs:
-                for loaded in one.results():
+            for log_dir in dirs:
+                yield from log_dir.begin()
+            for log_dir in dirs:
+                for loaded in log_dir.results():
                     count += isinstance(loaded[1], Log)
                     yield loaded
         finally:
-            for one in dirs:
-                one.stop()
+            for log_dir in dirs:
+                log_dir.stop()
         logger.info("Loaded all logs count=%d elapsed_ms=%d", count, clock.monotonic_ms() - started_ms)
 
 

@@ -300,7 +300,7 @@ class ProducerStateManager:
                 logger.warning("Dropping a damaged producer snapshot path=%s: %s", self.snapshots.path(offset), error)
                 self.snapshots.delete(offset)
                 continue
-            entries = [ProducerEntry.of_snapshot(one) for one in stored]
+            entries = [ProducerEntry.of_snapshot(entry) for entry in stored]
             self.producers = {entry.producer_id: entry for entry in entries if not self._is_expired(entry, now_ms)}
             open_transactions = [
                 (producer.current_txn_first_offset, producer.producer_id)

@@ -116,9 +116,9 @@ class ReplacedLogs:
 
     def jobs(self, topic_partition: TopicPartition | None = None) -> Iterator[DiskJob]:
         """Yield the jobs for all partitions, or for one. The caller must do each job before it asks for the next."""
-        for one in list(self._all):
-            if topic_partition in (None, one.old.topic_partition) and one in self._all:
-                yield from self._jobs(one)
+        for replaced in list(self._all):
+            if topic_partition in (None, replaced.old.topic_partition) and replaced in self._all:
+                yield from self._jobs(replaced)
 
     def _jobs(self, one: _Replaced) -> Iterator[DiskJob]:
         new_dir, old_dir = one.new.log_dir, one.old.log_dir
@@ -146,16 +146,16 @@ class ReplacedLogs:
 
     def give_up(self, topic_partition: TopicPartition) -> None:
         """Delete the old folder at once: the new one is being deleted too."""
-        for one in [one for one in self._all if one.old.topic_partition == topic_partition]:
+        for one in [replaced for replaced in self._all if replaced.old.topic_partition == topic_partition]:
             self._give_up(one)
 
     def dir_failed(self, log_dir: Path) -> None:
         """React to a failed log dir. If the new log is gone, the old one must not come back in its place."""
-        for one in list(self._all):
-            if one.old.log_dir == log_dir:
-                self._forget(one)
-            elif one.new.log_dir == log_dir:
-                self._give_up(one)
+        for replaced in list(self._all):
+            if replaced.old.log_dir == log_dir:
+                self._forget(replaced)
+            elif replaced.new.log_dir == log_dir:
+                self._give_up(replaced)
 
     def _give_up(self, one: _Replaced) -> None:
         if self._forget(one) and not one.is_old_renamed:

@@ -33,10 +33,10 @@ def requests_of(path: str, body: bytes | None) -> Any:
     """Return the requests of a GET (its path after ``/jolokia``) or of a POST: one, or a list of them."""
     if body is not None:
         try:
-            told = json.loads(body)
+            asked = json.loads(body)
         except ValueError as error:
             return {"type": "", "error": f"the body is no JSON: {error}"}
-        return told[:REQUESTS_MAX] if isinstance(told, list) else told
+        return asked[:REQUESTS_MAX] if isinstance(asked, list) else asked
     parts = [re.sub(r"!(.)", r"\1", unquote(part)) for part in re.split(r"(?<!!)/", path.strip("/"))]
     kind, *rest = parts if parts != [""] else ["version"]
     request: dict[str, Any] = {"type": kind}
@@ -53,8 +53,8 @@ def requests_of(path: str, body: bytes | None) -> Any:
 
 def asks_for_partitions(told: Any) -> bool:
     """Return whether a request may be about single partitions, very many MBeans that are otherwise not needed."""
-    for one in told if isinstance(told, list) else [told]:
-        name = one.get("mbean") if isinstance(one, dict) else None
+    for request in told if isinstance(told, list) else [told]:
+        name = request.get("mbean") if isinstance(request, dict) else None
         if not isinstance(name, str):
             return True
         domain, _, properties = name.partition(":")
@@ -69,7 +69,7 @@ def answer(told: Any, mbeans: Iterable[MBean], product: str) -> str:
     """Return the JSON that answers one request or several."""
     known: dict[str, MBean] = {mbean.object_name: mbean for mbean in mbeans}
     found = (
-        [_answer_one(one, known, product) for one in told]
+        [_answer_one(request, known, product) for request in told]
         if isinstance(told, list)
         else _answer_one(told, known, product)
     )

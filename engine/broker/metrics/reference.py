@@ -263,7 +263,7 @@ ROWS: Final = (
         "windowed",
         "bytes, requests, connections and logins of one listener. As in Kafka, `request-` is about what is sent: "
         "answers; `response-` about what is received. `io-` and `iotime-` are the CPU of the process, `io-wait` the "
-        "rest; `select-` is 0: the event loop does not tell how often it waits, and to count would cost every request",
+        "rest; `select-` is 0: the event loop never says how often it waits, and to count would cost every request",
     ),
     Row(
         "kafka.server",

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import struct
 from collections import deque
 from collections.abc import Callable
@@ -51,6 +52,8 @@ _SIZE = struct.Struct(">i")
 _HEAD = struct.Struct(">Ii")
 _CLIENT_ID_LENGTH = struct.Struct(">h")
 _ANSWER_HEAD = struct.Struct(">ii")
+_NO_LINGER = struct.pack("ii", 1, 0)
+"""Makes the end of a connection a reset."""
 
 QUEUED_BYTES_MAX = 1024 * 1024
 """Maximum unread answers of a slow peer before its further requests stay unread too.
@@ -292,9 +295,17 @@ class Connection(asyncio.BufferedProtocol):
         self._go_on()
 
     def turn_away(self, after_ms: int) -> None:
-        """Close the connection after this time: a peer that is refused at once comes back at once."""
+        """Close the connection after this time: a peer that is refused at once comes back at once.
+
+        A peer that has asked something sees a reset, as with Kafka, which reads nothing from it.
+        """
         self._is_held = True
-        self._unmuting = asyncio.get_running_loop().call_later(after_ms / 1000, self.close, CloseReason.TOO_FAST)
+        self._unmuting = asyncio.get_running_loop().call_later(after_ms / 1000, self._close_unheard)
+
+    def _close_unheard(self) -> None:
+        if self._transport is not None and not self._inbox.is_empty:
+            self._transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)
+        self.close(CloseReason.TOO_FAST)
 
     def close(self, reason: CloseReason) -> None:
         """End the connection; the log gets the first reason given."""

@@ -2,7 +2,7 @@
 
 A listener that is above its rate, or whose broker is, lets connections in one by one, each after its wait. A connection
 from an address that is above its own rate is closed after its wait. No wait is longer than one sample of the window.
-Source: ConnectionQuotas of Kafka 3.9.
+Source: ConnectionQuotas of Kafka 3.9, which closes those first whose wait ends last: under a steady stream, too late.
 """
 
 from __future__ import annotations

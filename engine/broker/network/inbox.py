@@ -16,7 +16,7 @@ BULK_BYTES = SHARED_BYTES // 4
 class Inbox:
     """Receive buffer and frame splitter in one, because frames are handled in place."""
 
-    __slots__ = ("_buffer", "_buffers", "_end", "_last_size", "_own", "_start", "_wanted")
+    __slots__ = ("_buffer", "_buffers", "_end", "_last_size", "_overflows", "_own", "_start", "_wanted")
 
     def __init__(self, buffers: ReceiveBuffers) -> None:
         self._buffers = buffers
@@ -26,15 +26,27 @@ class Inbox:
         self._end = 0
         self._last_size = 0
         self._wanted = 0
+        self._overflows = False
+        """The last bytes filled a buffer, so more wait: the next read joins what is kept in the shared buffer."""
 
     def room(self) -> memoryview:
         """Return the space for the next bytes; never empty while reading is on."""
-        if self._own is None:
-            return self._buffers.shared
-        return self._own[self._end :]
+        own, shared = self._own, self._buffers.shared
+        if own is None:
+            return shared
+        if not self._overflows:
+            return own[self._end :]
+        # Only a copy: if nothing comes now, others use the shared buffer before the next read.
+        rest = self._end - self._start
+        shared[:rest] = own[self._start : self._end]
+        return shared[rest:]
 
     def received(self, size_bytes: int) -> None:
         """Note that ``room`` has received this many bytes."""
+        if self._overflows:
+            rest = self._end - self._start
+            self.release()
+            self._end = rest
         self._end += size_bytes
 
     @property
@@ -75,6 +87,7 @@ class Inbox:
         # Never exactly full; and only checked sizes count.
         needed, self._wanted = max(self._wanted, rest + 4), 0
         own = self._own
+        was_filled = self._end == len(self._buffer)
         if own is None:
             self._move_to(self._buffers.borrow(needed), rest)
         elif self._start + needed > len(own):
@@ -83,6 +96,7 @@ class Inbox:
             else:
                 self._move_to(self._buffers.borrow(needed), rest)
                 self._buffers.give_back(own)
+        self._overflows = was_filled and len(self._buffer) <= BULK_BYTES
 
     def kept(self, frame: memoryview) -> memoryview:
         """Return the last frame as bytes that stay valid: the buffer itself if nothing else is in it, else a copy.
@@ -102,6 +116,7 @@ class Inbox:
         self._own = None
         self._buffer = self._buffers.shared
         self._start = self._end = 0
+        self._overflows = False
 
     def _move_to(self, target: memoryview, rest: int) -> None:
         target[:rest] = self._buffer[self._start : self._end]

@@ -20,6 +20,7 @@ from engine.broker.network.request import (
     RequestHead,
     RequestUse,
 )
+from engine.common.acl import Requirement
 from engine.kafka.protocol.api_keys import ApiKey, request_header_version, response_header_version
 from engine.kafka.protocol.codec import decoder, encoder
 from engine.kafka.protocol.declaration import request_class, response_class
@@ -33,7 +34,7 @@ handler has encoded itself come as ``Outgoing``. The request's ``use`` says how 
 
 @dataclass(frozen=True, slots=True)
 class HandlerSpec:
-    """One API as the network serves it."""
+    """One API: its versions, its handlers, and the rights that its requests may need."""
 
     key: ApiKey
     min_version: int
@@ -41,7 +42,13 @@ class HandlerSpec:
     handler: Callable[..., Any]
     is_async: bool
     large_handler: Callable[..., Any] | None = None
-    """A separate handler for large requests, if any: a coroutine function that takes turns with others."""
+    """A separate handler for large requests, if any: a coroutine function that takes turns with others, and whose
+    request owns its bytes.
+    """
+    requires: tuple[Requirement, ...] = ()
+    """As Kafka's documentation lists them. Which of them a request needs depends on what it asks for, and some replace
+    each other: ``handlers.guards`` decides.
+    """
 
 
 class Route:

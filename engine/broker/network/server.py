@@ -350,7 +350,11 @@ class SocketServer:
 
     def _close_silent(self, newcomer: Connection) -> bool:
         """Close the longest-silent connection that is owed nothing, if there is one."""
-        others = [one for one in self.connections if not (one is newcomer or one.is_busy or one.closed_because)]
+        others = [
+            connection
+            for connection in self.connections
+            if not (connection is newcomer or connection.is_busy or connection.closed_because)
+        ]
         silent = min(others, key=lambda one: one.last_used_ms, default=None)
         if silent is None:
             return False
@@ -370,7 +374,9 @@ class SocketServer:
         """Close the longest-silent connection of a client."""
         protected = self.limits.protected_listeners
         clients = [
-            one for one in self.connections if one.session.listener_name not in protected and not one.closed_because
+            connection
+            for connection in self.connections
+            if connection.session.listener_name not in protected and not connection.closed_because
         ]
         silent = min(clients, key=lambda one: one.last_used_ms, default=None)
         if silent is not None:

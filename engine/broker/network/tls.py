@@ -2,7 +2,7 @@
 
 The socket stays the connection's own, so limits count from the accept on, and answers keep their order and their ranges
 of files. A thread computes handshakes, whose signatures take a millisecond each. Records are encrypted on the loop:
-Python's TLS takes 16 kB a call and the GIL between two calls, for which a thread would wait 64 times a megabyte.
+Python's TLS gets 16 kB a call and takes the GIL between two calls, for which a thread would wait 64 times a megabyte.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 from engine.broker.network.cold_ranges import read_into_if_cached
 from engine.broker.network.connection import ADMIT_WITHIN_MS, CloseReason, Connection, ConnectionContext
@@ -33,6 +33,8 @@ SEALED_BYTES_MAX: Final = 8 * RECORD_BYTES_MAX
 
 _HANDSHAKE_THREADS: Final = 2
 """They leave processors to the loop while thousands of peers shake hands."""
+
+_NOTHING: Final = memoryview(b"")
 
 _scratch = memoryview(bytearray(SEALED_BYTES_MAX))
 """What is encrypted next. All connections of the loop share it: nothing stays in it."""
@@ -79,17 +81,18 @@ class TlsSender(SocketSender):
             self._begin_to_send(out)
             return
         try:
-            self._write_records(memoryview(out))
+            records = self._encrypted(memoryview(out))
         except ssl.SSLError as error:
             self._on_error(error)
         else:
-            self.send_records()
+            self._send_now(records)
 
     def send_records(self) -> None:
         """Send what TLS itself has to say, and what is encrypted. Behind a queue it goes out with that."""
-        if self._queue or not self._outgoing.pending:
-            return
-        records = self._outgoing.read()
+        if not self._queue and self._outgoing.pending:
+            self._send_now(self._outgoing.read())
+
+    def _send_now(self, records: bytes) -> None:
         try:
             sent = os.write(self._fd, records)
         except BlockingIOError:
@@ -142,14 +145,21 @@ class TlsSender(SocketSender):
             filled += size
             if not rest:
                 queue.popleft()
-        self._write_records(_scratch[:filled])
+        records = self._encrypted(_scratch[:filled])
         self.queued_bytes -= filled
-        self._put_records_first(memoryview(self._outgoing.read()))
+        self._put_records_first(memoryview(records))
         return True
 
-    def _write_records(self, data: memoryview) -> None:
+    def _encrypted(self, data: memoryview) -> bytes:
+        """Return records with this content, behind what TLS itself has to say.
+
+        TLS's buffer keeps the largest size that it once had, so each record is taken out at once.
+        """
+        records = []
         while data:
-            data = data[self._tls.write(data) :]
+            data = data[self._tls.write(data[:RECORD_BYTES_MAX]) :]
+            records.append(self._outgoing.read())
+        return b"".join(records)
 
     def _put_records_first(self, records: memoryview) -> None:
         self._queue.appendleft(records)
@@ -165,6 +175,10 @@ class TlsConnection(Connection):
         self._policy = policy
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
+        self._encrypted = _NOTHING
+        """What has come and TLS does not have yet. Its buffer keeps the largest size that it once had, so it gets
+        little at a time.
+        """
         self._tls = policy.tls.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._is_shaking_hands = False
         """A thread uses the TLS object, so nobody else may."""
@@ -181,11 +195,11 @@ class TlsConnection(Connection):
     # The transport's callbacks.
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._context.buffers.shared
+        return self._context.buffers.encrypted
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active_ms = self._context.now_ms()
-        self._incoming.write(self._context.buffers.shared[:nbytes])
+        self._encrypted = self._context.buffers.encrypted[:nbytes]
         if self._are_hands_shaken:
             self._open_records()
         else:
@@ -197,6 +211,8 @@ class TlsConnection(Connection):
         # No bytes come meanwhile: the thread reads those that have come.
         self._is_shaking_hands = True
         self._pause_reading()
+        self._take_next()
+        self._keep_encrypted()
         loop = asyncio.get_running_loop()
         loop.run_in_executor(_handshakes(), self._tls.do_handshake).add_done_callback(self._took_step)
 
@@ -208,10 +224,12 @@ class TlsConnection(Connection):
         self._send_records()
         if error is None:
             self._admit()
-        elif isinstance(error, ssl.SSLWantReadError):
-            self._resume_reading()
-        else:
+        elif not isinstance(error, ssl.SSLWantReadError):
             self._refuse_peer(error)
+        elif self._encrypted:
+            self._shake_hands()
+        else:
+            self._resume_reading()
 
     def _admit(self) -> None:
         if self.session.login is None:
@@ -262,28 +280,44 @@ class TlsConnection(Connection):
             return
         if self._outgoing.pending and self.closed_because is None:
             self._send_records()
+        self._keep_encrypted()
         if not self._can_handle():
             self._settle()
 
     @property
     def _has_more(self) -> bool:
         """Whether bytes have come that are not decrypted, or decrypted ones that the inbox had no room for."""
-        return bool(self._incoming.pending or self._tls.pending())
+        return bool(self._encrypted or self._incoming.pending or self._tls.pending())
 
     def _decrypt_into(self, room: memoryview) -> tuple[int, bool]:
         """Return the number of bytes, and whether the peer has said that it sends no more."""
-        filled, tls, incoming = 0, self._tls, self._incoming
-        try:
-            while filled < len(room) and (incoming.pending or tls.pending()):
-                size = tls.read(len(room) - filled, room[filled:])
-                if not size:
-                    return filled, True
-                filled += int(size)
-        except ssl.SSLWantReadError:
-            pass
-        except ssl.SSLZeroReturnError:
-            return filled, True
-        return filled, False
+        filled, size_max, tls, incoming = 0, len(room), self._tls, self._incoming
+        read = cast("Callable[[int, memoryview], int]", tls.read)
+        while True:
+            try:
+                # Clients like librdkafka put each record of a batch into a TLS record of its own.
+                while filled < size_max and (incoming.pending or tls.pending()):
+                    size = read(size_max - filled, room[filled:])
+                    if not size:
+                        return filled, True
+                    filled += size
+            except ssl.SSLWantReadError:
+                pass
+            except ssl.SSLZeroReturnError:
+                return filled, True
+            if filled == size_max or not self._encrypted:
+                return filled, False
+            self._take_next()
+
+    def _take_next(self) -> None:
+        """Give TLS the next of what has come."""
+        self._incoming.write(self._encrypted[:RECORD_BYTES_MAX])
+        self._encrypted = self._encrypted[RECORD_BYTES_MAX:]
+
+    def _keep_encrypted(self) -> None:
+        """Copy what has to wait: other connections need the buffer."""
+        if self._encrypted:
+            self._encrypted = memoryview(bytes(self._encrypted))
 
     def _hear_the_end(self) -> None:
         self._saw_eof = True

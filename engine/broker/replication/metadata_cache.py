@@ -273,7 +273,8 @@ class MetadataCache:
 
 def names_many(request: UpdateMetadataRequest) -> bool:
     """Return whether to apply the request in turns: a hundred thousand partitions hold the loop for a second."""
-    count = len(request.ungrouped_partition_states) + len(request.live_brokers)
+    count = len(request.ungrouped_partition_states) + len(request.topic_states)
+    count += sum(len(broker.endpoints) + 1 for broker in request.live_brokers)
     return count + sum(len(topic.partition_states) for topic in request.topic_states) > _AT_ONCE_MAX
 
 
@@ -296,8 +297,10 @@ def _partition_metadata(state: UpdateMetadataPartitionState) -> PartitionMetadat
     )
 
 
-def _broker_info(broker: UpdateMetadataBroker) -> BrokerInfo:
+def _broker_info(broker: UpdateMetadataBroker) -> Generator[None, None, BrokerInfo]:
     """Return a broker of the request; versions 0 to 2 name no listener, so the security protocol's name is used.
+
+    Yields now and then.
 
     Raises:
         KafkaError: nobody knows the protocol.
@@ -305,15 +308,16 @@ def _broker_info(broker: UpdateMetadataBroker) -> BrokerInfo:
     if not broker.endpoints:
         alone = Endpoint.of_protocol(broker.v0_host, broker.v0_port, SecurityProtocol.PLAINTEXT)
         return BrokerInfo(broker.id, (alone,), broker.rack)
-    try:
-        protocols = [SecurityProtocol(each.security_protocol) for each in broker.endpoints]
-    except ValueError as error:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {broker.id}: {error}") from None
-    endpoints = tuple(
-        Endpoint(each.host, each.port, each.listener or protocol.name, protocol)
-        for each, protocol in zip(broker.endpoints, protocols, strict=True)
-    )
-    return BrokerInfo(broker.id, endpoints, broker.rack)
+    endpoints = []
+    for number, each in enumerate(broker.endpoints, start=1):
+        try:
+            protocol = SecurityProtocol(each.security_protocol)
+        except ValueError as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"broker {broker.id}: {error}") from None
+        endpoints.append(Endpoint(each.host, each.port, each.listener or protocol.name, protocol))
+        if number % _STEP == 0:
+            yield
+    return BrokerInfo(broker.id, tuple(endpoints), broker.rack)
 
 
 def _brokers_and_nodes(
@@ -322,14 +326,14 @@ def _brokers_and_nodes(
     """Return the live brokers by id, and their addresses by listener and id. Yields now and then."""
     brokers: dict[int, BrokerInfo] = {}
     for number, named in enumerate(live, start=1):
-        brokers[named.id] = _broker_info(named)
+        brokers[named.id] = yield from _broker_info(named)
         if number % _STEP == 0:
             yield
     nodes: dict[str, dict[int, Node]] = {}
-    for number, broker in enumerate(brokers.values(), start=1):
-        for endpoint in broker.endpoints:
-            by_id = nodes.setdefault(endpoint.listener_name, {})
-            by_id[broker.id] = Node(broker.id, endpoint.host, endpoint.port, broker.rack)
+    named_here = ((broker, endpoint) for broker in brokers.values() for endpoint in broker.endpoints)
+    for number, (broker, endpoint) in enumerate(named_here, start=1):
+        by_id = nodes.setdefault(endpoint.listener_name, {})
+        by_id[broker.id] = Node(broker.id, endpoint.host, endpoint.port, broker.rack)
         if number % _STEP == 0:
             yield
     return brokers, nodes

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Final
 
 from engine.broker.network.session import ANONYMOUS, Session
-from engine.broker.security.mechanisms import Candidate, LoggedIn
+from engine.broker.security.sasl_mechanisms import Candidate, LoggedIn
 from engine.common.clock import Clock
 from engine.common.errors import CoordinationError, ErrorCode, KafkaError
 from engine.common.model import SecurityProtocol
@@ -35,8 +35,8 @@ _SALT_BYTES: Final = 16
 
 def secret_of_tokens(config: BrokerConfig) -> str:
     """Return the secret that tokens are made with, by its new name or its old one; empty: there are no tokens."""
-    said = config.delegation_token_secret_key or config.delegation_token_master_key
-    return said.secret if said is not None else ""
+    key = config.delegation_token_secret_key or config.delegation_token_master_key
+    return key.secret if key is not None else ""
 
 
 def may_ask_for_tokens(session: Session) -> bool:

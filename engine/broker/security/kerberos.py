@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from engine.broker.security.mechanisms import LoggedIn, LoginRefused, ServerExchange
+from engine.broker.security.sasl_mechanisms import LoggedIn, LoginRefused, ServerExchange
 from engine.common.errors import ConfigError
 from engine.kafka.client.jaas import LoginModule
 from engine.kafka.client.sasl.kerberos import EXTRA

@@ -10,7 +10,7 @@ from engine.broker.network.routes import RouteTable
 from engine.broker.security.delegation_tokens import DelegationTokens
 from engine.broker.security.kerberos import Acceptor
 from engine.broker.security.logins import LoginPolicy, Mechanism
-from engine.broker.security.mechanisms import (
+from engine.broker.security.sasl_mechanisms import (
     Candidate,
     LoggedIn,
     ServerExchange,
@@ -160,10 +160,10 @@ class ListenerLogins:
 
     def _module(self, mechanism: str) -> LoginModule | None:
         wanted = _MODULES[mechanism]
-        said = self._text(f"{mechanism.lower()}.sasl.jaas.config")
+        jaas_config = self._text(f"{mechanism.lower()}.sasl.jaas.config")
         try:
-            if said is not None:
-                module = parse_jaas_config(said)
+            if jaas_config is not None:
+                module = parse_jaas_config(jaas_config)
                 if module.class_name != wanted:
                     raise ConfigError(f"the login module of {mechanism} is {module.class_name} instead of {wanted}")
                 return module
@@ -178,13 +178,13 @@ class ListenerLogins:
 
     def _checked_lifetime(self, mechanism: str) -> int:
         name = f"{mechanism.lower()}.connections.max.reauth.ms"
-        said = self._text(name)
-        if said is None:
+        text = self._text(name)
+        if text is None:
             return self._config.connections_max_reauth_ms
         try:
-            return int(said)
+            return int(text)
         except ValueError:
-            raise self._error(f"{name}={said} is no number of milliseconds") from None
+            raise self._error(f"{name}={text} is no number of milliseconds") from None
 
     def _exchanges(
         self, mechanism: str, user_text: UserText, now_ms: Callable[[], int], tokens: DelegationTokens | None
@@ -226,7 +226,7 @@ def listener_logins(config: BrokerConfig, environment: Mapping[str, str]) -> dic
         ConfigError: one of them cannot be served as it is meant; the text names the listener and the key.
     """
     endpoints = config.listener_settings.listeners
-    is_secured = any(one.security_protocol is not SecurityProtocol.PLAINTEXT for one in endpoints)
+    is_secured = any(endpoint.security_protocol is not SecurityProtocol.PLAINTEXT for endpoint in endpoints)
     if is_secured and config.principal_builder_class not in (None, "", _DEFAULT_PRINCIPAL_BUILDER):
         raise ConfigError(
             f"principal.builder.class={config.principal_builder_class} is a Java class, which this broker cannot run",

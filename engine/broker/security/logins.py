@@ -15,7 +15,7 @@ from typing import Any
 from engine.broker.network.request import CLOSE_UNAUTHENTICATED, Deferred
 from engine.broker.network.routes import RouteTable
 from engine.broker.network.session import ConnectionRules, Session
-from engine.broker.security.mechanisms import LoggedIn, LoginRefused, ServerExchange
+from engine.broker.security.sasl_mechanisms import LoggedIn, LoginRefused, ServerExchange
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.apis.api_versions import ApiVersionsResponse
 from engine.kafka.protocol.apis.sasl_authenticate import SaslAuthenticateResponse
@@ -37,7 +37,7 @@ class Mechanism:
     begin: Callable[[], ServerExchange]
     """Returns the exchange of one login."""
     max_reauth_ms: int
-    """``connections.max.reauth.ms``; 0: a login holds for ever."""
+    """``connections.max.reauth.ms``; 0: a login holds forever."""
 
 
 @dataclass(slots=True)
@@ -198,7 +198,7 @@ class Login:
             return done.value.answer, self._admit(done.value)
 
     def _admit(self, who: LoggedIn) -> int:
-        """Let the peer in; return for how many milliseconds, 0 for ever."""
+        """Let the peer in; return for how many milliseconds, 0 forever."""
         principal = f"User:{who.name}"
         if self._logged_in_by is not None and principal != self._session.principal:
             raise LoginRefused(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from engine.broker.security.mechanisms import LoggedIn, LoginRefused, seconds
+from engine.broker.security.sasl_mechanisms import LoggedIn, LoginRefused, seconds
 from engine.common.errors import ConfigError
 from engine.kafka.client.sasl.oauthbearer import FETCH_TIMEOUT_S
 from engine.kafka.client.tls.context import client_context, tls_settings

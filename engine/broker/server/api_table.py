@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
-from engine.broker.handlers.registry import HandlerEntry, all_handlers
+from engine.broker.handlers.registry import all_handlers
+from engine.broker.network.routes import HandlerSpec
 from engine.kafka.protocol.api_keys import API_SPECS, KRAFT_ONLY, ApiKey, ApiSpec
 
 PAGE: Final = Path(__file__).parents[3] / "docs" / "reference" / "api-table.md"
@@ -76,7 +77,7 @@ def main() -> None:
     PAGE.write_text(page(), "utf-8")
 
 
-def _answered_row(entry: HandlerEntry) -> tuple[str, ...]:
+def _answered_row(entry: HandlerSpec) -> tuple[str, ...]:
     spec = API_SPECS[entry.key]
     module = inspect.getmodule(entry.handler)
     text = summary((module.__doc__ if module else None) or spec.name)

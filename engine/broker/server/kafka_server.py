@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
-from typing import Any
 
 from engine.broker.controller.loop import Controller
 from engine.broker.controller.producer_ids import ControllerProducerIdSource, ProducerIdManager, ZkProducerIdSource
@@ -27,7 +26,7 @@ from engine.broker.fetch.session_cache import FetchSessionCache
 from engine.broker.handlers.api_versions import answer_unknown_version
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.guards import guarded
-from engine.broker.handlers.registry import HandlerEntry, all_handlers
+from engine.broker.handlers.registry import all_handlers
 from engine.broker.handlers.sasl_login import api_versions_before_login, unknown_version_before_login
 from engine.broker.log.environment import LoadingStopped
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
@@ -514,11 +513,7 @@ class KafkaServer:
         waits.
         """
         config = self.config
-        handlers = {
-            key: HandlerSpec(e.key, e.min_version, e.max_version, self._guarded(e, e.handler), e.is_async,
-                             self._guarded(e, e.large_handler))
-            for key, e in all_handlers().items()
-        }  # fmt: skip
+        handlers = {key: self._guarded(spec) for key, spec in all_handlers().items()}
         self._routes = RouteTable(handlers, answer_unknown_version)
         self.quotas = ClientQuotas(
             quota_window(config),
@@ -543,8 +538,8 @@ class KafkaServer:
         self._bound = [self.network.bind(listener_spec(endpoint)) for endpoint in config.listener_settings.listeners]
         self.advertised_listeners = advertised(config.listener_settings.advertised_listeners, self._bound)
 
-    def _guarded(self, entry: HandlerEntry, handler: Callable[..., Any]) -> Callable[..., Any]:
-        return handler if self.authorizer is None else guarded(entry, handler, self.authorizer)
+    def _guarded(self, spec: HandlerSpec) -> HandlerSpec:
+        return spec if self.authorizer is None else guarded(spec, self.authorizer)
 
     def _login_policies(self, handlers: Mapping[int, HandlerSpec]) -> dict[str, LoginPolicy]:
         """Return how peers log in on each listener with SASL. Until then, they reach only what a login needs."""

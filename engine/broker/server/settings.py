@@ -119,7 +119,7 @@ def creation_limits(config: BrokerConfig) -> CreationLimits:
 
 def _of_listeners(config: BrokerConfig, name: str) -> dict[str, int]:
     names = [endpoint.listener_name for endpoint in config.listener_settings.listeners]
-    return {one: limit for one in names if isinstance(limit := config.for_listener(one, name), int)}
+    return {listener: limit for listener in names if isinstance(limit := config.for_listener(listener, name), int)}
 
 
 SUPER_USERS = "super.users"

@@ -93,10 +93,10 @@ def jaas_section(named: Path | None, environment: Mapping[str, str], section: st
     """
     path, origin = named, ""
     if path is None:
-        said = java_properties(environment).get(JAAS_FILE_PROPERTY)
-        if not said:
+        path_text = java_properties(environment).get(JAAS_FILE_PROPERTY)
+        if not path_text:
             return None
-        path, origin = Path(said.removeprefix("file:")), "that KAFKA_OPTS names "
+        path, origin = Path(path_text.removeprefix("file:")), "that KAFKA_OPTS names "
     try:
         return parse_jaas_file(path.read_text(encoding="utf-8-sig")).get(section, [])
     except OSError as error:

@@ -22,7 +22,7 @@ _AUTHENTICATE_MAX = 2
 
 
 async def log_in(ask: Ask, sasl: SaslSettings, versions: Mapping[int, tuple[int, int]], address: str) -> int:
-    """Log in, for the first time or again, and return for how many milliseconds it holds; 0 is for ever.
+    """Log in, for the first time or again, and return for how many milliseconds it holds; 0 is forever.
 
     Raises:
         LoginFailed: the broker refuses, or no token can be had.

@@ -6,6 +6,7 @@ The rows (default, range, documentation, synonyms) are in ``topic_configs``; thi
 from __future__ import annotations
 
 from dataclasses import make_dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from engine.kafka.config.metadata_version import highest_record_magic, parse_metadata_version
@@ -20,7 +21,7 @@ class _Readings(TopicKeys):
     @property
     def record_magic(self) -> int:
         """The record format that leaders write: 2, unless brokers before 0.11 must read it."""
-        return highest_record_magic(parse_metadata_version(self.message_format_version))
+        return _magic_of(self.message_format_version)
 
     @property
     def is_compacted(self) -> bool:
@@ -34,6 +35,11 @@ class _Readings(TopicKeys):
     @property
     def is_deleted_by_retention(self) -> bool:
         return "delete" in self.cleanup_policy
+
+
+@lru_cache(maxsize=64)
+def _magic_of(format_version: str) -> int:
+    return highest_record_magic(parse_metadata_version(format_version))
 
 
 if TYPE_CHECKING:

@@ -37,7 +37,7 @@ class TopicKeys:
     )
     retention_ms = LONG(
         604_800_000, MEDIUM, at_least(-1), synonyms=("log.retention.ms", "log.retention.minutes", "log.retention.hours")
-    ).with_effect("Milliseconds that records are kept if the policy deletes; -1: for ever.")
+    ).with_effect("Milliseconds that records are kept if the policy deletes; -1: forever.")
     retention_bytes = LONG(-1, MEDIUM, synonyms=("log.retention.bytes",)).with_effect(
         "Size of a partition, in bytes, above which its oldest segments are deleted; -1: no limit. It counts per "
         "partition, not per topic."

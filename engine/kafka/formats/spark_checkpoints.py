@@ -174,8 +174,8 @@ def _check_numbers(value: object, location: str) -> None:
     for topic, partitions in value.items() if isinstance(value, dict) else ():
         for number, offset in partitions.items() if isinstance(partitions, dict) else ():
             if number.isascii() and number.isdigit() and isinstance(offset, str) and offset.lstrip("-").isdigit():
-                told = f"the offset of {topic}-{number} is {offset!r}, not a number"
-                raise CorruptFileError(f"{location}: {told}", path=location)
+                message = f"the offset of {topic}-{number} is {offset!r}, not a number"
+                raise CorruptFileError(f"{location}: {message}", path=location)
 
 
 def _json(text: str, location: str) -> object:

@@ -113,7 +113,7 @@ def _progress(progress: Mapping[str, Any]) -> QueryProgress:
         int(progress["batchId"]),
         _time_ms(progress["timestamp"]),
         int(duration_ms),
-        tuple(_source(one) for one in progress["sources"]),
+        tuple(_source(source) for source in progress["sources"]),
     )
 
 

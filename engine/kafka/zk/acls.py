@@ -54,7 +54,7 @@ class ResourceZNode:
 def _entry(acl: Fields) -> AclEntry:
     permission = acl.text("permissionType")
     operation = operation_of(acl.text("operation"))
-    if permission not in {one.value for one in Permission}:
+    if permission not in {known.value for known in Permission}:
         raise acl.complaint("permissionType", "Allow or Deny")
     if operation is None:
         raise acl.complaint("operation", "an operation of access lists")

@@ -169,13 +169,13 @@ def zk_security(
 def _login_module(
     entries: Mapping[str, str], environment: Mapping[str, str], system: Mapping[str, str], jaas_file: Path | None
 ) -> LoginModule | None:
-    said = entries.get(JAAS_KEY)
-    if not said and jaas_file is None and not system:
+    jaas_config = entries.get(JAAS_KEY)
+    if not jaas_config and jaas_file is None and not system:
         return None
     from engine.kafka.client.jaas import jaas_section, parse_jaas_config
 
-    if said:
-        return parse_jaas_config(said)
+    if jaas_config:
+        return parse_jaas_config(jaas_config)
     if system.get("zookeeper.sasl.client", "true").lower() == "false":
         return None
     modules = jaas_section(jaas_file, environment, system.get("zookeeper.sasl.clientconfig") or "Client")

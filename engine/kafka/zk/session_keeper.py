@@ -238,7 +238,7 @@ class SessionKeeper:
         self._tls_failures[host, port] += _TLS_FAILURES_MAX if is_clear else 1
         if self._was_open:
             _log.warning("TLS with ZooKeeper failed: %s. client=%s server=%s:%d", error, self.client_name, host, port)
-        elif all(self._tls_failures[one] >= _TLS_FAILURES_MAX for one in collect_hosts(self.hosts)[0]):
+        elif all(self._tls_failures[host] >= _TLS_FAILURES_MAX for host in collect_hosts(self.hosts)[0]):
             self._spawn(self._explain_tls_failure(host, port, error))
 
     async def _explain_tls_failure(self, host: str, port: int, error: Exception) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import wraps
+from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import pytest
+from certificates import Authority
 
 from engine.admin.brokers.metrics import (
     Beans,
@@ -25,13 +29,14 @@ from engine.admin.brokers.metrics import (
     patterns,
     traffic_of,
 )
-from engine.admin.brokers.metrics_sources import Source, check_pattern, read_http, source_of
+from engine.admin.brokers.metrics_sources import Source, check_pattern, read_http, resolved_pattern, source_of
 from engine.admin.brokers.reading_metrics import FiguresReader, told_by_http
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, Unreachable
 from engine.admin.cluster.profiles import without_login
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.common.model import BrokerInfo, Endpoint, SecurityProtocol
+from engine.kafka.client.tls.context import tls_settings
 
 USUAL = """\
 # TYPE kafka_server_brokertopicmetrics_messagesin_total counter
@@ -119,6 +124,7 @@ def test_no_more_is_asked_for_than_is_shown() -> None:
         ("http://{host}:7071", "http://k1:7071/metrics", Teller.PROMETHEUS),
         ("https://u:p@{host}/kafka-{id}/jolokia", "https://k1:443/kafka-4/jolokia", Teller.JOLOKIA),
         ("jmx://admin:s%40t@{host}:9999", "jmx://k1:9999", Teller.JMX),
+        ("jmxs://{host}:9999", "jmxs://k1:9999", Teller.JMX),
     ],
 )
 def test_where_a_pattern_leads(pattern: str, shown: str, teller: Teller) -> None:
@@ -134,11 +140,34 @@ def test_ipv6_and_logins() -> None:
 
 
 @pytest.mark.parametrize(
-    "pattern", ["http://k1:7071/metrics", "{host}:7071", "ftp://{host}:1", "jmx://{host}", "http://{host}:x/", "{host}"]
+    "pattern",
+    [
+        "http://k1:7071/metrics",
+        "{host}:7071",
+        "ftp://{host}:1",
+        "jmx://{host}",
+        "jmxs://{host}",
+        "http://{host}:x/",
+        "{host}",
+    ],
 )
 def test_what_is_no_pattern(pattern: str) -> None:
     with pytest.raises(BadRequest):
         check_pattern(pattern)
+
+
+def test_a_password_that_stands_elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JMX_USER", "{id}:x")
+    (tmp_path / "secrets").write_text("jmx=s/e:c@r#t%41\n")
+    pattern = f"jmxs://${{env:JMX_USER}}:${{file:{tmp_path}/secrets:jmx}}@{{host}}:9999"
+    check_pattern(pattern)
+    found = source_of(resolved_pattern(pattern), 4, "k1")
+    assert (found.user, found.password, str(found)) == ("{id}:x", "s/e:c@r#t%41", "jmxs://k1:9999")
+    monkeypatch.delenv("JMX_USER")
+    # Whoever writes it into a profile need not have the password yet.
+    check_pattern(pattern)
+    with pytest.raises(BadRequest, match="JMX_USER"):
+        resolved_pattern(pattern)
 
 
 def test_a_password_is_in_no_message() -> None:
@@ -162,11 +191,11 @@ def in_loop(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Non
     return run
 
 
-Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[object]]
 
 
 @asynccontextmanager
-async def serving(serve: Serve) -> AsyncIterator[int]:
+async def serving(serve: Serve, context: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     """Yield the port of a server that answers each connection with ``serve``."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -175,7 +204,7 @@ async def serving(serve: Serve) -> AsyncIterator[int]:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
     async with server:
         yield server.sockets[0].getsockname()[1]
 
@@ -245,6 +274,25 @@ async def test_nobody_is_there() -> None:
         pass
     with pytest.raises(Unreachable, match="cannot connect"):
         await read_http(source(port), [])
+
+
+@in_loop
+async def test_a_page_over_tls_is_trusted_by_the_clients_store() -> None:
+    ca = Authority()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    with NamedTemporaryFile(suffix=".pem") as store:
+        context.load_cert_chain(ca.sign("broker", ["127.0.0.1"]).write_pem(Path(store.name)))
+    trusts = {"ssl.truststore.certificates": ca.pem}
+    others = {"ssl.truststore.certificates": Authority("somebody else").pem}
+    async with serving(says(b"HTTP/1.0 200 OK\r\n\r\n" + USUAL.encode()), context) as port:
+        pattern = f"https://{{host}}:{port}"
+        assert (await read_http(source_of(pattern, 0, "127.0.0.1", tls_settings(trusts)), [])).beans
+        for tls, host, why in ((others, "127.0.0.1", "whom the trust store knows"), (trusts, "localhost", "127.0.0.1")):
+            with pytest.raises(Unreachable, match=why):
+                await read_http(source_of(pattern, 0, host, tls_settings(tls)), [])
+    async with serving(lambda reader, writer: reader.readexactly(1)) as port:
+        with pytest.raises(Unreachable, match="does not speak TLS"):
+            await read_http(source_of(f"https://{{host}}:{port}", 0, "127.0.0.1", tls_settings(trusts)), [])
 
 
 @in_loop

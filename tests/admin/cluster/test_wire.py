@@ -43,7 +43,7 @@ def test_the_outcome_of_a_change_without_an_answer_is_not_known(answer: object) 
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         first = cluster.brokers[0]
         first.answers[ApiKey.CREATE_TOPICS] = lambda _: answer
-        with pytest.raises(OutcomeUnknown, match="what was sent may still happen") as told:
+        with pytest.raises(OutcomeUnknown, match="the request may still take effect") as told:
             await create_topic(wire, NewTopic("t", 1, 1), timeout_ms=500)
         assert told.value.kind is FailureKind.UNDER_WAY
         assert [look for look, count in wire.unanswered.items() if count] == [Operation.LIST_TOPICS]

@@ -56,7 +56,7 @@ def test_of_a_snapshot_is_told_what_it_has(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("failed", "offline", "complaints"),
     [
-        (None, {}, ["this snapshot does not tell whether log dirs have failed; one taken with sizes does"]),
+        (None, {}, ["this snapshot does not show whether log dirs have failed; one taken with sizes does"]),
         ((), {}, []),
         (
             (FailedLogDir(1, "/d1", "KAFKA_STORAGE_ERROR"), FailedLogDir(1, "/d2", "KAFKA_STORAGE_ERROR")),
@@ -66,7 +66,7 @@ def test_of_a_snapshot_is_told_what_it_has(tmp_path: Path) -> None:
         (
             (FailedLogDir(2, None, _LATE),),
             {},
-            [f"this snapshot does not tell whether log dirs of broker 2 have failed: {_LATE}"],
+            [f"this snapshot does not show whether log dirs of broker 2 have failed: {_LATE}"],
         ),
     ],
 )

@@ -13,9 +13,8 @@ from s3_server import BUCKET, s3_server
 from spark_traces import RECORDED, Made, event_lines, one_source, restore, write_checkpoint
 
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Unreachable
-from engine.admin.lag.positions import Query, ReaderKind
-from engine.admin.lag.stores import Entry, LocalStore, Location, expand, locate
-from engine.admin.lag.traces import (
+from engine.admin.lag.spark_positions import Query, ReaderKind
+from engine.admin.lag.spark_traces import (
     BATCHES_MAX,
     QueryTraces,
     find_checkpoints,
@@ -23,6 +22,7 @@ from engine.admin.lag.traces import (
     read_checkpoint,
     read_event_logs,
 )
+from engine.admin.lag.stores import Entry, LocalStore, Location, expand, locate
 from engine.admin.lag.verdicts import Point
 from engine.common.model import TopicPartition
 

@@ -13,8 +13,8 @@ from spark_traces import one_source, write_checkpoint
 
 from engine.admin.cluster.errors import AdminError, NotFound, Unreachable
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
-from engine.admin.lag.positions import Query
-from engine.admin.lag.traces import QueryTraces
+from engine.admin.lag.spark_positions import Query
+from engine.admin.lag.spark_traces import QueryTraces
 from engine.admin.lag.verdicts import LagStatus
 from engine.admin.watch.by_trace import QueryReader
 from engine.admin.watch.frame import Frame, LinkState, Stage, StageSource

@@ -331,7 +331,7 @@ async def test_queries_of_spark_are_measured_as_klamm_lag_measures_them(cluster:
     from spark_traces import one_source, write_checkpoint
 
     from engine.admin.lag.measuring import LagMeter, LagOptions
-    from engine.admin.lag.traces import QueryTraces
+    from engine.admin.lag.spark_traces import QueryTraces
 
     name, now_ms = "streamed", time.time_ns() // 1_000_000
     await _create(cluster, name, 2)

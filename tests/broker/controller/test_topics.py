@@ -240,7 +240,7 @@ def test_partitions_added_to_a_topic_being_deleted_are_taken_out_again() -> None
     world.take_writes()
     world.zk.add_partitions("t", {1: (0, 1)})
     world.settle()
-    assert world.take_writes() == ["topic t 0:02"], "written once, not for ever"
+    assert world.take_writes() == ["topic t 0:02"], "written once, not forever"
     world.start(2)
     world.settle()
     assert world.zk.topics == {}

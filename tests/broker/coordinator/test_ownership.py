@@ -169,7 +169,7 @@ def test_leadership_lost_while_reading_ends_the_reading() -> None:
 
 @pytest.mark.parametrize("found", ["nothing", "no bytes", "half a batch"])
 def test_a_log_that_gives_no_more_is_served_as_far_as_it_was_read(found: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A damaged end must neither be read for ever nor keep the other groups from being served."""
+    """A damaged end must neither be read forever nor keep the other groups from being served."""
 
     async def test(one: Broker) -> None:
         one.commit("a")

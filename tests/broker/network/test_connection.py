@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import random
 import struct
 import weakref
 from pathlib import Path
@@ -28,7 +29,7 @@ from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchReques
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from engine.kafka.protocol.apis.produce import ProduceRequest, TopicProduceData
 from engine.kafka.protocol.frames import encode_request
-from engine.runtime.receive_buffers import ReceiveBuffers
+from engine.runtime.receive_buffers import SHARED_BYTES, ReceiveBuffers
 
 
 def test_pipelined_requests_are_answered_in_their_order() -> None:
@@ -202,6 +203,51 @@ def test_a_frame_that_is_kept_stays_as_it_is(size: int, follower: bytes) -> None
         other.keep_rest()
         put(other, b"o" * size)
     assert kept == b"k" * size
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_frames_of_connections_that_share_a_buffer_stay_whole_wherever_reads_end(seed: int) -> None:
+    """A read often fills its room, or brings nothing, and then somebody else's bytes come."""
+    numbers, buffers = random.Random(seed), ReceiveBuffers()
+    sizes = [numbers.choice((8, 100, 8_000, 20_000, BULK_BYTES, 2 * SHARED_BYTES)) for _ in range(60)]
+    frames = [numbers.randbytes(size) for size in sizes]
+    ways = [(Inbox(buffers), bytearray(b"".join(struct.pack(">i", len(f)) + f for f in frames))) for _ in range(3)]
+    taken: list[list[bytes]] = [[] for _ in ways]
+    while any(left for _, left in ways):
+        number = numbers.randrange(len(ways))
+        inbox, left = ways[number]
+        room = inbox.room()
+        assert room
+        size = numbers.choice((0, 1, 5_000, len(room), len(room)))
+        if not size:
+            continue
+        came, left[:] = left[: min(size, len(room))], left[min(size, len(room)) :]
+        room[: len(came)] = came
+        inbox.received(len(came))
+        while (frame := inbox.next_frame(8, 2 * SHARED_BYTES)) is not None:
+            taken[number].append(bytes(frame))
+        inbox.keep_rest()
+    assert taken == [frames, frames, frames]
+
+
+def test_a_read_that_filled_its_room_is_followed_by_a_large_one() -> None:
+    """Pipelined frames of 8 kB would else take a read each."""
+    buffers = ReceiveBuffers()
+    inbox = Inbox(buffers)
+    frame = struct.pack(">i", 8_000) + bytes(8_000)
+    put(inbox, frame[:4_000])
+    assert inbox.next_frame(8, 8_000) is None
+    inbox.keep_rest()
+    room = inbox.room()
+    assert len(room) < SMALL_ROOM_BYTES
+    put(inbox, (frame[4_000:] + frame * 2)[: len(room)])
+    while inbox.next_frame(8, 8_000) is not None:
+        pass
+    inbox.keep_rest()
+    assert len(inbox.room()) > SHARED_BYTES - SMALL_ROOM_BYTES
+
+
+SMALL_ROOM_BYTES = 16 * 1024
 
 
 def put(inbox: Inbox, data: bytes) -> None:

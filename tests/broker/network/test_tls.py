@@ -185,6 +185,42 @@ def test_a_peer_that_does_not_read_costs_little_and_is_served_once_it_reads(tmp_
     run(check)
 
 
+@pytest.mark.parametrize(("asked", "answered"), [(10, 1_000_000), (20_000, 10)], ids=["answers", "requests"])
+def test_a_connection_that_was_busy_keeps_little_memory(tmp_path: Path, asked: int, answered: int) -> None:
+    """OpenSSL's buffers never shrink: one large answer, or one large read, was 150 to 200 kB for good."""
+    connections, requests = 80, 30
+
+    def handle(request: RequestHead, body: Any) -> Outgoing:
+        return Outgoing(struct.pack(">ii", 4 + answered, request.correlation_id) + bytes(answered))
+
+    def talk(host: str, port: int) -> list[ssl.SSLSocket]:
+        context, peers = client_context(tmp_path), []
+        for _ in range(connections):
+            peer = context.wrap_socket(socket.create_connection((host, port)), server_hostname="broker.example")
+            peer.sendall(metadata_request("x" * asked, 1) * (requests if asked > answered else 1))
+            left = (8 + answered) * (requests if asked > answered else 1)
+            while left:
+                left -= len(peer.recv(min(left, 16_384)))
+            peers.append(peer)
+        return peers
+
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: handle}, tls=listener(tmp_path)) as (server, host, port):
+            begin_kb = anonymous_kb()
+            peers = await asyncio.get_running_loop().run_in_executor(None, talk, host, port)
+            assert len(server.connections) == connections
+            assert (anonymous_kb() - begin_kb) / connections < 100, "both ends of a new connection take 43 kB"
+            for peer in peers:
+                peer.close()
+
+    run(check)
+
+
+def anonymous_kb() -> int:
+    (line,) = (text for text in Path("/proc/self/status").read_text().splitlines() if text.startswith("RssAnon"))
+    return int(line.split()[1])
+
+
 def test_the_certificate_says_who_a_client_is(tmp_path: Path) -> None:
     async def check() -> None:
         rules = "RULE:^CN=(.*?) .*$/$1/L,DEFAULT"
@@ -346,7 +382,7 @@ def test_damaged_records_end_the_connection(tmp_path: Path, damage: Callable[[by
 
 
 def test_nobody_renegotiates(tmp_path: Path) -> None:
-    """Of TLS 1.2: a client could make the broker compute signatures for ever, and change who it is."""
+    """Of TLS 1.2: a client could make the broker compute signatures forever, and change who it is."""
     bound = Binding()
     ffi, lib = bound.ffi, bound.lib
 

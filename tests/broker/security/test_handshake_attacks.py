@@ -19,7 +19,7 @@ from login_serving import Listener, Peer, exchange, frame, listening
 from network_serving import run
 from soak import rounds
 
-from engine.broker.security.mechanisms import (
+from engine.broker.security.sasl_mechanisms import (
     LoggedIn,
     LoginRefused,
     ServerExchange,

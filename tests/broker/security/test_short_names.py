@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.broker.security.kerberos import Acceptor, short_name, short_name_rules
-from engine.broker.security.mechanisms import LoginRefused
+from engine.broker.security.sasl_mechanisms import LoginRefused
 from engine.common.errors import ConfigError
 from engine.kafka.client.jaas import LoginModule
 

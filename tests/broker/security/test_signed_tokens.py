@@ -31,7 +31,7 @@ from token_provider import (
 
 from engine.broker.security import signed_tokens
 from engine.broker.security.login_settings import listener_logins
-from engine.broker.security.mechanisms import LoggedIn, LoginRefused
+from engine.broker.security.sasl_mechanisms import LoggedIn, LoginRefused
 from engine.broker.security.signed_tokens import SigningKeys, signed_validator, signing_keys
 from engine.common.errors import ConfigError
 from engine.kafka.config.broker import BrokerConfig

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ import pytest
 from broker_program import BrokerProgram, settings
 from confluent_kafka import Producer
 from metric_work import COUNTED, counted_work
+from public_boards import BOARDS
 from wire_client import WireClient, create_topic, fetch, produce, wait_until_led
 
 from engine.broker.log.preparation import PREPARED_RECORDS
@@ -25,6 +28,7 @@ from engine.broker.metrics.reference import PAGE, ROWS, page
 from engine.broker.server.settings import metrics_address
 from engine.common.errors import ConfigError, ErrorCode
 from engine.kafka.config.broker import BrokerConfig
+from engine.kafka.config.properties import parse_properties
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.alter_client_quotas import (
     AlterClientQuotasRequest,
@@ -50,8 +54,8 @@ RECORDED = Path(__file__).parents[3] / "fixtures" / "metrics" / "kafka-3.9.1-mbe
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeeper) -> Iterator[str]:
-    """The address of a broker's pages after some work."""
+def broker(tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeeper) -> Iterator[BrokerProgram]:
+    """A broker with pages after some work."""
     folder, host = tmp_path_factory.mktemp("pages"), own_loopback_address()
     own = {
         **settings(folder, host, f"{zookeeper.connect_string}/{folder.name}"),
@@ -67,8 +71,14 @@ def pages(tmp_path_factory: pytest.TempPathFactory, zookeeper: EmbeddedZooKeeper
     with BrokerProgram(folder, own) as broker:
         broker.wait_until_started()
         counted_work(f"{host}:{PORT}")
-        yield f"http://{host}:{PAGES}"
+        yield broker
         assert "Traceback" not in broker.server_log
+
+
+@pytest.fixture(scope="module")
+def pages(broker: BrokerProgram) -> str:
+    """The address of the broker's pages."""
+    return f"http://{parse_properties((broker.folder / 'server.properties').read_text())['klamm.metrics.listener']}"
 
 
 def get(address: str, body: bytes | None = None) -> str:
@@ -99,35 +109,6 @@ def test_prometheus_gets_one_group_of_lines_per_name(pages: str) -> None:
             series.add(name)
             assert name.partition("{")[0] == families[-1]
     assert len(set(families)) == len(families)
-
-
-BOARDS = {
-    "Strimzi Kafka": """
-        kafka_cluster_partition_atminisr kafka_cluster_partition_replicascount kafka_cluster_partition_underminisr
-        kafka_controller_controllerstats_uncleanleaderelections_total
-        kafka_controller_kafkacontroller_activecontrollercount kafka_controller_kafkacontroller_offlinepartitionscount
-        kafka_log_log_size{topic,partition} kafka_network_socketserver_networkprocessoravgidle_percent
-        kafka_server_brokertopicmetrics_bytesin_total{topic} kafka_server_brokertopicmetrics_bytesout_total{topic}
-        kafka_server_brokertopicmetrics_failedfetchrequests_total
-        kafka_server_brokertopicmetrics_failedproducerequests_total
-        kafka_server_brokertopicmetrics_messagesin_total{topic}
-        kafka_server_brokertopicmetrics_totalfetchrequests_total{topic}
-        kafka_server_brokertopicmetrics_totalproducerequests_total{topic}
-        kafka_server_kafkarequesthandlerpool_requesthandleravgidle_percent
-        kafka_server_kafkaserver_linux_disk_read_bytes kafka_server_kafkaserver_linux_disk_write_bytes
-        kafka_server_replicamanager_leadercount kafka_server_replicamanager_partitioncount
-        kafka_server_replicamanager_underreplicatedpartitions
-        kafka_server_socket_server_metrics_connection_count{listener}
-        process_cpu_seconds_total process_open_fds
-    """,
-    "Kafka Overview (Grafana 721)": """
-        kafka_server_brokertopicmetrics_bytesin_total{topic} kafka_server_brokertopicmetrics_bytesout_total{topic}
-        kafka_server_brokertopicmetrics_messagesin_total{topic} process_cpu_seconds_total
-    """,
-}
-"""What well-known boards ask of a broker's page, with the labels that they use. Figures of the JVM are left out: there
-is none; so are those that Kubernetes tells.
-"""
 
 
 @pytest.mark.parametrize("board", BOARDS)
@@ -341,6 +322,27 @@ class TestFiguresMove:
             get(f"{pages}/metrics")
         idle_s = (self.told(pages, name)["Count"] - before) / 1e9
         assert idle_s <= time.monotonic() - begun_s + TICK_S
+
+    def test_klamms_own(self, broker: BrokerProgram, pages: str) -> None:
+        def own(kind: str) -> dict[str, float]:
+            found = self.told(pages, f"klamm:type={kind},*")
+            return {re.split("[=,]", name)[3]: values["Value"] for name, values in found.items()}
+
+        before = own("Process")
+        assert before["CpuSeconds"] > 0 and before["ResidentBytes"] > 10_000_000 and before["UptimeSeconds"] > 0
+        with ExitStack() as stack:
+            for _ in range(20):
+                stack.enter_context(self.client(pages)).ask(MetadataRequest(topics=[]), 9)
+            assert before["OpenFiles"] + 20 <= own("Process")["OpenFiles"] <= before["MaxOpenFiles"]
+        deadline = time.monotonic() + 20
+        while not sum(one["Count"] for one in self.told(pages, "klamm:type=GarbageCollection,*").values()):
+            assert time.monotonic() < deadline, "no garbage is collected"
+        broker.process.send_signal(signal.SIGSTOP)
+        time.sleep(0.4)
+        broker.process.send_signal(signal.SIGCONT)
+        while own("EventLoop")["MaxLagMs"] < 300:
+            assert time.monotonic() < deadline, own("EventLoop")
+        assert own("OffloadedWork")["Waiting"] >= 0
 
     def test_the_numbers_of_metrics(self, pages: str) -> None:
         found = {name: values for name, values in self.told(pages, "*:*").items() if not name.startswith("klamm")}

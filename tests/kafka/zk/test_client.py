@@ -10,8 +10,7 @@ import uvloop
 from event_loop import in_event_loop
 from kazoo.client import KazooClient
 
-from engine.common.errors import ConfigError
-from engine.kafka.zk.client import ZkClient, normalized_chroot, split_connect_string
+from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.errors import (
     AuthFailed,
     BadVersion,
@@ -218,16 +217,6 @@ async def test_missing_chroot_is_made_only_where_wanted(zk_chroot: str) -> None:
         await client.create("/a", b"")
     async with await ZkClient.connect(zk_chroot, make_chroot=False) as client:
         assert await client.exists("/deeper/still/a") is not None
-
-
-def test_connect_strings_are_taken_apart() -> None:
-    assert split_connect_string("a:1,b:2/x/y") == ("a:1,b:2", "/x/y")
-    assert split_connect_string("a:1") == ("a:1", "")
-    assert split_connect_string(" a:1, b:2/x") == ("a:1,b:2", "/x")
-    for text in ("", "/chroot", "a:port", "a:99999", "a,,b"):
-        with pytest.raises(ConfigError, match=r"HOST:PORT"):
-            split_connect_string(text)
-    assert [normalized_chroot(path) for path in ("", "/", "/x/", "x//y")] == ["", "", "/x", "/x/y"]
 
 
 @in_event_loop

@@ -179,7 +179,7 @@ CLIENTS: dict[str, type[TransactionalProducer]] = {
 def _group_metadata(bootstrap: str, group: str) -> Any:
     """Return what the client calls a group without members, once its coordinator answers.
 
-    librdkafka 2.16 may wait for ever in ``send_offsets_to_transaction`` when it does not (its issue 5456).
+    librdkafka 2.16 may wait forever in ``send_offsets_to_transaction`` when it does not (its issue 5456).
     """
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
     try:

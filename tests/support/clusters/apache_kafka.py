@@ -191,9 +191,10 @@ def run_tool(
     )
 
 
-def jmx_options(host: str, port: int) -> list[str]:
+def jmx_options(host: str, port: int, secured: Mapping[str, str] | None = None) -> list[str]:
     """Return what lets a JVM answer JMX, as Kafka's own scripts do for ``JMX_PORT``."""
-    settings = {"port": port, "rmi.port": port, "host": host, "authenticate": "false", "ssl": "false"}
+    plain = {"rmi.port": port, "authenticate": "false", "ssl": "false"}
+    settings = {"port": port, "host": host, **(plain if secured is None else secured)}
     return [
         f"-Djava.rmi.server.hostname={host}",
         *(f"-Dcom.sun.management.jmxremote.{name}={value}" for name, value in settings.items()),
@@ -218,16 +219,17 @@ class ApacheKafkaBroker:
         heap: str = "1g",
         state_change_level: str = "INFO",
         jmx_port: int | None = None,
+        jmx_secured: Mapping[str, str] | None = None,
         agent: str | None = None,
     ) -> None:
-        """``agent`` is a Java agent with its options."""
+        """``jmx_secured`` are Java's ``com.sun.management.jmxremote.*``, ``agent`` is a Java agent with its options."""
         self.folder = folder
         self.broker_id = broker_id
         self.host = host
         self.port = port
         self.bootstrap = f"{host}:{port}"
         self._heap = heap
-        self._jmx = [] if jmx_port is None else jmx_options(host, jmx_port)
+        self._jmx = [] if jmx_port is None else jmx_options(host, jmx_port, jmx_secured)
         if agent is not None:
             self._jmx.append(f"-javaagent:{agent}")
         self._log4j = _LOG4J.format(folder=folder, state_change_level=state_change_level)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from engine.admin.lag.positions import Batch, Query, ReaderKind
-from engine.admin.lag.queries import jobs_of, query_lags
+from engine.admin.lag.spark_positions import Batch, Query, ReaderKind
+from engine.admin.lag.spark_queries import jobs_of, query_lags
 from engine.admin.lag.unread import Place, Times, UnreadRecord
 from engine.admin.watch.frame import PartitionOffsets, WatchedQuery
 from engine.common.model import TopicPartition

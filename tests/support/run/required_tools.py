@@ -65,6 +65,7 @@ TOOLS = {
     "mvn": _program("mvn", "maven"),
     "kcat": _program("kcat", "kcat"),
     "promtool": _program("promtool", "prometheus"),
+    "npm": _program("npm", "npm"),
     "bash": _program("bash", "bash"),
     "pyarrow": _python_package("pyarrow"),
     "pyspark": _python_package("pyspark"),

@@ -14,7 +14,7 @@ SPARK = tuple(
     f"tests/spark/test_{name}.py"
     for name in (
         "lag_job", "source", "lag_of_a_query", "log_merge_in_stores", "sink", "log_merge", "replica_check",
-        "hadoop_store", "session",
+        "hadoop_store", "session", "sent_files",
     )
 )  # fmt: skip
 """Files that run in the same process, so that a run starts one session of Spark, whatever the number of processes."""
@@ -22,6 +22,7 @@ SPARK = tuple(
 LONGEST = (
     *SPARK,
     "tests/spark/test_clusters.py",
+    "tests/cli/test_prometheus.py",
     "tests/cluster/test_transaction_histories.py",
     "tests/cli/test_outcomes.py",
     "tests/admin/watch/test_live_feed.py",

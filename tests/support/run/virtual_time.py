@@ -23,7 +23,7 @@ class _JumpingSelector(selectors.DefaultSelector):  # type: ignore[misc, valid-t
 
     def select(self, timeout: float | None = None) -> Any:
         if timeout is None:
-            raise RuntimeError("everything waits and no timer is set: the test would hang for ever")
+            raise RuntimeError("everything waits and no timer is set: the test would hang forever")
         self.waited_s += max(0.0, timeout)
         return super().select(0)
 

@@ -49,8 +49,19 @@ _NO_DELTAS: Final = b"\0\0"
 """A record's attributes and its timestamp delta: all records of a commit have the batch's timestamp."""
 
 
-def commit_batch(commits: Iterable[tuple[str, Offsets]], now_ms: int, codec: Codec, ibp: MetadataVersion) -> memoryview:
-    """Return one batch of the commits of groups, in their order, into which a log may stamp its offset."""
+def commit_batch(
+    commits: Iterable[tuple[str, Offsets]],
+    now_ms: int,
+    codec: Codec,
+    ibp: MetadataVersion,
+    *,
+    producer_id: int = layout.NO_PRODUCER_ID,
+    producer_epoch: int = layout.NO_PRODUCER_EPOCH,
+) -> memoryview:
+    """Return one batch of the commits of groups, in their order, into which a log may stamp its offset.
+
+    With a producer it counts once that producer's transaction is committed.
+    """
     batch = bytearray(layout.BATCH_OVERHEAD)
     count = 0
     for group_id, offsets in commits:
@@ -67,12 +78,12 @@ def commit_batch(commits: Iterable[tuple[str, Offsets]], now_ms: int, codec: Cod
         -1,
         _MAGIC,
         0,
-        codec,
+        codec if producer_id == layout.NO_PRODUCER_ID else codec | layout.TRANSACTIONAL_BIT,
         count - 1,
         now_ms,
         now_ms,
-        layout.NO_PRODUCER_ID,
-        layout.NO_PRODUCER_EPOCH,
+        producer_id,
+        producer_epoch,
         OFFSETS_BASE_SEQUENCE,
         count,
     )
@@ -181,7 +192,7 @@ class GatheredCommits:
                 for commit in commits:
                     self._write(index, [commit])
                 return
-            said = commit_error(error)
+            code = commit_error(error)
             for commit in commits:
                 group, offsets, refused, done, _ = commit
                 first_offset, log_offset = log_offset, log_offset + len(offsets)
@@ -197,7 +208,7 @@ class GatheredCommits:
                     group.offsets.end_commit(offsets, first_offset)
                 else:
                     group.offsets.commit(offsets, first_offset)
-                done(said, refused)
+                done(code, refused)
 
         prepared = commits[0].batch if len(commits) == 1 else None
         try:

@@ -6,16 +6,20 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from typing import Final, NamedTuple
 
-from engine.broker.coordinator.groups.commit_gathering import Commit, CommitDone, CommitErrors, GatheredCommits
+from engine.broker.coordinator.groups.commit_gathering import (
+    Commit,
+    CommitDone,
+    CommitErrors,
+    GatheredCommits,
+    commit_batch,
+)
 from engine.broker.coordinator.groups.driver import MachineDriver
 from engine.broker.coordinator.groups.group import Group
 from engine.broker.coordinator.groups.loading import logger
 from engine.broker.coordinator.groups.records import (
     batch_of,
     group_tombstone,
-    offset_records,
     offset_tombstones,
-    transactional_batch_of,
 )
 from engine.broker.coordinator.groups.settings import OffsetsTopicSettings
 from engine.broker.coordinator.groups.state_machine import GroupMachine
@@ -155,9 +159,13 @@ class OffsetRequests:
                     open_groups.discard(group_id)
             done(commit_error(error), too_large)
 
-        records = offset_records(group_id, offsets, self._clock.now_ms(), self._settings.ibp)
-        batch = transactional_batch_of(
-            records, self._settings.codec, producer_id=producer_id, producer_epoch=producer_epoch
+        batch = commit_batch(
+            [(group_id, offsets)],
+            self._clock.now_ms(),
+            self._settings.codec,
+            self._settings.ibp,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
         )
         open_groups.add(group_id)
         group.offsets.begin_transactional_commit(producer_id, offsets)

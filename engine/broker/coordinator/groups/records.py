@@ -85,21 +85,6 @@ def batch_of(records: Sequence[Record], codec: Codec, *, base_sequence: int = -1
     return memoryview(bytearray(encode_batch(records, codec=codec, base_sequence=base_sequence)))
 
 
-def transactional_batch_of(
-    records: Sequence[Record], codec: Codec, *, producer_id: int, producer_epoch: int
-) -> memoryview:
-    """Return the batch of a commit that counts once the producer's transaction is committed."""
-    batch = encode_batch(
-        records,
-        codec=codec,
-        base_sequence=OFFSETS_BASE_SEQUENCE,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-        transactional=True,
-    )
-    return memoryview(bytearray(batch))
-
-
 def committed_offset(value: OffsetCommitValue) -> CommittedOffset:
     """Return the offset that a record holds."""
     return CommittedOffset(

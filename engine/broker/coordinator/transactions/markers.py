@@ -164,8 +164,8 @@ class MarkerSender:
             return
         errors = _errors(response)
         for ending, partitions in markers.items():
-            told = errors.get(ending.transaction.producer_id, {})
-            self._answered(ending, {p: told.get(p, ErrorCode.UNKNOWN_SERVER_ERROR) for p in partitions})
+            own_errors = errors.get(ending.transaction.producer_id, {})
+            self._answered(ending, {p: own_errors.get(p, ErrorCode.UNKNOWN_SERVER_ERROR) for p in partitions})
 
     def _write_here(self, ending: Ending, partitions: Collection[TopicPartition]) -> None:
         """Write markers to partitions of this broker. Outcomes that come at once, as nearly all, are taken together."""

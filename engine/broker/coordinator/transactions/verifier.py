@@ -191,7 +191,7 @@ class TransactionVerifier:
                 try:
                     await self._ask_once(leader, questions)
                 finally:
-                    # Nobody may wait for ever, whatever happens.
+                    # Nobody may wait forever, whatever happens.
                     _answer_all(questions, ErrorCode.NETWORK_EXCEPTION)
         finally:
             self._asking.discard(leader)
@@ -243,14 +243,14 @@ def _take(response: AddPartitionsToTxnResponse, questions: Mapping[str, _Questio
     for result in response.results_by_transaction:
         question = questions.get(result.transactional_id)
         if question is not None and not question.answer.done():
-            told = {
+            answers = {
                 TopicPartition(topic.name, one.partition_index): error_code(one.partition_error_code)
                 for topic in result.topic_results
                 for one in topic.results_by_partition
             }
             # What the answer leaves out is not approved.
             asked = question.verified.verifications
-            question.answer.set_result({each: told.get(each, ErrorCode.NETWORK_EXCEPTION) for each in asked})
+            question.answer.set_result({each: answers.get(each, ErrorCode.NETWORK_EXCEPTION) for each in asked})
 
 
 def _answer(question: _Question, error: ErrorCode) -> None:

@@ -74,15 +74,15 @@ def measure(log: Log, now_ms: int) -> LogToClean:
         log,
         first_dirty_offset,
         first_uncleanable_offset,
-        sum(one.size_bytes for one in log.segments_between(0, first_dirty_offset)),
-        sum(one.size_bytes for one in dirty),
+        sum(segment.size_bytes for segment in log.segments_between(0, first_dirty_offset)),
+        sum(segment.size_bytes for segment in dirty),
         _compaction_delay_ms(log, first_dirty_offset, now_ms),
     )
 
 
 def filthiest(candidates: Iterable[LogToClean]) -> LogToClean | None:
     """Return the log with the largest dirty share among those that are due."""
-    due = [one for one in candidates if one.is_due]
+    due = [candidate for candidate in candidates if candidate.is_due]
     return max(due, key=lambda one: one.cleanable_ratio, default=None)
 
 
@@ -128,5 +128,5 @@ def _compaction_delay_ms(log: Log, first_dirty_offset: int, now_ms: int) -> int:
     if lag_ms >= LONG_MAX - now_ms:
         return 0
     dirty = log.segments_between(first_dirty_offset, log.active_segment.base_offset)
-    oldest_ms = min((ms for ms in (one.first_batch_timestamp_ms() for one in dirty) if ms > 0), default=now_ms)
+    oldest_ms = min((ms for ms in (segment.first_batch_timestamp_ms() for segment in dirty) if ms > 0), default=now_ms)
     return max(now_ms - lag_ms - oldest_ms, 0)

@@ -250,7 +250,7 @@ class _Cleaning:
     def _index(self) -> None:
         keys = self._keys
         transactions = CleanedTransactions(
-            one for one in self._plan.aborted if one.last_offset >= self._plan.first_dirty_offset
+            aborted for aborted in self._plan.aborted if aborted.last_offset >= self._plan.first_dirty_offset
         )
         keys.latest_offset = self._plan.first_dirty_offset - 1
         for segment in self._plan.segments:

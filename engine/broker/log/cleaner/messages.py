@@ -131,8 +131,8 @@ def encode_plan(plan: CleaningPlan) -> bytes:
 def decode_plan(line: bytes) -> CleaningPlan:
     """Read a plan's line."""
     fields = json.loads(line)
-    fields["segments"] = tuple(SegmentToClean(**one) for one in fields["segments"])
-    fields["aborted"] = tuple(AbortedTransaction(*one) for one in fields["aborted"])
+    fields["segments"] = tuple(SegmentToClean(**segment) for segment in fields["segments"])
+    fields["aborted"] = tuple(AbortedTransaction(*aborted) for aborted in fields["aborted"])
     fields["producers"] = {int(key): LastOfProducer(**one) for key, one in fields["producers"].items()}
     fields["limits"] = CleaningLimits(**fields["limits"])
     return CleaningPlan(**fields)
@@ -149,7 +149,7 @@ def decode_report(line: bytes) -> Report:
     kind = fields.pop("report")
     if kind == GroupCleaned.__name__:
         fields["base_offsets"] = tuple(fields["base_offsets"])
-        fields["new"] = tuple(NewSegment(**one) for one in fields["new"])
+        fields["new"] = tuple(NewSegment(**segment) for segment in fields["new"])
     elif kind == Finished.__name__:
         fields["stats"] = CleaningStats(**fields["stats"])
     elif kind == Failed.__name__:

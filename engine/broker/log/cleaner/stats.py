@@ -30,7 +30,7 @@ def told(stats: CleaningStats, thread: int, log_name: str, first_offset: int, en
     index_s = max(stats.index_s, 1e-6)
     copy_s = max(elapsed_s - stats.index_s, 1e-6)
     read_mb, written_mb, mapped_mb = (
-        one / _MB for one in (stats.bytes_read, stats.bytes_written, stats.map_bytes_read)
+        count / _MB for count in (stats.bytes_read, stats.bytes_written, stats.map_bytes_read)
     )
     lines = (
         "",

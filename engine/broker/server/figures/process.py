@@ -128,10 +128,10 @@ class ProcessFigures:
 def _disk_bytes() -> tuple[int, int]:
     """Return what this process has read from disks and written to them; zeros where the system does not tell."""
     try:
-        told = Path("/proc/self/io").read_text()
+        text = Path("/proc/self/io").read_text()
     except OSError:
         return 0, 0
-    found = dict(line.split(": ") for line in told.splitlines())
+    found = dict(line.split(": ") for line in text.splitlines())
     return int(found.get("read_bytes", 0)), int(found.get("write_bytes", 0))
 
 

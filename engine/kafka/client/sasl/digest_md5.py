@@ -31,8 +31,8 @@ def digest_md5_exchange(
         a2 = _md5(f"{method}:{uri}".encode()).hex()
         return _md5(f"{a1}:{nonce}:00000001:{cnonce}:auth:{a2}".encode()).hex()
 
-    said = {"username": username, "realm": realm, "nonce": nonce, "cnonce": cnonce, "digest-uri": uri}
-    quoted = ",".join(f"{name}={_quoted(value)}" for name, value in said.items())
+    fields = {"username": username, "realm": realm, "nonce": nonce, "cnonce": cnonce, "digest-uri": uri}
+    quoted = ",".join(f"{name}={_quoted(value)}" for name, value in fields.items())
     answer = f"charset=utf-8,{quoted},nc=00000001,qop=auth,maxbuf=65536,response={proof('AUTHENTICATE')}"
     final = _fields((yield answer.encode()).decode("utf-8", "replace"))
     if not secrets.compare_digest(final.get("rspauth", ""), proof("")):

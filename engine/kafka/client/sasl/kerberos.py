@@ -98,4 +98,4 @@ def _reason(error: Any, service: str, host: str, options: Mapping[str, str]) -> 
 def _text(error: Any) -> str:
     """Return what the library says, without the general part."""
     minor: list[str] = error.get_all_statuses(error.min_code, False)
-    return "; ".join(one.strip() for one in minor if one.strip()) or str(error)
+    return "; ".join(text.strip() for text in minor if text.strip()) or str(error)

@@ -58,7 +58,7 @@ def token_of_aws(options: Mapping[str, str], host: str) -> str:
     found = _MSK_HOST.search(host)
     region = found[1] if found else options.get("awsStsRegion") or os.environ.get("AWS_REGION", "")
     if not region:
-        raise SaslError("the broker's name tells no AWS region: set AWS_REGION")
+        raise SaslError("the broker's name contains no AWS region: set AWS_REGION")
     try:
         if role := options.get("awsRoleArn"):
             session = options.get("awsRoleSessionName", "klamm")
@@ -167,8 +167,8 @@ def token_from_provider(url: str, client_id: str, client_secret: str, scope: str
         with urlopen(request, timeout=FETCH_TIMEOUT_S, context=ssl) as answer:
             document = json.loads(answer.read(1 << 20))
     except HTTPError as error:
-        said = _oauth_error(error)
-        raise SaslError(f"the token endpoint {_shown(url)} refuses with {error.code}{said}") from None
+        detail = _oauth_error(error)
+        raise SaslError(f"the token endpoint {_shown(url)} refuses with {error.code}{detail}") from None
     except OSError as error:
         reason = getattr(error, "reason", None) or error.strerror or error
         raise SaslError(f"the token endpoint {_shown(url)} cannot be reached: {reason}") from None

@@ -36,13 +36,13 @@ def scram_exchange(
     server_first = yield f"n,,{own_first}".encode()
     full_nonce, salt, iterations = _server_first(server_first, nonce)
     own_final = f"c=biws,r={full_nonce}"
-    said = f"{own_first},{server_first.decode()},{own_final}".encode()
+    auth_message = f"{own_first},{server_first.decode()},{own_final}".encode()
     salted = _salted(hash_name, password, salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", hash_name)
-    signature = hmac.digest(hashlib.new(hash_name, client_key).digest(), said, hash_name)
+    signature = hmac.digest(hashlib.new(hash_name, client_key).digest(), auth_message, hash_name)
     proof = bytes(a ^ b for a, b in zip(client_key, signature, strict=True))
     server_final = yield f"{own_final},p={b64encode(proof).decode()}".encode()
-    expected = hmac.digest(hmac.digest(salted, b"Server Key", hash_name), said, hash_name)
+    expected = hmac.digest(hmac.digest(salted, b"Server Key", hash_name), auth_message, hash_name)
     if not hmac.compare_digest(_signature_in(server_final), expected):
         raise SaslError("the server does not prove that it knows the password")
 

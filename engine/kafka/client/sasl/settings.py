@@ -51,7 +51,7 @@ class SaslSettings:
         """Who logs in, for people: ``alice by SCRAM-SHA-512``."""
         options = dict(self.options)
         names = ("username", "clientId", "unsecuredLoginStringClaim_sub", "principal", "awsProfileName", "awsRoleArn")
-        name = next((options[one] for one in names if options.get(one)), None)
+        name = next((options[known] for known in names if options.get(known)), None)
         return f"{name} by {self.mechanism}" if name else self.mechanism
 
     @property
@@ -86,8 +86,8 @@ def sasl_settings(entries: Mapping[str, str], jaas: LoginModule | None = None) -
     if mechanism not in _MECHANISMS:
         default = "" if "sasl.mechanism" in entries else " (Kafka's default)"
         raise ConfigError(f"sasl.mechanism={mechanism}{default} is not supported; klamm has {', '.join(_MECHANISMS)}")
-    said = entries.get("sasl.jaas.config")
-    module = parse_jaas_config(said) if said else jaas
+    jaas_config = entries.get("sasl.jaas.config")
+    module = parse_jaas_config(jaas_config) if jaas_config else jaas
     if module is None:
         raise ConfigError(
             f"sasl.jaas.config is missing: {mechanism} needs it, or a JAAS file with a section KafkaClient"

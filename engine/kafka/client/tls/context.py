@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from engine.common.errors import ConfigError
-from engine.kafka.client.tls.store_formats import Store, read_pem, read_store
+from engine.kafka.client.tls.store_formats import EXTRA, Store, read_pem, read_store
 
 _VERSIONS = {
     "TLSV1": ssl.TLSVersion.TLSv1,
@@ -86,6 +86,36 @@ def own_chain(settings: TlsSettings) -> tuple[bytes, ...]:
     pem = "" if store is None else store.chain
     end = "-----END CERTIFICATE-----"
     return tuple(ssl.PEM_cert_to_DER_cert(part + end) for part in pem.split(end)[:-1])
+
+
+def trusted_pem(settings: TlsSettings) -> str:
+    """Return the certificates to trust; none if no store names any. Raises ConfigError: the store cannot be read."""
+    store = _store(dict(settings.entries), "ssl.truststore", "ssl.truststore.certificates")
+    return "" if store is None else store.trusted
+
+
+def own_pkcs12(settings: TlsSettings, password: str) -> bytes:
+    """Return the own key with its certificates in a store for Java; nothing if there is none.
+
+    Raises:
+        ConfigError: it cannot be read, or a library is missing.
+    """
+    entries = dict(settings.entries)
+    store = _store(entries, "ssl.keystore", "ssl.keystore.key")
+    if store is None:
+        return b""
+    try:
+        from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, load_pem_private_key
+        from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
+        from cryptography.x509 import load_pem_x509_certificates
+    except ImportError:
+        raise ConfigError(f"to hand a key to Java, klamm needs the package cryptography: {EXTRA}") from None
+    key_password = entries.get("ssl.key.password", "").encode() if store.is_key_encrypted else None
+    key = load_pem_private_key(store.key.encode(), key_password)
+    own, *others = load_pem_x509_certificates(store.chain.encode())
+    sealed = BestAvailableEncryption(password.encode())
+    # A key of a kind that no store can hold is of no use for TLS either.
+    return serialize_key_and_certificates(b"own", key, own, others, sealed)  # type: ignore[arg-type]
 
 
 def check_trusts_itself(settings: TlsSettings) -> None:

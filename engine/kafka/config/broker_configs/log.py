@@ -34,7 +34,7 @@ _FLUSH = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 
 
 def _for_ever_below_zero(ms: int) -> int:
-    """Every negative time means for ever and becomes -1."""
+    """Every negative time means forever and becomes -1."""
     return max(ms, -1)
 
 
@@ -89,7 +89,7 @@ class LogKeys:
         LONG(None, HIGH, dynamic=CLUSTER_WIDE, synonyms=_RETENTION)
         .or_else(lambda broker: broker.log_retention_minutes * MINUTE_MS)
         .read_as(_for_ever_below_zero)
-        .with_effect("Milliseconds that records are kept; -1: for ever. Not set: `log.retention.minutes`.")
+        .with_effect("Milliseconds that records are kept; -1: forever. Not set: `log.retention.minutes`.")
     )
     log_retention_minutes = (
         INT(None, HIGH, synonyms=_RETENTION)
@@ -193,7 +193,7 @@ class CleanerKeys:
     """
 
     log_cleaner_enable = BOOLEAN(True, MEDIUM).with_effect(
-        "Run the cleaner. Without it compacted topics, including the offsets topic, grow for ever."
+        "Run the cleaner. Without it compacted topics, including the offsets topic, grow forever."
     )
     log_cleaner_threads = INT(1, MEDIUM, at_least(0), CLUSTER_WIDE).with_effect(
         "How many logs to clean at once, each by its own process, which starts when there is work."

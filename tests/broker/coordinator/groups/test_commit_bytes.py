@@ -43,14 +43,27 @@ commits = st.dictionaries(st.sampled_from(PARTITIONS), offsets, min_size=1, max_
     st.lists(st.tuples(st.sampled_from(GROUPS), commits), min_size=1, max_size=3),
     st.sampled_from(["3.9", "2.1-IV0", "2.0"]),
     st.sampled_from(list(Codec)),
+    st.sampled_from([None, (0, 0), (2**63 - 1, 2**15 - 1)]),
 )
 def test_a_batch_of_commits(
-    gathered: list[tuple[str, dict[TopicPartition, CommittedOffset]]], ibp: str, codec: Codec
+    gathered: list[tuple[str, dict[TopicPartition, CommittedOffset]]],
+    ibp: str,
+    codec: Codec,
+    producer: tuple[int, int] | None,
 ) -> None:
     version = parse_metadata_version(ibp)
     records = [record for group, commit in gathered for record in offset_records(group, commit, 1_000, version)]
-    expected = encode_batch(records, codec=codec, base_sequence=OFFSETS_BASE_SEQUENCE)
-    assert bytes(commit_batch(gathered, 1_000, codec, version)) == expected
+    producer_id, epoch = producer or (-1, -1)
+    expected = encode_batch(
+        records,
+        codec=codec,
+        base_sequence=OFFSETS_BASE_SEQUENCE,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        transactional=producer is not None,
+    )
+    batch = commit_batch(gathered, 1_000, codec, version, producer_id=producer_id, producer_epoch=epoch)
+    assert bytes(batch) == expected
 
 
 @dataclass

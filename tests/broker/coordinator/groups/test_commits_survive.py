@@ -79,5 +79,5 @@ async def test_no_commit_that_was_answered_is_lost(steps: list[tuple[str, Any]])
     await asyncio.sleep(0)
     await world.move()
     history.check()
-    assert all(answers for sent in history.sent.values() for _, answers in sent), "nobody waits for ever"
+    assert all(answers for sent in history.sent.values() for _, answers in sent), "nobody waits forever"
     await world.stop()

@@ -122,15 +122,15 @@ def scram_server(mechanism: str, candidate_of: CandidateOf, *, nonce: str | None
     # server's nonce still stands at the end, and a replayed message cannot have that.
     if not answered["nonce"].endswith(full_nonce):
         raise LoginRefused("the nonce in the last SCRAM message is another")
-    said = f"{first[match.start('name') - 2 :]},{server_first},{answered['without_proof']}".encode()
-    signature = hmac.digest(credential.stored_key, said, hash_name)
+    auth_message = f"{first[match.start('name') - 2 :]},{server_first},{answered['without_proof']}".encode()
+    signature = hmac.digest(credential.stored_key, auth_message, hash_name)
     proof = _decoded(answered["proof"])
     if len(proof) != len(signature):
         raise LoginRefused("the proof has another length")
     client_key = bytes(a ^ b for a, b in zip(proof, signature, strict=True))
     if not hmac.compare_digest(hashlib.new(hash_name, client_key).digest(), credential.stored_key):
         raise LoginRefused(f"{name} does not know the password")
-    proven = hmac.digest(credential.server_key, said, hash_name)
+    proven = hmac.digest(credential.server_key, auth_message, hash_name)
     return replace(who, answer=f"v={b64encode(proven).decode()}".encode())
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine.broker.security.mechanisms import (
+from engine.broker.security.sasl_mechanisms import (
     Candidate,
     LoggedIn,
     LoginRefused,

@@ -17,7 +17,6 @@ from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.values import CommittedOffset
 from engine.admin.lag.history import POINTS_MAX
 from engine.admin.lag.pace import Commit, is_batch_late
-from engine.admin.lag.positions import Position, Query, ReaderKind
 from engine.admin.lag.results import (
     GroupLag,
     PartitionLag,
@@ -28,6 +27,7 @@ from engine.admin.lag.results import (
     place_of_unread,
 )
 from engine.admin.lag.sampling import GroupSample, IsWanted, PartitionSample, why_unknown
+from engine.admin.lag.spark_positions import Position, Query, ReaderKind
 from engine.admin.lag.unread import Place, Times, UnreadRecord, read_times
 from engine.admin.lag.verdicts import LagStatus, Point, Rhythm, Verdict, without_position
 from engine.admin.offsets.listing import Offsets, end_offsets, offsets_at, start_offsets
@@ -62,7 +62,7 @@ async def measure_queries(
         AdminError: the cluster does not answer at all.
     """
     positions = [
-        (query, source, {_name(one): one for one in found if is_wanted(one.topic)}, bool(found))
+        (query, source, {_name(position): position for position in found if is_wanted(position.topic)}, bool(found))
         for query in queries
         for source, found in _by_source(query).items()
     ]
@@ -90,7 +90,7 @@ def query_lags(query: Query, ends: Offsets, starts: Offsets, times: Times, now_m
     """Return a row for each Kafka source of a query, from what is known already. Pure."""
     rows = []
     for source, found in _by_source(query).items():
-        positions = {_name(one): one for one in found}
+        positions = {_name(position): position for position in found}
         one = _Source(query, source, positions, _sample(query, positions, ends, starts), bool(found))
         rows.append(_row(one, {name: _series(one, name, now_ms) for name in positions}, times, now_ms))
     return rows
@@ -165,18 +165,18 @@ async def _with_past_ends(
         turn = {key[1]: (key, index) for key, index in asked}
         await _look_up(wire, found, list(turn.values()))
         done = set(turn.values())
-        asked = [one for one in asked if one not in done]
+        asked = [name for name in asked if name not in done]
     return found
 
 
 async def _look_up(wire: WireCluster, series: dict[_Key, list[Point]], turn: Sequence[tuple[_Key, int]]) -> None:
     moments = {key[1]: series[key][index].time_ms for key, index in turn}
     try:
-        told = await offsets_at(wire, moments, patience_s=_PATIENCE_S)
+        offsets = await offsets_at(wire, moments, patience_s=_PATIENCE_S)
     except FAILURES:
         return
     for key, index in turn:
-        points, offset = series[key], told[key[1]]
+        points, offset = series[key], offsets[key[1]]
         if isinstance(offset, int):
             series[key] = [*points[:index], _ended(points, index, offset), *points[index + 1 :]]
 

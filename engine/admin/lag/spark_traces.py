@@ -12,7 +12,7 @@ from typing import Final
 
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Unreachable
 from engine.admin.lag.history import POINTS_MAX
-from engine.admin.lag.positions import Batch, Query, ReaderKind
+from engine.admin.lag.spark_positions import Batch, Query, ReaderKind
 from engine.admin.lag.stores import READ_ACCESS, Entry, Location, OtherStore, expand
 from engine.common.errors import CorruptFileError
 from engine.kafka.formats.spark_checkpoints import (
@@ -68,7 +68,7 @@ class QueryTraces:
         queries = []
         for query in [*checkpoints, *told]:
             same = by_id[query.query_id] if query.query_id else [query]
-            others = [one for one in same if one.kind is not ReaderKind.CHECKPOINT]
+            others = [trace for trace in same if trace.kind is not ReaderKind.CHECKPOINT]
             if query is same[0]:
                 queries.append(_joined([query, *(other for other in others if other is not query)]))
             elif query.kind is ReaderKind.CHECKPOINT:
@@ -113,9 +113,9 @@ def _joined(same: Sequence[Query]) -> Query:
     """Return what several files say about one query: the newest position, and what else any of them knows."""
     newest = max(same, key=_newest_batch)
     latest: dict[int, dict[int, Offsets]] = {}
-    for one in same:
-        places = {source: index for index, source in enumerate(one.source_ids)}
-        for batch in one.batches:
+    for trace in same:
+        places = {source: index for index, source in enumerate(trace.source_ids)}
+        for batch in trace.batches:
             known = {places[source]: ends for source, ends in batch.latest.items() if source in places}
             latest.setdefault(batch.batch_id, {}).update(known)
     sources = list(newest.source_ids)
@@ -128,9 +128,9 @@ def _joined(same: Sequence[Query]) -> Query:
     return replace(
         newest,
         batches=batches,
-        name=next((one.name for one in same if one.name is not None), None),
-        run_id=next((one.run_id for one in (newest, *same) if one.run_id is not None), None),
-        error=next((one.error for one in (newest, *same) if one.error is not None), None),
+        name=next((trace.name for trace in same if trace.name is not None), None),
+        run_id=next((trace.run_id for trace in (newest, *same) if trace.run_id is not None), None),
+        error=next((trace.error for trace in (newest, *same) if trace.error is not None), None),
     )
 
 
