@@ -304,20 +304,13 @@ class TestSearch:
         assert search.work.left > -400
 
 
-@pytest.mark.parametrize(
-    ("seed", "shape", "limit_s", "gap"),
-    # Without this search the second would end 0.0008 from its bound.
-    [(13, (20, 4, 200, 3), 5.0, 0.03), (103, (12, 4, 180, 2), 2.0, 0.0005)],
-)
-def test_drawn_clusters_level_by_bytes_end_near_their_bound(
-    seed: int, shape: tuple[int, int, int, int], limit_s: float, gap: float
-) -> None:
-    brokers, racks, partitions, factor = shape
-    snapshot = drawn_cluster(seed, brokers=brokers, racks=racks, partitions=partitions, factor=factor)
-    options = PlanOptions(aim=tuple(Aim), minimise=Minimise.BYTES, time_limit_s=limit_s)
+def test_a_drawn_cluster_level_by_bytes_ends_near_its_bound() -> None:
+    """Without this search it would end 0.0008 from it."""
+    snapshot = drawn_cluster(103, brokers=12, racks=4, partitions=180, factor=2)
+    options = PlanOptions(aim=tuple(Aim), minimise=Minimise.BYTES, time_limit_s=2.0)
     score = make_plan(snapshot, Strategy.REBALANCE, options).plan.klamm.score
     assert score.gap is not None
-    assert score.gap < gap
+    assert score.gap < 0.0005
 
 
 def test_without_work_no_round_begins(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -160,8 +160,8 @@ def test_the_same_bytes_whatever_the_hashes(tmp_path: Path) -> None:
 
 
 def digests() -> None:
-    """Print a digest of each plan."""
-    for seed in range(SEEDS):
+    """Print a digest of every third plan."""
+    for seed in range(0, SEEDS, 3):
         made = planned(odd_case(seed))
         print(seed, None if made is None else hashlib.sha256(encode_plan(made.plan).encode()).hexdigest())
 

@@ -107,12 +107,14 @@ def test_a_large_program_ends_after_some_looks_without_news(monkeypatch: pytest.
     assert [empty.is_over(inf, 90.0) for _ in range(4)] == [False, False, False, True]
 
 
-def test_a_large_plan_by_bytes_copies_no_more_than_the_one_by_moves() -> None:
-    """The program has a result at its third look, and a better one only twenty looks later."""
+def test_a_plan_by_bytes_copies_no_more_than_the_one_by_moves() -> None:
+    """Also where the work ends the search before its bound is reached."""
     pytest.importorskip("highspy")
-    snapshot = drawn_cluster(8, brokers=20, racks=4, partitions=900, factor=3)
+    snapshot = drawn_cluster(9, brokers=16, racks=4, partitions=500, factor=3)
     by_bytes, by_moves = (
-        make_plan(snapshot, Strategy.REBALANCE, PlanOptions(aim=tuple(Aim), minimise=one)).plan.klamm.score
+        make_plan(
+            snapshot, Strategy.REBALANCE, PlanOptions(aim=tuple(Aim), minimise=one, time_limit_s=6.0)
+        ).plan.klamm.score
         for one in (Minimise.BYTES, Minimise.MOVES)
     )
     assert by_bytes.bytes is not None
@@ -122,12 +124,12 @@ def test_a_large_plan_by_bytes_copies_no_more_than_the_one_by_moves() -> None:
 
 
 def test_the_linear_program_of_a_large_cluster_ends_within_the_work() -> None:
-    """All three aims together, on 40 brokers with 7,500 replicas: the fewest moves are found and proven."""
+    """All three aims together, with little work: the fewest moves are found and proven, as each step counts little."""
     pytest.importorskip("highspy")
-    snapshot = drawn_cluster(13, brokers=40, racks=4, partitions=2500, factor=3)
-    options = PlanOptions(aim=tuple(Aim), minimise=Minimise.MOVES)
+    snapshot = drawn_cluster(13, brokers=24, racks=4, partitions=900, factor=3)
+    options = PlanOptions(aim=tuple(Aim), minimise=Minimise.MOVES, time_limit_s=6.0)
     score = make_plan(snapshot, Strategy.REBALANCE, options).plan.klamm.score
-    assert (score.moves, score.lower_bound.moves, score.gap) == (2214, 2214, 0.0)
+    assert (score.moves, score.lower_bound.moves, score.gap) == (783, 783, 0.0)
 
 
 @pytest.mark.parametrize("minimise", Minimise)

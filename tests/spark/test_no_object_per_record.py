@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from engine.spark.columns import HEADERS_TYPE, SCHEMA, Frame, decode
 from engine.spark.encoding import batches_of, record_columns
 from engine.spark.row_batches import key_partitions
 
-RECORDS = 100_000
+RECORDS = 20_000
 PER_BATCH = 2_000
 """The most objects that may exist at once: finding the records of a batch needs one number each."""
 
@@ -28,6 +28,7 @@ class Lines:
 
     def __init__(self) -> None:
         self.count = self.most_objects = 0
+        self._places: set[tuple[CodeType, int]] = set()
 
     def __enter__(self) -> Lines:
         gc.collect()
@@ -40,8 +41,11 @@ class Lines:
 
     def _trace(self, frame: FrameType, event: str, argument: object) -> Any:
         self.count += event == "line"
-        # Counting is slow. Where there is a line for each record, it is done only now and then.
-        if self.count < RECORDS / 4 or not self.count % 500:
+        # Counting walks the whole heap, which is large after many tests: it is done where a line is new, and now and
+        # then.
+        place = (frame.f_code, frame.f_lineno)
+        if place not in self._places or not self.count % (10 if self.count < RECORDS / 4 else 500):
+            self._places.add(place)
             self.most_objects = max(self.most_objects, sys.getallocatedblocks() - self._before)
         return self._trace
 

@@ -106,7 +106,7 @@ def test_where_the_offset_has_gone_it_goes_on_at_the_start() -> None:
         logs = {0: Log(30)}
         script = lead(cluster, 0, logs)
 
-        def goes(request: FetchRequest) -> FetchResponse:
+        def goes(request: FetchRequest) -> Awaitable[FetchResponse]:
             if request.topics[0].partitions[0].fetch_offset == 6:
                 logs[0] = Log(10, start=20)
             return script.fetch(request)

@@ -130,7 +130,7 @@ def test_a_leader_that_moves_is_followed(code: ErrorCode) -> None:
         logs = {0: Log(30), 1: Log(30)}
         old, new = lead(cluster, 0, logs), lead(cluster, 1, logs)
 
-        def moves(request: FetchRequest) -> FetchResponse:
+        def moves(request: FetchRequest) -> Awaitable[FetchResponse]:
             if request.topics[0].partitions[0].fetch_offset >= 12:
                 old.codes[0] = code
                 cluster.leaders = {"t": [1, 1]}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from scripted_brokers import ScriptedCluster
 
 from engine.common.errors import ErrorCode
@@ -16,6 +18,8 @@ from engine.kafka.protocol.apis.list_offsets import (
 )
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
+
+_WAIT_MS_MAX = 100
 
 
 class Log:
@@ -58,9 +62,12 @@ class LeaderScript:
             answers.append(ListOffsetsPartitionResponse(partition_index=asked.partition_index, offset=offset))
         return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=topic.name, partitions=answers)])
 
-    def fetch(self, request: FetchRequest) -> FetchResponse:
+    async def fetch(self, request: FetchRequest) -> FetchResponse:
+        """Answer as a broker does: where there is nothing to tell it waits, or the reader would ask again at once."""
         (topic,) = request.topics
         answers = [self._partition(asked.partition, asked.fetch_offset) for asked in topic.partitions]
+        if not any(answer.records or answer.error_code for answer in answers):
+            await asyncio.sleep(min(request.max_wait_ms, _WAIT_MS_MAX) / 1000)
         return FetchResponse(responses=[FetchableTopicResponse(topic=topic.topic, partitions=answers)])
 
     def _partition(self, partition: int, offset: int) -> PartitionData:
