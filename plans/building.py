@@ -173,7 +173,7 @@ class _Builder:
             if not any(pattern.fullmatch(topic.name) for topic in self.snapshot.topics):
                 # One that excludes would protect nothing, and nobody would notice.
                 hint = "a pattern matches whole names, such as 'orders.*'; klamm topics list shows them"
-                raise BadOption(f"no topic matches {pattern.pattern}", hint=hint)
+                raise BadOption(f"no topic matches '{pattern.pattern}'", hint=hint)
 
         def is_selected(topic: TopicSnapshot) -> bool:
             if topic.is_marked_for_deletion or any(regex.fullmatch(topic.name) for regex in unwanted):

@@ -12,6 +12,7 @@ from fake_feed import FakeFeed, fake_feed
 
 from engine.admin.analysis.incidents import RUNS_MAX, Runs
 from engine.admin.analysis.sanity import Doubt, Finding
+from engine.admin.lag.verdicts import LagStatus
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Stage
 from engine.admin.watch.judging import HealthMemory
@@ -68,6 +69,24 @@ def test_what_is_wrong_at_the_first_look_began_before_it() -> None:
     board = board_of(fake_feed("broker-down", plays=False), 3)
     ages = {age_told(one, board)[:1] for one in problems_of(board) if one.is_of_cluster}
     assert ages == {"≥"}
+
+
+def test_the_first_verdict_on_a_group_says_nothing_of_when_it_began() -> None:
+    """It takes several looks: a group that nobody has read for an hour is STOP some seconds after the start."""
+    feed, board = fake_feed("live", plays=False), Board()
+
+    def took(status: LagStatus) -> str | None:
+        frame = feed.tick()
+        (first, *_) = frame.groups
+        board.take(replace(frame, groups=(replace(first, lag=replace(first.lag, status=status)),)))
+        rows = [one for one in problems_of(board) if one.key == f"group {first.name}"]
+        return age_told(rows[0], board) if rows else None
+
+    assert took(LagStatus.UNKNOWN) is None
+    assert took(LagStatus.STOP) == "≥0s"
+    assert took(LagStatus.STOP) == "≥1s"
+    assert took(LagStatus.UNKNOWN) is None, "it was judged all the same"
+    assert took(LagStatus.STOP) == "0s", "it was not so before"
 
 
 def test_a_group_that_is_behind_is_no_fault_of_the_cluster() -> None:

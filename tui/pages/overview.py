@@ -368,7 +368,7 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
             line("  ", *fitted(line(plain(topic.name)), min(30, width - 12)), f"{short_count(rate):>8}")
             for topic, rate in busiest
         ]
-    return lines or [line(("  no group is known", Tone.QUIET))]
+    return lines or [line(("  nothing is written, as far as is known", Tone.QUIET))]
 
 
 def _course(trend: Cell, lag: Any) -> Tone:

@@ -17,6 +17,7 @@ from engine.admin.analysis.incidents import Incident
 from engine.admin.analysis.sanity import Finding, SanityCheck
 from engine.admin.analysis.tallies import Tallies, Tally
 from engine.admin.cluster.rights import Right
+from engine.admin.lag.verdicts import LagStatus
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.reassignment.journal import UnfinishedPlan
 from engine.admin.watch.events import Event
@@ -122,7 +123,7 @@ class Board:
         self.samples: deque[Sample] = deque(maxlen=HISTORY_MAX)
         self.since: dict[Hashable, Since] = {}
         """When each trouble began: checks of health by themselves, ("broker", id) and ("group", name)."""
-        self._has_judged: set[str] = set()
+        self._has_judged: set[Hashable] = set()
         """Whether cluster and groups were judged before: what is wrong at the first look began before it."""
         self._event_count = 0
         self._replicas_of: dict[str, tuple[TopicSnapshot, Counter[int]]] = {}
@@ -169,19 +170,22 @@ class Board:
 
     def _note_troubles(self, frame: Frame) -> None:
         """Note what is wrong for the first time, and forget what is not wrong any more."""
-        wrong: dict[Hashable, str] = {}
+        wrong: dict[Hashable, Hashable] = {}
         if frame.health is not None:
             wrong |= {reason.check: "cluster" for reason in frame.health.reasons}
             wrong |= {("broker", id_): "cluster" for id_ in (*self.silent, *(set(self.broker_ids) - self.live))}
         wrong |= {("log dir", trend.broker, trend.log_dir): "cluster" for trend in self.filling}
-        wrong |= {("group", group.name): "groups" for group in frame.groups if group.lag.status.is_trouble}
-        wrong |= {("query", query.job.path): "queries" for query in frame.queries if query.job.status.is_trouble}
+        readers: dict[Hashable, LagStatus] = {("group", group.name): group.lag.status for group in frame.groups}
+        readers |= {("query", query.job.path): query.job.status for query in frame.queries}
+        wrong |= {key: key for key, status in readers.items() if status.is_trouble}
         self.since = {
             key: self.since.get(key) or Since(frame.at_ms, what not in self._has_judged) for key, what in wrong.items()
         }
         if frame.health is not None:
             self._has_judged.add("cluster")
-        self._has_judged |= {name for name, read in (("groups", frame.groups), ("queries", frame.queries)) if read}
+        # The first verdict on a reader takes several looks, and says nothing of when it began.
+        self._has_judged &= {"cluster", *readers}
+        self._has_judged |= {key for key, status in readers.items() if status is not LagStatus.UNKNOWN}
 
     def _remember(self, frame: Frame) -> None:
         past = self._past

@@ -206,7 +206,8 @@ def _of_cluster(board: Board) -> Iterator[Problem]:
     for reason in health.reasons if health is not None else ():
         if reason.check in _BROKERS:
             yield from _brokers(board, reason)
-        elif reason.check is not Check.FULL_LOG_DIRS:  # Their rows follow, with how fast they fill.
+        elif reason.check is not Check.FULL_LOG_DIRS or not board.filling:
+            # Those of disks follow, with how fast they fill.
             yield _problem(board, reason)
     filling: dict[int, list[DirTrend]] = {}
     for trend in board.filling:

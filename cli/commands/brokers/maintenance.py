@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from engine.admin.reassignment.plan_file import PartitionMove
     from engine.common.model import TopicPartition
 
+_DONE_ALREADY = "nothing to do: this is already the case"
 _NEEDS = Needs(cluster=True, changes=True, bounded=False)
 
 
@@ -66,7 +67,10 @@ async def demote(
         for name, reason in wanted.stuck.items():
             invocation.talk.warn(f"{name} stays with its leader: {reason}")
         what = f"demote broker{'' if len(brokers) == 1 else 's'} {ids} in {cluster.target.title}"
-        report = await _reorder(invocation, cluster, wanted.moves, wanted.elections, path, what, is_forced=force)
+        idle = "nothing else to do" if wanted.stuck else _DONE_ALREADY
+        report = await _reorder(
+            invocation, cluster, wanted.moves, wanted.elections, path, what, is_forced=force, idle=idle
+        )
     return report.ending(max(report.exit_code, ExitCode.BAD_ANSWER)) if wanted.stuck else report
 
 
@@ -116,8 +120,9 @@ async def _reorder(
     what: str,
     *,
     is_forced: bool,
+    idle: str = _DONE_ALREADY,
 ) -> Report:
-    """Reorder the replicas of partitions, then elect the first of each as leader."""
+    """Reorder the replicas of partitions, then elect the first of each as leader; say ``idle`` if none needs it."""
     import asyncio
 
     from cli.views.elections import elections_report, preview_lines
@@ -133,7 +138,7 @@ async def _reorder(
         prepared = await prepare_reassignment(cluster, moves, Throttle(), is_additional=True, may_change_factor=False)
         previews = await preview_election(cluster, ElectionType.PREFERRED, scope) if elections else []
     if not prepared.has_work and not any(preview.is_needed for preview in previews):
-        invocation.talk.say("nothing to do: this is already the case")
+        invocation.talk.say(idle)
         report = elections_report([preview.as_result() for preview in previews])
         return report if previews else replace(report, notes=())
     lines = [str(move) for move in prepared.planned] or preview_lines(previews)

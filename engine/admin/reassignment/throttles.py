@@ -26,6 +26,7 @@ from engine.admin.reassignment.running import read_topics
 from engine.admin.reassignment.throttle_settings import (
     LOG_DIRS_RATE,
     RATES,
+    REPLICA_LISTS,
     Throttle,
     ThrottleSettings,
     is_marked,
@@ -84,7 +85,7 @@ async def plan_throttle(
         if key in wanted and value != wanted[key]
     ]
     # An earlier plan that nobody waited for has left its rates, and their marks on topics that this plan does not move.
-    ours = marked_rates(known_configs(topic) for topic in await _marked_topics(cluster, None)) if replaced else {}
+    ours = marked_rates(known_configs(topic) for topic in await _throttled_topics(cluster, None)) if replaced else {}
     warnings = [
         f"broker {broker} has {key}={value}, set by somebody else: it is replaced, not restored"
         for broker, key, value in replaced
@@ -169,9 +170,10 @@ async def clear_throttles(
     nothing.
     """
     try:
-        marked = await _marked_topics(cluster, None if own_rates else topics_of_plan)
+        throttled = await _throttled_topics(cluster, None if own_rates else topics_of_plan)
     except Unreachable as error:
         return ClearedThrottles(left=(f"cannot tell now whether a throttle is left: {error.message}",))
+    marked = [topic for topic in throttled if is_marked(known_configs(topic))]
     if marked and not holds_lock:
         holder = await plan_in_the_way(cluster, None)
         if holder is not None:
@@ -192,7 +194,18 @@ async def clear_throttles(
         # The marks must stay: they tell a later run which rates are klamm's.
         return ClearedThrottles((), cleared, brokers.left, brokers.cleared)
     topics = await _clear_topics(cluster, done, {}, is_preview=is_preview)
-    return ClearedThrottles(topics.topics, cleared, brokers.left + topics.left, brokers.cleared)
+    foreign = (
+        ()
+        if topics_of_plan is not None
+        else tuple(
+            f"topic {topic.name} keeps {key}: no mark says that klamm set it"
+            for topic in throttled
+            if topic.name not in still and not is_marked(known_configs(topic))
+            for key in REPLICA_LISTS
+            if known_configs(topic).get(key)
+        )
+    )
+    return ClearedThrottles(topics.topics, cleared, brokers.left + topics.left + foreign, brokers.cleared)
 
 
 async def _moving_between_dirs(cluster: Cluster, marked: Sequence[TopicSnapshot]) -> set[str]:
@@ -270,8 +283,8 @@ async def _broker_settings(
     return dict(sorted(found.items()))
 
 
-async def _marked_topics(cluster: Cluster, topics_of_plan: Sequence[str] | None) -> list[TopicSnapshot]:
-    """Return the topics that are marked; none if none of the plan's is.
+async def _throttled_topics(cluster: Cluster, topics_of_plan: Sequence[str] | None) -> list[TopicSnapshot]:
+    """Return the topics with throttled replicas, whoever throttles them; none if none of the plan's is marked.
 
     Raises:
         Unreachable: nobody answers.
@@ -282,7 +295,7 @@ async def _marked_topics(cluster: Cluster, topics_of_plan: Sequence[str] | None)
             return []
     reader = await topic_reader(cluster, on_unreadable=cluster.complain, on_unknown_settings=cluster.observe)
     topics = await reader.topics([entry.topic for entry in await reader.names()])
-    return [topic for topic in topics if is_marked(known_configs(topic))]
+    return [topic for topic in topics if any(known_configs(topic).get(key) for key in REPLICA_LISTS)]
 
 
 async def _late_broker(cluster: Cluster, wanted: Mapping[int, Mapping[str, str | None]]) -> int | None:

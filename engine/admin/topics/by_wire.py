@@ -28,7 +28,13 @@ from engine.admin.topics.changes import (
     check_brokers,
     marked_or_gone,
 )
-from engine.admin.topics.deletion import known_topics, marked_by_wire, refused_while_marked, wait_until_gone
+from engine.admin.topics.deletion import (
+    known_topics,
+    marked_by_wire,
+    refused_while_marked,
+    still_being_deleted,
+    wait_until_gone,
+)
 from engine.admin.topics.selection import select_topics, topic_not_found
 from engine.admin.topics.values import DEFAULT_MIN_ISR, TopicName, topic_name
 from engine.common.errors import ErrorCode
@@ -209,6 +215,7 @@ class WireTopicChanger:
             return True
         if if_exists:
             return False
+        await self._refuse_marked([name])
         raise topic_not_found([name])
 
     async def create(self, topic: NewTopic, *, if_not_exists: bool = False, validate_only: bool = False) -> TopicChange:
@@ -264,6 +271,7 @@ class WireTopicChanger:
         known = [t.name for t in response.topics if t.name and t.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
         missing = selection.unmatched(known)
         if missing and not if_exists:
+            await self._refuse_marked(missing)
             existing: list[str] = []
             with suppress(AdminError):
                 every = await self._wire.metadata(None, broker_id=controller)
@@ -287,6 +295,11 @@ class WireTopicChanger:
         accepted = [change.topic for change in changes]
         left = await wait_until_gone(accepted, replicas, left_of, self._wire.live_brokers, limit_s)
         return [marked_or_gone(change, left) for change in changes], refusals
+
+    async def _refuse_marked(self, names: Sequence[str]) -> None:
+        """Raise StillUnderWay if one of these topics, which brokers do not know, is marked for deletion."""
+        for name in sorted(await self._marked(names)):
+            raise still_being_deleted(name)
 
     async def _marked(self, names: Sequence[str]) -> Collection[str]:
         """Return which topics are marked for deletion, as ZooKeeper says, or else as brokers show it."""

@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence, Set
 
-from engine.admin.cluster.errors import Refused
+from engine.admin.cluster.errors import Refused, StillUnderWay
 from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.common.errors import ErrorCode
@@ -74,6 +74,12 @@ async def known_topics(wire: WireCluster, names: Sequence[str]) -> dict[str, fro
         for topic in answer.topics
         if topic.name is not None and topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     }
+
+
+def still_being_deleted(name: str) -> StillUnderWay:
+    """Return the error for a topic that brokers do not know any more, while its name is not free yet."""
+    hint = Phrase("dead brokers with its replicas delay it; see who is alive: ", Operation.LIST_BROKERS)
+    return StillUnderWay(f"topic {name!r} is marked for deletion already", hint=hint)
 
 
 def refused_while_marked(name: str, dead: Sequence[int] = ()) -> Refused:

@@ -188,6 +188,21 @@ def test_a_plan_without_a_throttle_takes_none_off() -> None:
     play(scene)
 
 
+def test_a_list_of_replicas_that_somebody_else_throttles_is_named_where_all_topics_are_looked_at() -> None:
+    async def scene(cluster: Cluster, settings: LateSettings) -> None:
+        settings.deaf_for = 0
+        settings.stored = {(TOPIC, "u"): {LEADER_REPLICAS: "0:0"}}
+        cleared = await clear_throttles(cluster, frozenset(), None)
+        assert cleared.left == (f"topic u keeps {LEADER_REPLICAS}: no mark says that klamm set it",)
+        assert settings.stored == {(TOPIC, "u"): {LEADER_REPLICAS: "0:0"}}
+        moving = await clear_throttles(cluster, {TopicPartition("u", 0)}, None)
+        assert moving.left == (), "it may be needed"
+        of_plan = await clear_throttles(cluster, frozenset(), ["t"])
+        assert of_plan.left == (), "it is no matter of that plan"
+
+    play(scene)
+
+
 def test_rates_whose_topics_are_deleted_come_off_for_whoever_set_them() -> None:
     """The marks went with the topics. No topic has a mark, so only the command that set a rate knows whose it is."""
 

@@ -134,7 +134,7 @@ def test_a_dead_broker_with_a_rate_keeps_the_marks_that_tell_of_it(
     marked = TopicSnapshot("t", (), configs=throttled_settings("t", {}, {}, Throttle(50)))
     side = SimpleNamespace(is_znode=is_znode, live_brokers=answering({1, 2}))
     for name, answer in (
-        ("_marked_topics", [marked]),
+        ("_throttled_topics", [marked]),
         ("_brokers_with_settings", {1, 2}),
         ("_rates_of_brokers", {1: {LEADER_RATE: "50"}, 2: {}}),
         ("_broker_rates", {}),

@@ -9,14 +9,17 @@ from event_loop import in_event_loop
 from scripted_brokers import scripted_cluster
 
 from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import StillUnderWay
 from engine.admin.cluster.snapshot_file import save_snapshot
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.topics.access import SnapshotTopicReader, topic_changer, topic_reader
 from engine.admin.topics.by_wire import WireTopicChanger, WireTopicReader
 from engine.admin.topics.by_znode import ZkTopicChanger, ZkTopicReader
 from engine.admin.topics.changes import TopicOutcome
+from engine.common.errors import ErrorCode
 from engine.common.snapshot import ClusterSnapshot, SnapshotSource
 from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.create_topics import CreatableTopicResult, CreateTopicsResponse
 from engine.kafka.protocol.apis.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from engine.kafka.zk.client import ZkClient
 
@@ -84,3 +87,22 @@ async def test_a_deletion_that_the_brokers_call_done_and_zookeeper_does_not(
             changes, refusals = await (await topic_changer(cluster)).delete(["t"], waits=False)
     assert [(change.topic, change.result) for change in changes] == [("t", outcome)]
     assert refusals == []
+
+
+@pytest.mark.parametrize("sees_marks", [True, False])
+@in_event_loop
+async def test_a_topic_that_waits_for_its_deletion_is_not_called_unknown(zk_chroot: str, sees_marks: bool) -> None:
+    """Brokers forget it at once; the list of topics, by ZooKeeper, still has it, and its name is blocked."""
+    await make_mark(zk_chroot, "t")
+    blocked = CreatableTopicResult(name="t", error_code=ErrorCode.TOPIC_ALREADY_EXISTS)
+    async with scripted_cluster(1) as brokers:
+        brokers.brokers[0].answers[ApiKey.CREATE_TOPICS] = lambda _: CreateTopicsResponse(topics=[blocked])
+        zookeeper = zk_chroot if sees_marks else None
+        target = ClusterTarget("t", Origin.OPTIONS, zookeeper=zookeeper, bootstrap=tuple(brokers.bootstrap))
+        async with Cluster(target, timeout_s=10) as cluster:
+            changer = await topic_changer(cluster)
+            with pytest.raises(StillUnderWay, match="'t' is marked for deletion already"):
+                await changer.to_be_deleted(["t"], if_exists=False)
+            with pytest.raises(StillUnderWay, match="'t' is marked for deletion already"):
+                await changer.exists("t", if_exists=False)
+            assert await changer.to_be_deleted(["t"], if_exists=True) == []
