@@ -348,11 +348,11 @@ class Connection(asyncio.BufferedProtocol):
 
     def _handle_frames(self, out: Outgoing, until_s: float) -> bool:
         """Handle frames until no whole one is left, the turn is over or there is much to send; return whether none is
-        left.
+        left. The caller knows that the first may be handled.
         """
         inbox, session = self._inbox, self.session
         try:
-            while self._can_handle():
+            while True:
                 rules = session.rules
                 frame = inbox.next_frame(rules.frame_bytes_min, rules.frame_bytes_max)
                 if frame is None:
@@ -362,7 +362,7 @@ class Connection(asyncio.BufferedProtocol):
                     self._waits_for_turn = True
                     self._waits_since_s = perf_counter()
                     Turns.of_loop().put(self._take_turn)
-                if len(out) >= QUEUED_BYTES_MAX:
+                if len(out) >= QUEUED_BYTES_MAX or not self._can_handle():
                     return False
         except Exception as error:
             self._context.totals.other_requests += 1
