@@ -72,7 +72,7 @@ class ThemeProblem:
 
 
 class ColourlessFilter(LineFilter):
-    """Sends no colour to the terminal: what a palette's colours tell is told by attributes of the text instead.
+    """Sends no colour to the terminal: attributes of the text say what a palette's colours would.
 
     What is chosen is reversed, as is the row under the cursor; changed cells and fields are underlined, quiet text is
     dim.

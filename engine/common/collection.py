@@ -33,16 +33,38 @@ def leave_uncollected() -> None:
     gc.freeze()
 
 
+_putting_off = 0
+_PUT_OFF = 100
+
+
+def put_off_full_collections() -> None:
+    """Collect young objects as usual, but scan all of them only after a hundred times as many new ones.
+
+    For what makes very many values that are freed together: a scan in between would hold the event loop for hundreds
+    of milliseconds, and find nothing. Whoever calls this calls ``allow_full_collections`` once they are freed; the last
+    of them counts. Only for the thread of the event loop.
+    """
+    global _putting_off
+    _putting_off += 1
+    if _putting_off == 1:
+        young, old, full = gc.get_threshold()
+        gc.set_threshold(young, old, full * _PUT_OFF)
+
+
+def allow_full_collections() -> None:
+    """End what ``put_off_full_collections`` has begun."""
+    global _putting_off
+    _putting_off -= 1
+    if not _putting_off:
+        young, old, full = gc.get_threshold()
+        gc.set_threshold(young, old, full // _PUT_OFF)
+
+
 @contextmanager
 def full_collections_put_off() -> Iterator[None]:
-    """Inside, collect young objects as usual, and scan all of them only after a hundred times as many new ones.
-
-    For a start that makes very many lasting values over many turns of an event loop, and ends with
-    ``leave_uncollected``.
-    """
-    thresholds = gc.get_threshold()
-    gc.set_threshold(*thresholds[:2], 100 * thresholds[2])
+    """Put them off inside, for a start that makes very many lasting values and ends with ``leave_uncollected``."""
+    put_off_full_collections()
     try:
         yield
     finally:
-        gc.set_threshold(*thresholds)
+        allow_full_collections()

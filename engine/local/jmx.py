@@ -36,6 +36,7 @@ _TROUBLES: Final = {
     "bad_certificate": _WANTS_KEY,
     "certificate_required": _WANTS_KEY,
     "certificate_unknown": _WANTS_KEY,
+    "EOFException": "it ended the connection: what listens there is no registry of JMX",
     "Broken pipe": f"it ended the connection; perhaps {_WANTS_KEY}",
 }
 """What a part of Java's words means."""

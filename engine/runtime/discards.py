@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from engine.common.collection import leave_uncollected
+from engine.common.collection import allow_full_collections, leave_uncollected, put_off_full_collections
 
 HOLD_MS_MAX = 1
 """How long a turn goes on. It frees at least one piece."""
@@ -61,6 +61,7 @@ class Discards:
     def _start(self) -> None:
         if not self._is_freeing:
             self._is_freeing = True
+            put_off_full_collections()
             self._loop.call_soon(self._free)
 
     def _free(self) -> None:
@@ -75,6 +76,8 @@ class Discards:
         self._is_freeing = bool(self._pieces)
         if self._is_freeing:
             self._loop.call_soon(self._free)
+        else:
+            allow_full_collections()
 
 
 def _collect_the_young() -> None:

@@ -1,4 +1,4 @@
-"""Memory for incoming bytes: shared buffers of the event loop, and a pool for frames that outgrow them.
+"""Memory for incoming bytes: one shared buffer per event loop, and a pool for frames that outgrow it.
 
 A connection between frames owns no receive memory at all. A connection with half a frame, or with large frames,
 borrows a buffer from the pool and returns it. Sizes are powers of two.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import mmap
 
 SHARED_BYTES = 256 * 1024
-ENCRYPTED_BYTES = 128 * 1024
 SMALLEST_BYTES = 4 * 1024
 POOLED_BYTES_MAX = 64 * 1024 * 1024
 LAZY_BYTES = 256 * 1024
@@ -21,8 +20,6 @@ class ReceiveBuffers:
 
     def __init__(self) -> None:
         self.shared = memoryview(bytearray(SHARED_BYTES))
-        self.encrypted = memoryview(bytearray(ENCRYPTED_BYTES))
-        """For bytes that are decrypted into another buffer. It is used only while its bytes come and are handled."""
         self._free: dict[int, list[memoryview]] = {}
         self._pooled_bytes = 0
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from engine.admin.lag.lake import Lake
 from engine.admin.lag.lake_sampling import ChunkDone, ChunkTask, Part, Watched, plan_chunks, sample_chunk
-from engine.admin.lag.stores import needs_spark
+from engine.admin.lag.stores import needs_spark, whole_place
 from engine.spark.hadoop_jvm import share_settings
 from engine.spark.hadoop_store import HadoopStore
 from engine.spark.sent_files import properties_here
@@ -80,6 +80,7 @@ def run_lag_job(
     Raises:
         AdminError: the folder cannot be used.
     """
+    job = replace(job, out=whole_place(job.out), clusters=[_whole(cluster) for cluster in job.clusters])
     chunks = Lake(job.out).prepare(job.chunks)
     if any(needs_spark(place) for cluster in job.clusters for place in (*cluster.checkpoints, *cluster.event_logs)):
         share_settings(spark)
@@ -137,6 +138,11 @@ def _due_ms(rows: DataFrame) -> int | None:
 
     found = rows.agg(functions.max("timestamp").cast("timestamp").cast("double")).first()
     return None if found is None or found[0] is None else round(found[0] * 1000)
+
+
+def _whole(watched: Watched) -> Watched:
+    places = (tuple(map(whole_place, some)) for some in (watched.checkpoints, watched.event_logs))
+    return Watched(watched.target, *places)
 
 
 def _take(spark: SparkSession, job: LagJob, chunks: int, sample: int, time_ms: int, on_wait: OnWait) -> SampleTold:

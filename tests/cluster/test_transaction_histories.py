@@ -37,7 +37,7 @@ from engine.common.model import TopicPartition
 from engine.common.topic_names import TRANSACTION_STATE_TOPIC
 from engine.local.cluster import LocalCluster
 
-ROUNDS = rounds("KLAMM_TRANSACTION_ROUNDS", 4, soaked=10)
+ROUNDS = rounds("KLAMM_TRANSACTION_ROUNDS", 10)
 SEED = int(os.environ.get("KLAMM_FAULT_SEED", "11"))
 SETTINGS = {
     "transaction.state.log.num.partitions": "3",

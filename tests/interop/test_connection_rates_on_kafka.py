@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import statistics
+import urllib.request
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -13,6 +15,7 @@ import pytest
 from apache_kafka import ApacheKafkaBroker
 from broker_program import BrokerProgram, settings
 from compared_quotas import altered
+from java_source import run_java
 from patience import within
 from wire_client import WireClient, controller_address
 
@@ -34,6 +37,7 @@ NOISY, NEIGHBOUR = "127.0.7.1", "127.0.7.2"
 """The addresses that clients come from."""
 
 PORTS = {"kafka": (21192, 21193), "klamm": (21194, 21195)}
+JMX, PAGES = 21198, 21199
 HELLO = encode_request(MetadataRequest(topics=[]), 1, 1, "visitor")
 
 
@@ -67,6 +71,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
     with ExitStack() as stack:
         zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
         ours = settings(folder / "klamm", host, f"{zookeeper}/klamm") | common("klamm")
+        ours["klamm.metrics.listener"] = f"{host}:{PAGES}"
         klamm = stack.enter_context(BrokerProgram(folder / "klamm", ours))
         kafka = ApacheKafkaBroker(
             folder / "kafka",
@@ -76,6 +81,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
             zookeeper_connect=f"{zookeeper}/kafka",
             overrides=common("kafka"),
             heap="300m",
+            jmx_port=JMX,
         )
         stack.enter_context(kafka)
         klamm.wait_until_started()
@@ -189,6 +195,19 @@ def broker_limit(brokers: Brokers, key: str) -> Iterator[None]:
         change(1, None)
 
 
+def told_waits_ms(brokers: Brokers) -> dict[str, float]:
+    """Return for how long connections of an address had to wait on average, as the brokers themselves tell."""
+    figure = "ip-connection-accept-throttle-time"
+    host, name = (
+        brokers["kafka"].internal.partition(":")[0],
+        "kafka.server:type=socket-server-metrics,listener=PLAINTEXT",
+    )
+    (theirs,) = run_java("MBeans", f"{host}:{JMX}", name)
+    with urllib.request.urlopen(f"http://{host}:{PAGES}/jolokia/read/{name}", timeout=60) as answer:
+        ours = json.load(answer)["value"]
+    return {"kafka": theirs["attributes"][figure], "klamm": ours[figure]}
+
+
 def ends(visits: Visits) -> Counter[str]:
     return Counter(one.end for one in visits)
 
@@ -220,19 +239,21 @@ def test_an_address_gets_its_rate_and_is_turned_away_above_it(brokers: Brokers, 
             lambda addresses: at_a_pace(addresses.internal, NOISY, 3 * RATE),
             lambda addresses: at_a_pace(addresses.internal, NEIGHBOUR, RATE),
         )
+    told = told_waits_ms(brokers)
+    # The mean of a minute, in which each was tried a few times before.
+    assert told["klamm"] == pytest.approx(told["kafka"], rel=0.1), told
     noisy = {name: ends(visits) for name, (visits, _) in seen.items()}
     waits = {name: [one.took_s for one in visits if one.end != "answered"] for name, (visits, _) in seen.items()}
     print(noisy, {name: f"{statistics.mean(some):.2f} s" for name, some in waits.items()})
     assert noisy["klamm"]["answered"] == pytest.approx(noisy["kafka"]["answered"], rel=0.05)
     for name, (visits, neighbours) in seen.items():
         assert noisy[name]["answered"] == pytest.approx(RATE * SECONDS, rel=0.05)
-        # A request that nobody reads makes the end of the connection a reset. One may come after the end.
-        assert noisy[name]["closed"] <= 5 and noisy[name]["reset"] > RATE * SECONDS
+        # A request that nobody reads makes the end of the connection a reset. A wait may be over before it comes.
+        assert noisy[name]["closed"] < 0.15 * noisy[name]["reset"]
         assert set(ends(neighbours)) == {"answered"}
         assert len(visits) == 3 * RATE * SECONDS
     # No wait is longer than a sample. Kafka closes those first whose wait ends last: under a steady stream it is late.
-    assert max(waits["klamm"]) < 1.5
-    assert statistics.mean(waits["kafka"]) > statistics.mean(waits["klamm"])
+    assert statistics.mean(waits["klamm"]) < 0.6
 
 
 def test_who_says_nothing_is_turned_away_too(brokers: Brokers) -> None:
@@ -252,12 +273,13 @@ def test_who_says_nothing_is_turned_away_too(brokers: Brokers) -> None:
     ids=["of the listener", "of the broker"],
 )
 def test_a_listener_lets_all_in_at_its_rate_and_spares_the_brokers_own(brokers: Brokers, key: str) -> None:
+    """The broker's rate is that of each listener without one of its own, too: its own listener gets half of that."""
     with broker_limit(brokers, key):
         wait_until_limited(brokers, NEIGHBOUR, lambda addresses: addresses.slow)
         seen = of_both(
             brokers,
             lambda addresses: one_after_another(addresses.slow, NOISY, CLIENTS),
-            lambda addresses: at_a_pace(addresses.internal, NEIGHBOUR, 2 * RATE),
+            lambda addresses: at_a_pace(addresses.internal, NEIGHBOUR, RATE / 2),
         )
     # As many connect as come in a second, so what one waits says how many do.
     rates = {name: CLIENTS / statistics.mean(one.took_s for one in visits) for name, (visits, _) in seen.items()}
@@ -265,7 +287,5 @@ def test_a_listener_lets_all_in_at_its_rate_and_spares_the_brokers_own(brokers: 
     assert rates["klamm"] == pytest.approx(rates["kafka"], rel=0.05)
     assert rates == {name: pytest.approx(RATE, rel=0.1) for name in brokers}
     for name, (visits, neighbours) in seen.items():
-        assert set(ends(visits)) == {"answered"}, name
-        # Kafka has reset up to 15 of 480; klamm resets none.
-        assert name == "kafka" or set(ends(neighbours)) == {"answered"}
-        assert statistics.median(one.took_s for one in neighbours) < 0.1
+        assert set(ends(visits)) == set(ends(neighbours)) == {"answered"}, name
+        assert statistics.median(one.took_s for one in neighbours) < 0.1, name

@@ -201,6 +201,24 @@ def test_a_port_where_nobody_speaks_jmx(watched: Watched, capsys: pytest.Capture
     assert all(one["trouble"] for one in ran.json), ran.out
 
 
+def test_tls_to_a_port_without_it(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
+    ran = watched.run(
+        capsys, "0", "-b", watched.bootstrap, "--metrics-url", f"jmxs://{{host}}:{JMX}", "--timeout", "15", "-o", "json"
+    )
+    assert (ran.code, ran.json[0]["trouble"]) == (
+        1,
+        "what listens there does not speak TLS: write jmx:// instead of jmxs://",
+    )
+
+
+def test_load_with_rates_by_jmx(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("cluster", "load", "--rates", "--zookeeper", watched.zookeeper, "--timeout", "90", "-o", "json")
+    ran = in_process(*words, capture=capsys)
+    assert (ran.code, "not known" in ran.err) == (0, False), ran.err
+    check_json("cluster load", ran)
+    assert not [one for one in ran.json for name in ("messages_in_rate", "bytes_out_rate") if one[name] is None]
+
+
 def test_who_is_held_back_for_a_quota(watched: Watched, capsys: pytest.CaptureFixture[str]) -> None:
     by_wire = ("-b", watched.bootstrap)
     limit = in_process("quotas", "set", "--client", "greedy", "--producer-byte-rate", "2k", *by_wire, capture=capsys)

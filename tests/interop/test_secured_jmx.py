@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
+import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -38,8 +41,8 @@ LOGIN, TLS = "monitor:${env:KLAMM_JMX_PASSWORD}@", "jmxs://{login}{{host}}:21300
 class Watched:
     """The running cluster, and files of its clients."""
 
-    def __init__(self, folder: Path, host: str, zookeeper: str) -> None:
-        self.folder, self.host, self.zookeeper = folder, host, zookeeper
+    def __init__(self, folder: Path, host: str, zookeeper: str, ca: Authority) -> None:
+        self.folder, self.host, self.zookeeper, self.ca = folder, host, zookeeper, ca
         self.bootstrap = f"{host}:{PORTS[0]}"
 
     def properties(self, **entries: str) -> Path:
@@ -122,7 +125,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
             for number in (0, 1)
         ]
         wait_until_all_know_each_other(brokers)
-        yield Watched(folder, host, f"{zookeeper}/kafka")
+        yield Watched(folder, host, f"{zookeeper}/kafka", ca)
 
 
 @pytest.fixture(autouse=True)
@@ -177,6 +180,55 @@ def test_what_fails_is_said(
     assert (ran.code, why in ran.json[0]["trouble"]) == (1, True), ran.json
     told = ran.out + ran.err
     assert not [secret for secret in (PASSWORD, STORE, "wr0ng") if secret in told]
+
+
+@contextmanager
+def tls_server(host: str, store: Path) -> Iterator[int]:
+    """Shake hands with whoever comes, listen to them once, and say nothing; yield the port."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(store)
+    with socket.create_server((host, 0)) as server:
+
+        def serve() -> None:
+            # The server is shut down at the end.
+            with suppress(OSError):
+                while True:
+                    client, _ = server.accept()
+                    with suppress(OSError), client, context.wrap_socket(client, server_side=True) as secured:
+                        secured.recv(1000)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield server.getsockname()[1]
+        finally:
+            server.shutdown(socket.SHUT_RDWR)
+            thread.join(30)
+
+
+@pytest.mark.parametrize(
+    ("name", "days", "checks", "why"),
+    [
+        ("broker.example", (-1, 30), "https", "for another host name"),
+        ("broker.example", (-1, 30), "", "no registry of JMX"),
+        (None, (-9, -2), "https", "its certificate has expired"),
+    ],
+    ids=["another name", "a name that nobody checks", "expired"],
+)
+def test_a_certificate_that_is_not_accepted(
+    watched: Watched,
+    name: str | None,
+    days: tuple[int, int],
+    checks: str,
+    why: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    signed = watched.ca.sign("broker", [name or watched.host], days=days)
+    store = signed.write_pem(watched.folder / "server.pem")
+    entries = watched.trusts() | {"ssl_endpoint_identification_algorithm": checks}
+    with tls_server(watched.host, store) as port:
+        ran = watched.read(capsys, 0, f"jmxs://{LOGIN}{{host}}:{port}", watched.properties(**entries))
+    assert why in ran.json[0]["trouble"]
 
 
 def test_a_reference_that_leads_nowhere(

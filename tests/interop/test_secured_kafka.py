@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import time
@@ -12,7 +13,11 @@ import pytest
 from apache_kafka import ApacheKafkaBroker
 from certificates import Authority
 from klamm_program import ROOT, Ran, in_process
-from secured_kafka import FIRST_PORT, SecuredKafka, jaas, secured_kafka
+from secured_kafka import FIRST_PORT, SHORT_MS, SecuredKafka, jaas, secured_kafka
+
+from engine.admin.cluster.target import Naming, Side, resolve_target
+from engine.admin.watch.frame import Frame, LinkState, Stage
+from engine.admin.watch.live_feed import LiveFeed
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 
@@ -212,6 +217,34 @@ def test_a_long_command_logs_in_again(operator: Operator) -> None:
     )  # fmt: skip
     assert ran.code == 0, ran.err
     assert "lost" not in ran.err and ran.err.count("connected to") <= 2, ran.err
+
+
+def test_a_dashboard_logs_in_again(operator: Operator) -> None:
+    """It reads on over four lives of a login, and no reading of it fails."""
+    kafka = operator.kafka
+    naming = Naming(bootstrap_servers=kafka.address("SHORT"), command_config=str(kafka.login("SHORT", "SCRAM-SHA-256")))
+
+    async def watch() -> list[Frame]:
+        feed, frames = LiveFeed(resolve_target(naming, {}, kafka.folder), interval_s=0.5), []
+        await feed.start()
+        try:
+            async with asyncio.timeout(120):
+                async for frame in feed.frames():
+                    if frame.is_settled([Stage.METADATA, Stage.OFFSETS, Stage.LOG_DIRS]):
+                        frames.append(frame)
+                    if frames and frame.at_ms - frames[0].at_ms > 4 * SHORT_MS:
+                        return frames
+        finally:
+            await feed.close()
+        raise AssertionError("the feed ended")
+
+    frames = asyncio.run(watch())
+    statuses = [status for frame in frames for status in frame.stages.values() if status.source is not None]
+    assert {status.error for status in statuses} == {""}
+    assert {frame.link(Side.WIRE).state for frame in frames} == {LinkState.CONNECTED}
+    assert not [word.trouble for frame in frames for word in frame.words.values() if word.trouble]
+    read_at = [frame.stage(Stage.METADATA).read_at_ms or 0 for frame in frames]
+    assert read_at[-1] - read_at[0] > 3 * SHORT_MS
 
 
 def test_records_and_groups_over_tls_and_login(operator: Operator) -> None:

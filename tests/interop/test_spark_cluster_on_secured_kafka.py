@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 import random
+import sys
 import time
 from pathlib import Path
 
 import pytest
-from klamm_program import in_process
+from klamm_program import in_process, klamm
 from merged_logs import locally, plan_of, write_logs
 from secured_kafka import secured_kafka
 from spark_sessions import SETTINGS
@@ -96,15 +97,23 @@ def test_stores_come_by_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         }
         (tmp_path / "job.py").write_text(JOB)
         ran = submitted(master, tmp_path, dict(SETTINGS), [ca, own], given)
+        settings = dict(SETTINGS) | {"spark.files": f"{ca},{own}", "spark.executor.memory": "512m"}
+        confs = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+        again = klamm(
+            "spark", "lag", "--out", "again", "--samples", "1", "--interval", "1s", "--checkpoint", "checkpoint",
+            "--master", master, *confs, *where, folder=tmp_path, env={"PYSPARK_PYTHON": sys.executable},
+        )  # fmt: skip
+    assert again.code == 0, again.err
     assert KEY_PASSWORD not in ran.stdout + ran.stderr
     found = json.loads(ran.stdout.splitlines()[-1])
     folders = {folder for folder, _ in found["seen"]}
     assert len(folders) == 2, "each worker's executor has a folder of its own"
     assert not any(sees_it for _, sees_it in found["seen"]), "workers do not see the driver's files"
     assert (found["values"], found["streamed"], found["codes"]) == ([*range(100)], 100, [0, 0, 0])
-    lake = Lake(str(tmp_path / "lag"))
-    samples = lake.read(lake.files(0, time.time_ns() // 1_000_000), list(COLUMNS)).to_pylist()
-    told = [(row["topic"], row["partition"], row["lag"], row["error"]) for row in samples if row["topic"]]
-    assert sorted(told) == [("sent", 0, 0, None), ("sent", 1, 0, None)], samples
+    for out in ("lag", "again"):
+        lake = Lake(str(tmp_path / out))
+        samples = lake.read(lake.files(0, time.time_ns() // 1_000_000), list(COLUMNS)).to_pylist()
+        told = [(row["topic"], row["partition"], row["lag"], row["error"]) for row in samples if row["topic"]]
+        assert sorted(told) == [("sent", 0, 0, None), ("sent", 1, 0, None)], samples
     merged = sorted(path for path in (tmp_path / "merged").iterdir() if path.suffix == ".log")
     assert b"".join(path.read_bytes() for path in merged) == locally(plan_of(tmp_path / "logs"))

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow
 import pytest
 from klamm_program import in_process
+from patience import within
 from rights_story import CELLS_OF_SPARK, Cell, RightsStory, check
 from secured_kafka import PASSWORDS, SecuredKafka, jaas, secured_kafka
 from spark_sessions import spark
@@ -64,6 +65,15 @@ def test_written_and_read_in_batches_and_streams(
     assert sorted(int(row.value) for row in read.selectExpr("cast(value as string) as value").collect()) == [
         *range(100)
     ]
+    from klamm.spark_listener import LagListener
+
+    listener = LagListener(
+        tmp_path / "told",
+        group="mirror-{query}",
+        bootstrap_servers=kafka.address("SAFE"),
+        command_config=str(config),
+    )
+    spark.streams.addListener(listener)
     stream = spark.readStream.format("klamm-kafka").options(**login(kafka)).option("subscribe", "orders")
     query = (
         stream.option("startingOffsets", "earliest").load().writeStream.format("memory").queryName("secured")
@@ -71,10 +81,18 @@ def test_written_and_read_in_batches_and_streams(
     )  # fmt: skip
     assert query.awaitTermination(120)
     assert spark.table("secured").count() == 100
+    described = ("groups", "describe", "--group", "mirror-secured", *where, "-o", "json")
+    is_in_time = within(60)
+    while (group := in_process(*described, capture=capsys)).code or not group.json[0]["partitions"]:
+        assert is_in_time(), group.err
+        time.sleep(0.2)
+    assert sum(one["current_offset"] for one in group.json[0]["partitions"]) == 100
+    spark.streams.removeListener(listener)
+    listener.close()
     lag = in_process("lag", "--checkpoint", tmp_path / "checkpoint", *where, "-o", "json", capture=capsys)
     assert [row["kind"] for row in lag.json] == ["checkpoint"] and lag.code == 0, lag.out
     told = [read._jdf.queryExecution().toString(), str(query.lastProgress), lag.out, lag.err]
-    told += [file.read_text("utf-8", "replace") for file in (tmp_path / "checkpoint").rglob("*") if file.is_file()]
+    told += [file.read_text("utf-8", "replace") for file in tmp_path.rglob("*") if file.is_file()]
     assert not [text for text in told if PASSWORDS["admin"] in text]
 
 

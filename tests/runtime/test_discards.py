@@ -53,6 +53,19 @@ async def test_small_ones_go_together_and_a_thread_may_put_them() -> None:
             await asyncio.sleep(0)
 
 
+@in_event_loop
+async def test_nothing_scans_all_objects_until_all_are_freed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(discards, "HOLD_MS_MAX", 0)
+    young, old, full = gc.get_threshold()
+    piles = Discards(), Discards()
+    piles[0].put([Large()])
+    piles[1].put([Large() for _ in range(20)])
+    while len(piles[1]):
+        await asyncio.sleep(0)
+        assert gc.get_threshold() == (young, old, (100 if len(piles[1]) else 1) * full)
+    assert gc.get_threshold() == (young, old, full)
+
+
 @pytest.mark.parametrize("beside_lasting", [True, False])
 @in_event_loop
 async def test_what_is_made_meanwhile_does_not_wait_for_the_collector(

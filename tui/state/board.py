@@ -238,7 +238,7 @@ class Board:
         return self.frame is not None and self.frame.stage(Stage.METRICS).source is not None
 
     def untold(self, topic: TopicSnapshot) -> list[int]:
-        """Return the leaders of a topic that do not tell its traffic."""
+        """Return the leaders of a topic that do not report its traffic."""
         figures = {} if self.frame is None else self.frame.figures
         if all(figure.told_by is not None for figure in figures.values()):
             return []

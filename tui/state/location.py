@@ -15,7 +15,7 @@ _PARENTS = {"group": "groups", "query": "spark", "partition": "partitions"}
 
 
 class Only(StrEnum):
-    """What the rows of a screen have in common that a finding is about."""
+    """What rows of a screen must have in common to belong to a finding."""
 
     OFFLINE = "offline"
     UNDER_MIN_ISR = "under min ISR"

@@ -59,7 +59,7 @@ def standing_of(frame: Frame | None, now_ms: int | None = None) -> Standing:
 
 
 def _is_hidden(frame: Frame, status: StageStatus) -> bool:
-    """Whether a stage is not read for want of rights of the brokers' rules, which are told by themselves."""
+    """Whether a stage is not read because a right is missing; missing rights have a line of their own."""
     return status.is_denied and bool(frame.denied) and status.source is not StageSource.WATCH
 
 
@@ -71,7 +71,7 @@ def login_of(frame: Frame | None) -> str | None:
 
 
 def rights_told(frame: Frame) -> str:
-    """Return who lacks which rights, rights alike as one; empty if nobody lacks any."""
+    """Return who lacks which rights, with equal rights merged; empty if no right is missing."""
     alike: dict[tuple[object, object], list[Right]] = {}
     for right in frame.denied:
         alike.setdefault((right.operation, right.resource_type), []).append(right)

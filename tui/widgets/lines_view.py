@@ -214,7 +214,7 @@ class LinesScroll(_Toned, ScrollView, can_focus=True):
         return len(self._lines)
 
     def on_resize(self) -> None:
-        """Fold anew. One column is always left for the scrollbar: nothing tells when it appears."""
+        """Fold anew. One column is always left for the scrollbar: no event says when it appears."""
         self._fold(self.size.width - (0 if self.show_vertical_scrollbar else self.styles.scrollbar_size_vertical))
 
     def _fold(self, width: int) -> None:

@@ -134,6 +134,11 @@ def arrow_entries(filesystem: Any, folder: str) -> list[Entry]:
     return list(found.values())
 
 
+def whole_place(text: str) -> str:
+    """Return a path or URI that means the same in a process that runs in another folder."""
+    return text if _SCHEME.fullmatch(text) else str(Path(text).absolute())
+
+
 def needs_spark(text: str) -> bool:
     """Whether only Spark may know the file system of a path or URI."""
     match = _SCHEME.fullmatch(text)

@@ -42,7 +42,7 @@ def begin_verification(
     """
     if not context.broker.dynamic_configs.current.transaction_partition_verification_enable:
         return None
-    producers: set[ProducerIdAndEpoch] = set()
+    producers: set[tuple[int, int]] = set()
     sequences: dict[TopicPartition, int] = {}
     for topic in topics:
         for data in topic.partition_data:
@@ -51,7 +51,7 @@ def begin_verification(
                 continue
             producer_id, producer_epoch, base_sequence = _PRODUCER.unpack_from(records)
             if producer_id >= 0 and records[ATTRIBUTES + 1] & TRANSACTIONAL_BIT:
-                producers.add(ProducerIdAndEpoch(producer_id, producer_epoch))
+                producers.add((producer_id, producer_epoch))
                 sequences[TopicPartition(topic.name, data.index)] = base_sequence
     if not producers:
         return None
@@ -60,7 +60,10 @@ def begin_verification(
             ErrorCode.INVALID_PRODUCER_ID_MAPPING, "Transactional records contained more than one producer ID"
         )
     return context.broker.transaction_verifier.begin(
-        transactional_id, producers.pop(), sequences, knows_abortable=context.api_version >= ABORTABLE_SINCE
+        transactional_id,
+        ProducerIdAndEpoch(*producers.pop()),
+        sequences,
+        knows_abortable=context.api_version >= ABORTABLE_SINCE,
     )
 
 

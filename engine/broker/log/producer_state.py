@@ -104,7 +104,8 @@ class ProducerStateManager:
         verification = self.verifications.get(producer_id)
         if verification is None:
             verification = self.verifications[producer_id] = Verification(sequence, producer_epoch, now_ms)
-        verification.note(sequence, producer_epoch)
+        else:
+            verification.note(sequence, producer_epoch)
         return verification
 
     def apply(self, append: ProducerAppend) -> None:
@@ -145,12 +146,13 @@ class ProducerStateManager:
         self, entry: ProducerEntry, coordinator_epoch: int, marker_offset: int, timestamp_ms: int
     ) -> None:
         """Note that the open transaction has the marker of a commit; it is unstable until the marker is replicated."""
-        completed = CompletedTransaction(entry.producer_id, entry.current_txn_first_offset, marker_offset, False)
+        first_offset = entry.current_txn_first_offset
+        del self._ongoing[first_offset]
+        self._unreplicated[first_offset] = marker_offset
         entry.coordinator_epoch = coordinator_epoch
         entry.current_txn_first_offset = NO_TRANSACTION
         entry.last_timestamp_ms = timestamp_ms
         self.verifications.pop(entry.producer_id, None)
-        self.complete(completed)
 
     def changeable(self, entry: ProducerEntry) -> ProducerEntry:
         """Return an entry that may be changed: a copy if a snapshot still needs this one."""

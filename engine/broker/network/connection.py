@@ -34,6 +34,7 @@ from engine.broker.network.request import (
 from engine.broker.network.routes import Route
 from engine.broker.network.sender import Sender, SocketSender
 from engine.broker.network.session import ConnectionRules, Session, not_connected
+from engine.common.collection import allow_full_collections, put_off_full_collections
 from engine.common.errors import RemoteProtocolError
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.codec import Outgoing
@@ -461,6 +462,13 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _handle_large(self, route: Route, request: RequestHead, frame: memoryview, position: int) -> None:
         """Decode a large request, handle it and encode its answer; only the handler itself uses the event loop."""
+        put_off_full_collections()
+        try:
+            await self._handle_beside(route, request, frame, position)
+        finally:
+            allow_full_collections()
+
+    async def _handle_beside(self, route: Route, request: RequestHead, frame: memoryview, position: int) -> None:
         try:
             body = await beside_loop(route.decode_large, frame, position)
             await Turns.of_loop().wait()

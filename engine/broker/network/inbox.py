@@ -13,10 +13,17 @@ BULK_BYTES = SHARED_BYTES // 4
 """A connection whose last frame was at least this large keeps its own receive buffer between frames."""
 
 
+JOINED_BYTES_MAX = 32 * 1024
+"""What is kept in a buffer of at most this size is copied in front of the next bytes in the shared buffer.
+
+Frames that are pipelined then come many in one read; in their own buffer they would come one by one.
+"""
+
+
 class Inbox:
     """Receive buffer and frame splitter in one, because frames are handled in place."""
 
-    __slots__ = ("_buffer", "_buffers", "_end", "_last_size", "_overflows", "_own", "_start", "_wanted")
+    __slots__ = ("_buffer", "_buffers", "_end", "_last_size", "_own", "_start", "_wanted")
 
     def __init__(self, buffers: ReceiveBuffers) -> None:
         self._buffers = buffers
@@ -26,24 +33,22 @@ class Inbox:
         self._end = 0
         self._last_size = 0
         self._wanted = 0
-        self._overflows = False
-        """The last bytes filled a buffer, so more wait: the next read joins what is kept in the shared buffer."""
 
     def room(self) -> memoryview:
         """Return the space for the next bytes; never empty while reading is on."""
-        own, shared = self._own, self._buffers.shared
+        own = self._own
         if own is None:
-            return shared
-        if not self._overflows:
+            return self._buffers.shared
+        if len(own) > JOINED_BYTES_MAX:
             return own[self._end :]
         # Only a copy: if nothing comes now, others use the shared buffer before the next read.
-        rest = self._end - self._start
+        rest, shared = self._end - self._start, self._buffers.shared
         shared[:rest] = own[self._start : self._end]
         return shared[rest:]
 
     def received(self, size_bytes: int) -> None:
         """Note that ``room`` has received this many bytes."""
-        if self._overflows:
+        if self._own is not None and len(self._own) <= JOINED_BYTES_MAX:
             rest = self._end - self._start
             self.release()
             self._end = rest
@@ -87,7 +92,6 @@ class Inbox:
         # Never exactly full; and only checked sizes count.
         needed, self._wanted = max(self._wanted, rest + 4), 0
         own = self._own
-        was_filled = self._end == len(self._buffer)
         if own is None:
             self._move_to(self._buffers.borrow(needed), rest)
         elif self._start + needed > len(own):
@@ -96,7 +100,6 @@ class Inbox:
             else:
                 self._move_to(self._buffers.borrow(needed), rest)
                 self._buffers.give_back(own)
-        self._overflows = was_filled and len(self._buffer) <= BULK_BYTES
 
     def kept(self, frame: memoryview) -> memoryview:
         """Return the last frame as bytes that stay valid: the buffer itself if nothing else is in it, else a copy.
@@ -116,7 +119,6 @@ class Inbox:
         self._own = None
         self._buffer = self._buffers.shared
         self._start = self._end = 0
-        self._overflows = False
 
     def _move_to(self, target: memoryview, rest: int) -> None:
         target[:rest] = self._buffer[self._start : self._end]

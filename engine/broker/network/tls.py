@@ -28,6 +28,12 @@ logger = logging.getLogger(__name__)
 RECORD_BYTES_MAX: Final = 16 * 1024
 """Most bytes of one TLS record."""
 
+_WHOLE_RECORD_BYTES: Final = RECORD_BYTES_MAX + 512
+"""With its header, checksum and padding."""
+
+_TAKEN_BYTES: Final = 2 * RECORD_BYTES_MAX
+"""Bytes that TLS gets at a time: with less, it would move the rest of a record about more often."""
+
 SEALED_BYTES_MAX: Final = 8 * RECORD_BYTES_MAX
 """Bytes to encrypt ahead of the socket: a slow peer holds no more of them."""
 
@@ -35,6 +41,9 @@ _HANDSHAKE_THREADS: Final = 2
 """They leave processors to the loop while thousands of peers shake hands."""
 
 _NOTHING: Final = memoryview(b"")
+
+_received = memoryview(bytearray(8 * RECORD_BYTES_MAX))
+"""What has come last. All connections of the loop share it: what cannot be decrypted at once is copied."""
 
 _scratch = memoryview(bytearray(SEALED_BYTES_MAX))
 """What is encrypted next. All connections of the loop share it: nothing stays in it."""
@@ -195,11 +204,11 @@ class TlsConnection(Connection):
     # The transport's callbacks.
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._context.buffers.encrypted
+        return _received
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active_ms = self._context.now_ms()
-        self._encrypted = self._context.buffers.encrypted[:nbytes]
+        self._encrypted = _received[:nbytes]
         if self._are_hands_shaken:
             self._open_records()
         else:
@@ -294,9 +303,11 @@ class TlsConnection(Connection):
         filled, size_max, tls, incoming = 0, len(room), self._tls, self._incoming
         read = cast("Callable[[int, memoryview], int]", tls.read)
         while True:
+            # While more is at hand, TLS has a whole record: to be told that it lacks a part costs more than a read.
+            enough = _WHOLE_RECORD_BYTES if self._encrypted else 0
             try:
                 # Clients like librdkafka put each record of a batch into a TLS record of its own.
-                while filled < size_max and (incoming.pending or tls.pending()):
+                while filled < size_max and (incoming.pending > enough or tls.pending()):
                     size = read(size_max - filled, room[filled:])
                     if not size:
                         return filled, True
@@ -311,8 +322,8 @@ class TlsConnection(Connection):
 
     def _take_next(self) -> None:
         """Give TLS the next of what has come."""
-        self._incoming.write(self._encrypted[:RECORD_BYTES_MAX])
-        self._encrypted = self._encrypted[RECORD_BYTES_MAX:]
+        self._incoming.write(self._encrypted[:_TAKEN_BYTES])
+        self._encrypted = self._encrypted[_TAKEN_BYTES:]
 
     def _keep_encrypted(self) -> None:
         """Copy what has to wait: other connections need the buffer."""

@@ -332,7 +332,7 @@ class Partition:
             return False, ErrorCode.NOT_LEADER_OR_FOLLOWER
         if log.high_watermark < required_offset:
             return False, ErrorCode.NONE
-        if self._min_isr(log) <= len(self.isr_state.maximal):
+        if not self.followers or self._min_isr(log) <= len(self.isr_state.maximal):
             return True, ErrorCode.NONE
         return True, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 

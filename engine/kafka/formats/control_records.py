@@ -114,9 +114,9 @@ def read_plain_marker(buffer: Buffer, position: int) -> EndTransactionMarker | N
     )
     if start != _PLAIN_START or value_bytes != 2 * _END_TRANSACTION.size or headers:
         return None
-    if version != _VERSION or value_version != _VERSION or type_id not in (0, 1):
+    if version != _VERSION or value_version != _VERSION or type_id not in _OUTCOMES:
         return None
-    return EndTransactionMarker(ControlRecordType(type_id), coordinator_epoch)
+    return EndTransactionMarker(_OUTCOMES[type_id], coordinator_epoch)
 
 
 def encode_end_transaction_batch(
@@ -142,6 +142,7 @@ def encode_end_transaction_batch(
 
 
 _KNOWN = frozenset(ControlRecordType)
+_OUTCOMES = {int(outcome): outcome for outcome in (ControlRecordType.ABORT, ControlRecordType.COMMIT)}
 
 
 def _invalid(message: str) -> KafkaError:

@@ -22,7 +22,7 @@ from engine.admin.lag.spark_traces import (
     read_checkpoint,
     read_event_logs,
 )
-from engine.admin.lag.stores import Entry, LocalStore, Location, expand, locate
+from engine.admin.lag.stores import Entry, LocalStore, Location, expand, locate, whole_place
 from engine.admin.lag.verdicts import Point
 from engine.common.model import TopicPartition
 
@@ -400,3 +400,10 @@ def test_fixtures_stay_as_they_are(tmp_path: Path) -> None:
     before = sorted(path.name for path in copy.rglob("*"))
     QueryTraces((str(copy),), (str(copy / "events"),)).read()
     assert sorted(path.name for path in copy.rglob("*")) == before
+
+
+def test_a_place_is_made_whole_for_processes_in_other_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert whole_place("checkpoints/*") == f"{tmp_path}/checkpoints/*"
+    for place in ("/srv/checkpoints", "s3://lake/checkpoints", "hdfs:///checkpoints", "file:/srv/checkpoints"):
+        assert whole_place(place) == place

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from typing import Any
 
@@ -48,6 +49,31 @@ def test_a_large_answer_is_encoded_beside_the_loop(monkeypatch: pytest.MonkeyPat
             writer.close()
 
     run(check)
+
+
+def test_nothing_scans_all_objects_while_a_large_request_is_at_work() -> None:
+    """A scan of what a request with 200,000 elements has made held the loop for 300 ms of CPU."""
+    before, seen = gc.get_threshold(), []
+
+    async def metadata(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+        seen.append(gc.get_threshold())
+        return MetadataResponse()
+
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: metadata}) as (_, host, port):
+            reader, writer = await asyncio.open_connection(host, port)
+            names = [MetadataRequestTopic(name=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 10)]
+            for number, some in enumerate((names[:1], names)):
+                writer.write(bytes(encode_request(MetadataRequest(topics=some), 4, number, "c")))
+                await read_frame(reader)
+            async with asyncio.timeout(60):
+                while gc.get_threshold() != before:
+                    # What the request has made is freed piece by piece.
+                    await asyncio.sleep(0)
+            writer.close()
+
+    run(check)
+    assert seen == [before, (*before[:2], 100 * before[2])]
 
 
 def produce_request(partitions: int, records: bytes, transactional_id: str | None = "an id") -> ProduceRequest:

@@ -136,6 +136,69 @@ def test_many_small_requests_in_few_records_and_one_request_in_many(tmp_path: Pa
     run(check)
 
 
+@pytest.mark.parametrize("turn_ms", [0, 2])
+def test_requests_in_records_and_packets_of_any_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turn_ms: int
+) -> None:
+    monkeypatch.setattr(connection, "TURN_MS_MAX", turn_ms)
+    context = client_context(tmp_path)
+
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (_, host, port):
+            await asyncio.gather(*(ask_oddly(host, port, context, random.Random(seed)) for seed in range(4)))
+
+    run(check)
+
+
+async def ask_oddly(host: str, port: int, context: ssl.SSLContext, numbers: random.Random) -> None:
+    """Send requests in TLS records and packets of random sizes, then say the end; read all answers."""
+    count, incoming, outgoing = 150, ssl.MemoryBIO(), ssl.MemoryBIO()
+    names = [numbers.choice((0, 1, 100, 8_000, 20_000)) * "x" + str(i) for i in range(count)]
+    tls = context.wrap_bio(incoming, outgoing, server_hostname="broker.example")
+    reader, writer = await asyncio.open_connection(host, port)
+
+    async def once_enough_came(call: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                return call()
+            except ssl.SSLWantReadError:
+                writer.write(outgoing.read())
+                async with asyncio.timeout(PATIENCE_S):
+                    came = await reader.read(65_536)
+                assert came
+                incoming.write(came)
+
+    async def send() -> None:
+        left = b"".join(metadata_request(name, i) for i, name in enumerate(names))
+        while left:
+            left = left[tls.write(left[: numbers.choice((1, 9, 100, 1_000, 16_384))]) :]
+        with suppress(ssl.SSLWantReadError):
+            tls.unwrap()
+        records = outgoing.read()
+        while records:
+            size = numbers.choice((7, 1_500, 16_384, 200_000))
+            writer.write(records[:size])
+            records = records[size:]
+            await writer.drain()
+
+    await once_enough_came(tls.do_handshake)
+    writer.write(outgoing.read())
+    sending = asyncio.create_task(send())
+    answers = b""
+    for number, name in enumerate(names):
+        while len(answers) < 4 or len(answers) < 4 + int.from_bytes(answers[:4], "big"):
+            answers += await once_enough_came(lambda: tls.read(65_536))
+        end = 4 + int.from_bytes(answers[:4], "big")
+        assert int.from_bytes(answers[4:8], "big") == number
+        assert name.encode() in answers[:end]
+        answers = answers[end:]
+    await sending
+    async with asyncio.timeout(PATIENCE_S):
+        while await reader.read():
+            pass
+    writer.close()
+
+
 def test_what_is_decrypted_when_a_turn_ends_is_handled_in_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
