@@ -66,7 +66,7 @@ def names_in(folder: StorePath) -> list[str]:
 @pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("is_gzip", [False, True])
 def test_parts_come_in_their_order_and_success_last(store: StorePath, tmp_path: Path, is_gzip: bool) -> None:
-    write_logs(tmp_path / "logs", random.Random(1), brokers=2, entries=600, disorder=3, is_gzip=is_gzip)
+    write_logs(tmp_path / "logs", random.Random(1), brokers=2, entries=300, disorder=3, is_gzip=is_gzip)
     upload(tmp_path / "logs", store / "logs")
     out = store / "merged"
     result = merge_logs(None, plan_of(store / "logs"), out, piece_bytes=20_000)  # type: ignore[arg-type]
@@ -80,14 +80,14 @@ def test_parts_come_in_their_order_and_success_last(store: StorePath, tmp_path: 
 @pytest.mark.usefixtures("here")
 def test_parts_of_which_some_are_empty_and_a_line_far_from_its_place(store: StorePath, tmp_path: Path) -> None:
     folder = tmp_path / "logs"
-    write_logs(folder, random.Random(2), brokers=2, entries=3000, disorder=0)
+    write_logs(folder, random.Random(2), brokers=2, entries=1000, disorder=0)
     upload(folder, store / "logs")
-    few = merge_logs(None, plan_of(store / "logs", topics=["absent"]), store / "few", piece_bytes=100_000)  # type: ignore[arg-type]
+    few = merge_logs(None, plan_of(store / "logs", topics=["absent"]), store / "few", piece_bytes=60_000)  # type: ignore[arg-type]
     assert (few.parts, names_in(store / "few")) == ((), ["_SUCCESS"])
     path = folder / "broker-1" / "state-change.log"
     path.write_text(path.read_text().rstrip("\n") + "\n" + entry(BEGIN, 1, "long ago"))
     upload(folder, store / "logs")
-    result = merge_logs(None, plan_of(store / "logs"), store / "all", piece_bytes=100_000)  # type: ignore[arg-type]
+    result = merge_logs(None, plan_of(store / "logs"), store / "all", piece_bytes=60_000)  # type: ignore[arg-type]
     assert result.reason is not None
     assert names_in(store / "all") == ["_SUCCESS", "part-00000.log"], "parts of the first attempt are gone"
     assert read(store / "all" / "part-00000.log") == locally(plan_of(folder))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import suppress
+from functools import cache
 
 from fake_cluster import FakeCluster, big_cluster, small_cluster
 
@@ -108,7 +110,13 @@ def fake_feed(scene: str = "live", *, plays: bool = True) -> FakeFeed:
     """
     if scene not in SCENES:
         raise ValueError(f"no such scene: {scene}; scenes are {', '.join(SCENES)}")
-    return FakeFeed(SCENES[scene](), plays=plays, name=f"made-up cluster ({scene})")
+    return FakeFeed(pickle.loads(_made(scene)), plays=plays, name=f"made-up cluster ({scene})")
+
+
+@cache
+def _made(scene: str) -> bytes:
+    """Return a scene's cluster. Hundreds of tests begin with one, and it takes longer to play than to load."""
+    return pickle.dumps(SCENES[scene]())
 
 
 def _connecting() -> FakeCluster:
