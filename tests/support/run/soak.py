@@ -8,9 +8,6 @@ SOAK = int(os.environ.get("KLAMM_SOAK", "1"))
 """The factor for all of them."""
 
 
-def rounds(variable: str, default: int, *, soaked: int = 0) -> int:
-    """Return how many rounds a test runs: the value of its own variable, or its default times ``KLAMM_SOAK``.
-
-    ``soaked`` replaces the default in a soak, where a round costs so much that ``make test`` runs only a few.
-    """
-    return int(os.environ.get(variable, 0)) or (soaked or default if SOAK > 1 else default) * SOAK
+def rounds(variable: str, default: int) -> int:
+    """Return how many rounds a test runs: the value of its own variable, or its default times ``KLAMM_SOAK``."""
+    return int(os.environ.get(variable, 0)) or default * SOAK
