@@ -138,6 +138,19 @@ def test_where_nothing_may_be_changed_the_last_line_has_no_keys_for_it() -> None
     shown("live", look, target=target, is_read_only=True)
 
 
+@pytest.mark.parametrize("part", ["title", "status", "tabs", "summary", "overview", "table", "footer"])
+def test_a_picture_that_comes_while_the_dashboard_ends_is_left_out(part: str) -> None:
+    """A screen that is taken apart loses its parts one after the other; drawing then ended in NoMatches."""
+
+    async def look(driven: Driven) -> None:
+        await driven.tick(2)
+        await driven.main.query_one(f"#{part}").remove()
+        driven.main.draw(is_new_data=True)
+        driven.main.draw_head()
+
+    shown("live", look)
+
+
 def test_drill_down_leaves_breadcrumbs_and_history_leads_back() -> None:
     async def look(driven: Driven) -> None:
         await driven.press("3", "down", "down", "enter")

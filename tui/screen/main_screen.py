@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 WIDTH_MIN, HEIGHT_MIN = 60, 16
 
 
+_PARTS = "#title, #status, #tabs, #summary, #overview, #table, #footer"
+"""What every picture consists of."""
+
+
 class MainScreen(Screen[None]):
     """Shows one location at a time; remembers how each table was arranged."""
 
@@ -210,8 +214,8 @@ class MainScreen(Screen[None]):
     # Drawing
 
     def draw(self, *, is_new_data: bool) -> None:
-        """Draw all of it."""
-        if not self.is_mounted or not self.query("#table"):
+        """Draw all of it, unless the dashboard is ending: its parts go one after the other."""
+        if not self.is_mounted or len(self.query(_PARTS)) < _PARTS.count("#"):
             return
         self.draw_head()
         self.query_one("#tabs", KeyBar).set_items(tab_items(self))
@@ -228,7 +232,7 @@ class MainScreen(Screen[None]):
 
     def draw_head(self) -> None:
         """Draw title and standing; the age of the data grows between frames too."""
-        if not self.query("#title"):
+        if len(self.query("#title, #status")) < 2:
             return
         app = self.dashboard
         self.query_one("#title", LinesView).set_lines([title_line(self)])
