@@ -82,17 +82,11 @@ def _at_rest(cluster: LocalCluster, count: int, home: Path) -> str:
             seen += top.read(0.1)
             assert time.monotonic() - started < 120, seen[-2_000:].decode("utf-8", "replace")
         seen_s = time.monotonic() - started
-        _read_for(top, WARM_UP_S)
+        top.read_for(WARM_UP_S)
         used, began = top.cpu_s, time.monotonic()
-        _read_for(top, REST_S)
+        top.read_for(REST_S)
         share = 100 * (top.cpu_s - used) / (time.monotonic() - began)
         return f"{share:>12.1f}{top.resident_mb:>8.0f}{seen_s:>18.1f}"
-
-
-def _read_for(top: DashboardTerminal, seconds: float) -> None:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        top.read(0.1)
 
 
 def _frames(share: int) -> Iterator[Frame]:

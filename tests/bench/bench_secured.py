@@ -1,6 +1,7 @@
-"""A secured Apache Kafka: the CPU of a command's cold start with TLS and SCRAM, and 1 GB consumed over TLS beside kcat.
+"""A secured Apache Kafka: a cold start with TLS and SCRAM, 1 GB consumed over TLS beside kcat, and a dashboard at rest.
 
-Both are measured in turns on one broker. Goals: at most 60 ms of CPU above PLAINTEXT, and 0.7 times kcat's rate.
+All of it is measured in turns on one broker. Goals: at most 60 ms of CPU above PLAINTEXT, 0.7 times kcat's rate, and at
+most 10 % of a core for a dashboard that watches 5,000 partitions.
 """
 
 from __future__ import annotations
@@ -15,20 +16,25 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from dashboard_terminal import dashboard_terminal
 from secured_kafka import SecuredKafka, secured_kafka
+from wire_client import create_topic
 
 ROUNDS = int(os.environ.get("KLAMM_BENCH_ROUNDS", "3"))
 SCALE = float(os.environ.get("KLAMM_BENCH_SCALE", "1"))
 KLAMM = str(Path(sys.executable).with_name("klamm"))
 STARTS = 15
 RECORD_BYTES = 1_000
+TOPICS, PARTITIONS_OF_EACH = 50, 100
+WARM_UP_S, REST_S = 20.0, 60.0
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     with tempfile.TemporaryDirectory(prefix="klamm-bench-") as folder, secured_kafka(Path(folder)) as kafka:
         _cold_starts(kafka)
         _consumption(kafka)
+        _dashboards(kafka, Path(folder))
 
 
 def _cold_starts(kafka: SecuredKafka) -> None:
@@ -84,6 +90,23 @@ def _consumption(kafka: SecuredKafka) -> None:
         took_s = statistics.median(seconds[name])
         cpu = statistics.median(cpu_s[name])
         print(f"  {name:25} {size_mb / took_s:7.0f} MB/s {peer / took_s:6.2f}x {cpu:6.2f} CPU-s")
+
+
+def _dashboards(kafka: SecuredKafka, home: Path) -> None:
+    for number in range(TOPICS):
+        create_topic(kafka.address("PLAINTEXT"), f"watched-{number}", partitions=PARTITIONS_OF_EACH)
+    ways = {
+        "PLAINTEXT": ("PLAINTEXT", kafka.client("PLAINTEXT")),
+        "SASL_SSL, SCRAM-SHA-512": ("SAFE", kafka.login("SAFE", "SCRAM-SHA-512")),
+    }
+    print(f"klamm top, {TOPICS * PARTITIONS_OF_EACH} partitions, nobody touches it for {REST_S:.0f} s")
+    for name, (listener, config) in ways.items():
+        with dashboard_terminal(["-b", kafka.address(listener), "--command-config", str(config)], home) as top:
+            top.read_for(WARM_UP_S)
+            used_s, began_s = top.cpu_s, time.monotonic()
+            top.read_for(REST_S)
+            share = (top.cpu_s - used_s) / (time.monotonic() - began_s)
+            print(f"  {name:25} {share:7.1%} of a core {top.resident_mb:6.0f} MB")
 
 
 def _cpu_s(command: Sequence[str]) -> float:

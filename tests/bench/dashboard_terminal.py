@@ -11,6 +11,7 @@ import signal
 import struct
 import sys
 import termios
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,6 +40,12 @@ class DashboardTerminal:
             return os.read(self.terminal, 65536)
         except OSError:
             return b""
+
+    def read_for(self, seconds: float) -> None:
+        """Read and drop what the dashboard writes."""
+        until_s = time.monotonic() + seconds
+        while time.monotonic() < until_s:
+            self.read(0.1)
 
     @property
     def resident_mb(self) -> float:
