@@ -332,8 +332,12 @@ def test_a_broker_that_is_dead_from_the_start_is_not_waited_for(servers: Servers
     topic, dead, plan = "dead", 2, tmp_path / "plan.json"
 
     def applied() -> Ran:
-        plan.with_name("plan.json.journal").unlink(missing_ok=True)
         return kafka("plan", "apply", plan, *WORDS, "--stall", "5s", "--timeout", "60", "-o", "json")
+
+    def made(*words: str) -> Ran:
+        # A plan that has begun is not overwritten.
+        plan.with_name("plan.json.journal").unlink()
+        return kafka("plan", *words, "--out", plan, "-o", "json")
 
     # The lock's group needs its topic, which Kafka makes only while three brokers live.
     made_plan(kafka, tmp_path, topic, [[0, 1], [0, 1], [0, 1]], [[0, dead], [0, 1], [0, 1]])
@@ -344,16 +348,14 @@ def test_a_broker_that_is_dead_from_the_start_is_not_waited_for(servers: Servers
         wait_until(lambda: all(dead not in one["isr"] for one in kafka.partitions(topic)))
         # ZooKeeper tells of it before the brokers hear, and plans are made by what brokers say.
         wait_until(lambda: dead not in [one["id"] for one in kafka("brokers", "list", "-o", "json").json])
-        words = ("--topic", topic, "--out", plan, "-o", "json")
-
-        held_up = kafka("plan", "decommission", "0", "--topic", "held", *words[2:])
+        held_up = made("decommission", "0", "--topic", "held")
         assert (held_up.code, "would wait for broker 2, which is dead" in held_up.err) == (0, True), held_up.err
         assert (applied().code, kafka.replicas("held")) == (1, [[0, dead]])
-        assert kafka("plan", "leaders", *words).code == 0
+        assert made("leaders", "--topic", topic).code == 0
         assert applied().code == 0
         assert kafka("plan", "verify", plan).code == 0
         assert kafka.replicas(topic)[0] == [0, dead], "only what lives is reordered"
-        assert kafka("plan", "decommission", str(dead), *words).code == 0
+        assert made("decommission", str(dead), "--topic", topic).code == 0
         emptied = applied()
         assert emptied.code == 0, (emptied.out, emptied.err)
         assert kafka("plan", "verify", plan).code == 0

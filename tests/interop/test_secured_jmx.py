@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 import ssl
 import threading
@@ -30,7 +31,17 @@ from engine.local.addresses import own_loopback_address
 from engine.local.jmx import read_jmx
 from engine.local.zookeeper import EmbeddedZooKeeper
 
-PORTS, JMX = (21192, 21193), (21300, 21301)
+
+def free_everywhere() -> int:
+    """Return a port for a plain registry beside TLS: it listens at all addresses, where any other test may."""
+    while True:
+        port = random.SystemRandom().randint(10_000, 19_999)
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("", port))
+            return port
+
+
+PORTS, JMX = (21192, 21193), (21300, free_everywhere())
 STORE, PASSWORD = "st0re-Secr3t", "jmx:s3cr3t/@"
 """The login's password has what a URL must not."""
 

@@ -155,6 +155,7 @@ async def clear_throttles(
     *,
     is_preview: bool = False,
     holds_lock: bool = False,
+    names_foreign: bool = False,
 ) -> ClearedThrottles:
     """Remove klamm's throttles from everything that no longer moves; what others set stays.
 
@@ -167,7 +168,7 @@ async def clear_throttles(
     settings of topics, it removes nothing and says so. A broker that does not answer keeps its rates, and the topics
     keep their marks for a later run; all other brokers lose theirs. The same holds for brokers that the caller has
     ``given`` a rate and that are dead, if nobody else knows their settings. A preview returns the same, and removes
-    nothing.
+    nothing. With ``names_foreign``, topics whose replicas somebody else throttles are left over, too.
     """
     try:
         throttled = await _throttled_topics(cluster, None if own_rates else topics_of_plan)
@@ -194,16 +195,12 @@ async def clear_throttles(
         # The marks must stay: they tell a later run which rates are klamm's.
         return ClearedThrottles((), cleared, brokers.left, brokers.cleared)
     topics = await _clear_topics(cluster, done, {}, is_preview=is_preview)
-    foreign = (
-        ()
-        if topics_of_plan is not None
-        else tuple(
-            f"topic {topic.name} keeps {key}: no mark says that klamm set it"
-            for topic in throttled
-            if topic.name not in still and not is_marked(known_configs(topic))
-            for key in REPLICA_LISTS
-            if known_configs(topic).get(key)
-        )
+    foreign = tuple(
+        f"topic {topic.name} keeps {key}: no mark says that klamm set it"
+        for topic in throttled
+        if names_foreign and topic.name not in still and not is_marked(known_configs(topic))
+        for key in REPLICA_LISTS
+        if known_configs(topic).get(key)
     )
     return ClearedThrottles(topics.topics, cleared, brokers.left + topics.left + foreign, brokers.cleared)
 

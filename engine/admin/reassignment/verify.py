@@ -66,14 +66,14 @@ async def verify_reassignment(
     async with asyncio.timeout(cluster.timeout_s):
         if plan is None:
             moving = (await (await reassignment_reader(cluster)).running()).names
-            return VerifiedReassignment(statuses, await clear_throttles(cluster, moving, None))
+            return VerifiedReassignment(statuses, await clear_throttles(cluster, moving, None, names_foreign=True))
         return VerifiedReassignment(statuses, await clear_finished(cluster, plan, statuses))
 
 
 async def preview_unneeded_throttles(cluster: Cluster) -> ClearedThrottles:
     """Return which throttles ``verify_reassignment`` without a plan would remove now. Changes nothing."""
     moving = (await (await reassignment_reader(cluster)).running()).names
-    return await clear_throttles(cluster, moving, None, is_preview=True)
+    return await clear_throttles(cluster, moving, None, is_preview=True, names_foreign=True)
 
 
 async def read_statuses(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[PartitionStatus]:
