@@ -47,7 +47,7 @@ def test_an_unsecured_token() -> None:
         "unsecuredLoginNumberClaim_level": "3",
         "unsecuredLoginLifetimeSeconds": "60",
     }
-    token = unsecured_token(options, now_s=1000.0)
+    token = unsecured_token(options, now_s=1000.0009)
     header, claims, signature = token.split(".")
     assert json.loads(urlsafe_b64decode(header + "==")) == {"alg": "none"}
     said = json.loads(urlsafe_b64decode(claims + "=" * (-len(claims) % 4)))
