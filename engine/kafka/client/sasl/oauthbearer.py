@@ -97,7 +97,7 @@ def unsecured_token(options: Mapping[str, str], *, now_s: float | None = None) -
     Raises:
         SaslError: no subject is named, or a number is none.
     """
-    # Kafka rounds this time to milliseconds and its own down, and takes no token of the future, be it half a millisecond.
+    # Kafka rounds this time to milliseconds, and its own down: half a millisecond would make a token of the future.
     now = int((time.time() if now_s is None else now_s) * 1000) / 1000
     claims: dict[str, Any] = {}
     try:
