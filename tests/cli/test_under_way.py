@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 from uuid import uuid4
 
@@ -88,12 +89,23 @@ def test_ctrl_c_says_what_goes_on_without_us(dead_cluster: str, tmp_path: Path) 
         while "move" not in marked(dead_cluster):
             assert process.poll() is None
             os.sched_yield()
+        seen = waits_of(process.pid)
+        while waits_of(process.pid) < seen + 5:
+            # It hears that it is marked a little later than ZooKeeper shows it.
+            assert process.poll() is None
+            time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     lines = err.decode().splitlines()
     assert lines[-2] == "error: interrupted"
     assert lines[-1].startswith("hint: the controller deletes what is marked")
+
+
+def waits_of(pid: int) -> int:
+    """Return how often the main thread of a process has waited so far."""
+    status = Path(f"/proc/{pid}/status").read_text("ascii")
+    return int(status.partition("\nvoluntary_ctxt_switches:")[2].split()[0])
 
 
 async def registered(connect: str, broker_id: int) -> None:
