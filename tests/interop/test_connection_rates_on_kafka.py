@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import statistics
 import urllib.request
 from collections import Counter
@@ -245,10 +246,11 @@ def test_an_address_gets_its_rate_and_is_turned_away_above_it(brokers: Brokers, 
     noisy = {name: ends(visits) for name, (visits, _) in seen.items()}
     waits = {name: [one.took_s for one in visits if one.end != "answered"] for name, (visits, _) in seen.items()}
     print(noisy, {name: f"{statistics.mean(some):.2f} s" for name, some in waits.items()})
-    # Within 5 % where nothing else runs. Beside other tests a broker that had to wait lets some in at once.
-    assert noisy["klamm"]["answered"] == pytest.approx(noisy["kafka"]["answered"], rel=0.12)
+    # Where other tests keep all processors busy, a broker that had to wait lets some in at once.
+    within = 0.05 if os.getloadavg()[0] < (os.cpu_count() or 1) else 0.12
+    assert noisy["klamm"]["answered"] == pytest.approx(noisy["kafka"]["answered"], rel=within)
     for name, (visits, neighbours) in seen.items():
-        assert noisy[name]["answered"] == pytest.approx(RATE * SECONDS, rel=0.1)
+        assert noisy[name]["answered"] == pytest.approx(RATE * SECONDS, rel=within)
         # A request that nobody reads makes the end of the connection a reset. A wait may be over before it comes.
         assert noisy[name]["closed"] < 0.15 * noisy[name]["reset"]
         assert set(ends(neighbours)) == {"answered"}

@@ -1,7 +1,4 @@
-"""What a person sees of a running job on a terminal: klamm's messages, and none of Spark's.
-
-test_lag_job.py checks what a pipe gets.
-"""
+"""What a person sees of a running job, on a terminal and in a pipe: klamm's messages, and none of Spark's."""
 
 from __future__ import annotations
 
@@ -16,6 +13,9 @@ from pathlib import Path
 import pytest
 from klamm_program import PROGRAM, environment
 from spark_sessions import SETTINGS
+from wire_client import create_topic
+
+from engine.local.cluster import LocalCluster
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -58,6 +58,13 @@ def on_terminal(words: Sequence[str | Path], folder: Path) -> tuple[bytes, str]:
     return ran.stdout, b"".join(written).decode()
 
 
+def in_pipe(words: Sequence[str | Path], folder: Path) -> tuple[str, list[str]]:
+    """Run the program; return its stdout, and the lines on stderr that are not progress."""
+    ran = subprocess.run([PROGRAM, *words], cwd=folder, env=environment(folder), capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout, [line for line in ran.stderr.splitlines() if not re.fullmatch(f"{WAITS}|{PROGRESS}", line)]
+
+
 def test_a_terminal_shows_how_far_it_is(log: Path, tmp_path: Path) -> None:
     words = ["spark", "merge", log.name, "--out", "out", "--master", "local[1]", *CONF]
     out, err = on_terminal(words, tmp_path)
@@ -67,3 +74,11 @@ def test_a_terminal_shows_how_far_it_is(log: Path, tmp_path: Path) -> None:
     assert re.fullmatch(PROGRESS, next(line for line in reversed(shown) if line)), "the task waits for Python to start"
     assert re.fullmatch(WAITS, shown[0]), "Spark takes seconds to start"
     assert all(re.fullmatch(f"{WAITS}|{PROGRESS}|", line) for line in shown), shown
+
+
+def test_a_pipe_gets_klamms_words_alone(log: Path, live_cluster: LocalCluster, topic_name: str, tmp_path: Path) -> None:
+    create_topic(live_cluster.bootstrap_servers.split(",")[0], topic_name)
+    spark, servers = ["--master", "local[1]", *CONF], ["-b", live_cluster.bootstrap_servers]
+    out, told = in_pipe(["spark", "verify", "--topic", topic_name, *servers, *spark], tmp_path)
+    assert out.startswith(f"{topic_name}\t")
+    assert told == ["1 partition, 1 replica, 0 offsets: 0 differ, 0 could not be compared, max lag 0"]
