@@ -12,6 +12,7 @@ from typing import Any
 from engine.admin.analysis.incidents import Incident
 from engine.admin.analysis.timeline import timelines
 from engine.admin.brokers.metrics import IDLE_LOW_PERCENT, TOPICS_MAX, BrokerFigures
+from engine.admin.lag.results import PartitionLag
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Stage, WatchedGroup
 from engine.common.acl import AclOperation, ResourceType
@@ -36,6 +37,7 @@ from tui.drawing.units import (
     size,
     span,
 )
+from tui.operations.operation import command_text
 from tui.pages import (
     brokers,
     clusters,
@@ -394,6 +396,39 @@ def _group(view: View, group: WatchedGroup, width: int) -> list[Line]:
     return [*lines, *_events_of(view.board, lambda event: event.subject == group.name)]
 
 
+def _group_partition(view: View, one: PartitionLag, width: int) -> list[Line]:
+    """Where a group stands in a partition, who reads it, and the commands that help if it does not go on."""
+    group = groups.group_of(view)
+    if group is None:
+        return []
+    status = groups.status_cell(one.status)
+    lines = [
+        line((plain(one.name), Tone.STRONG), "  ", (status.text, status.tone), f"  {one.reason.replace('_', ' ')}")
+    ]
+    lines += [*_title("who reads it"), *_told(groups.reader_of(group, one) or "nobody", width)]
+    lines += _title("where it stands")
+    lines += _told(
+        f"committed {count(one.committed_offset)} of {count(one.log_end_offset)}: {count(one.lag)} to read", width
+    )
+    if one.time_lag_ms:
+        lines += _told(f"the first of them has waited for {span(one.time_lag_ms / 1000)}", width)
+    if one.lost_records:
+        lines += _told(f"{counted(one.lost_records, 'record')} before it deleted unread", width, Tone.BAD)
+    assert view.board.frame is not None
+    for held in view.board.frame.holding:
+        if held.partition == one.name:
+            text = f"a transaction holds back committed records from {count(held.start_offset)} on: Z on Partitions (4)"
+            lines += _told(text, width, Tone.WARN)
+    lines += _told(one.error, width, Tone.BAD) if one.error else []
+    if one.status.is_trouble and one.committed_offset is not None and view.target is not None:
+        where = one.topic, "--partition", str(one.partition), "--offset", str(one.committed_offset), "-n", "1"
+        lines += [*_title("the record that comes next"), *_told(command_text(["consume", *where], view.target), width)]
+        step = group.name, "--topic", f"{one.topic}:{one.partition}", "--shift-by", "1"
+        lines += _title("step over it, once its members are stopped: O, or")
+        lines += _told(command_text(["groups", "reset-offsets", *step, "--execute"], view.target), width)
+    return lines
+
+
 def _move(view: View, move: MoveItem, width: int) -> list[Line]:
     to = "" if move.broker is None else f" to broker {move.broker}"
     lines = [line((plain(str(move.name)), Tone.STRONG), f"{to}  {move.state}")]
@@ -455,8 +490,8 @@ def _log(view: View, item: Any, width: int) -> list[Line]:
     return [part for entry in logs.whole(item) for part in folded(entry, width)]
 
 
-_ONE_TEXT = ("clusters", "zookeeper", "logs")
-"""Their texts have no parts."""
+_ONE_TEXT = ("clusters", "zookeeper", "logs", "group")
+"""Their texts have no parts, or commands that are copied."""
 _ASIDES: Mapping[str, Aside] = {
     "clusters": clusters.aside,
     "brokers": _broker,
@@ -464,6 +499,7 @@ _ASIDES: Mapping[str, Aside] = {
     "partitions": _partition,
     "partition": _replica_of_partition,
     "groups": _group,
+    "group": _group_partition,
     "reassignments": _move,
     "timeline": _event,
     "zookeeper": _znode,
