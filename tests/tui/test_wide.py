@@ -250,7 +250,8 @@ def test_moves_and_groups_stand_one_above_the_other_where_each_would_be_too_narr
     rows = overview_of(board, 120, 36).splitlines()
     moves, readers = ([row for row in rows if f"┌ {title} ─" in row] for title in ("Moves", "Groups"))
     assert len(moves) == len(readers) == 1 and moves != readers
-    assert any("│  clicks-1  " in row and "→ 5" in row for row in rows)
+    name = reassignments.items_of(board)[0].name
+    assert any(f"│  {name}  " in row and "→ " in row for row in rows)
     (beside,) = (row for row in overview_of(board, 230, 54).splitlines() if "┌ Moves ─" in row)
     assert "┌ Groups ─" in beside
 
@@ -262,6 +263,7 @@ def test_room_that_is_left_explains_other_problems_too() -> None:
     names = [problem.subject for problem in problems_of(board)]
     assert len(names) > 2
     huge = overview_of(board, 200, 54)
+    assert "CRITICAL  broker 2 down ≥5s · " in huge
     assert [name for name in names if f"─ {name} ─" in huge] == names
     assert [name for name in names if f"─ {name} ─" in overview_of(board, 120, 34)][:1] == names[:1]
 

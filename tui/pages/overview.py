@@ -118,7 +118,7 @@ def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: b
     if status is None:
         text = "the cluster's health is not known yet: topics and partitions have not been read"
         return [fitted(line(f" {text}"), width), *_figures(board, width)]
-    stakes = _stakes(problems)
+    stakes = _stakes(problems, board)
     if status is HealthStatus.OK or not is_seen:
         calm = line(
             (f" {word.upper() if is_seen else word}", tone), "  ", *stakes or ((_nothing_wrong(board), Tone.QUIET),)
@@ -131,10 +131,12 @@ def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: b
     return [*air, tuple((part, loud) for part, _ in verdict), *air, *_figures(board, width)]
 
 
-def _stakes(problems: Sequence[Problem]) -> Line:
-    """Say what is wrong in a few words: the cluster's worst, and how many groups and queries are in trouble."""
+def _stakes(problems: Sequence[Problem], board: Board) -> Line:
+    """Say what is wrong in a few words: the cluster's worst, since when, and how many readers are in trouble."""
     worst = [problem for problem in problems if problem.is_of_cluster][:3]
     parts: list[Span] = [(problem.subject, problem.tone) for problem in worst]
+    if worst and (age := age_told(worst[0], board)):
+        parts[0] = f"{worst[0].subject} {age}", worst[0].tone
     readers = [problem for problem in problems if not problem.is_of_cluster]
     if readers:
         parts.append((f"{counted(len(readers), 'reader')} in trouble", readers[0].tone))
