@@ -60,6 +60,7 @@ from tui.pages.partitions import state_of
 from tui.pages.reassignments import MoveItem
 from tui.pages.reassignments import why_of as why_of_copy
 from tui.pages.replicas import Replica, chosen, replicas_of
+from tui.pages.spark import QueryRow
 from tui.pages.timeline import change_text, kind_cell
 from tui.screen.main_view import MainView
 from tui.state.board import Board, PartitionItem
@@ -429,6 +430,20 @@ def _group_partition(view: View, one: PartitionLag, width: int) -> list[Line]:
     return lines
 
 
+def _query(view: View, row: QueryRow, width: int) -> list[Line]:
+    status = groups.status_cell(row.status)
+    lines = [
+        line((plain(row.name), Tone.STRONG), "  ", (status.text, status.tone), f"  {plain(spark.why_of_row(row))}")
+    ]
+    furthest = [one for one in (() if row.lag is None else row.lag.partitions) if one.lag]
+    lines += _title("partitions furthest behind") if furthest else []
+    furthest.sort(key=lambda one: -(one.lag or 0))
+    lines += _bars([(plain(one.name), one.lag or 0, short_count(one.lag)) for one in furthest[:_ROWS]], width)
+    lines += _title("where its offsets stand")
+    lines += _told(f"{spark.KINDS.get(row.job.kind, row.job.kind.value)} {row.job.path}", width)
+    return [*lines, *_events_of(view.board, lambda event: event.subject == row.name)]
+
+
 def _move(view: View, move: MoveItem, width: int) -> list[Line]:
     to = "" if move.broker is None else f" to broker {move.broker}"
     lines = [line((plain(str(move.name)), Tone.STRONG), f"{to}  {move.state}")]
@@ -500,6 +515,7 @@ _ASIDES: Mapping[str, Aside] = {
     "partition": _replica_of_partition,
     "groups": _group,
     "group": _group_partition,
+    "spark": _query,
     "reassignments": _move,
     "timeline": _event,
     "zookeeper": _znode,

@@ -382,10 +382,12 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
                      ("▇" * length + " " * (bar - length), Tone.QUIET), f" {late:>8}  ", more), width))  # fmt: skip
     if len(lines) < lines_max - 2 and (busiest := board.busiest_topics(lines_max - (len(lines) and len(lines) + 2))):
         lines += [(), line(("  busiest topics, records in/s", Tone.QUIET))] if lines else []
-        lines += [
-            line("  ", *fitted(line(plain(topic.name)), min(30, width - 12)), f"{short_count(rate):>8}")
-            for topic, rate in busiest
-        ]
+        bar = max(0, min(20, width - 46))
+        for topic, rate in busiest:
+            name = fitted(line(plain(topic.name)), min(30, width - 12))
+            lines.append(
+                line("  ", *name, f"{short_count(rate):>8} ", ("▇" * round(rate / busiest[0][1] * bar), Tone.QUIET))
+            )
     return lines or [line(("  nothing is written, as far as is known", Tone.QUIET))]
 
 
