@@ -152,6 +152,7 @@ def java_hash(text: str) -> int:
     return value - 2**32 if value >= _INT_MAX else value
 
 
+@lru_cache(maxsize=10_000)
 def partition_for(group_id: str, partition_count: int) -> int:
     """Return the partition of ``__consumer_offsets`` for a group."""
     value = java_hash(group_id)

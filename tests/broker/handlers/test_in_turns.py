@@ -455,7 +455,7 @@ async def test_very_many_markers_are_written_in_turns(monkeypatch: pytest.Monkey
     waiting: list[Callable[[], object]] = []
 
     def write(marker: Any, partitions: list[TopicPartition], ended: Any) -> None:
-        waiting.append(lambda: [ended(partition, ErrorCode.NONE) for partition in partitions])
+        waiting.append(lambda: [ended(partition, ErrorCode.NONE, 0) for partition in partitions])
 
     where.broker.transaction_coordinator = SimpleNamespace(marker_writer=SimpleNamespace(write=write))
     topics = [WritableTxnMarkerTopic(name="t", partition_indexes=list(range(MANY)))]

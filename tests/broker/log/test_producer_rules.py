@@ -188,4 +188,17 @@ def test_which_batches_are_stored_without_a_look_at_their_records() -> None:
 def test_a_topic_in_an_old_format_takes_no_batch_as_it_is() -> None:
     for version, is_taken in (("0.9.0", False), ("0.10.0", False), ("0.11.0", True)):
         terms = AppendTerms.of(LogConfig(message_format_version=version))
-        assert terms.takes_from_coordinator(Codec.NONE, AppendOrigin.COORDINATOR) is is_taken, version
+        assert (Codec.NONE in terms.coordinators_attributes) is is_taken, version
+
+
+def test_a_coordinators_records_have_keys_and_need_no_look_in_a_compacted_topic() -> None:
+    for compression, codecs in (("producer", set(Codec)), ("lz4", {Codec.LZ4})):
+        terms = AppendTerms.of(LogConfig(cleanup_policy=("compact",), compression_type=compression))
+        assert terms.in_place_attributes == set()
+        assert terms.coordinators_attributes == codecs
+    stamped = LogConfig(cleanup_policy=("compact",), message_timestamp_type="LogAppendTime")
+    assert AppendTerms.of(stamped).coordinators_attributes == set()
+    assert not AppendTerms.of(stamped).takes_as_it_is(header_of(), AppendOrigin.COORDINATOR)
+    plain = AppendTerms.of(LogConfig(message_timestamp_type="LogAppendTime"))
+    assert plain.coordinators_attributes == plain.in_place_attributes == set(Codec)
+    assert not plain.takes_as_it_is(header_of(), AppendOrigin.COORDINATOR)
