@@ -60,6 +60,7 @@ TESTED_BY = {
         "broker/log/test_cleaner_choice.py",
         "broker/log/test_log_moves.py",
         "broker/log/test_log_model.py",
+        "broker/log/test_verified_transactions.py",
     ],
     "engine/broker/log/segment_recovery.py": [
         "broker/log/test_recovered_indexes.py",
