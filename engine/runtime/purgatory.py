@@ -73,7 +73,6 @@ class Purgatory(Generic[Key]):
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.name = name
         self.expired_total = 0
-        self.completed_total = 0
         self._loop = loop or asyncio.get_running_loop()
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
         self.watched_keys: Collection[Hashable] = self._watchers
@@ -99,7 +98,6 @@ class Purgatory(Generic[Key]):
         second check after setting the watch is not needed.
         """
         if operation.try_complete():
-            self.completed_total += 1
             return True
         self.watch(operation, keys)
         return False
@@ -141,7 +139,6 @@ class Purgatory(Generic[Key]):
                     continue
                 looked.add(operation)
                 completed += self._isolated(operation, operation.try_complete)
-        self.completed_total += completed
         return completed
 
     def complete_all(self) -> None:

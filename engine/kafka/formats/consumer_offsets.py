@@ -142,7 +142,6 @@ def decode_value(key: Key, data: bytes | None) -> Value | None:
     return decode_versioned(GroupMetadataValue, data, GROUP_VALUE_VERSION_MAX)
 
 
-@lru_cache(maxsize=10_000)
 def java_hash(text: str) -> int:
     """Return Java's ``String.hashCode``: over UTF-16 units, signed 32 bits."""
     units = text.encode("utf-16-be", "surrogatepass")
