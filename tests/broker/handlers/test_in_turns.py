@@ -432,7 +432,7 @@ async def test_very_many_partitions_of_transactions_are_answered_in_turns(monkey
     monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
     where = context()
     where.broker.config = SimpleNamespace(inter_broker_protocol_version=MetadataVersion.IBP_3_9_IV0)
-    where.broker.metadata_cache.contains = lambda _: False
+    where.broker.metadata_cache.partitions = lambda _: {}
     named = [AddPartitionsToTxnTopic(name="t", partitions=[0])]
     transactions = [AddPartitionsToTxnTransaction(transactional_id=name, topics=named) for name in NAMES]
     large, turns = await turns_of(add_partitions_to_txn(where, AddPartitionsToTxnRequest(transactions=transactions)))
