@@ -65,8 +65,14 @@ async def _run(
     java: Path, sources: Mapping[int, Source], patterns: Sequence[str], limit_s: float, within_s: float
 ) -> bytes:
     lines = [await asyncio.to_thread(_tls_line, next(iter(sources.values())).tls)]
-    for broker, one in sources.items():
-        words = (broker, address_text(one.host, one.port), "tls" * one.is_tls, one.user or "", one.password or "")
+    for broker, source in sources.items():
+        words = (
+            broker,
+            address_text(source.host, source.port),
+            "tls" * source.is_tls,
+            source.user or "",
+            source.password or "",
+        )
         lines.append("\t".join(map(str, words)) + "\n")
     process = await asyncio.create_subprocess_exec(
         *(str(java), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
@@ -97,7 +103,7 @@ def _tls_line(settings: TlsSettings) -> str:
         client_context(settings)
     password = token_urlsafe()
     stores = (trusted_pem(settings).encode(), own_pkcs12(settings, password), password.encode())
-    words = [b64encode(one).decode() for one in stores]
+    words = [b64encode(store).decode() for store in stores]
     return "\t".join([*words, "names" * settings.checks_host_name]) + "\n"
 
 

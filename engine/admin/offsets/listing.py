@@ -92,7 +92,7 @@ async def offsets_at(
     is moving, this asks again for ``patience_s``; without any leader, only once.
     """
     found = await _found_at(wire, wanted, isolation=isolation, patience_s=patience_s)
-    return {name: one if isinstance(one, Unknown) else one[1].offset for name, one in found.items()}
+    return {name: answer if isinstance(answer, Unknown) else answer[1].offset for name, answer in found.items()}
 
 
 # -- all that leaders report
