@@ -76,8 +76,8 @@ class _Builder:
         self._check_left_behind(partitions, is_selected, pins)
         if moving:
             is_or_are = "is" if len(moving) == 1 else "are"
-            told = f"{counted(len(moving), 'partition')} {is_or_are} being reassigned and left out: {_listed(moving)}"
-            self.notes.append(told)
+            note = f"{counted(len(moving), 'partition')} {is_or_are} being reassigned and left out: {_listed(moving)}"
+            self.notes.append(note)
         options = self._filled(aim, partitions)
         assert options.minimise is not None
         problem = Problem(

@@ -417,12 +417,12 @@ def _entries(
     cluster: Problem, problem: Problem, dirs: _Dirs, after: Sequence[tuple[int, ...]]
 ) -> tuple[tuple[PlanEntry, ...], tuple[PlanEntry, ...]]:
     """Return the entries of the plan and its rollback: a replica that moves names its dir, the others say any."""
-    there: dict[TopicPartition, dict[int, str]] = {}
-    back: dict[TopicPartition, dict[int, str]] = {}
+    new_dirs: dict[TopicPartition, dict[int, str]] = {}
+    old_dirs: dict[TopicPartition, dict[int, str]] = {}
     for (name, broker), partition, (place,) in zip(dirs.replicas, problem.partitions, after, strict=True):
         if place != partition.current[0]:
-            there.setdefault(name, {})[broker] = dirs.places[place][1]
-            back.setdefault(name, {})[broker] = dirs.places[partition.current[0]][1]
+            new_dirs.setdefault(name, {})[broker] = dirs.places[place][1]
+            old_dirs.setdefault(name, {})[broker] = dirs.places[partition.current[0]][1]
 
     def entries(wanted: dict[TopicPartition, dict[int, str]]) -> tuple[PlanEntry, ...]:
         found = []
@@ -433,4 +433,4 @@ def _entries(
                 found.append(PlanEntry(partition.name.topic, partition.name.partition, ids, paths))
         return tuple(found)
 
-    return entries(there), entries(back)
+    return entries(new_dirs), entries(old_dirs)

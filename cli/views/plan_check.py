@@ -137,14 +137,14 @@ def _gitlab(path: str, finding: Finding, text: str) -> dict[str, object]:
     }
 
 
-def _junit(path: str, told: Sequence[tuple[Finding, str]], policy: Policy | None) -> str:
+def _junit(path: str, messages: Sequence[tuple[Finding, str]], policy: Policy | None) -> str:
     """A test case per check: one that finds nothing has passed."""
     checks = [kind for kind in Check if kind in OF_CLUSTER or policy is not None]
     failed = {
-        check: [(finding, text) for finding, text in told if finding.check is check and finding.is_error]
+        check: [(finding, text) for finding, text in messages if finding.check is check and finding.is_error]
         for check in checks
     }
-    noted = {finding.check: text for finding, text in told if not finding.is_error}
+    noted = {finding.check: text for finding, text in messages if not finding.is_error}
     count = sum(bool(found) for found in failed.values())
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
     lines.append(f'<testsuites><testsuite name="klamm plan check" tests="{len(checks)}" failures="{count}" errors="0">')
@@ -166,12 +166,12 @@ def plan_markdown(path: str, plan: PlanFile) -> str:
     return _markdown(path, plan, None)
 
 
-def _markdown(path: str, plan: PlanFile, told: Sequence[tuple[Finding, str]] | None) -> str:
+def _markdown(path: str, plan: PlanFile, messages: Sequence[tuple[Finding, str]] | None) -> str:
     """A report for a pull request: the verdict, what it costs, before and after, the findings, the partitions."""
-    errors = len(errors_of(finding for finding, _ in told or ()))
-    verdict = "" if told is None else f": {counted(errors, 'finding') if errors else 'fits'}"
-    told = told or ()
-    count = len(told)
+    errors = len(errors_of(finding for finding, _ in messages or ()))
+    verdict = "" if messages is None else f": {counted(errors, 'finding') if errors else 'fits'}"
+    messages = messages or ()
+    count = len(messages)
     score, options = plan.klamm.score, plan.klamm.options
     lines = [
         f"### Plan `{markdown_cell(path)}`{verdict}",
@@ -196,15 +196,15 @@ def _markdown(path: str, plan: PlanFile, told: Sequence[tuple[Finding, str]] | N
                 f"| {each.broker} | {markdown_cell(each.rack or '')} | {each.replicas_before} → {each.replicas_after} "
                 f"| {each.leaders_before} → {each.leaders_after} | {sizes} | {each.replicas_in} | {each.replicas_out} |"
             )
-    if told:
+    if messages:
         lines += ["", "| line | check | severity | finding |", "|---:|---|---|---|"]
         lines += [
             f"| {finding.line} | {finding.check.value} | {_severity(finding)} | {markdown_cell(text)} |"
-            for finding, text in told[:_MARKDOWN_MAX]
+            for finding, text in messages[:_MARKDOWN_MAX]
         ]
         if count > _MARKDOWN_MAX:
             lines.append(f"| | | | … and {count - _MARKDOWN_MAX} more |")
-    hints = _distinct(_hint(finding, path) for finding, _ in told)
+    hints = _distinct(_hint(finding, path) for finding, _ in messages)
     if hints:
         lines += ["", "What to do:", "", *(f"* {hint}" for hint in hints)]
     lines += partitions_markdown(plan)

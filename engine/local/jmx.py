@@ -28,8 +28,8 @@ _TROUBLES: Final = {
     "non-JRMP server": "what listens there is no registry of JMX, or one with TLS: for that write jmxs://",
     "SSL peer shut down incorrectly": _NO_TLS,
     "Unsupported or unrecognized SSL message": _NO_TLS,
-    "unable to find valid certification path": "nobody whom the trust store knows has signed its certificate: add its "
-    "CA to ssl.truststore.location",
+    "unable to find valid certification path": "no CA in the trust store has signed its certificate: add it to "
+    "ssl.truststore.location",
     "No subject alternative": _NAME,
     "No name matching": _NAME,
     "NotAfter": "its certificate has expired",
@@ -83,7 +83,7 @@ async def _run(
     )
     try:
         async with asyncio.timeout(within_s):
-            told, complaint = await process.communicate("".join(lines).encode())
+            output, complaint = await process.communicate("".join(lines).encode())
     except TimeoutError:
         raise OperationError(f"Java did not end within {within_s:g} s") from None
     finally:
@@ -93,7 +93,7 @@ async def _run(
     if process.returncode:
         last = complaint.decode("utf-8", "replace").strip().splitlines()[-1:]
         raise OperationError(f"Java ended with {process.returncode}: {''.join(last)}")
-    return told
+    return output
 
 
 def _tls_line(settings: TlsSettings) -> str:
@@ -111,9 +111,9 @@ def _explained(reason: str) -> str:
     return next((sentence for part, sentence in _TROUBLES.items() if part in reason), reason)
 
 
-def _by_broker(sources: Mapping[int, Source], told: bytes) -> dict[int, Beans | str]:
+def _by_broker(sources: Mapping[int, Source], output: bytes) -> dict[int, Beans | str]:
     found: dict[int, Beans | str] = {broker: {} for broker in sources}
-    for line in told.splitlines():
+    for line in output.splitlines():
         row = json.loads(line)
         beans = found[row["broker"]]
         if "error" in row:

@@ -150,9 +150,9 @@ async def resolve(wire: WireCluster, options: SourceOptions, edge: Edge, bounds:
     }
 
 
-def _check_partitions(told: Iterable[TopicPartition], known: Mapping[TopicPartition, int], name: str) -> None:
-    if set(told) != known.keys():
-        wrong = sorted(set(told) ^ known.keys())
+def _check_partitions(named: Iterable[TopicPartition], known: Mapping[TopicPartition, int], name: str) -> None:
+    if set(named) != known.keys():
+        wrong = sorted(set(named) ^ known.keys())
         message = f"the option {name} must name all partitions that are read, and no others"
         raise BadRequest(message, where=", ".join(map(str, wrong)))
 
@@ -180,10 +180,10 @@ async def _partitions(wire: WireCluster, options: SourceOptions) -> list[TopicPa
     return [partition for partition in found if not options.assigned or partition in options.assigned]
 
 
-def all_known(told: ToldOffsets) -> Offsets:
+def all_known(offsets: ToldOffsets) -> Offsets:
     """Return the offsets; raises Refused or Unreachable if one is not known."""
     found: Offsets = {}
-    for name, offset in told.items():
+    for name, offset in offsets.items():
         if isinstance(offset, Unknown):
             if offset.code is None:
                 raise Unreachable(offset.message, where=str(name))

@@ -60,13 +60,13 @@ class QueryTraces:
         logs ended. The newest position counts. Copies of a checkpoint are queries of their own.
         """
         failures: list[AdminError] = []
-        checkpoints, told = self._from_checkpoints(failures), self._from_event_logs(failures)
+        checkpoints, from_logs = self._from_checkpoints(failures), self._from_event_logs(failures)
         by_id: dict[str, list[Query]] = {}
         # The newest of several copies is the one that the other files tell of.
-        for query in [*sorted(checkpoints, key=_newest_batch, reverse=True), *told]:
+        for query in [*sorted(checkpoints, key=_newest_batch, reverse=True), *from_logs]:
             by_id.setdefault(query.query_id, []).append(query)
         queries = []
-        for query in [*checkpoints, *told]:
+        for query in [*checkpoints, *from_logs]:
             same = by_id[query.query_id] if query.query_id else [query]
             others = [trace for trace in same if trace.kind is not ReaderKind.CHECKPOINT]
             if query is same[0]:
@@ -380,11 +380,11 @@ def read_event_logs(logs: Iterable[Location]) -> tuple[list[Query], list[AdminEr
     failures: list[AdminError] = []
     for log in logs:
         try:
-            told = _stories_of(log)
+            of_log = _stories_of(log)
         except AdminError as error:
             failures.append(error)
             continue
-        for story in told:
+        for story in of_log:
             known = stories.get((story.query_id, story.kind))
             stories[story.query_id, story.kind] = story if known is None else _joined_stories(known, story)
     return [_query(story) for story in stories.values()], failures

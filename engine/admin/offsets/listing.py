@@ -122,13 +122,13 @@ async def look_up(
 def _told(name: TopicPartition, leader: int, found: tuple[int, FoundOffset] | Unknown) -> PartitionOffset:
     if isinstance(found, Unknown):
         return PartitionOffset(*name, leader, error=str(found) if found.code is None else found.code.name)
-    leader, told = found
+    leader, answer = found
     return PartitionOffset(
         *name,
         leader,
-        None if told.offset < 0 else told.offset,
-        None if told.timestamp < 0 else told.timestamp,
-        None if told.leader_epoch < 0 else told.leader_epoch,
+        None if answer.offset < 0 else answer.offset,
+        None if answer.timestamp < 0 else answer.timestamp,
+        None if answer.leader_epoch < 0 else answer.leader_epoch,
     )
 
 
