@@ -13,6 +13,7 @@ from engine.admin.analysis.incidents import Incident
 from engine.admin.analysis.timeline import timelines
 from engine.admin.brokers.metrics import IDLE_LOW_PERCENT, TOPICS_MAX, BrokerFigures
 from engine.admin.lag.results import PartitionLag
+from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Stage, WatchedGroup
 from engine.common.acl import AclOperation, ResourceType
@@ -424,9 +425,10 @@ def _group_partition(view: View, one: PartitionLag, width: int) -> list[Line]:
     if one.status.is_trouble and one.committed_offset is not None and view.target is not None:
         where = one.topic, "--partition", str(one.partition), "--offset", str(one.committed_offset), "-n", "1"
         lines += [*_title("the record that comes next"), *_told(command_text(["consume", *where], view.target), width)]
-        step = group.name, "--topic", f"{one.topic}:{one.partition}", "--shift-by", "1"
-        lines += _title("step over it, once its members are stopped: O, or")
-        lines += _told(command_text(["groups", "reset-offsets", *step, "--execute"], view.target), width)
+        if one.reason is Reason.STANDS_STILL:
+            step = group.name, "--topic", f"{one.topic}:{one.partition}", "--shift-by", "1"
+            lines += _title("step over it, once its members are stopped: O, or")
+            lines += _told(command_text(["groups", "reset-offsets", *step, "--execute"], view.target), width)
     return lines
 
 
