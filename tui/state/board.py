@@ -103,7 +103,6 @@ class Sample:
     at_ms: int
     in_per_s: float | None
     under_replicated: int | None
-    offline: int | None
     lag: int | None
     in_by_broker: dict[int, float] = field(default_factory=dict)
 
@@ -205,7 +204,6 @@ class Board:
                 frame.at_ms,
                 self.in_per_s,
                 None if total is None else total.under_replicated,
-                None if total is None else total.leaderless,
                 None if self.has_unknown_lag else self.lag,
                 self._in_by_broker,
             )
