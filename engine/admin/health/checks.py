@@ -90,6 +90,8 @@ class _TopicFindings:
     moving: dict[str, str] = field(default_factory=dict)
     """Partitions that are being reassigned, and why one gets no further."""
     moving_topics: set[str] = field(default_factory=set)
+    lagging: set[int] = field(default_factory=set)
+    """Live brokers with replicas that are behind."""
     under_min_isr: list[tuple[int, str]] = field(default_factory=list)
     """How many replicas are in sync, and the finding."""
 
@@ -104,6 +106,7 @@ class _TopicFindings:
             for broker, count in theirs.items():
                 mine[broker] += count
         self.under_min_isr += other.under_min_isr
+        self.lagging |= other.lagging
         if other.moving:
             self.moving |= other.moving
             self.moving_topics |= other.moving_topics
@@ -182,7 +185,10 @@ def assess(
     found = topics.found | {Check.UNDER_MIN_ISR: [line for _, line in sorted(topics.under_min_isr, key=_IN_SYNC)]}
     return report_of(
         examples_max=examples_max,
-        advice={Check.LEAKED_THROTTLES: _without_throttles(facts, throttles)},
+        advice={
+            Check.LEAKED_THROTTLES: _without_throttles(facts, throttles),
+            Check.UNDER_REPLICATED_LAGGING: _failed_below(facts, topics),
+        },
         findings=[
             *_controller(facts),
             (Check.MISSING_BROKERS, _missing_brokers(topics)),
@@ -272,6 +278,8 @@ def _topic(topic: TopicSnapshot, setting: _Setting, min_isr: int) -> _TopicFindi
                 findings.under_min_isr.append((len(partition.isr), f"{name} ({line})"))
             else:
                 findings.found.setdefault(check, []).append(f"{name} ({line})")
+            if check is Check.UNDER_REPLICATED_LAGGING:
+                findings.lagging.update(_cause(partition, setting.live)[1])
         if shares_rack:
             line = ", ".join(f"{b} in {setting.racks[b]}" for b in partition.assignment.target_replicas)
             findings.found.setdefault(Check.RACK_VIOLATIONS, []).append(f"{name} (replicas {line})")
@@ -342,6 +350,20 @@ def _cause(partition: PartitionSnapshot, live: Set[int]) -> tuple[Check, list[in
 
 def _log_dirs(facts: HealthFacts) -> list[str]:
     return [f"broker {broker}: {path}" for broker, paths in sorted(facts.offline_log_dirs.items()) for path in paths]
+
+
+def _failed_below(facts: HealthFacts, topics: _TopicFindings) -> Words:
+    """Return which failed log dirs took replicas that are behind with them; nothing if it was something else."""
+    failed = [
+        f"broker {b}: {', '.join(facts.offline_log_dirs[b])}"
+        for b in sorted(topics.lagging & facts.offline_log_dirs.keys())
+    ]
+    if not failed:
+        return ""
+    others = (
+        "" if len(failed) == len(topics.lagging) else f"; for other brokers: {Check.UNDER_REPLICATED_LAGGING.advice}"
+    )
+    return f"a failed log dir took its replicas with it ({'; '.join(failed)}): mend that first{others}"
 
 
 def _full_log_dirs(facts: HealthFacts) -> list[str]:

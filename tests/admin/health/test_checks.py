@@ -202,6 +202,22 @@ def test_throttles_that_serve_nothing() -> None:
     assert Check.LEAKED_THROTTLES not in found(running)
 
 
+def test_replicas_that_went_with_a_log_dir_say_so() -> None:
+    behind = facts(partition((0, 1), (0,)), partition((0, 2), (0,)))
+
+    def told(**dirs: tuple[str, ...]) -> str:
+        failed = {int(broker[1:]): paths for broker, paths in dirs.items()}
+        reasons = assess(replace(behind, offline_log_dirs=failed)).reasons
+        (reason,) = (one for one in reasons if one.check is Check.UNDER_REPLICATED_LAGGING)
+        return str(reason.advice)
+
+    usual = Check.UNDER_REPLICATED_LAGGING.advice
+    assert told() == told(b0=("/d0",)) == usual
+    went = "a failed log dir took its replicas with it (broker 1: /d1"
+    assert told(b1=("/d1",)) == f"{went}): mend that first; for other brokers: {usual}"
+    assert told(b1=("/d1",), b2=("/d2", "/d3")) == f"{went}; broker 2: /d2, /d3): mend that first"
+
+
 def test_a_throttle_comes_with_what_removes_it() -> None:
     idle = facts(partition((0, 1)))
     mark = {"leader.replication.throttled.replicas": "5000:2147483647,0:0"}
