@@ -227,9 +227,11 @@ class RemoveThrottles:
         return Prepared(
             f"Remove throttles that klamm has not set from {cluster.target.name}?",
             shortened(
-                f"{entity}  {key}={value} → none"
-                for entity, settings in found.foreign.items()
-                for key, value in settings.items()
+                [
+                    f"{entity}  {key}={value} → none"
+                    for entity, settings in found.foreign.items()
+                    for key, value in settings.items()
+                ]
             ),
             ("nothing moves now; whoever set them may still want them",),
             "; ".join(command_text(one, cluster.target) for one in words),

@@ -209,7 +209,7 @@ async def clear_throttles(
     default = Entity(EntityType.BROKER, None)
     rates = {default: found} if (found := await _rates_of(cluster, default)) else {}
     left = (*brokers.left, *_rates_kept(rates), *topics.left, *lists)
-    return ClearedThrottles(topics.topics, cleared, left, brokers.cleared, brokers.foreign | rates | theirs)
+    return ClearedThrottles(topics.topics, cleared, left, brokers.cleared, {**brokers.foreign, **rates, **theirs})
 
 
 async def delete_throttles(cluster: Cluster, throttles: Mapping[Entity, Mapping[str, str]]) -> dict[Entity, str]:
