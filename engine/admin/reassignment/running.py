@@ -30,7 +30,7 @@ async def read_partitions(cluster: Cluster, topics: Iterable[str]) -> dict[Topic
 
 async def holds_replicas(cluster: Cluster, broker: int) -> bool:
     """Whether a broker has replicas: so one that is not alive is dead, rather than unknown."""
-    reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
+    reader = await topic_reader(cluster, on_unreadable=cluster.observe, on_unknown_settings=cluster.observe)
     topics = await reader.topics([entry.topic for entry in await reader.names()])
     return any(broker in partition.replicas for topic in topics for partition in topic.partitions)
 

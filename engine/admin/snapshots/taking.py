@@ -105,7 +105,7 @@ async def _broker_configs(cluster: Cluster) -> Mapping[int | None, Mapping[str, 
     Only ZooKeeper knows those of brokers that are dead.
     """
     from engine.admin.configs.access import config_reader
-    from engine.admin.configs.values import EntityType, settings_of
+    from engine.admin.configs.values import Entity, EntityType, settings_of
 
     found: dict[int | None, Mapping[str, str]] = {}
     try:
@@ -118,7 +118,9 @@ async def _broker_configs(cluster: Cluster) -> Mapping[int | None, Mapping[str, 
     for entity in described:
         broker_id = None if entity.entity_name is None else int(entity.entity_name)
         if entity.error is not None:
-            cluster.observe(f"the settings of broker {broker_id} are not known: {entity.error}")
+            # A broker that is silent is named elsewhere, a znode that is damaged is not.
+            tell = cluster.complain if cluster.source is Source.ZOOKEEPER else cluster.observe
+            tell(f"the settings of {Entity(EntityType.BROKER, entity.entity_name)} are not known: {entity.error}")
         settings = settings_of(entity)
         if settings:
             found[broker_id] = settings
