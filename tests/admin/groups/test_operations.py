@@ -174,6 +174,9 @@ def test_groups_of_other_protocols_are_no_consumers() -> None:
         assert [group.group for group in listed.groups] == ["g1"]
         report = group_list_report(listed, with_state=False, with_type=False, exit_code=ExitCode.DONE)
         assert report.notes == ("groups of other protocols are not listed: g2 (connect)",)
+        described = await describe(cluster, all_of())
+        assert ([one.group for one in described.groups], described.others) == (["g1"], ("g2",))
+        assert (await describe(cluster, all_of("g2"))).others == ()
         assert [one.group for one in (await plan_reset(cluster, all_of(), None, LATEST)).groups] == ["g1"]
         assert (await find_groups_to_delete(cluster, all_of())).names == ["g1"]
 
