@@ -85,6 +85,8 @@ _MENDS: Mapping[Check, tuple[str, ...]] = {
     Check.LEAKED_THROTTLES: ("reassignment.unthrottle",),
     Check.HANGING_TRANSACTIONS: ("transactions.abort",),
 }
+_ADVICE: Mapping[Check, str] = {Check.LEAKED_THROTTLES: "remove them (X)"}
+"""Where the dashboard does by one key what the engine advises step by step."""
 _OF_READERS: Mapping[Reason | None, str] = {
     Reason.NOBODY_READS: "start its consumers: nobody reads; see where each partition waits (enter)",
     Reason.STANDS_STILL: "its members commit nothing: look at what they log, or restart them; see the record at which "
@@ -270,7 +272,7 @@ def _problem(board: Board, reason: HealthReason) -> Problem:
         board.since.get(reason.check),
         _PLACES.get(reason.check, Location("brokers")),
         examples=reason.examples,
-        advice=spelled(reason.check.advice),
+        advice=_ADVICE.get(reason.check) or spelled(reason.advice),
         incident=_incident_of(board, reason.check),
         mends=_MENDS.get(reason.check, ()),
     )
