@@ -18,12 +18,20 @@ from operated_cluster import Klamm, filled, of_three_brokers
 
 from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
 from engine.admin.elections.values import ElectionScope, ElectionType
-from engine.admin.health.report import Check, HealthReason, HealthReport, HealthStatus, Severity
+from engine.admin.health.report import (
+    Check,
+    HealthReason,
+    HealthReport,
+    HealthStatus,
+    HoldingTransaction,
+    Severity,
+)
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
 from tui.app import Dashboard
 from tui.operations.elections import Elect
+from tui.operations.partitions import AbortHanging
 from tui.operations.reassignments import CancelReassignments, RemoveThrottles
 from tui.pages.brokers import BrokerItem
 from tui.planning.forms import plan_offer
@@ -230,6 +238,25 @@ def test_a_key_that_mends_another_kind_of_problem_says_so() -> None:
 
     async def run() -> None:
         async with dashboard("live") as driven:
+            await look(driven)
+
+    drive(run)
+
+
+def test_a_transaction_that_hangs_is_ended_from_its_problem() -> None:
+    async def look(driven: Driven) -> None:
+        frame = driven.feed.cluster.frame()
+        reason = HealthReason(Check.HANGING_TRANSACTIONS, Severity.CRITICAL, 1, ("orders-3 (so and so)",))
+        held = HoldingTransaction("orders-3", 5, 7, 600_000, is_hanging=True)
+        report = HealthReport(HealthStatus.CRITICAL, (reason,))
+        driven.app.take(replace(frame, sequence=frame.sequence + 1, health=report, holding=(held,)))
+        await choose(driven, "✖ 1 transaction hangs")
+        assert offered(driven, "transactions.abort") == AbortHanging((TopicPartition("orders", 3),))
+        assert isinstance(offered(driven, "group.reset"), NotNow)
+
+    async def run() -> None:
+        async with dashboard(FakeFeed(_five(), plays=False)) as driven:
+            await driven.tick(2)
             await look(driven)
 
     drive(run)
