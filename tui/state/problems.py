@@ -12,6 +12,7 @@ from engine.admin.analysis.incidents import Run
 from engine.admin.analysis.moves import CopyState, moves_board
 from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice
 from engine.admin.health.report import Check, HealthReason, Severity
+from engine.admin.lag.results import PartitionLag
 from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.events import EventKind
 from engine.admin.watch.frame import WatchedGroup
@@ -88,7 +89,7 @@ _MENDS: Mapping[Check, tuple[str, ...]] = {
 _ADVICE: Mapping[Check, str] = {Check.LEAKED_THROTTLES: "remove them (X)"}
 """Where the dashboard does by one key what the engine advises step by step."""
 _OF_READERS: Mapping[Reason | None, str] = {
-    Reason.NOBODY_READS: "start its consumers: nobody reads; see where each partition waits (enter)",
+    Reason.NOBODY_READS: "start its consumers; see where each partition waits (enter)",
     Reason.STANDS_STILL: "its members commit nothing: look at what they log, or restart them; see the record at which "
     "each partition stands (enter); once they are stopped, step over it (O)",
     Reason.LAG_NEVER_FELL: "it reads less than comes in: give it more consumers; see who reads what (enter)",
@@ -382,17 +383,22 @@ def _of_groups(board: Board) -> Iterator[Problem]:
 
 
 def _cases_of(group: WatchedGroup) -> Iterator[str]:
-    """Say why a group is in trouble, and which partitions are the reason, the furthest behind first."""
+    """Say why a group is in trouble, and whose partitions are the reason, the reader furthest behind first."""
     lag = group.lag
     if why := why_of(lag):
         yield why
-    worst = [partition for partition in lag.partitions if partition.status is lag.status]
-    worst.sort(key=lambda one: -(one.lag or 0))
-    for one in worst[:_NAMED_MAX]:
-        owner = f"read by {reader}" if (reader := reader_of(group, one)) else "nobody reads it"
-        yield f"{one.name}: {NOTHING if one.lag is None else short_count(one.lag)} behind, {owner}"
-    if len(worst) > _NAMED_MAX:
-        yield f"and {counted(len(worst) - _NAMED_MAX, 'other partition')}"
+    by_reader: dict[str, list[PartitionLag]] = {}
+    for one in sorted(lag.partitions, key=lambda one: -(one.lag or 0)):
+        if one.status is lag.status:
+            by_reader.setdefault(reader_of(group, one), []).append(one)
+    for reader, found in list(by_reader.items())[:_NAMED_MAX]:
+        rest = len(found) - _NAMED_MAX
+        names = ", ".join(one.name for one in found[:_NAMED_MAX]) + (f" and {count(rest)} more" if rest > 0 else "")
+        known = [one.lag for one in found if one.lag is not None]
+        told = at_least(short_count(sum(known)), is_least=len(known) < len(found)) if known else NOTHING
+        yield f"{names}: {told} behind, read by {reader or 'nobody'}"
+    if len(by_reader) > _NAMED_MAX:
+        yield f"and {counted(len(by_reader) - _NAMED_MAX, 'other reader')}"
 
 
 def _of_queries(board: Board) -> Iterator[Problem]:
