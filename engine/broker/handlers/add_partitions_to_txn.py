@@ -95,7 +95,8 @@ def _add(
         own = [TopicPartition(topic.name, index) for index in topic.partitions]
         named += own
         partitions.update(dict.fromkeys(own))
-        missing.update(p for p in own if not cache.contains(p))
+        there = cache.partitions(topic.name)
+        missing.update([p for p in own if p.partition not in there])
         yield
     if are_transactions_refused(context):
         done([(p, ErrorCode.UNSUPPORTED_VERSION) for p in named])
