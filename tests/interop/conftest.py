@@ -1,10 +1,14 @@
-"""All tests of this folder run Apache Kafka. They are skipped where its jars cannot be had."""
+"""All tests of this folder run Apache Kafka; without its jars they are skipped. Some share a session of Spark."""
 
 from __future__ import annotations
 
 import pytest
 from apache_kafka import ApacheKafkaBroker, fetch_jars, jars_folder
+from live_cluster import live_cluster, topic_name
 from required_tools import require
+from spark_sessions import spark
+
+__all__ = ["live_cluster", "spark", "topic_name"]
 
 
 @pytest.fixture(scope="session", autouse=True)

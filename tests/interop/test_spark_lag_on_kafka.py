@@ -11,14 +11,11 @@ import pytest
 from apache_kafka import ApacheKafkaBroker, wait_until_all_know_each_other
 from klamm_program import in_process
 from query_ways import all_ways_agree, produce, start, wait_for
-from spark_sessions import spark
 from wire_client import create_topic
 
 from engine.common.model import TopicPartition
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
-
-__all__ = ["spark"]
 
 TOPIC = "orders"
 STEP = 60

@@ -14,9 +14,6 @@ from klamm_program import in_process
 from patience import within
 from rights_story import CELLS_OF_SPARK, Cell, RightsStory, check
 from secured_kafka import PASSWORDS, SecuredKafka, jaas, secured_kafka
-from spark_sessions import spark
-
-__all__ = ["spark"]
 
 
 @pytest.fixture(scope="module")

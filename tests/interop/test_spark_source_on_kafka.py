@@ -12,13 +12,10 @@ from apache_kafka import ApacheKafkaBroker
 from confluent_kafka import Producer
 from patience import slowness
 from source_rows import consumed, reader, send, spark_rows
-from spark_sessions import spark
 from wire_client import create_topic
 
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
-
-__all__ = ["spark"]
 
 SETTINGS = {"auto.create.topics.enable": "false", "transaction.state.log.replication.factor": "1",
             "transaction.state.log.min.isr": "1", "transaction.state.log.num.partitions": "1"}  # fmt: skip
