@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from apache_kafka import run_tool
 from broker_program import OLD_RECORDS_STAY
 from command_rounds import ROUNDS, Operated, Round
 from kafka_cluster import kafka_cluster
+from kafka_tools import run_tool
 
 CONFIGS = "kafka.admin.ConfigCommand"
 SCRAM = "SCRAM-SHA-256=[iterations=8192,password=secret],SCRAM-SHA-512=[password=secret]"

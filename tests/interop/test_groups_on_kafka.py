@@ -8,10 +8,10 @@ from pathlib import Path
 
 import group_story
 import pytest
-from apache_kafka import run_tool
 from group_members import commit
 from group_story import Stage
 from kafka_cluster import kafka_cluster
+from kafka_tools import run_tool
 from klamm_program import in_process
 from znode_writer import znode_writer
 

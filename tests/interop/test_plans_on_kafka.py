@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, run_tool, wait_until_all_know_each_other
+from apache_kafka import ApacheKafkaBroker, wait_until_all_know_each_other
 from kafka_cluster import kafka_cluster
+from kafka_tools import run_tool
 from kazoo.client import KazooClient
 from klamm_program import PROGRAM, Ran, environment, in_process
 from plan_files import write_plan

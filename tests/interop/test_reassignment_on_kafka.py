@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, run_tool, wait_until_all_know_each_other
+from apache_kafka import ApacheKafkaBroker, wait_until_all_know_each_other
 from kafka_cluster import kafka_cluster
+from kafka_tools import run_tool
 from klamm_program import Ran, in_process
 from tool_effects import Operator, change_broker_settings, change_topics_and_leaders, move_with_throttles
 

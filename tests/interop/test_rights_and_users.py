@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from apache_kafka import run_tool
 from golden import Seen
 from json_schemas import check_json
+from kafka_tools import run_tool
 from klamm_program import Ran, in_process
 from kraft_cluster import KRaftCluster
 from rights_story import CASES, CELLS, Cell, RightsStory, check

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import transaction_story
-from apache_kafka import run_tool
 from kafka_cluster import kafka_cluster
+from kafka_tools import run_tool
 from klamm_program import in_process
 from transaction_story import SETTINGS, Stage, hang
 

@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from apache_kafka import run_tool
+from apache_kafka import run_tool as run_tool_alone
+from kafka_tools import run_tool
 from klamm_program import Ran, klamm
 from wire_client import wait_until_led
 
@@ -55,7 +56,8 @@ class Side:
         if tool == "kafka-cluster":
             words = ("cluster-id", *words)
         if self.own == KAFKA:
-            done = run_tool(CLASSES[tool], *words)
+            run = run_tool_alone if tool == "kafka-console-consumer" else run_tool
+            done = run(CLASSES[tool], *words)
             said = Ran(done.returncode, done.stdout, _LOGGED.sub("", done.stderr))
         else:
             said = klamm(tool, *words, folder=self.folder)
