@@ -243,7 +243,10 @@ class Partition:
         if first_offset >= 0:
             counts.messages_in += result.last_offset - first_offset + 1
             counts.bytes_in += len(records)
-        self.changed()
+        if self._settled:
+            self.changed()
+        else:
+            self.environment.wakeups.mark(self.topic_partition)
         return result
 
     def count_refusal(self, refused: KafkaError, size_bytes: int) -> None:
