@@ -159,7 +159,7 @@ def test_executors_without_klamm_know_the_settings_of_the_session(
     }  # fmt: skip
     ran = klamm(
         "spark", "merge", "viewfs://lake/night/logs", "--out", "hdfs:///viewed/merged", "--master",
-        "local-cluster[2,1,1024]", *(word for pair in given.items() for word in ("--conf", "=".join(pair))),
+        "local-cluster[1,2,1024]", *(word for pair in given.items() for word in ("--conf", "=".join(pair))),
         "-o", "json", folder=tmp_path, timeout_s=600, env={"SPARK_HOME": str(SPARK_HOME)},
     )  # fmt: skip
     assert ran.code == 0, ran.err
