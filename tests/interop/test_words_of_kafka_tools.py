@@ -359,3 +359,14 @@ def test_records_are_deleted(both: Both) -> None:
     wanted = {"version": 1, "partitions": [{"topic": "defaults", "partition": 0, "offset": 2},
                                            {"topic": "a.b", "partition": 1, "offset": -1}]}  # fmt: skip
     both.same("kafka-delete-records", "--offset-json-file", both.file("delete.json", wanted))
+
+
+@pytest.mark.parametrize("words", ["", "--describe --topic absent", "--list"])
+def test_in_a_jvm_of_many_a_tool_ends_as_in_its_own(both: Both, words: str) -> None:
+    """A test that runs many tools relies on this: what one that fails leaves behind does not meet the next."""
+    where = ("--bootstrap-server", both.cluster.bootstrap_servers) if words else ()
+    line = (CLASSES["kafka-topics"], *where, *words.split())
+    alone, among_many = run_tool_alone(*line), run_tool(*line)
+    told = [(ran.returncode, ran.stdout, _LOGGED.sub("", ran.stderr)) for ran in (alone, among_many)]
+    assert told[0] == told[1]
+    assert alone.returncode == (0 if words == "--list" else 1)

@@ -34,7 +34,7 @@ def run_tool(main_class: str, *arguments: str) -> subprocess.CompletedProcess[st
             given.flush()
             head = told.readline().split()
             if not head:
-                raise TimeoutError(f"no output within {PATIENCE_S:.0f} s: {main_class} {' '.join(arguments)}")
+                raise RuntimeError(f"Kafka's tool hung or took the JVM along: {main_class} {' '.join(arguments)}")
             code, *sizes = map(int, head)
             out, errors = (told.read(size).decode() for size in sizes)
         finally:
