@@ -47,7 +47,9 @@ def test_transactions_of_every_codec(spark: Any, servers: str, tmp_path: Path) -
 def fill(servers: str, codec: str) -> Producer:
     """Make a topic of two partitions, named after its codec; return the producer of the open transaction."""
     create_topic(servers, codec, partitions=2)
-    producer = Producer({"bootstrap.servers": servers, "compression.type": codec, "transactional.id": codec})
+    # Kafka aborts the open transaction after the time-out, and a busy machine needs longer than the minute by default.
+    own = {"compression.type": codec, "transactional.id": codec, "transaction.timeout.ms": 900_000}
+    producer = Producer({"bootstrap.servers": servers, **own})
     producer.init_transactions(60)
     for number, kind in enumerate(("committed", "aborted", "aborted", "committed", "open")):
         producer.begin_transaction()
