@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, NotFound
-from engine.admin.cluster.members import check_broker_lives
+from engine.admin.cluster.members import check_broker_lives, holds_replicas
 from engine.admin.cluster.remedies import SEE_TOPICS, USE_BROKERS, Give, Parameter, Phrase
 from engine.admin.cluster.target import Side, Source
 from engine.admin.configs.values import (
@@ -69,7 +69,12 @@ async def describe_entity(cluster: Cluster, entity: Entity, *, include_all: bool
         found = await reader.describe(entity, include_all=include_all)
     if entity.type is EntityType.BROKER and entity.name is not None and not found.configs:
         # ZooKeeper has nothing for a broker that never existed either: an empty answer may be a typo.
-        await check_broker_lives(cluster, int(entity.name))
+        try:
+            await check_broker_lives(cluster, int(entity.name))
+        except NotFound:
+            if not await holds_replicas(cluster, int(entity.name)):
+                raise
+            cluster.complain(f"{entity} is dead")
     return found
 
 
@@ -82,7 +87,7 @@ def _pointing_to_zookeeper(cluster: Cluster, entity: Entity) -> Iterator[None]:
         if entity.type is not EntityType.BROKER or entity.name is None:
             raise
         via = Give(Parameter.VIA, "zookeeper") if cluster.target.zookeeper else Give(Parameter.ZOOKEEPER)
-        hint = Phrase(error.hint or "", "; those of a dead one are in ZooKeeper: ", via)
+        hint = Phrase(error.hint or "", "; the settings of a dead broker are in ZooKeeper: ", via)
         raise NotFound(error.message, where=error.where, hint=hint) from error
 
 
