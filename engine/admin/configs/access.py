@@ -159,7 +159,7 @@ async def list_credentials(cluster: Cluster, user: str | None = None) -> list[Us
         return credentials_in(await describe_clients(await cluster.wire(), kind, entity, has_quotas=False))
     reader = await config_reader(cluster)
     if user is None:
-        return credentials_in(await reader.describe_all(kind, include_all=False))
+        return credentials_in(told_of(cluster, await reader.describe_all(kind, include_all=False)))
     return credentials_in([await reader.describe(Entity(kind, user), include_all=False)])
 
 
@@ -185,6 +185,14 @@ async def _alter_by_wire(
 
     alter = alter_quotas if entity.type.is_of_clients else alter_configs
     await alter(wire, entity, additions, deletions, validate_only=validate_only)
+
+
+def told_of(cluster: Cluster, found: list[EntityConfigs]) -> list[EntityConfigs]:
+    """Complain about the entities whose settings are not known, for callers who show only what is known."""
+    for one in found:
+        if one.error is not None:
+            cluster.complain(f"the settings of {Entity(one.entity_type, one.entity_name)} are not known: {one.error}")
+    return found
 
 
 class SnapshotConfigReader:
