@@ -134,10 +134,14 @@ def test_settings_of_a_dead_broker_are_found_and_removed(
     without_broker(four_brokers, wire, topic_name, f"1:{DEAD}")
     rate = "leader.replication.throttled.rate"
     of_dead = ("configs", "alter", "--broker", str(DEAD), "--add-config", f"{rate}=70000", "--yes")
-    hint = "those of a dead one are in ZooKeeper: "
+    hint = "the settings of a dead broker are in ZooKeeper: "
     for told in (wire(*of_dead), wire("configs", "describe", "--broker", str(DEAD))):
         assert (told.code, f"{hint}--zookeeper HOST:PORT" in told.err) == (2, True), told.err
     assert f"{hint}--via zookeeper" in both(*of_dead).err
+    nothing = both("configs", "describe", "--broker", str(DEAD), "-o", "json")
+    assert (nothing.code, nothing.json["configs"]) == (0, [])
+    assert f"broker {DEAD} is dead" in nothing.err
+    assert both("configs", "describe", "--broker", "9").code == 2
     assert both(*of_dead, "--via", "zookeeper").code == 0
     assert both("configs", "describe", "--broker", str(DEAD), "--via", "zookeeper", "-o", "json").code == 0
 

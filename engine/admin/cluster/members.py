@@ -63,6 +63,31 @@ async def check_broker_lives(cluster: Cluster, broker_id: int) -> None:
         raise NotFound(f"no live broker has the id {broker_id}", hint=f"live brokers: {known}")
 
 
+async def holds_replicas(cluster: Cluster, broker_id: int) -> bool:
+    """Whether a broker has replicas: so one that is not alive is dead, rather than unknown."""
+    match cluster.source:
+        case Source.SNAPSHOT:
+            topics = cluster.snapshot().topics
+            return any(broker_id in partition.replicas for topic in topics for partition in topic.partitions)
+        case Source.ZOOKEEPER:
+            from engine.kafka.zk.kafka_client import KafkaZkClient
+            from engine.kafka.zk.topics import TopicIdReplicaAssignment
+
+            kafka = KafkaZkClient(await cluster.zookeeper())
+            found = (await kafka.topics.read_topics(await kafka.topics.get_all_topics())).values()
+            return any(
+                broker_id in assignment.replicas
+                for topic in found
+                if isinstance(topic, TopicIdReplicaAssignment)
+                for assignment in topic.by_partition().values()
+            )
+        case Source.WIRE:
+            answer = await (await cluster.wire()).metadata(None)
+            return any(
+                broker_id in partition.replica_nodes for topic in answer.topics for partition in topic.partitions
+            )
+
+
 async def _read_by_znode(zk: ZkClient) -> ClusterMembers:
     from engine.admin.cluster.zookeeper import read_brokers
     from engine.kafka.zk.kafka_client import KafkaZkClient

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, NotFound
-from engine.admin.cluster.members import check_broker_lives
+from engine.admin.cluster.members import check_broker_lives, holds_replicas
 from engine.admin.cluster.remedies import SEE_TOPICS, USE_BROKERS, Give, Parameter, Phrase
 from engine.admin.cluster.target import Side, Source
 from engine.admin.configs.values import (
@@ -69,7 +69,12 @@ async def describe_entity(cluster: Cluster, entity: Entity, *, include_all: bool
         found = await reader.describe(entity, include_all=include_all)
     if entity.type is EntityType.BROKER and entity.name is not None and not found.configs:
         # ZooKeeper has nothing for a broker that never existed either: an empty answer may be a typo.
-        await check_broker_lives(cluster, int(entity.name))
+        try:
+            await check_broker_lives(cluster, int(entity.name))
+        except NotFound:
+            if not await holds_replicas(cluster, int(entity.name)):
+                raise
+            cluster.complain(f"{entity} is dead")
     return found
 
 
@@ -82,7 +87,7 @@ def _pointing_to_zookeeper(cluster: Cluster, entity: Entity) -> Iterator[None]:
         if entity.type is not EntityType.BROKER or entity.name is None:
             raise
         via = Give(Parameter.VIA, "zookeeper") if cluster.target.zookeeper else Give(Parameter.ZOOKEEPER)
-        hint = Phrase(error.hint or "", "; those of a dead one are in ZooKeeper: ", via)
+        hint = Phrase(error.hint or "", "; the settings of a dead broker are in ZooKeeper: ", via)
         raise NotFound(error.message, where=error.where, hint=hint) from error
 
 
@@ -154,7 +159,7 @@ async def list_credentials(cluster: Cluster, user: str | None = None) -> list[Us
         return credentials_in(await describe_clients(await cluster.wire(), kind, entity, has_quotas=False))
     reader = await config_reader(cluster)
     if user is None:
-        return credentials_in(await reader.describe_all(kind, include_all=False))
+        return credentials_in(told_of(cluster, await reader.describe_all(kind, include_all=False)))
     return credentials_in([await reader.describe(Entity(kind, user), include_all=False)])
 
 
@@ -180,6 +185,14 @@ async def _alter_by_wire(
 
     alter = alter_quotas if entity.type.is_of_clients else alter_configs
     await alter(wire, entity, additions, deletions, validate_only=validate_only)
+
+
+def told_of(cluster: Cluster, found: list[EntityConfigs]) -> list[EntityConfigs]:
+    """Complain about the entities whose settings are not known, for callers who show only what is known."""
+    for one in found:
+        if one.error is not None:
+            cluster.complain(f"the settings of {Entity(one.entity_type, one.entity_name)} are not known: {one.error}")
+    return found
 
 
 class SnapshotConfigReader:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import NotFound
 from engine.admin.cluster.target import Source
-from engine.admin.configs.access import describe_entities, describe_entity
+from engine.admin.configs.access import describe_entities, describe_entity, told_of
 from engine.admin.configs.quotas import parts_of
 from engine.admin.configs.values import ConfigSource, Entity, EntityConfigs, EntityType
 
@@ -44,7 +44,7 @@ async def _described(cluster: Cluster, kind: EntityType, entity: Entity | None) 
 
         return await describe_clients(await cluster.wire(), kind, entity, has_credentials=False)
     if entity is None:
-        return await describe_entities(cluster, kind, include_all=False)
+        return told_of(cluster, await describe_entities(cluster, kind, include_all=False))
     return [await describe_entity(cluster, entity, include_all=False)]
 
 

@@ -17,7 +17,7 @@ from engine.admin.configs.values import Entity, EntityConfigs, EntityType
 from engine.kafka.config.quota_keys import QuotaKey
 from engine.kafka.config.values import double_text
 from engine.kafka.zk.configs import DEFAULT_ENTITY, ConfigType, desanitized, sanitized
-from engine.kafka.zk.errors import ZooKeeperError
+from engine.kafka.zk.errors import ZnodeFormatError, ZooKeeperError
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.reads import or_raise
 
@@ -30,7 +30,11 @@ _ITERATIONS = re.compile(r"(?:^|,)iterations=(\d+)")
 
 
 async def describe_clients_zk(kafka: KafkaZkClient, kind: EntityType, entity: Entity | None) -> list[EntityConfigs]:
-    """Return what is set for one entity, or (None) for all of a kind that have anything."""
+    """Return what is set for one entity, or (None) for all of a kind that have anything.
+
+    Raises:
+        ZnodeFormatError: what is set for the one cannot be understood.
+    """
     if entity is not None:
         wanted = {_path(entity): entity}
     elif kind is EntityType.USER_CLIENT:
@@ -39,6 +43,9 @@ async def describe_clients_zk(kafka: KafkaZkClient, kind: EntityType, entity: En
         wanted = await _all_of(kafka, kind)
     found = []
     for path, read in (await kafka.configs.get_entities_configs(list(wanted))).items():
+        if isinstance(read, ZnodeFormatError) and entity is None:
+            found.append(EntityConfigs(kind, wanted[path].name, (), str(read)))
+            continue
         settings = {} if isinstance(read, ZooKeeperError) else or_raise(read)
         if settings or entity is not None:
             found.append(_described(wanted[path], settings))

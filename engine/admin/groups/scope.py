@@ -161,9 +161,14 @@ def is_pattern(text: str) -> bool:
     return _PATTERN.search(text) is not None
 
 
-def is_of_consumers(group: ListedGroup) -> bool:
+def is_of_consumers(group: ListedGroup | GroupDescription) -> bool:
     """Whether Kafka's tool would show it: groups of other protocols (Connect, schema registries) are not consumers."""
     return group.protocol_type in ("", CONSUMER_PROTOCOL_TYPE)
+
+
+def why_without_lag(group: ListedGroup | GroupDescription) -> str:
+    """Return why nobody knows the lag of a group that is not of consumers."""
+    return f"a group of protocol {group.protocol_type}: klamm cannot determine its lag"
 
 
 def as_error(unknown: Unknown, where: str) -> AdminError:

@@ -186,7 +186,7 @@ def assess(
     return report_of(
         examples_max=examples_max,
         advice={
-            Check.LEAKED_THROTTLES: _without_throttles(facts, throttles),
+            Check.LEAKED_THROTTLES: _without_throttles(throttles),
             Check.UNDER_REPLICATED_LAGGING: _failed_below(facts, topics),
         },
         findings=[
@@ -494,7 +494,7 @@ def _throttles(facts: HealthFacts, topics: _TopicFindings) -> list[_Throttle]:
     return found
 
 
-def _without_throttles(facts: HealthFacts, throttles: Sequence[_Throttle]) -> Words:
+def _without_throttles(throttles: Sequence[_Throttle]) -> Words:
     """Return how to remove throttles: klamm's all at once, those of others by name."""
     others: dict[str, list[_Throttle]] = {}
     for throttle in throttles:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Unknown
 from engine.admin.groups.group_reading import describe_and_fetch
-from engine.admin.groups.scope import FoundGroups, as_error
+from engine.admin.groups.scope import FoundGroups, as_error, is_of_consumers, why_without_lag
 from engine.admin.groups.values import (
     CommittedOffset,
     GroupDescription,
@@ -137,6 +137,8 @@ def _half_at_broker(name: str, described: GroupDescription | Unknown, committed:
     owners = {partition: member for member in described.members for partition in member.assignment or ()}
     if isinstance(committed, Unknown):
         offsets = dict.fromkeys(owners, committed)
+    elif not offsets and not is_of_consumers(described):
+        error = why_without_lag(described)
     return _Half(name, described.type, described.state, described.members, owners, offsets, error, described.protocol)
 
 

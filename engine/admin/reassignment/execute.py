@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, AnswerLost, BadRequest, FailureKind, NotFound, Refused
-from engine.admin.cluster.members import read_members
+from engine.admin.cluster.members import holds_replicas, read_members
 from engine.admin.cluster.remedies import USE_BROKERS, Operation, Parameter, Phrase, Words
 from engine.admin.cluster.rollback_file import write_rollback
 from engine.admin.reassignment.access import reassignment_changer, reassignment_reader
@@ -29,7 +29,7 @@ from engine.admin.reassignment.log_dirs import (
 from engine.admin.reassignment.moves import Flows, PartitionStatus, ReassignmentState, flows_of
 from engine.admin.reassignment.plan_file import ANY_LOG_DIR, PartitionMove, plan_document, plan_text
 from engine.admin.reassignment.progress import ProgressWatcher
-from engine.admin.reassignment.running import holds_replicas, read_topics, require_partitions
+from engine.admin.reassignment.running import read_topics, require_partitions
 from engine.admin.reassignment.throttle_settings import Throttle, ThrottleSettings
 from engine.admin.reassignment.throttles import ClearedThrottles, plan_throttle, renew_throttle, set_throttle
 from engine.admin.reassignment.values import Refusal, RunningReassignments

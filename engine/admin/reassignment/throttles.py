@@ -206,8 +206,10 @@ async def clear_throttles(
     lists = tuple(f"{one} keeps {key}: no mark says that klamm set it" for one, keys in theirs.items() for key in keys)
     if not names_foreign or still:
         return ClearedThrottles(topics.topics, cleared, brokers.left + topics.left + lists, brokers.cleared)
-    default = Entity(EntityType.BROKER, None)
-    rates = {default: found} if (found := await _rates_of(cluster, default)) else {}
+    default, rates = Entity(EntityType.BROKER, None), dict[Entity, dict[str, str]]()
+    with suppress(*FAILURES, CoordinationError):
+        if found := await _rates_of(cluster, default):
+            rates[default] = found
     left = (*brokers.left, *_rates_kept(rates), *topics.left, *lists)
     return ClearedThrottles(topics.topics, cleared, left, brokers.cleared, {**brokers.foreign, **rates, **theirs})
 

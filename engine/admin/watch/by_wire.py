@@ -18,7 +18,7 @@ from engine.admin.cluster.wire import WireCluster
 from engine.admin.configs.by_wire import WireConfigReader, read_effective, read_overrides
 from engine.admin.configs.values import EntityType, settings_of
 from engine.admin.groups.group_reading import list_groups
-from engine.admin.groups.scope import FoundGroups, as_error, is_of_consumers
+from engine.admin.groups.scope import FoundGroups, as_error, is_of_consumers, why_without_lag
 from engine.admin.groups.values import GroupState, GroupType, ListedGroup
 from engine.admin.health.reading import probe_brokers
 from engine.admin.lag.measuring import LagMeter
@@ -218,6 +218,5 @@ def unmeasured(name: str, kind: GroupType | None, state: GroupState | None) -> G
 
 def of_other_protocol(listed: ListedGroup) -> WatchedGroup:
     """Return what is known about a group that is not of consumers, such as the workers of Kafka Connect."""
-    error = f"a group of protocol {listed.protocol_type}: klamm cannot determine its lag"
-    lag = replace(unmeasured(listed.group, listed.type, listed.state), error=error)
+    lag = replace(unmeasured(listed.group, listed.type, listed.state), error=why_without_lag(listed))
     return WatchedGroup(lag, None, listed.coordinator, listed.protocol_type)

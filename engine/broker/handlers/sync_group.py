@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from engine.broker.coordinator.groups.values import Syncing, SyncResult
 from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.in_turns import Steps, in_lists, in_steps
 from engine.broker.handlers.preconditions import are_static_members_refused
 from engine.broker.handlers.registry import handles
 from engine.broker.network.request import Deferred
@@ -22,16 +23,21 @@ from engine.kafka.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRes
 
 
 @handles(ApiKey.SYNC_GROUP, requires=["Read Group"])
-def sync_group(context: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Deferred:
+@in_steps
+def sync_group(context: RequestContext, request: SyncGroupRequest) -> Steps[SyncGroupResponse | Deferred]:
     """Answer with the member's part of the assignment."""
     if are_static_members_refused(context, request.group_instance_id):
         return SyncGroupResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, assignment=b"")
     if context.api_version >= 5 and (request.protocol_type is None or request.protocol_name is None):
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL, assignment=b"")
+    assignments: dict[str, bytes] = {}
+    for some in in_lists(request.assignments):
+        assignments.update((one.member_id, bytes(one.assignment)) for one in some)
+        yield
     syncing = Syncing(
         member_id=request.member_id,
         generation_id=request.generation_id,
-        assignments={a.member_id: bytes(a.assignment) for a in request.assignments},
+        assignments=assignments,
         group_instance_id=request.group_instance_id,
         protocol_type=request.protocol_type,
         protocol_name=request.protocol_name,

@@ -69,11 +69,18 @@ def test_those_that_may_not_be_read_do_not_hide_the_others(zk_chroot: str) -> No
     ("entity", "kind"),
     [("brokers/0", EntityType.BROKER), ("users/u", EntityType.USER), ("users/u/clients/c", EntityType.USER_CLIENT)],
 )
-def test_those_that_nobody_understands_are_an_error(zk_chroot: str, entity: str, kind: EntityType) -> None:
+def test_those_that_nobody_understands_are_an_error_and_hide_no_others(
+    zk_chroot: str, entity: str, kind: EntityType
+) -> None:
     async def scene(zk: ZkClient) -> None:
+        before = len(await described(zk, kind))
         await zk.set(f"/config/{entity}", b"{")
+        found = await ZkConfigReader(zk).describe_all(kind, include_all=False)
+        assert len(found) == before
+        (damaged,) = [one for one in found if one.error is not None]
+        assert damaged.configs == () and f"/config/{entity}" in damaged.error
         with pytest.raises(ZnodeFormatError, match=f"/config/{entity}"):
-            await described(zk, kind)
+            await ZkConfigReader(zk).describe(Entity(kind, damaged.entity_name), include_all=False)
 
     on_settings(zk_chroot, scene)
 

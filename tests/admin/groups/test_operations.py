@@ -26,6 +26,7 @@ from engine.admin.groups.reset_spec import ResetSpec, ResetTo, TopicScope, parse
 from engine.admin.groups.resetting import PlannedReset, offsets_after, offsets_before, plan_reset
 from engine.admin.groups.scope import GroupScope, scope_of, unlisted
 from engine.admin.groups.values import GroupState
+from engine.admin.lag.measuring import LagMeter, LagOptions
 from engine.admin.offsets.listing import end_offsets
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -177,6 +178,9 @@ def test_groups_of_other_protocols_are_no_consumers() -> None:
         described = await describe(cluster, all_of())
         assert ([one.group for one in described.groups], described.others) == (["g1"], ("g2",))
         assert (await describe(cluster, all_of("g2"))).others == ()
+        meter = LagMeter(cluster, all_of("g1", "g2"), lambda _: True, LagOptions(looks_max=1))
+        lags = {one.group: one.error for one in (await meter.measure())[0].groups}
+        assert lags == {"g1": None, "g2": "a group of protocol connect: klamm cannot determine its lag"}
         assert [one.group for one in (await plan_reset(cluster, all_of(), None, LATEST)).groups] == ["g1"]
         assert (await find_groups_to_delete(cluster, all_of())).names == ["g1"]
 

@@ -40,6 +40,7 @@ from engine.broker.handlers.list_partition_reassignments import list_partition_r
 from engine.broker.handlers.offset_fetch import offset_fetch
 from engine.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from engine.broker.handlers.registry import all_handlers
+from engine.broker.handlers.sync_group import sync_group
 from engine.broker.handlers.txn_offset_commit import txn_offset_commit
 from engine.broker.handlers.user_scram_credentials import alter_user_scram_credentials
 from engine.broker.handlers.write_txn_markers import write_txn_markers
@@ -112,6 +113,7 @@ from engine.kafka.protocol.apis.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from engine.kafka.protocol.apis.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from engine.kafka.protocol.apis.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestPartition,
@@ -323,6 +325,21 @@ async def test_very_many_offsets_are_committed_in_turns() -> None:
     assert len(topic.partitions) == MANY
     # One yield each to check them and to answer.
     assert turns >= 2 * MANY / AT_ONCE_MAX
+
+
+@in_event_loop
+async def test_very_many_assignments_are_read_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """200,000 held the loop for 50 ms of CPU."""
+    where, synced = context(), list[Any]()
+    where.broker.group_coordinator.sync = lambda group_id, syncing, answer: synced.append(syncing)
+    assignments = [SyncGroupRequestAssignment(member_id=name, assignment=memoryview(b"a")) for name in NAMES]
+    request = SyncGroupRequest(group_id="g", protocol_type="consumer", protocol_name="range", assignments=assignments)
+    where.api_version = 5
+    few = SyncGroupRequest(group_id="g", protocol_type="", protocol_name="", assignments=assignments[:1])
+    assert not sync_group(where, few).is_complete and len(synced.pop().assignments) == 1, "at once"
+    monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
+    _, turns = await turns_of(sync_group(where, request))
+    assert synced[0].assignments == dict.fromkeys(NAMES, b"a") and turns >= 2 * (MANY / AT_ONCE_MAX - 1)
 
 
 @in_event_loop

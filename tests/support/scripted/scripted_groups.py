@@ -151,7 +151,7 @@ class ScriptedGroups:
         return DescribedGroup(
             group_id=name,
             group_state=self.state,
-            protocol_type="consumer",
+            protocol_type=self.protocols.get(name, "consumer"),
             protocol_data="range",
             members=[] if self.state == "Empty" else members,
         )
