@@ -109,8 +109,8 @@ def names_a_partition_twice(request: ProduceRequest) -> bool:
     topics = request.topic_data
     if len(topics) == 1:
         data = topics[0].partition_data
-        return len(data) > 1 and len({one.index for one in data}) < len(data)
-    return len({(topic.name, one.index) for topic in topics for one in topic.partition_data}) < sum(
+        return len(data) > 1 and len({partition.index for partition in data}) < len(data)
+    return len({(topic.name, partition.index) for topic in topics for partition in topic.partition_data}) < sum(
         len(topic.partition_data) for topic in topics
     )
 
