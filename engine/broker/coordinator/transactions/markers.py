@@ -144,7 +144,12 @@ class MarkerSender:
             while markers := self._queues.pop(leader, None):
                 current = {ending: found for ending, found in markers.items() if self._is_current(ending)}
                 if current:
-                    await self._request(leader, current)
+                    try:
+                        await self._request(leader, current)
+                    except Exception:
+                        logger.exception("Sending markers to broker %d failed, and is tried again", leader)
+                        for ending, partitions in current.items():
+                            self._try_again(ending, partitions)
         finally:
             self._sending.discard(leader)
 

@@ -188,6 +188,21 @@ def test_a_marker_that_was_not_written_goes_to_whoever_leads_then(error: E | Non
     world(test)
 
 
+def test_a_fault_of_the_program_loses_no_marker() -> None:
+    async def test(one: TransactionWorld) -> None:
+        (a,) = one.add("a", leader=THERE)
+        first, second = await one.begun([a]), await one.begun([a], "u")
+        one.there.faults = [RuntimeError("a fault of the program")]
+        one.end(first)
+        await asyncio.sleep(ANSWER_S / 2)
+        one.end(second, "u")
+        await one.until(S.COMPLETE_COMMIT)
+        await one.until(S.COMPLETE_COMMIT, "u")
+        assert [m[:2] for m in one.there.marked] == [first, second, first]
+
+    world(test)
+
+
 def test_a_marker_waits_for_a_leader() -> None:
     async def test(one: TransactionWorld) -> None:
         (a,) = one.add("a", leader=-1)
