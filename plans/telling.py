@@ -48,7 +48,7 @@ def summary(score: Score, first: Minimise | None, partition_count: int, units: U
     text = f"{_count(score.moves, 'move')}{copied}, {_count(score.leader_changes, 'leader change')}{took}"
     bound = score.lower_bound
     # Where nothing has to be copied, the moves are what a plan can save.
-    is_bytes = first is Minimise.BYTES and bound.bytes is not None and bool(score.bytes)
+    is_bytes = first is Minimise.BYTES and bound.bytes is not None and bool(score.bytes or bound.bytes)
     least = units.size(bound.bytes or 0) if is_bytes else _count(bound.moves, "move")
     if score.remaining_moves:
         left = f"{_count(score.remaining_moves, 'move')} {'is' if score.remaining_moves == 1 else 'are'} left"
@@ -82,15 +82,15 @@ def card_rows(score: Score) -> list[tuple[str, Figure, Figure]]:
 def moves_of(plan: PlanFile, sizes: Mapping[TopicPartition, int | None]) -> list[PlannedMove]:
     """Return the partitions of a plan, in its order."""
     before = {entry.name: entry for entry in plan.klamm.rollback}
-    found = []
+    moves = []
     for entry in plan.partitions:
         old = before[entry.name]
         placed = set(zip(old.replicas, old.log_dirs, strict=True))
         copies = len(set(zip(entry.replicas, entry.log_dirs, strict=True)) - placed)
         size = sizes.get(entry.name)
         copied = None if size is None else size * copies
-        found.append(PlannedMove(entry.name, old.replicas, entry.replicas, copies, copied, dir_changes(old, entry)))
-    return found
+        moves.append(PlannedMove(entry.name, old.replicas, entry.replicas, copies, copied, dir_changes(old, entry)))
+    return moves
 
 
 def largest(moves: list[PlannedMove], count: int) -> list[PlannedMove]:
