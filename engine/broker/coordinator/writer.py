@@ -43,7 +43,11 @@ class ReplicatedWriter:
             return True
         log = partition.leader_log
         if log is None or not log.is_flush_due:
-            return self._wait(partition, result, done, timeout_ms)
+            if log is None or partition.followers:
+                return self._wait(partition, result, done, timeout_ms)
+            # The append has raised the high watermark.
+            done(ErrorCode.NONE, result.first_offset)
+            return True
 
         def flushed(error: ErrorCode) -> None:
             if error is ErrorCode.NONE:

@@ -179,10 +179,12 @@ class ProducerStateManager:
 
     def on_high_watermark(self, high_watermark: int) -> bool:
         """Forget completed transactions whose markers are replicated; return whether there were any."""
-        done = [first for first, last in self.unreplicated.items() if last < high_watermark]
-        for first_offset in done:
-            del self.unreplicated[first_offset]
-        return bool(done)
+        is_any_done = False
+        for first_offset, last_offset in tuple(self.unreplicated.items()):
+            if last_offset < high_watermark:
+                del self.unreplicated[first_offset]
+                is_any_done = True
+        return is_any_done
 
     def replay(self, buffer: Buffer, position: int, header: BatchHeader) -> CompletedTransaction | None:
         """Replay a batch from the log; return the transaction it ends, which the caller must ``complete``."""

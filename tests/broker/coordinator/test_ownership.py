@@ -37,6 +37,8 @@ class Broker:
         self.unloaded: list[list[str]] = []
         self.reads: list[int] = []
         self.buffers = 0
+        self.read_s = 0.0
+        """How long a read of the disk takes."""
         self.meanwhile: Callable[[], object] = lambda: None
         """Happens while a piece of the log is read from the disk."""
         leader = SimpleNamespace(topic="__consumer_offsets", partition=lambda i: self.partition if i == 0 else None)
@@ -61,6 +63,7 @@ class Broker:
     async def run(self, read: Callable[[], bytes]) -> bytes:
         """The offloader's."""
         self.buffers += 1
+        await asyncio.sleep(self.read_s)
         self.meanwhile()
         return read()
 
@@ -99,6 +102,24 @@ def test_each_group_is_reported_once_it_is_there_and_once_it_goes() -> None:
         one.resign()
         assert [sorted(piece) for piece in one.unloaded] == [sorted(names)]
         assert one.groups.status("g1") is E.NOT_COORDINATOR
+
+    broker(test)
+
+
+def test_how_long_a_load_took_is_kept_and_told(caplog: pytest.LogCaptureFixture) -> None:
+    async def test(one: Broker) -> None:
+        one.commit("a", "b")
+        await asyncio.sleep(7)
+        one.read_s = 0.25
+        with caplog.at_level(logging.INFO, GROUPS.logger.name):
+            await one.lead()
+            one.resign()
+        assert list(one.groups.load_times_ms) == [500]
+        assert [record.getMessage() for record in caplog.records] == [
+            "Finished loading offsets and group metadata from __consumer_offsets-0 in 500 milliseconds for epoch 0: "
+            "2 groups, 2 records, 0 skipped",
+            "Unloading 2 groups of __consumer_offsets-0",
+        ]
 
     broker(test)
 

@@ -71,6 +71,7 @@ class MemoryPartition:
     """The coordinator's partition. A commit is replicated at once unless ``is_replicated_at_once`` is off."""
 
     topic_partition = OFFSETS_PARTITION
+    followers = (2,)
 
     def __init__(self) -> None:
         self.log = MemoryLog()

@@ -348,9 +348,7 @@ class TransactionCoordinator:
         self, owned: OwnedPartition[Transaction], transaction: Transaction, transition: Transition, done: Done
     ) -> None:
         """Write a transition; once it is replicated the state changes, and ``done`` is called."""
-        if not owned.is_owned:
-            done(ErrorCode.NOT_COORDINATOR)
-            return
+        assert owned.is_owned, "the caller has looked"
 
         def written(error: ErrorCode, _: int) -> None:
             if not owned.is_owned:

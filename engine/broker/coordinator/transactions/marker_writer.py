@@ -7,6 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from engine.broker.coordinator.writer import ReplicatedWriter
+from engine.broker.log.results import NO_OFFSET
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
@@ -16,7 +17,7 @@ from engine.kafka.formats.control_records import ControlRecordType, EndTransacti
 
 MarkerErrors = dict[TopicPartition, ErrorCode]
 Ended = Callable[[TopicPartition, ErrorCode, int], None]
-"""Receives the outcome for a partition, and the offset of the marker (-1 with an error)."""
+"""Receives the outcome for a partition, and the offset of the marker (``NO_OFFSET`` with an error)."""
 
 MAGIC_OF_TRANSACTIONS = 2
 """Older formats have no room for a producer id."""
@@ -60,11 +61,11 @@ class MarkerWriter:
         for topic_partition in partitions:
             partition = self._replica_manager.hosted_partition(topic_partition)
             if partition is None or partition.log is None:
-                ended(topic_partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+                ended(topic_partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, NO_OFFSET)
             elif partition.log.config.record_magic < MAGIC_OF_TRANSACTIONS:
-                ended(topic_partition, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, -1)
+                ended(topic_partition, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, NO_OFFSET)
             elif partition.leader_log is None:
-                ended(topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+                ended(topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, NO_OFFSET)
             else:
                 done = partial(ended, topic_partition)
                 if topic_partition.topic == GROUP_METADATA_TOPIC:

@@ -144,7 +144,12 @@ class MarkerSender:
             while markers := self._queues.pop(leader, None):
                 current = {ending: found for ending, found in markers.items() if self._is_current(ending)}
                 if current:
-                    await self._request(leader, current)
+                    try:
+                        await self._request(leader, current)
+                    except Exception:
+                        logger.exception("Sending markers to broker %d failed, and is tried again", leader)
+                        for ending, partitions in current.items():
+                            self._try_again(ending, partitions)
         finally:
             self._sending.discard(leader)
 
@@ -188,26 +193,17 @@ class MarkerSender:
         if not self._is_current(ending):
             return
         transaction = ending.transaction
-        written = []
-        again = []
-        for partition, error in errors.items():
-            if error is ErrorCode.NONE or error in _NEEDLESS:
-                written.append(partition)
-            elif error in _FENCED:
-                transaction.markers_are_written(written)
+        failed = {p: error for p, error in errors.items() if error is not ErrorCode.NONE and error not in _NEEDLESS}
+        transaction.markers_are_written(errors.keys() - failed.keys())
+        for partition, error in failed.items():
+            if error in _FENCED:
                 logger.info("The markers of %s are given up partition=%s: %s", transaction, partition, error.name)
                 return
-            else:
-                again.append(partition)
-                logger.info(
-                    "The marker of %s is sent again partition=%s: %s",
-                    transaction.transactional_id,
-                    partition,
-                    error.name,
-                )
-        transaction.markers_are_written(written)
-        if again:
-            self._try_again(ending, again)
+            logger.info(
+                "The marker of %s is sent again partition=%s: %s", transaction.transactional_id, partition, error.name
+            )
+        if failed:
+            self._try_again(ending, failed)
         self._check_completed(ending)
 
     def _skip(self, ending: Ending, partitions: list[TopicPartition]) -> None:

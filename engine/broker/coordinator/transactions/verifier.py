@@ -143,8 +143,8 @@ class TransactionVerifier:
         leader = self._coordinator_id(verified.transactional_id)
         assert leader is not None, "settle_here has looked"
         answer: asyncio.Future[Errors] = asyncio.get_running_loop().create_future()
-        if self._add(leader, _Question(verified, answer)):
-            self._start(leader)
+        self._add(leader, _Question(verified, answer))
+        self._start(leader)
         begun_s = time.monotonic()
         errors = await answer
         now_s = time.monotonic()
@@ -165,7 +165,7 @@ class TransactionVerifier:
             return None
         return info.leader
 
-    def _add(self, leader: int, question: _Question) -> bool:
+    def _add(self, leader: int, question: _Question) -> None:
         """Queue a question. Of two about the same transactional id, only the later producer's, or attempt's, counts."""
         questions = self._questions.setdefault(leader, {})
         transactional_id, epoch = question.verified.transactional_id, question.verified.producer.producer_epoch
@@ -174,11 +174,10 @@ class TransactionVerifier:
             earlier_epoch = earlier.verified.producer.producer_epoch
             if earlier_epoch > epoch:
                 _answer(question, ErrorCode.INVALID_PRODUCER_EPOCH)
-                return False
+                return
             fenced, repeated = ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.NETWORK_EXCEPTION
             _answer(earlier, fenced if earlier_epoch < epoch else repeated)
         questions[transactional_id] = question
-        return True
 
     def _start(self, leader: int) -> None:
         if leader not in self._asking:
@@ -190,6 +189,9 @@ class TransactionVerifier:
             while questions := self._questions.pop(leader, None):
                 try:
                     await self._ask_once(leader, questions)
+                except Exception:
+                    # Those that have come meanwhile are asked all the same.
+                    logger.exception("Asking broker %d which partitions belong to transactions failed", leader)
                 finally:
                     # Nobody may wait forever, whatever happens.
                     _answer_all(questions, ErrorCode.NETWORK_EXCEPTION)
@@ -197,6 +199,7 @@ class TransactionVerifier:
             self._asking.discard(leader)
 
     async def _ask_once(self, leader: int, questions: dict[str, _Question]) -> None:
+        """Ask, and answer the questions; the caller answers those that are left."""
         client = self.connections.to(leader)
         if client is None:
             _answer_all(questions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -215,9 +218,8 @@ class TransactionVerifier:
             return
         except KlammError as error:
             logger.warning("Broker %d did not say which partitions belong to transactions: %s", leader, error)
-            _answer_all(questions, ErrorCode.NETWORK_EXCEPTION)
-            return
-        _take(response, questions)
+        else:
+            _take(response, questions)
 
 
 def _asked(verified: Verified) -> AddPartitionsToTxnTransaction:

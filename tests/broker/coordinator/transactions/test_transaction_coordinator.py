@@ -130,6 +130,34 @@ def test_no_marker_is_sent_before_the_outcome_is_in_the_log() -> None:
     world(test)
 
 
+def test_what_was_written_in_an_earlier_term_is_not_answered_as_if_it_were_still_that() -> None:
+    async def test(one: TransactionWorld) -> None:
+        (a,) = one.add("a")
+        producer = await one.begun([a])
+        one.state.is_replicated_at_once = False
+        answers = one.end(producer)
+        await one.lead()
+        assert answers == []
+        one.replicate()
+        assert answers == [E.NOT_COORDINATOR]
+        await asyncio.sleep(0)
+        one.replicate()
+        assert one.found().state is S.COMPLETE_COMMIT and len(one.led[a].markers) == 1
+
+    world(test)
+
+
+def test_who_does_not_coordinate_an_id_verifies_nothing() -> None:
+    async def test(one: TransactionWorld) -> None:
+        (a,) = one.add("a")
+        producer = await one.begun([a])
+        assert one.coordinator.verify_partitions("t", producer, [a]) == {a: E.NONE}
+        one.resign()
+        assert one.coordinator.verify_partitions("t", producer, [a]) == {a: E.NOT_COORDINATOR}
+
+    world(test)
+
+
 def test_the_end_is_in_the_log_only_once_all_followers_have_the_markers() -> None:
     async def test(one: TransactionWorld) -> None:
         a, b = one.add("a", partitions=2)
@@ -184,6 +212,21 @@ def test_a_marker_that_was_not_written_goes_to_whoever_leads_then(error: E | Non
         one.add("a", leader=HERE)
         await one.until(S.COMPLETE_COMMIT)
         assert len(one.led[a].markers) == 1
+
+    world(test)
+
+
+def test_a_fault_of_the_program_loses_no_marker() -> None:
+    async def test(one: TransactionWorld) -> None:
+        (a,) = one.add("a", leader=THERE)
+        first, second = await one.begun([a]), await one.begun([a], "u")
+        one.there.faults = [RuntimeError("a fault of the program")]
+        one.end(first)
+        await asyncio.sleep(ANSWER_S / 2)
+        one.end(second, "u")
+        await one.until(S.COMPLETE_COMMIT)
+        await one.until(S.COMPLETE_COMMIT, "u")
+        assert [m[:2] for m in one.there.marked] == [first, second, first]
 
     world(test)
 

@@ -40,6 +40,7 @@ class Coordinator:
         self.error = E.NONE
         self.top_error = E.NONE
         self.left_out: set[TopicPartition] = set()
+        self.also_named: list[str] = []
         self.failure: Exception | None = None
         self.version = 5
         self.is_held = asyncio.Event()
@@ -61,7 +62,8 @@ class Coordinator:
         if self.top_error is not E.NONE:
             return AddPartitionsToTxnResponse(error_code=self.top_error)
         return AddPartitionsToTxnResponse(
-            results_by_transaction=[
+            results_by_transaction=[AddPartitionsToTxnResult(transactional_id=name) for name in self.also_named]
+            + [
                 AddPartitionsToTxnResult(
                     transactional_id=asked.transactional_id,
                     topic_results=[
@@ -89,10 +91,12 @@ class World(TransactionWorld):
         self.metadata.leaders[STATE_PARTITION] = leader
         self.other = Coordinator()
         self.open: set[TopicPartition] = set()
+        self.is_known = True
+        """Whether the other broker's address is."""
         self.refusals: dict[TopicPartition, ErrorCode] = {}
         replica_manager = SimpleNamespace(partition=lambda topic, index: self._partition(TopicPartition(topic, index)))
         connections = SimpleNamespace(
-            to=lambda broker_id: self.other if broker_id == THERE and THERE in self.metadata.alive else None,
+            to=lambda broker_id: self.other if self.is_known and broker_id == THERE else None,
             close=self._close,
         )
         self.verifier = TransactionVerifier(
@@ -230,6 +234,53 @@ def test_a_coordinator_that_does_not_answer() -> None:
         one.other.failure = RuntimeError("a fault of the program")
         assert await one.settled() == {A: E.NETWORK_EXCEPTION}
         one.other.failure = None
+        assert await one.settled() == {}
+
+    world(test)
+
+
+def test_whoever_comes_while_a_question_fails_is_answered_too() -> None:
+    async def test(one: World) -> None:
+        one.other.is_held.clear()
+        one.other.failure = RuntimeError("a fault of the program")
+        first = asyncio.create_task(one.settled())
+        await asyncio.sleep(0.1)
+        second = asyncio.create_task(one.settled(name="u"))
+        await asyncio.sleep(0.1)
+        one.other.is_held.set()
+        assert (await first, await second) == ({A: E.NETWORK_EXCEPTION}, {A: E.NETWORK_EXCEPTION})
+
+    world(test)
+
+
+@pytest.mark.parametrize(("named", "errors"), [("nobody's", {}), ("t", {A: E.NETWORK_EXCEPTION})])
+def test_an_answer_may_name_ids_that_nobody_asked_about_or_one_twice(
+    named: str, errors: dict[TopicPartition, E], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(one: World) -> None:
+        one.other.also_named = [named]
+        assert await one.settled() == errors
+        assert not caplog.records
+
+    world(test)
+
+
+def test_a_coordinator_that_is_just_new_enough_is_asked() -> None:
+    async def test(one: World) -> None:
+        one.other.version = 4
+        one.other.error = E.CONCURRENT_TRANSACTIONS
+        assert await one.settled() == {A: E.CONCURRENT_TRANSACTIONS}
+        ((version, _),) = one.other.requests
+        assert version == 4
+
+    world(test)
+
+
+def test_a_coordinator_whose_address_is_unknown_is_not_available() -> None:
+    async def test(one: World) -> None:
+        one.is_known = False
+        assert await one.settled() == {A: E.COORDINATOR_NOT_AVAILABLE}
+        one.is_known = True
         assert await one.settled() == {}
 
     world(test)

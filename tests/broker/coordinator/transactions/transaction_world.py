@@ -67,11 +67,15 @@ class OtherBroker:
         """When each came."""
         self.errors: list[ErrorCode | None] = []
         """One per request; None: the answer is lost."""
+        self.faults: list[Exception] = []
+        """What requests raise that have not even an answer that is lost."""
 
     async def send(self, request: WriteTxnMarkersRequest, api_version: int) -> WriteTxnMarkersResponse:
         self.requests.append(request)
         self.times_s.append(asyncio.get_running_loop().time())
         await asyncio.sleep(ANSWER_S)
+        if self.faults:
+            raise self.faults.pop()
         error = self.errors.pop(0) if self.errors else ErrorCode.NONE
         if error is None:
             raise ConnectionLost("the broker was killed", address="there:1")
