@@ -270,8 +270,8 @@ def _commands_of(entry: Entry) -> Iterator[tuple[str, KlammCommand]]:
     if commands is None:
         yield entry.name, command
         return
-    for word, one in commands.items():
-        yield f"{entry.name} {word}", one
+    for word, command in commands.items():
+        yield f"{entry.name} {word}", command
 
 
 def _options(command: KlammCommand, panel: str) -> list[str]:

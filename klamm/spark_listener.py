@@ -77,8 +77,8 @@ class LagListener(StreamingQueryListener):
         progress = event.progress
         query_id = str(progress.id)
         # On one line, whatever this version of Spark prints.
-        told = json.dumps(json.loads(progress.json), separators=(",", ":"))
-        file = self._write(query_id, f'{_HEAD}QueryProgressEvent","progress":{told}}}')
+        text = json.dumps(json.loads(progress.json), separators=(",", ":"))
+        file = self._write(query_id, f'{_HEAD}QueryProgressEvent","progress":{text}}}')
         if self._mirror is not None:
             self._mirror.finished(query_id, progress.name or query_id, file)
 

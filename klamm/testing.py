@@ -95,8 +95,8 @@ class LocalCluster:
             *_settings("--config", config),
             *(
                 word
-                for number, one in (broker_config or {}).items()
-                for word in _settings("--broker-config", one, number)
+                for number, settings in (broker_config or {}).items()
+                for word in _settings("--broker-config", settings, number)
             ),
             *("--log-dirs", str(log_dir_count)),
             *(["--secure"] if secure else []),

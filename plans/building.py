@@ -76,8 +76,8 @@ class _Builder:
         self._check_left_behind(partitions, is_selected, pins)
         if moving:
             is_or_are = "is" if len(moving) == 1 else "are"
-            told = f"{counted(len(moving), 'partition')} {is_or_are} being reassigned and left out: {_listed(moving)}"
-            self.notes.append(told)
+            note = f"{counted(len(moving), 'partition')} {is_or_are} being reassigned and left out: {_listed(moving)}"
+            self.notes.append(note)
         options = self._filled(aim, partitions)
         assert options.minimise is not None
         problem = Problem(
@@ -327,15 +327,19 @@ class _Builder:
         dirs = {(log_dir.broker, log_dir.log_dir) for log_dir in self.snapshot.log_dirs}
         for topic in self.snapshot.topics:
             dirs |= {(log.broker, log.log_dir) for partition in topic.partitions for log in partition.replica_logs}
-        for place, one in given.items():
+        for place, capacity in given.items():
             if place not in dirs:
-                raise unknown_log_dir(one)
+                raise unknown_log_dir(capacity)
         self.notes.append(
             "Kafka chooses the log dirs of new replicas: a broker gets no more than its log dirs hold together,"
             " if each of them has a capacity; the strategy log-dirs keeps each"
         )
         brokers = {broker for broker, _ in given} - {broker for broker, _ in dirs - set(given)}
-        return {b: sum(one.bytes for (broker, _), one in given.items() if broker == b) for b in sorted(brokers)}
+        room = dict.fromkeys(sorted(brokers), 0)
+        for (broker, _), capacity in given.items():
+            if broker in brokers:
+                room[broker] += capacity.bytes
+        return room
 
     def _filled(self, aim: tuple[Aim, ...], partitions: list[ProblemPartition]) -> PlanOptions:
         from dataclasses import replace
@@ -355,10 +359,11 @@ class _Builder:
         return replace(self.options, aim=aim, minimise=minimise)
 
 
-def unknown_log_dir(one: LogDirCapacity) -> BadOption:
+def unknown_log_dir(capacity: LogDirCapacity) -> BadOption:
     """Return the error about the capacity of an unknown log dir."""
     return BadOption(
-        f"a capacity names log dir {one.log_dir} of broker {one.broker}, which is unknown", hint=_CAPACITY_HINT
+        f"a capacity names log dir {capacity.log_dir} of broker {capacity.broker}, which is unknown",
+        hint=_CAPACITY_HINT,
     )
 
 

@@ -55,9 +55,9 @@ def narrowed(problem: Problem, masks: list[int], planned: Lists) -> Problem:
     """Return the problem with fewer choices: ``masks``, what is, and what the whole plan does."""
     parts = list(problem.partitions)
     for index, mask in zip(problem.movable, masks, strict=True):
-        one = parts[index]
-        wanted = mask | one.must_hold | mask_of(one.current) | mask_of(planned[index])
-        parts[index] = replace(one, may_hold=one.may_hold & wanted)
+        partition = parts[index]
+        wanted = mask | partition.must_hold | mask_of(partition.current) | mask_of(planned[index])
+        parts[index] = replace(partition, may_hold=partition.may_hold & wanted)
     return replace(problem, partitions=tuple(parts))
 
 
@@ -110,8 +110,8 @@ class CappedProgram:
         self._parts = [self.problem.partitions[index] for index in self.problem.movable]
         sizes = [part.size or 0 for part in self._parts]
         self._unit = max(1.0, sum(sizes) / len(sizes)) if sizes else 1.0
-        for number, one in enumerate(self._parts):
-            self._add_partition(number, one)
+        for number, partition in enumerate(self._parts):
+            self._add_partition(number, partition)
         self._add_caps()
         found = None
         for stage in self._stages():
@@ -122,31 +122,31 @@ class CappedProgram:
             self._add_row(-highspy.kHighsInf, value + stage.slack, stage.terms)
         return found
 
-    def _add_partition(self, number: int, one: ProblemPartition) -> None:
+    def _add_partition(self, number: int, partition: ProblemPartition) -> None:
         """Let the partition have any allowed set; if its present set is not allowed, it may keep that too."""
-        held = mask_of(one.current)
-        done = None if is_allowed(self.problem, one, held) else self._add_var(0, 1)
+        held = mask_of(partition.current)
+        done = None if is_allowed(self.problem, partition, held) else self._add_var(0, 1)
         if done is not None:
             self._done[number] = done
-        for broker in bits(one.may_hold | held):
-            cell = self._holds[number, broker] = self._add_var(one.must_hold >> broker & 1, 1)
+        for broker in bits(partition.may_hold | held):
+            cell = self._holds[number, broker] = self._add_var(partition.must_hold >> broker & 1, 1)
             if done is None:
                 continue
             if not held >> broker & 1:
                 self._add_row(-highspy.kHighsInf, 0, {cell: 1, done: -1})
             else:
-                self._add_row(1, highspy.kHighsInf if one.may_hold >> broker & 1 else 1, {cell: 1, done: 1})
-        cells = {self._holds[number, broker]: 1.0 for broker in bits(one.may_hold | held)}
-        change = {} if done is None else {done: float(len(one.current) - one.factor)}
-        self._add_row(*2 * (one.factor if done is None else len(one.current),), cells | change)
-        self._add_racks(number, one, done)
+                self._add_row(1, highspy.kHighsInf if partition.may_hold >> broker & 1 else 1, {cell: 1, done: 1})
+        cells = {self._holds[number, broker]: 1.0 for broker in bits(partition.may_hold | held)}
+        change = {} if done is None else {done: float(len(partition.current) - partition.factor)}
+        self._add_row(*2 * (partition.factor if done is None else len(partition.current),), cells | change)
+        self._add_racks(number, partition, done)
         if self.leader_levels is not None:
-            self._add_leader(number, one, done)
+            self._add_leader(number, partition, done)
 
-    def _add_racks(self, number: int, one: ProblemPartition, done: int | None) -> None:
-        held = mask_of(one.current)
-        racks = [rack & (one.may_hold | held) for rack in self.problem.racks()]
-        if one.shared_racks_max == 0:
+    def _add_racks(self, number: int, partition: ProblemPartition, done: int | None) -> None:
+        held = mask_of(partition.current)
+        racks = [rack & (partition.may_hold | held) for rack in self.problem.racks()]
+        if partition.shared_racks_max == 0:
             for rack in racks:
                 # A partition that stays as it is may share the racks that it shares now.
                 more = max(0, (held & rack).bit_count() - 1) if done is not None else 0
@@ -154,20 +154,20 @@ class CappedProgram:
                 if done is not None:
                     terms[done] = float(more)
                 self._add_row(-highspy.kHighsInf, 1 + more, terms)
-        elif one.factor - one.shared_racks_max > 1:
+        elif partition.factor - partition.shared_racks_max > 1:
             used = {}
             for rack in racks:
                 taken = self._add_var(0, 1, is_whole=False)
                 used[taken] = 1.0
                 self._add_row(0, highspy.kHighsInf, {taken: -1, **{self._holds[number, b]: 1.0 for b in bits(rack)}})
-            wanted = float(one.factor - one.shared_racks_max)
+            wanted = float(partition.factor - partition.shared_racks_max)
             if done is None:
                 self._add_row(wanted, highspy.kHighsInf, used)
             else:
                 self._add_row(0, highspy.kHighsInf, {**used, done: -wanted})
 
-    def _add_leader(self, number: int, one: ProblemPartition, done: int | None) -> None:
-        first, able = one.current[0], one.may_hold & one.may_lead
+    def _add_leader(self, number: int, partition: ProblemPartition, done: int | None) -> None:
+        first, able = partition.current[0], partition.may_hold & partition.may_lead
         found = {}
         for broker in bits(able if done is None else able | 1 << first):
             found[broker] = self._leads[number, broker] = self._add_var(0, 1)
@@ -197,14 +197,18 @@ class CappedProgram:
         brokers = self.problem.brokers
         undone, shared = {}, {}
         for number, done in self._done.items():
-            one = self._parts[number]
-            undone[done] = -float(undone_of(one, one.current))
-            shared[done] = -float(max(0, shared_racks(brokers, one.current) - one.shared_racks_max))
+            partition = self._parts[number]
+            undone[done] = -float(undone_of(partition, partition.current))
+            shared[done] = -float(max(0, shared_racks(brokers, partition.current) - partition.shared_racks_max))
         weights = [self.problem.weight(part) for part in self._parts]
         unit = max(1.0, sum(weights) / len(weights)) if weights else 1.0
         copied = {var: weights[number] / unit for var, number in self._fresh().items()}
         kept = self._leads if self.leader_levels is not None else self._holds
-        changed = {kept[n, one.current[0]]: -1.0 for n, one in enumerate(self._parts) if (n, one.current[0]) in kept}
+        changed = {
+            kept[n, partition.current[0]]: -1.0
+            for n, partition in enumerate(self._parts)
+            if (n, partition.current[0]) in kept
+        }
         for stage in (
             _Stage(undone, _HALF),
             _Stage(shared, _HALF),

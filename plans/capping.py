@@ -62,9 +62,9 @@ def remaining_moves(
 ) -> int:
     """Return how many moves a cap leaves: those of the whole plan, or about the fewest from where the cap ends."""
     every = list(zip(problem.partitions, after, solved.after, strict=True))
-    if all(lists in (one.current, planned) for one, lists, planned in every):
+    if all(lists in (partition.current, planned) for partition, lists, planned in every):
         return costs_of(problem, solved.after).moves - costs_of(problem, after).moves
-    parts = tuple(replace(one, current=lists) for one, lists, _ in every)
+    parts = tuple(replace(partition, current=lists) for partition, lists, _ in every)
     rest = replace(problem, partitions=parts, minimise=Minimise.MOVES)
     seconds = _REST_S if work.seconds is None else min(work.seconds, _REST_S)
     few = Work(min(max(0, work.left), Work.within(seconds, len(rest.movable)).left), seconds, work.exchanges)
@@ -100,12 +100,14 @@ def rank(
     problem: Problem, lists: Lists, replica_levels: Levels | None, leader_levels: Levels | None, limits: ByteLimits
 ) -> Rank:
     """Return what a cap leaves undone, less being better: the aims in their order, then the cost."""
-    moving = [(one, held) for one, held in zip(problem.partitions, lists, strict=True) if one.is_movable]
+    moving = [
+        (partition, held) for partition, held in zip(problem.partitions, lists, strict=True) if partition.is_movable
+    ]
     counts, leads = broker_counts(problem, lists)
     costs = costs_of(problem, lists)
     return (
-        sum(undone_of(one, held) for one, held in moving),
-        sum(max(0, shared_racks(problem.brokers, held) - one.shared_racks_max) for one, held in moving),
+        sum(undone_of(partition, held) for partition, held in moving),
+        sum(max(0, shared_racks(problem.brokers, held) - partition.shared_racks_max) for partition, held in moving),
         _above(replica_levels, counts),
         _above(leader_levels, leads),
         limits.violation(held_bytes(problem, lists)),
@@ -137,8 +139,8 @@ def _part_of(problem: Problem, after: Lists, levels: Levels | None) -> tuple[tup
     most, the fewest bytes first.
     """
     counts = [0] * len(problem.brokers)
-    for one in problem.partitions:
-        for broker in one.current:
+    for partition in problem.partitions:
+        for broker in partition.current:
             counts[broker] += 1
     moves_left = problem.max_moves if problem.max_moves is not None else 1 << 62
     bytes_left = problem.max_bytes if problem.max_bytes is not None else 1 << 62
@@ -146,20 +148,20 @@ def _part_of(problem: Problem, after: Lists, levels: Levels | None) -> tuple[tup
     held = held_bytes(problem, [partition.current for partition in problem.partitions])
     found = [partition.current for partition in problem.partitions]
     waiting = []
-    for index, (one, lists) in enumerate(zip(problem.partitions, after, strict=True)):
-        fresh = len(set(lists) - set(one.current))
+    for index, (partition, lists) in enumerate(zip(problem.partitions, after, strict=True)):
+        fresh = len(set(lists) - set(partition.current))
         if not fresh:
             found[index] = lists
         else:
-            waiting.append((_urgency(problem, index, lists), fresh * (one.size or 0), fresh, index))
+            waiting.append((_urgency(problem, index, lists), fresh * (partition.size or 0), fresh, index))
     for _, size, fresh, index in sorted(waiting):
-        one, each = problem.partitions[index], problem.partitions[index].size or 0
+        partition, each = problem.partitions[index], problem.partitions[index].size or 0
         gains = _gain(problem, index, after[index], counts, levels)
-        fits = all(held[b] + each <= room.get(b, 1 << 62) for b in set(after[index]) - set(one.current))
+        fits = all(held[b] + each <= room.get(b, 1 << 62) for b in set(after[index]) - set(partition.current))
         if fresh <= moves_left and size <= bytes_left and gains and fits:
             moves_left, bytes_left = moves_left - fresh, bytes_left - size
             found[index] = after[index]
-            for brokers, sign in ((one.current, -1), (after[index], 1)):
+            for brokers, sign in ((partition.current, -1), (after[index], 1)):
                 for broker in brokers:
                     counts[broker] += sign
                     held[broker] += sign * each
@@ -167,10 +169,10 @@ def _part_of(problem: Problem, after: Lists, levels: Levels | None) -> tuple[tup
 
 
 def _urgency(problem: Problem, index: int, lists: tuple[int, ...]) -> int:
-    one = problem.partitions[index]
-    if mask_of(one.current) & ~one.may_hold or len(one.current) != one.factor:
+    partition = problem.partitions[index]
+    if mask_of(partition.current) & ~partition.may_hold or len(partition.current) != partition.factor:
         return 0
-    racks = [len({problem.brokers[b].rack for b in each}) for each in (one.current, lists)]
+    racks = [len({problem.brokers[b].rack for b in each}) for each in (partition.current, lists)]
     return 1 if racks[1] > racks[0] else 2
 
 

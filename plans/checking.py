@@ -184,18 +184,18 @@ def check_drift(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines | No
     """
     lines = lines or PlanLines()
     if plan.klamm.cluster_id != snapshot.cluster_id:
-        told = f"this plan is for cluster {plan.klamm.cluster_id}, not for {snapshot.cluster_id}"
-        return [Finding(Check.CLUSTER, told, lines.of_key("cluster_id"))]
+        message = f"this plan is for cluster {plan.klamm.cluster_id}, not for {snapshot.cluster_id}"
+        return [Finding(Check.CLUSTER, message, lines.of_key("cluster_id"))]
     found = [*_drifted(plan, snapshot, lines), *_missing_targets(plan, snapshot, lines)]
     if input_digest(snapshot) != plan.klamm.input_digest:
-        told = "brokers, racks, topics or replicas have changed since the plan was made"
+        message = "brokers, racks, topics or replicas have changed since the plan was made"
         is_touched = bool(found) or _are_its_brokers_changed(plan, snapshot)
         if not any(finding.check is Check.DRIFT for finding in found):
-            told += "; its own partitions have not: it can be applied, but may not be the smallest any more"
+            message += "; its own partitions have not: it can be applied, but may not be the smallest any more"
         changes = _changes_of_brokers(plan, snapshot)
         if changes:
-            told += f" ({'; '.join(changes)})"
-        found.append(Finding(Check.DIGEST, told, lines.of_key("input_digest"), is_error=is_touched))
+            message += f" ({'; '.join(changes)})"
+        found.append(Finding(Check.DIGEST, message, lines.of_key("input_digest"), is_error=is_touched))
     return found
 
 
@@ -204,7 +204,7 @@ def is_carried_out(plan: PlanFile, snapshot: ClusterSnapshot) -> bool:
     present = partitions_of(snapshot)
     found = [(entry, present.get(entry.name)) for entry in plan.partitions]
     is_same_cluster = plan.klamm.cluster_id == snapshot.cluster_id
-    return is_same_cluster and bool(found) and all(one and _stands(entry, one) for entry, one in found)
+    return is_same_cluster and bool(found) and all(current and _stands(entry, current) for entry, current in found)
 
 
 def _stands(entry: PlanEntry, found: PartitionSnapshot) -> bool:
@@ -362,7 +362,7 @@ def _limits(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines: Pl
         ),
         (Check.TIME, "limits.time", policy.time_s, figures.time_s, lambda n: f"{n:,.0f} s"),
     )  # fmt: skip
-    for check, rule, limit, value, told in limits:
+    for check, rule, limit, value, spelled in limits:
         if limit is None:
             continue
         if value is None:
@@ -372,7 +372,7 @@ def _limits(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines: Pl
             else:
                 yield cannot_tell(check, rule, NO_SIZES, line)
         elif value > limit:
-            yield Finding(check, f"{told(value)}, the policy allows {told(limit)}", line, rule=rule)
+            yield Finding(check, f"{spelled(value)}, the policy allows {spelled(limit)}", line, rule=rule)
 
 
 def _placement(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines: PlanLines) -> Iterator[Finding]:

@@ -72,8 +72,8 @@ def model_of(problem: Problem, replica_levels: Levels | None, leader_levels: Lev
         return found
 
     held = np.zeros(shape, np.bool_)
-    for number, one in enumerate(parts):
-        held[number, list(one.current)] = True
+    for number, part in enumerate(parts):
+        held[number, list(part.current)] = True
     racks = [np.array(list(bits(mask)), np.int64) for mask in problem.racks() if mask]
     rack_of = np.zeros(shape[1], np.int64)
     for number, members in enumerate(racks):

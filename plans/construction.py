@@ -143,34 +143,34 @@ class Forcing:
         """Return the sets of the movable partitions."""
         return [self._set(self.problem.partitions[index]) for index in self.problem.movable]
 
-    def _set(self, one: ProblemPartition) -> int:
-        before = mask_of(one.current)
-        kept = self._kept(one)
+    def _set(self, partition: ProblemPartition) -> int:
+        before = mask_of(partition.current)
+        kept = self._kept(partition)
         for broker in bits(before & ~kept):
-            self._count(one, broker, -1)
-        while kept.bit_count() < one.factor:
-            broker = self._best(one, kept)
-            self._count(one, broker, 1)
+            self._count(partition, broker, -1)
+        while kept.bit_count() < partition.factor:
+            broker = self._best(partition, kept)
+            self._count(partition, broker, 1)
             kept |= 1 << broker
         return kept
 
-    def _count(self, one: ProblemPartition, broker: int, change: int) -> None:
+    def _count(self, partition: ProblemPartition, broker: int, change: int) -> None:
         self.count[broker] += change
-        self.bytes[broker] += change * (one.size or 0)
-        key = (one.topic, broker)
+        self.bytes[broker] += change * (partition.size or 0)
+        key = (partition.topic, broker)
         self.per_topic[key] = self.per_topic.get(key, 0) + change
 
-    def _kept(self, one: ProblemPartition) -> int:
+    def _kept(self, partition: ProblemPartition) -> int:
         """Return what stays: all that may, less any surplus, taken from shared racks and the fullest broker first."""
-        stays = [broker for broker in one.current if one.may_hold >> broker & 1]
+        stays = [broker for broker in partition.current if partition.may_hold >> broker & 1]
         leader = stays[0] if stays else -1
-        order = sorted(stays, key=lambda b: (not one.must_hold >> b & 1, b != leader, self.count[b], b))
-        room = one.shared_racks_max
+        order = sorted(stays, key=lambda b: (not partition.must_hold >> b & 1, b != leader, self.count[b], b))
+        room = partition.shared_racks_max
         kept, used, shared = 0, set(), 0
         late = []
         for broker in order:
             rack = self.problem.brokers[broker].rack
-            if kept.bit_count() == one.factor:
+            if kept.bit_count() == partition.factor:
                 break
             if rack in used:
                 late.append(broker)
@@ -178,27 +178,27 @@ class Forcing:
             kept |= 1 << broker
             used.add(rack)
         for broker in late:
-            if kept.bit_count() < one.factor and shared < room:
+            if kept.bit_count() < partition.factor and shared < room:
                 kept |= 1 << broker
                 shared += 1
         return kept
 
-    def _best(self, one: ProblemPartition, kept: int) -> int:
+    def _best(self, partition: ProblemPartition, kept: int) -> int:
         used, shared = 0, 0
         for broker in bits(kept):
             rack = self.racks[self.problem.brokers[broker].rack]
             shared += bool(used & rack)
             used |= rack
-        free = one.may_hold & ~kept
+        free = partition.may_hold & ~kept
         fresh = free & ~used
-        able = free if shared < one.shared_racks_max and not fresh else fresh
+        able = free if shared < partition.shared_racks_max and not fresh else fresh
         for each in self.problem.replacements:
             new = next((i for i in bits(able) if self.problem.brokers[i].id == each.new), None)
-            if new is not None and any(self.problem.brokers[b].id == each.old for b in one.current):
+            if new is not None and any(self.problem.brokers[b].id == each.old for b in partition.current):
                 return new
-        size = one.size or 0
+        size = partition.size or 0
         fits = [b for b in bits(able) if self._fits(b, size)] or list(bits(able))
-        return min(fits, key=lambda b: (self.per_topic.get((one.topic, b), 0), self.count[b], b))
+        return min(fits, key=lambda b: (self.per_topic.get((partition.topic, b), 0), self.count[b], b))
 
     def _fits(self, broker: int, size: int) -> bool:
         capacity = self.problem.capacities[broker]
@@ -210,13 +210,13 @@ def level_replicas(problem: Problem, placement: Placement, levels: Levels) -> No
     parts = [problem.partitions[index] for index in problem.movable]
 
     def cost(number: int, source: int, target: int) -> tuple[int, ...]:
-        one = parts[number]
-        change = problem.weight(one) * ((target not in one.current) - (source not in one.current))
-        return (change, one.current[:1] == (source,))
+        partition = parts[number]
+        change = problem.weight(partition) * ((target not in partition.current) - (source not in partition.current))
+        return (change, partition.current[:1] == (source,))
 
     def leaving(number: int, source: int) -> tuple[int, ...]:
-        one = parts[number]
-        return (problem.weight(one) if source in one.current else 0, one.current[:1] == (source,))
+        partition = parts[number]
+        return (problem.weight(partition) if source in partition.current else 0, partition.current[:1] == (source,))
 
     _level(placement, levels, leaving, cost)
 
@@ -278,16 +278,16 @@ def choose_leaders(problem: Problem, held: Sequence[int], levels: Levels | None)
     """Return a leader for every movable partition: the current one if it can stay, level if that is the aim."""
     movable = problem.movable
     count = [0] * len(problem.brokers)
-    for one in problem.partitions:
-        for broker in one.current[:1]:
+    for partition in problem.partitions:
+        for broker in partition.current[:1]:
             count[broker] += 1
     leaders = []
     for mask, index in zip(held, movable, strict=True):
-        one = problem.partitions[index]
-        able = mask & one.may_lead or mask
-        first = one.current[0]
+        partition = problem.partitions[index]
+        able = mask & partition.may_lead or mask
+        first = partition.current[0]
         if not able >> first & 1:
-            in_sync = able & mask_of(one.current)
+            in_sync = able & mask_of(partition.current)
             best = min(bits(in_sync or able), key=lambda b: (count[b], b))
             count[first] -= 1
             count[best] += 1
@@ -299,8 +299,8 @@ def choose_leaders(problem: Problem, held: Sequence[int], levels: Levels | None)
 def _level_leaders(problem: Problem, held: Sequence[int], leaders: list[int], levels: Levels) -> list[int]:
     parts = [problem.partitions[index] for index in problem.movable]
     items = [
-        Item(1 << leader, mask & one.may_lead or mask, 0, 0)
-        for leader, mask, one in zip(leaders, held, parts, strict=True)
+        Item(1 << leader, mask & partition.may_lead or mask, 0, 0)
+        for leader, mask, partition in zip(leaders, held, parts, strict=True)
     ]
     base = fixed_counts(problem, leaders=True)
     placement = Placement(problem.brokers, items, problem.racks(), base)

@@ -22,7 +22,7 @@ def explanations(made: MadePlan, names: Sequence[str]) -> tuple[str, ...]:
     problem = made.problem
     found: list[str] = []
     for name in names:
-        index = next((i for i, one in enumerate(problem.partitions) if str(one.name) == name), None)
+        index = next((i for i, partition in enumerate(problem.partitions) if str(partition.name) == name), None)
         if index is None:
             raise BadOption(f"no such partition to explain: {name}", hint="write TOPIC-PARTITION, such as orders-0")
         found += _partition(made, index)
@@ -31,15 +31,15 @@ def explanations(made: MadePlan, names: Sequence[str]) -> tuple[str, ...]:
 
 def _partition(made: MadePlan, index: int) -> list[str]:
     problem, after = made.problem, made.after[index]
-    one = problem.partitions[index]
-    before = one.current
-    lines = [f"{one.name}: {_ids(problem, before)} becomes {_ids(problem, after)}"]
-    disks = _disks(made.plan, one.name)
+    partition = problem.partitions[index]
+    before = partition.current
+    lines = [f"{partition.name}: {_ids(problem, before)} becomes {_ids(problem, after)}"]
+    disks = _disks(made.plan, partition.name)
     if before == after and disks:
-        return [f"{one.name} stays on {_ids(problem, before)} and changes its log dir:", *disks]
+        return [f"{partition.name} stays on {_ids(problem, before)} and changes its log dir:", *disks]
     if before == after:
-        reason = "moving it gains nothing" if one.is_movable else "it is pinned, excluded, out of scope or moving"
-        return [f"{one.name} stays on {_ids(problem, before)}: {reason}"]
+        reason = "moving it gains nothing" if partition.is_movable else "it is pinned, excluded, out of scope or moving"
+        return [f"{partition.name} stays on {_ids(problem, before)}: {reason}"]
     rows = {row.broker: row for row in made.plan.klamm.score.brokers}
     left = [b for b in before if b not in after]
     lines += [f"  it leaves broker {problem.brokers[b].id}: {_leaving(problem, index, b, rows)}" for b in left]
@@ -72,16 +72,16 @@ def _disks(plan: PlanFile, name: TopicPartition) -> list[str]:
 
 
 def _leaving(problem: Problem, index: int, broker: int, rows: dict[int, BrokerScore]) -> str:
-    one = problem.partitions[index]
+    partition = problem.partitions[index]
     row = rows[problem.brokers[broker].id]
     if broker in problem.leaving:
         return "that broker is emptied" if row.replicas_after == 0 else _partly_emptied(row.replicas_after)
-    if not one.may_hold >> broker & 1:
+    if not partition.may_hold >> broker & 1:
         return "that broker is not one of the wanted ones"
-    if len(one.current) > one.factor:
-        return f"{one.factor} replicas are wanted instead of {len(one.current)}"
+    if len(partition.current) > partition.factor:
+        return f"{partition.factor} replicas are wanted instead of {len(partition.current)}"
     rack = problem.brokers[broker].rack
-    if sum(problem.brokers[b].rack == rack for b in one.current) > 1 and mask_of(one.current):
+    if sum(problem.brokers[b].rack == rack for b in partition.current) > 1 and mask_of(partition.current):
         return f"another replica is in rack {problem.brokers[broker].rack_name} too"
     return f"that broker goes from {row.replicas_before} to {row.replicas_after} replicas"
 

@@ -53,7 +53,7 @@ def from_json(wanted: Any, value: object, place: str = "") -> Any:
             raise JsonValueError(place, f"wants a list, not {_shown(value)}")
         if parts[0] in (int, str) and all(type(item) is parts[0] for item in value):
             return tuple(value)
-        return tuple(from_json(parts[0], one, f"{place}[{index}]") for index, one in enumerate(value))
+        return tuple(from_json(parts[0], item, f"{place}[{index}]") for index, item in enumerate(value))
     return _scalar(wanted, value, place)
 
 

@@ -52,8 +52,8 @@ class Levels:
 def replica_items(problem: Problem, held: Sequence[int]) -> list[Item]:
     """Return the movable partitions as items that hold ``held``."""
     return [
-        Item(mask, one.may_hold, one.must_hold, one.shared_racks_max)
-        for mask, one in zip(held, (problem.partitions[index] for index in problem.movable), strict=True)
+        Item(mask, partition.may_hold, partition.must_hold, partition.shared_racks_max)
+        for mask, partition in zip(held, (problem.partitions[index] for index in problem.movable), strict=True)
     ]
 
 
@@ -61,10 +61,10 @@ def leader_items(problem: Problem, held: Sequence[int]) -> list[Item]:
     """Return the movable partitions as items with one place, the leader's; it stays where it is if it may."""
     items = []
     for mask, index in zip(held, problem.movable, strict=True):
-        one = problem.partitions[index]
-        first = 1 << one.current[0] if one.current else 0
-        able = first & one.may_lead or (mask & one.may_lead) or one.may_lead
-        items.append(Item(able & -able, one.may_lead, 0, 0))
+        partition = problem.partitions[index]
+        first = 1 << partition.current[0] if partition.current else 0
+        able = first & partition.may_lead or (mask & partition.may_lead) or partition.may_lead
+        items.append(Item(able & -able, partition.may_lead, 0, 0))
     return items
 
 
@@ -102,7 +102,7 @@ def _levels_of_alike(problem: Problem, factors: Sequence[int], may_hold: int, ba
     count = {b: base[b] for b in problem.remaining}
 
     def has_room(loads: dict[int, int], rack: int) -> bool:
-        full = sorted((load + (one == rack) for one, load in loads.items()), reverse=True)
+        full = sorted((load + (other == rack) for other, load in loads.items()), reverse=True)
         whole = 0
         for j, load in enumerate(full, 1):
             whole += load

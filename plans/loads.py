@@ -88,7 +88,7 @@ class ByteLimits:
         ]
         lumps = [partition for partition in problem.partitions if (partition.size or 0) > max(self.most.values())]
         if lumps:
-            largest = max(lumps, key=lambda one: (one.size or 0, one.name))
+            largest = max(lumps, key=lambda lump: (lump.size or 0, lump.name))
             notes.append(f"{largest.name} alone has {largest.size:,} bytes, more than any broker should hold")
         return notes
 
@@ -150,9 +150,9 @@ def _more_room(problem: Problem, after: Sequence[tuple[int, ...]], above: Mappin
     wanted: dict[str, int] = {}
     for broker, amount in above.items():
         sizes = [
-            one.size or 0
-            for one, lists in zip(problem.partitions, after, strict=True)
-            if broker in lists and not one.must_hold >> broker & 1
+            partition.size or 0
+            for partition, lists in zip(problem.partitions, after, strict=True)
+            if broker in lists and not partition.must_hold >> broker & 1
         ]
         if sum(sizes) < amount:
             return (
@@ -180,9 +180,9 @@ def whole_replicas(sizes: Sequence[int], amount: int) -> int:
 def held_bytes(problem: Problem, after: Sequence[tuple[int, ...]]) -> list[int]:
     """Return the bytes on each broker."""
     held = [0] * len(problem.brokers)
-    for one, lists in zip(problem.partitions, after, strict=True):
+    for partition, lists in zip(problem.partitions, after, strict=True):
         for broker in lists:
-            held[broker] += one.size or 0
+            held[broker] += partition.size or 0
     return held
 
 

@@ -151,7 +151,7 @@ def _solved(
     for count, broker in enumerate(brokers):
         members = dirs.of_broker(broker)
         first = members[0]
-        numbers = [index for index, one in enumerate(problem.partitions) if one.current[0] in members]
+        numbers = [index for index, partition in enumerate(problem.partitions) if partition.current[0] in members]
         part = _part_of(problem, numbers, members)
         work = Work.within(left_s / (len(brokers) - count), len(part.movable))
         share_s, work.seconds, work.gap = left_s / (len(brokers) - count), time_limit_s, _GAP
@@ -164,17 +164,19 @@ def _solved(
         firsts.append(first_figure(part, solved.bounds(part)))
         levels = _joined(levels, solved.replica_levels, first)
     known = [figure for figure in firsts if figure is not None]
-    sizes = [one.counted.bytes for one in parts if one.counted.bytes is not None]
+    sizes = [result.counted.bytes for result in parts if result.counted.bytes is not None]
     return Solved(
         after=tuple(after),
-        is_level=all(one.is_level for one in parts),
+        is_level=all(result.is_level for result in parts),
         replica_levels=levels if Aim.REPLICAS in problem.aim else None,
         leader_levels=None,
-        counted=Counted(sum(one.counted.moves for one in parts), sum(sizes) if len(sizes) == len(parts) else None, 0),
+        counted=Counted(
+            sum(result.counted.moves for result in parts), sum(sizes) if len(sizes) == len(parts) else None, 0
+        ),
         first=sum(known) if len(known) == len(parts) else None,
         least_leader_changes=0,
-        solver=EXACT if any(one.solver == EXACT for one in parts) else HEURISTIC,
-        notes=tuple(dict.fromkeys(note for one in parts for note in one.notes)),
+        solver=EXACT if any(result.solver == EXACT for result in parts) else HEURISTIC,
+        notes=tuple(dict.fromkeys(note for result in parts for note in result.notes)),
     )
 
 
@@ -182,8 +184,13 @@ def _part_of(problem: Problem, numbers: Sequence[int], members: Sequence[int]) -
     """Return the problem of one broker, whose log dirs are ``members`` and whose replicas are ``numbers``."""
     first, last = members[0], members[-1] + 1
     partitions = tuple(
-        replace(one, current=(one.current[0] - first,), may_hold=one.may_hold >> first, may_lead=one.may_lead >> first)
-        for one in (problem.partitions[index] for index in numbers)
+        replace(
+            partition,
+            current=(partition.current[0] - first,),
+            may_hold=partition.may_hold >> first,
+            may_lead=partition.may_lead >> first,
+        )
+        for partition in (problem.partitions[index] for index in numbers)
     )
     brokers = tuple(replace(broker, rack=broker.rack - first) for broker in problem.brokers[first:last])
     return replace(
@@ -216,7 +223,7 @@ def _beside_lumps(part: Problem, limits: ByteLimits) -> ByteLimits:
     rest = sum(partition.size or 0 for partition in part.partitions)
     free, full = list(range(len(part.brokers))), dict[int, int]()
     lumps = sorted(
-        (partition for partition in part.partitions if partition.is_movable), key=lambda one: -(one.size or 0)
+        (partition for partition in part.partitions if partition.is_movable), key=lambda lump: -(lump.size or 0)
     )
     while len(free) > 1:
         level = rest / len(free)
@@ -269,7 +276,9 @@ def _check(problem: Problem, solved: Solved) -> None:
         if capacity is not None and held[number] > capacity:
             disk, above = problem.brokers[number], held[number] - capacity
             sizes = [
-                one.size or 0 for one, (place,) in zip(problem.partitions, solved.after, strict=True) if place == number
+                partition.size or 0
+                for partition, (place,) in zip(problem.partitions, solved.after, strict=True)
+                if place == number
             ]
             raise Infeasible(
                 f"{disk.rack_name} of broker {disk.id} would hold {held[number]:,} bytes, {above:,} above its capacity",
@@ -289,8 +298,10 @@ def _notes(problem: Problem, limits: ByteLimits, solved: Solved) -> list[str]:
             worst[broker] = off, number
     notes = []
     for broker, (off, number) in sorted(worst.items()):
-        here = [one for one, lists in zip(problem.partitions, solved.after, strict=True) if lists == (number,)]
-        largest = max(here, key=lambda one: (one.size or 0, one.name), default=None)
+        here = [
+            partition for partition, lists in zip(problem.partitions, solved.after, strict=True) if lists == (number,)
+        ]
+        largest = max(here, key=lambda partition: (partition.size or 0, partition.name), default=None)
         why = "partitions there are too large or too few for it"
         if largest is not None and (largest.size or 0) > limits.most[number]:
             why = f"{largest.name} alone has {largest.size:,} bytes"
@@ -359,7 +370,7 @@ def _made(
         log_dirs=rows,
         remaining_bytes=outside,
     )
-    sizes = {name: one.size for (name, _), one in zip(dirs.replicas, problem.partitions, strict=True)}
+    sizes = {name: partition.size for (name, _), partition in zip(dirs.replicas, problem.partitions, strict=True)}
     envelope = Envelope(
         format=FORMAT,
         cluster_id=snapshot.cluster_id,
@@ -381,7 +392,7 @@ def _rows(
     volumes = {(log_dir.broker, log_dir.log_dir): log_dir for log_dir in snapshot.log_dirs}
     scores = broker_scores(problem, after, {})
     rows = []
-    for place, one in zip(dirs.places, scores, strict=True):
+    for place, score in zip(dirs.places, scores, strict=True):
         volume = volumes.get(place)
         rows.append(
             LogDirScore(
@@ -389,14 +400,14 @@ def _rows(
                 log_dir=place[1],
                 total_bytes=None if volume is None else volume.total_bytes,
                 usable_bytes=None if volume is None else volume.usable_bytes,
-                replicas_before=one.replicas_before,
-                replicas_after=one.replicas_after,
-                bytes_before=one.bytes_before,
-                bytes_after=one.bytes_after,
-                replicas_in=one.replicas_in,
-                replicas_out=one.replicas_out,
-                bytes_in=one.bytes_in,
-                bytes_out=one.bytes_out,
+                replicas_before=score.replicas_before,
+                replicas_after=score.replicas_after,
+                bytes_before=score.bytes_before,
+                bytes_after=score.bytes_after,
+                replicas_in=score.replicas_in,
+                replicas_out=score.replicas_out,
+                bytes_in=score.bytes_in,
+                bytes_out=score.bytes_out,
             )
         )
     return tuple(rows)
@@ -406,20 +417,20 @@ def _entries(
     cluster: Problem, problem: Problem, dirs: _Dirs, after: Sequence[tuple[int, ...]]
 ) -> tuple[tuple[PlanEntry, ...], tuple[PlanEntry, ...]]:
     """Return the entries of the plan and its rollback: a replica that moves names its dir, the others say any."""
-    there: dict[TopicPartition, dict[int, str]] = {}
-    back: dict[TopicPartition, dict[int, str]] = {}
-    for (name, broker), one, (place,) in zip(dirs.replicas, problem.partitions, after, strict=True):
-        if place != one.current[0]:
-            there.setdefault(name, {})[broker] = dirs.places[place][1]
-            back.setdefault(name, {})[broker] = dirs.places[one.current[0]][1]
+    new_dirs: dict[TopicPartition, dict[int, str]] = {}
+    old_dirs: dict[TopicPartition, dict[int, str]] = {}
+    for (name, broker), partition, (place,) in zip(dirs.replicas, problem.partitions, after, strict=True):
+        if place != partition.current[0]:
+            new_dirs.setdefault(name, {})[broker] = dirs.places[place][1]
+            old_dirs.setdefault(name, {})[broker] = dirs.places[partition.current[0]][1]
 
     def entries(wanted: dict[TopicPartition, dict[int, str]]) -> tuple[PlanEntry, ...]:
         found = []
-        for one in cluster.partitions:
-            if one.name in wanted:
-                ids = tuple(cluster.brokers[number].id for number in one.current)
-                paths = tuple(wanted[one.name].get(broker, ANY_LOG_DIR) for broker in ids)
-                found.append(PlanEntry(one.name.topic, one.name.partition, ids, paths))
+        for partition in cluster.partitions:
+            if partition.name in wanted:
+                ids = tuple(cluster.brokers[number].id for number in partition.current)
+                paths = tuple(wanted[partition.name].get(broker, ANY_LOG_DIR) for broker in ids)
+                found.append(PlanEntry(partition.name.topic, partition.name.partition, ids, paths))
         return tuple(found)
 
-    return entries(there), entries(back)
+    return entries(new_dirs), entries(old_dirs)

@@ -189,7 +189,7 @@ def _text(value: object, indent: str) -> str:
     """Objects of the envelope take several lines; a list of objects has one object per line."""
     deeper = f"{indent} "
     if isinstance(value, Mapping) and any(isinstance(item, (Mapping, list)) for item in value.values()):
-        lines = [f"{deeper}{_plain(key)}: {_text(one, deeper)}" for key, one in value.items()]
+        lines = [f"{deeper}{_plain(key)}: {_text(member, deeper)}" for key, member in value.items()]
         return "{\n" + ",\n".join(lines) + f"\n{indent}}}"
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         return "[\n" + ",\n".join(f"{deeper}{_plain(item)}" for item in value) + f"\n{indent}]"

@@ -79,17 +79,18 @@ def _solved(problem: Problem, limits: ByteLimits, work: Work, progress: Progress
 
 def _is_allowed(problem: Problem, after: Lists) -> bool:
     return all(
-        not one.is_movable or (is_allowed(problem, one, mask_of(lists)) and bool(one.may_lead >> lists[0] & 1))
-        for one, lists in zip(problem.partitions, after, strict=True)
+        not partition.is_movable
+        or (is_allowed(problem, partition, mask_of(lists)) and bool(partition.may_lead >> lists[0] & 1))
+        for partition, lists in zip(problem.partitions, after, strict=True)
     )
 
 
 def _carried_out(snapshot: ClusterSnapshot, problem: Problem, after: Lists) -> ClusterSnapshot:
     """Return the cluster with these replicas; sizes stay as they were reported."""
     changed: dict[tuple[str, int], ReplicaAssignment] = {
-        one.name: ReplicaAssignment(tuple(problem.brokers[b].id for b in lists))
-        for one, lists in zip(problem.partitions, after, strict=True)
-        if lists != one.current
+        partition.name: ReplicaAssignment(tuple(problem.brokers[b].id for b in lists))
+        for partition, lists in zip(problem.partitions, after, strict=True)
+        if lists != partition.current
     }
     topics = tuple(
         replace(
@@ -109,9 +110,9 @@ def _composed(problem: Problem, ahead: Problem, after: Lists) -> tuple[tuple[int
     index = {broker.id: number for number, broker in enumerate(problem.brokers)}
     ids = [index[broker.id] for broker in ahead.brokers]
     found = []
-    for one, lists in zip(problem.partitions, after, strict=True):
+    for partition, lists in zip(problem.partitions, after, strict=True):
         held = [ids[b] for b in lists]
-        found.append(ordered(one.current, mask_of(held), held[0]) if one.is_movable else one.current)
+        found.append(ordered(partition.current, mask_of(held), held[0]) if partition.is_movable else partition.current)
     return tuple(found)
 
 
@@ -195,9 +196,9 @@ class _Planner:
         index = {broker.id: number for number, broker in enumerate(problem.brokers)}
         leaders = {(t.name, p.partition): p.leader for t in self.snapshot.topics for p in t.partitions}
         found = {}
-        for number, one in enumerate(problem.partitions):
-            leader = index.get(leaders.get(one.name, NO_LEADER))
-            live = [b for b in one.current if problem.brokers[b].is_alive]
+        for number, partition in enumerate(problem.partitions):
+            leader = index.get(leaders.get(partition.name, NO_LEADER))
+            live = [b for b in partition.current if problem.brokers[b].is_alive]
             sender = leader if leader is not None else next(iter(live), None)
             if sender is not None:
                 found[number] = sender
@@ -205,7 +206,11 @@ class _Planner:
 
     def _file(self, after: Lists, score: Score) -> PlanFile:
         problem = self.built.problem
-        changed = [(one, lists) for one, lists in zip(problem.partitions, after, strict=True) if lists != one.current]
+        changed = [
+            (partition, lists)
+            for partition, lists in zip(problem.partitions, after, strict=True)
+            if lists != partition.current
+        ]
 
         def entry(name: tuple[str, int], lists: tuple[int, ...]) -> PlanEntry:
             ids = tuple(problem.brokers[b].id for b in lists)
@@ -213,7 +218,7 @@ class _Planner:
 
         return PlanFile(
             version=KAFKA_VERSION,
-            partitions=tuple(entry(one.name, lists) for one, lists in changed),
+            partitions=tuple(entry(partition.name, lists) for partition, lists in changed),
             klamm=Envelope(
                 format=FORMAT,
                 cluster_id=self.snapshot.cluster_id,
@@ -221,9 +226,9 @@ class _Planner:
                 strategy=self.strategy,
                 options=self.built.options,
                 score=score,
-                rollback=tuple(entry(one.name, one.current) for one, _ in changed),
+                rollback=tuple(entry(partition.name, partition.current) for partition, _ in changed),
                 throttle=self.built.options.throttle,
-                sizes=tuple(one.size for one, _ in changed) if problem.has_sizes else (),
+                sizes=tuple(partition.size for partition, _ in changed) if problem.has_sizes else (),
             ),
         )
 
@@ -232,9 +237,9 @@ def _replace_notes(problem: Problem, after: Lists) -> list[str]:
     """Say how many replicas of replaced brokers go to a broker other than their successor."""
     index = {broker.id: number for number, broker in enumerate(problem.brokers)}
     elsewhere = sum(
-        index[pair.old] in one.current and index[pair.old] not in lists and index[pair.new] not in lists
+        index[pair.old] in partition.current and index[pair.old] not in lists and index[pair.new] not in lists
         for pair in problem.replacements
-        for one, lists in zip(problem.partitions, after, strict=True)
+        for partition, lists in zip(problem.partitions, after, strict=True)
     )
     if not elsewhere:
         return []
@@ -248,8 +253,8 @@ def _waiting_notes(problem: Problem, after: Lists) -> list[str]:
     """Name dead brokers that keep a replica of a partition that has to move: the cluster would wait for them."""
     waited_for = {
         broker
-        for one, new in zip(problem.partitions, after, strict=True)
-        if set(new) != set(one.current)
+        for partition, new in zip(problem.partitions, after, strict=True)
+        if set(new) != set(partition.current)
         for broker in new
         if not problem.brokers[broker].is_alive
     }
@@ -264,9 +269,10 @@ def _waiting_notes(problem: Problem, after: Lists) -> list[str]:
 def _stranded_notes(problem: Problem, after: Lists) -> list[str]:
     """Name partitions that are to move although all their replicas are on dead brokers."""
     stranded = [
-        one
-        for one, new in zip(problem.partitions, after, strict=True)
-        if set(new) - set(one.current) and not any(problem.brokers[broker].is_alive for broker in one.current)
+        partition
+        for partition, new in zip(problem.partitions, after, strict=True)
+        if set(new) - set(partition.current)
+        and not any(problem.brokers[broker].is_alive for broker in partition.current)
     ]
     if not stranded:
         return []

@@ -28,15 +28,15 @@ def costs_of(problem: Problem, after: Lists) -> Costs:
     """Return the costs of a plan; bytes are None if a partition that moves is of unknown size."""
     moves = changes = reordered = size = 0
     is_known = True
-    for one, lists in zip(problem.partitions, after, strict=True):
-        if lists == one.current:
+    for partition, lists in zip(problem.partitions, after, strict=True):
+        if lists == partition.current:
             continue
-        fresh = len(set(lists) - set(one.current))
+        fresh = len(set(lists) - set(partition.current))
         moves += fresh
-        changes += lists[:1] != one.current[:1]
-        reordered += set(lists) == set(one.current)
-        is_known = is_known and (one.size is not None or not fresh)
-        size += fresh * (one.size or 0)
+        changes += lists[:1] != partition.current[:1]
+        reordered += set(lists) == set(partition.current)
+        is_known = is_known and (partition.size is not None or not fresh)
+        size += fresh * (partition.size or 0)
     return Costs(moves, size if is_known else None, changes, reordered)
 
 
@@ -48,12 +48,12 @@ def measures_of(problem: Problem, lists: Lists) -> Measures:
     held: Counter[int] = Counter()
     per_topic: dict[int, Counter[int]] = {}
     violations = 0
-    for one, replicas_of in zip(problem.partitions, lists, strict=True):
+    for partition, replicas_of in zip(problem.partitions, lists, strict=True):
         replicas.update(replicas_of)
         leaders.update(replicas_of[:1])
-        per_topic.setdefault(one.topic, Counter()).update(replicas_of)
+        per_topic.setdefault(partition.topic, Counter()).update(replicas_of)
         for broker in replicas_of:
-            held[broker] += one.size or 0
+            held[broker] += partition.size or 0
         racks = len({problem.brokers[b].rack for b in replicas_of})
         violations += max(0, min(len(replicas_of), problem.rack_count) - racks)
     return Measures(
@@ -69,23 +69,23 @@ def broker_scores(problem: Problem, after: Lists, senders: Mapping[int, int]) ->
     """Return the rows of all brokers. ``senders`` has the broker that leads each partition now, by index."""
     size = len(problem.brokers)
     counts = {name: [0] * size for name in ("rb", "ra", "lb", "la", "bb", "ba", "ri", "ro", "bi", "bo", "bs")}
-    for index, (one, lists) in enumerate(zip(problem.partitions, after, strict=True)):
-        amount = one.size or 0
-        for broker in one.current:
+    for index, (partition, lists) in enumerate(zip(problem.partitions, after, strict=True)):
+        amount = partition.size or 0
+        for broker in partition.current:
             counts["rb"][broker] += 1
             counts["bb"][broker] += amount
         for broker in lists:
             counts["ra"][broker] += 1
             counts["ba"][broker] += amount
-        for broker in one.current[:1]:
+        for broker in partition.current[:1]:
             counts["lb"][broker] += 1
         for broker in lists[:1]:
             counts["la"][broker] += 1
-        fresh = set(lists) - set(one.current)
+        fresh = set(lists) - set(partition.current)
         for broker in fresh:
             counts["ri"][broker] += 1
             counts["bi"][broker] += amount
-        for broker in set(one.current) - set(lists):
+        for broker in set(partition.current) - set(lists):
             counts["ro"][broker] += 1
             counts["bo"][broker] += amount
         if index in senders:

@@ -43,10 +43,10 @@ class _Spread:
                 self.fresh.setdefault((broker, self.leaders[number] == broker), {})[number] = None
         remaining = mask_of(problem.remaining)
         whole: dict[int, int] = {}
-        for one, mask in zip(problem.partitions, after, strict=True):
-            whole[one.topic] = whole.get(one.topic, 0) + (mask & remaining).bit_count()
+        for partition, mask in zip(problem.partitions, after, strict=True):
+            whole[partition.topic] = whole.get(partition.topic, 0) + (mask & remaining).bit_count()
             for broker in bits(mask):
-                self.counts[one.topic, broker] = self.counts.get((one.topic, broker), 0) + 1
+                self.counts[partition.topic, broker] = self.counts.get((partition.topic, broker), 0) + 1
         self.shares = {topic: -(-total // max(1, len(problem.remaining))) for topic, total in whole.items()}
 
     def improve(self) -> bool:
@@ -87,13 +87,13 @@ class _Spread:
 
     def _may(self, number: int, source: int, target: int) -> bool:
         """Whether a copy may go to ``target`` instead, and would be a copy there as well."""
-        one = self.problem.partitions[self.problem.movable[number]]
+        partition = self.problem.partitions[self.problem.movable[number]]
         held = self.held[number] & ~(1 << source)
-        if (held | mask_of(one.current)) >> target & 1 or not one.may_hold >> target & 1:
+        if (held | mask_of(partition.current)) >> target & 1 or not partition.may_hold >> target & 1:
             return False
-        if self.leaders[number] == source and not one.may_lead >> target & 1:
+        if self.leaders[number] == source and not partition.may_lead >> target & 1:
             return False
-        return shared_racks(self.problem.brokers, [*bits(held), target]) <= one.shared_racks_max
+        return shared_racks(self.problem.brokers, [*bits(held), target]) <= partition.shared_racks_max
 
     def _move(self, number: int, source: int, target: int, leads: bool) -> None:
         topic = self._topic(number)
@@ -138,8 +138,8 @@ def counted_bounds(
     forced = [(part, _forced_moves(problem, part)) for part in parts]
     moves = sum(count for _, count in forced)
     changes = sum(not (part.may_hold & part.may_lead) >> part.current[0] & 1 for part in parts)
-    known = all(one.size is not None for one, count in forced if count)
-    size = sum(count * (one.size or 0) for one, count in forced)
+    known = all(partition.size is not None for partition, count in forced if count)
+    size = sum(count * (partition.size or 0) for partition, count in forced)
     if replica_levels is not None:
         counts = _counts(problem, leaders=False)
         moves = max(moves, _wanted(replica_levels, counts))
@@ -154,12 +154,12 @@ def counted_bounds(
     return Counted(moves, size if known else None, changes)
 
 
-def _forced_moves(problem: Problem, one: ProblemPartition) -> int:
+def _forced_moves(problem: Problem, partition: ProblemPartition) -> int:
     """Return how many new replicas the partition must get, whatever the others do."""
-    stays = list(bits(mask_of(one.current) & one.may_hold))
+    stays = list(bits(mask_of(partition.current) & partition.may_hold))
     racks = len({problem.brokers[broker].rack for broker in stays})
-    keepable = min(one.factor, racks + min(len(stays) - racks, one.shared_racks_max))
-    return one.factor - keepable
+    keepable = min(partition.factor, racks + min(len(stays) - racks, partition.shared_racks_max))
+    return partition.factor - keepable
 
 
 def _counts(problem: Problem, *, leaders: bool) -> list[int]:
@@ -178,10 +178,10 @@ def _cheapest_surplus(problem: Problem, levels: Levels, counts: list[int]) -> in
     """Return the sum of the smallest replicas above every broker's share."""
     sizes: dict[int, list[int]] = {broker: [] for broker in levels.high}
     for index in problem.movable:
-        one = problem.partitions[index]
-        for broker in one.current:
+        partition = problem.partitions[index]
+        for broker in partition.current:
             if broker in sizes:
-                sizes[broker].append(one.size or 0)
+                sizes[broker].append(partition.size or 0)
     return sum(sum(sorted(sizes[b])[: max(0, counts[b] - high)]) for b, high in levels.high.items())
 
 

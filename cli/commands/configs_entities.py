@@ -111,7 +111,7 @@ def _by_types(types: Sequence[str], names: Sequence[str], is_default: bool) -> l
 def _single(kind: str, name: str | None, is_one: bool) -> Chosen:
     from engine.admin.configs.values import Entity, EntityType
 
-    known = [one for one in EntityType if one is not EntityType.USER_CLIENT]
+    known = [entity_type for entity_type in EntityType if entity_type is not EntityType.USER_CLIENT]
     found = next((entity_type for entity_type in known if entity_type.value == kind), None)
     if found is None:
         raise UsageError(f"--entity-type must be one of {', '.join(known)}, not {kind!r}")

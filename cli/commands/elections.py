@@ -119,11 +119,11 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
         needed = [preview for preview in previews if preview.is_needed]
         if not needed:
             return report([preview.as_result() for preview in previews])
-        for one in needed:
-            if one.obstacle is not None:
-                invocation.talk.warn(str(one))
+        for preview in needed:
+            if preview.obstacle is not None:
+                invocation.talk.warn(str(preview))
         is_unclean = election is ElectionType.UNCLEAN
-        able = [one for one in needed if one.obstacle is None]
+        able = [preview for preview in needed if preview.obstacle is None]
         asked = counted(len(able or needed), "partition")
         what = f"elect {election.value} leaders of {asked} in {cluster.target.title}"
         if is_unclean:

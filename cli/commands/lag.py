@@ -260,11 +260,11 @@ async def _watch(meter: LagMeter, view: _View, interval_s: float) -> None:
     from engine.admin.cluster.errors import Unreachable
     from engine.admin.lag.watching import watch_lag
 
-    async for told in watch_lag(meter, interval_s):
-        if isinstance(told, Unreachable):
-            view.invocation.tell_failures([told])
+    async for reading in watch_lag(meter, interval_s):
+        if isinstance(reading, Unreachable):
+            view.invocation.tell_failures([reading])
             continue
-        answer, complaints = told
+        answer, complaints = reading
         for complaint in complaints:
             view.invocation.talk.warn(complaint)
         report = view.draw(answer)

@@ -97,4 +97,4 @@ def _wanted(
     chosen = partitions or []
     if len(set(chosen)) != len(chosen):
         raise UsageError("--partition names a partition twice")
-    return {TopicPartition(topic or "", one): -1 if before is None else before for one in chosen}
+    return {TopicPartition(topic or "", partition): -1 if before is None else before for partition in chosen}

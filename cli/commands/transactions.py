@@ -151,7 +151,7 @@ async def producers(
         wanted = await partitions_of(wire, TopicSelection((topic,)), partition)
         answers = await describe_producers(wire, wanted, broker_id=broker_id)
     failures = [partition_failure(name, why) for name, why in answers.items() if isinstance(why, Unknown)]
-    found = {name: one for name, one in answers.items() if not isinstance(one, Unknown)}
+    found = {name: answer for name, answer in answers.items() if not isinstance(answer, Unknown)}
     return producers_report(found, exit_code=invocation.tell_failures(failures))
 
 

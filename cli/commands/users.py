@@ -120,7 +120,7 @@ async def remove(
     wanted = [parse_mechanism(text) for text in mechanism or ()]
     async with open_cluster(invocation, for_change=True) as cluster:
         present = [credential.mechanism for credential in await list_credentials(cluster, name)]
-        chosen = [one for one in present if not wanted or one in wanted]
+        chosen = [each for each in present if not wanted or each in wanted]
         if not chosen or len(chosen) < len(set(wanted)):
             hint = Phrase("who has which: ", Operation.LIST_USERS)
             raise NotFound("no such credential", where=f"user {name}", hint=hint)

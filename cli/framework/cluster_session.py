@@ -83,9 +83,9 @@ class _Told(logging.Handler):
 @contextmanager
 def _engine_log_told(talk: Talk) -> Iterator[None]:
     """Report the engine's warnings as the command's own while the context is open."""
-    logger, told = logging.getLogger("engine"), _Told(talk)
-    logger.addHandler(told)
+    logger, handler = logging.getLogger("engine"), _Told(talk)
+    logger.addHandler(handler)
     try:
         yield
     finally:
-        logger.removeHandler(told)
+        logger.removeHandler(handler)

@@ -140,9 +140,9 @@ def _run(coroutine: Coroutine[Any, Any, CommandResult], invocation: Invocation, 
             return asyncio.run(work)
     finally:
         # An interrupt may come before either has begun; Python would complain of that.
-        for one in (work, coroutine):
-            if inspect.getcoroutinestate(one) == inspect.CORO_CREATED:
-                one.close()
+        for begun in (work, coroutine):
+            if inspect.getcoroutinestate(begun) == inspect.CORO_CREATED:
+                begun.close()
 
 
 async def _tell_waits(invocation: Invocation, *, is_bounded: bool) -> None:

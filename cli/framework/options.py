@@ -81,7 +81,7 @@ _TIMEOUT = typer.Option(
 _DEADLINE = typer.Option(
     "--timeout", metavar="SECONDS", help="Deadline of the whole run.  [default: none]", rich_help_panel=COMMON_PANEL
 )
-_FORMATS = tuple(one for one in OutputFormat if one not in (OutputFormat.PROMETHEUS, OutputFormat.KAFKA))
+_FORMATS = tuple(form for form in OutputFormat if form not in (OutputFormat.PROMETHEUS, OutputFormat.KAFKA))
 _OUTPUT = typer.Option(
     "--output",
     "-o",

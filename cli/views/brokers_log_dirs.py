@@ -65,8 +65,8 @@ def log_dirs_report(
     If no topics are named, a person sees the largest replicas (or the furthest behind) and a note; machines get all.
     """
     rows: list[tuple[object, ...]] = [
-        (one.broker, one.log_dir, r.topic, r.partition, r.size_bytes, r.offset_lag, r.is_future, None)
-        for one, r in _ordered([(log_dir, replica) for log_dir in dirs for replica in log_dir.replicas], order)
+        (log_dir.broker, log_dir.log_dir, r.topic, r.partition, r.size_bytes, r.offset_lag, r.is_future, None)
+        for log_dir, r in _ordered([(log_dir, replica) for log_dir in dirs for replica in log_dir.replicas], order)
     ]
     rows += [(d.broker, d.log_dir, None, None, None, None, None, d.error) for d in dirs if not d.replicas]
     replicas = [row[:-1] for row in rows if row[2] is not None]

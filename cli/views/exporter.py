@@ -132,7 +132,7 @@ _ROWS: Mapping[str, tuple[_Panel, ...]] = {
         _Panel("What klamm cluster health finds", "none", (("klamm_cluster_health_findings > 0", "{{check}}"),)),
         _Panel(
             "Partitions in trouble", "none",
-            tuple((f"klamm_cluster_{one}", one) for one in ("leaderless", "under_replicated", "below_min", "at_min")),
+            tuple((f"klamm_cluster_{why}", why) for why in ("leaderless", "under_replicated", "below_min", "at_min")),
         ),
         _Panel(
             "Left to copy by reassignments", "bytes", (("sum(klamm_reassignment_left_bytes)", "all"),),

@@ -115,7 +115,7 @@ def suite_report(
             }
             for result in results
         ]
-    sections = [_section(one, some, before) for one, some in by_experiment(chosen, results)]
+    sections = [_section(experiment, some, before) for experiment, some in by_experiment(chosen, results)]
     return Report(data, Table(columns, rows), sections, exit_code=exit_code)
 
 

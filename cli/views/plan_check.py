@@ -98,9 +98,12 @@ def formatted(
     messages = [(finding, f"{finding.message}{_behind(finding, policy, policy_path)}") for finding in findings]
     match form:
         case "github":
-            return "".join(_github(path, one, text) for one, text in messages)
+            return "".join(_github(path, finding, text) for finding, text in messages)
         case "gitlab":
-            return json.dumps([_gitlab(path, one, text) for one, text in messages], indent=2, ensure_ascii=False) + "\n"
+            return (
+                json.dumps([_gitlab(path, finding, text) for finding, text in messages], indent=2, ensure_ascii=False)
+                + "\n"
+            )
         case "junit":
             return _junit(path, messages, policy)
         case _:
@@ -134,11 +137,14 @@ def _gitlab(path: str, finding: Finding, text: str) -> dict[str, object]:
     }
 
 
-def _junit(path: str, told: Sequence[tuple[Finding, str]], policy: Policy | None) -> str:
+def _junit(path: str, messages: Sequence[tuple[Finding, str]], policy: Policy | None) -> str:
     """A test case per check: one that finds nothing has passed."""
     checks = [kind for kind in Check if kind in OF_CLUSTER or policy is not None]
-    failed = {check: [(one, text) for one, text in told if one.check is check and one.is_error] for check in checks}
-    noted = {one.check: text for one, text in told if not one.is_error}
+    failed = {
+        check: [(finding, text) for finding, text in messages if finding.check is check and finding.is_error]
+        for check in checks
+    }
+    noted = {finding.check: text for finding, text in messages if not finding.is_error}
     count = sum(bool(found) for found in failed.values())
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
     lines.append(f'<testsuites><testsuite name="klamm plan check" tests="{len(checks)}" failures="{count}" errors="0">')
@@ -149,7 +155,7 @@ def _junit(path: str, told: Sequence[tuple[Finding, str]], policy: Policy | None
             lines.append(f"{case}/>" if note is None else f"{case}><system-out>{escape(note)}</system-out></testcase>")
             continue
         message = quoteattr(counted(len(found), "finding"))
-        body = escape("\n".join(f"{path}:{one.line}: {text}" for one, text in found))
+        body = escape("\n".join(f"{path}:{finding.line}: {text}" for finding, text in found))
         lines.append(f"{case}><failure message={message}>{body}</failure></testcase>")
     lines.append("</testsuite></testsuites>")
     return "\n".join(lines) + "\n"
@@ -160,12 +166,12 @@ def plan_markdown(path: str, plan: PlanFile) -> str:
     return _markdown(path, plan, None)
 
 
-def _markdown(path: str, plan: PlanFile, told: Sequence[tuple[Finding, str]] | None) -> str:
+def _markdown(path: str, plan: PlanFile, messages: Sequence[tuple[Finding, str]] | None) -> str:
     """A report for a pull request: the verdict, what it costs, before and after, the findings, the partitions."""
-    errors = len(errors_of(one for one, _ in told or ()))
-    verdict = "" if told is None else f": {counted(errors, 'finding') if errors else 'fits'}"
-    told = told or ()
-    count = len(told)
+    errors = len(errors_of(finding for finding, _ in messages or ()))
+    verdict = "" if messages is None else f": {counted(errors, 'finding') if errors else 'fits'}"
+    messages = messages or ()
+    count = len(messages)
     score, options = plan.klamm.score, plan.klamm.options
     lines = [
         f"### Plan `{markdown_cell(path)}`{verdict}",
@@ -184,21 +190,21 @@ def _markdown(path: str, plan: PlanFile, told: Sequence[tuple[Finding, str]] | N
             "| broker | rack | replicas | leaders | bytes | in | out |",
             "|---:|---|---:|---:|---:|---:|---:|",
         ]
-        for one in score.brokers:
-            sizes = f"{_bytes(one.bytes_before)} → {_bytes(one.bytes_after)}"
+        for each in score.brokers:
+            sizes = f"{_bytes(each.bytes_before)} → {_bytes(each.bytes_after)}"
             lines.append(
-                f"| {one.broker} | {markdown_cell(one.rack or '')} | {one.replicas_before} → {one.replicas_after} "
-                f"| {one.leaders_before} → {one.leaders_after} | {sizes} | {one.replicas_in} | {one.replicas_out} |"
+                f"| {each.broker} | {markdown_cell(each.rack or '')} | {each.replicas_before} → {each.replicas_after} "
+                f"| {each.leaders_before} → {each.leaders_after} | {sizes} | {each.replicas_in} | {each.replicas_out} |"
             )
-    if told:
+    if messages:
         lines += ["", "| line | check | severity | finding |", "|---:|---|---|---|"]
         lines += [
-            f"| {one.line} | {one.check.value} | {_severity(one)} | {markdown_cell(text)} |"
-            for one, text in told[:_MARKDOWN_MAX]
+            f"| {finding.line} | {finding.check.value} | {_severity(finding)} | {markdown_cell(text)} |"
+            for finding, text in messages[:_MARKDOWN_MAX]
         ]
         if count > _MARKDOWN_MAX:
             lines.append(f"| | | | … and {count - _MARKDOWN_MAX} more |")
-    hints = _distinct(_hint(one, path) for one, _ in told)
+    hints = _distinct(_hint(finding, path) for finding, _ in messages)
     if hints:
         lines += ["", "What to do:", "", *(f"* {hint}" for hint in hints)]
     lines += partitions_markdown(plan)

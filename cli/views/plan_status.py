@@ -27,8 +27,8 @@ def plan_status_report(
     data = {
         "direction": direction,
         "partitions": len(standings),
-        **{one.value: count for one, count in counts.items()},
-        "under_way": [str(name) for name, one in standings.items() if one is Standing.MOVING],
+        **{standing.value: count for standing, count in counts.items()},
+        "under_way": [str(name) for name, standing in standings.items() if standing is Standing.MOVING],
         "lock": holder,
         "journal": None if last is None else dict(last),
     }
@@ -39,7 +39,9 @@ def plan_status_report(
         Column("direction"),
     )
     row = (len(standings), *counts.values(), None if holder is None else str(holder), direction)
-    others = [f"{count} {one.value}" for one, count in counts.items() if count and one is not Standing.DONE]
+    others = [
+        f"{count} {standing.value}" for standing, count in counts.items() if count and standing is not Standing.DONE
+    ]
     line = ", ".join([f"{direction}: {counts[Standing.DONE]} of {len(standings)} done", *others])
     pairs = [("lock", "free" if holder is None else f"{holder}, for {holder.what}")]
     if record is not None and last is not None:

@@ -48,7 +48,7 @@ def usage_report(found: UsageOfBrokers) -> Report:
     if found.troubles:
         notes.append(SAY_WHERE)
     if not found.has_quotas:
-        notes.append("no quota is set, so brokers measure nobody")
+        notes.append("no quota is set, so brokers measure no client")
     elif not found.usages and not found.troubles:
         notes.append("nobody who has a quota was active in the last hour")
     elif found.usages:

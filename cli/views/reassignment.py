@@ -91,7 +91,7 @@ def generated_report(plan: GeneratedPlan) -> Report:
 
 def generated_text(plan: GeneratedPlan) -> str:
     """Both assignments as Kafka's tool prints them."""
-    current, proposed = (plan_text(plan_document(one)) for one in (plan.current, plan.proposed))
+    current, proposed = (plan_text(plan_document(moves)) for moves in (plan.current, plan.proposed))
     lines = (
         "Current partition replica assignment",
         current,

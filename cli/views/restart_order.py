@@ -27,15 +27,15 @@ _COLUMNS = (
 
 def restart_order_report(board: RestartBoard) -> Report:
     """One row per broker, the next one to restart first."""
-    brokers = sorted(board.brokers, key=lambda one: (one.broker != board.next_broker, *_place(one)))
+    brokers = sorted(board.brokers, key=lambda broker: (broker.broker != board.next_broker, *_place(broker)))
     rows = [_row(broker) for broker in brokers]
     data = [
         {
             **dict(zip((column.name for column in _COLUMNS), row, strict=True)),
-            "reasons": one.reasons,
-            "is_next": one.broker == board.next_broker,
+            "reasons": broker.reasons,
+            "is_next": broker.broker == board.next_broker,
         }
-        for one, row in zip(brokers, rows, strict=True)
+        for broker, row in zip(brokers, rows, strict=True)
     ]
     note = "no broker can be restarted now" if board.next_broker is None else f"restart broker {board.next_broker} next"
     code = ExitCode.BAD_ANSWER if board.next_broker is None else ExitCode.DONE

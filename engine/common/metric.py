@@ -30,7 +30,7 @@ def metrics_of(
         Metric(
             f"{prefix}{name}",
             text,
-            [(labels, float(value)) for labels, one in rows if (value := getattr(one, attribute)) is not None],
+            [(labels, float(value)) for labels, row in rows if (value := getattr(row, attribute)) is not None],
         )
         for attribute, name, text in figures
     ]

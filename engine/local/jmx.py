@@ -28,8 +28,8 @@ _TROUBLES: Final = {
     "non-JRMP server": "what listens there is no registry of JMX, or one with TLS: for that write jmxs://",
     "SSL peer shut down incorrectly": _NO_TLS,
     "Unsupported or unrecognized SSL message": _NO_TLS,
-    "unable to find valid certification path": "nobody whom the trust store knows has signed its certificate: add its "
-    "CA to ssl.truststore.location",
+    "unable to find valid certification path": "no CA in the trust store has signed its certificate: add it to "
+    "ssl.truststore.location",
     "No subject alternative": _NAME,
     "No name matching": _NAME,
     "NotAfter": "its certificate has expired",
@@ -65,8 +65,14 @@ async def _run(
     java: Path, sources: Mapping[int, Source], patterns: Sequence[str], limit_s: float, within_s: float
 ) -> bytes:
     lines = [await asyncio.to_thread(_tls_line, next(iter(sources.values())).tls)]
-    for broker, one in sources.items():
-        words = (broker, address_text(one.host, one.port), "tls" * one.is_tls, one.user or "", one.password or "")
+    for broker, source in sources.items():
+        words = (
+            broker,
+            address_text(source.host, source.port),
+            "tls" * source.is_tls,
+            source.user or "",
+            source.password or "",
+        )
         lines.append("\t".join(map(str, words)) + "\n")
     process = await asyncio.create_subprocess_exec(
         *(str(java), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
@@ -77,7 +83,7 @@ async def _run(
     )
     try:
         async with asyncio.timeout(within_s):
-            told, complaint = await process.communicate("".join(lines).encode())
+            output, complaint = await process.communicate("".join(lines).encode())
     except TimeoutError:
         raise OperationError(f"Java did not end within {within_s:g} s") from None
     finally:
@@ -87,7 +93,7 @@ async def _run(
     if process.returncode:
         last = complaint.decode("utf-8", "replace").strip().splitlines()[-1:]
         raise OperationError(f"Java ended with {process.returncode}: {''.join(last)}")
-    return told
+    return output
 
 
 def _tls_line(settings: TlsSettings) -> str:
@@ -97,7 +103,7 @@ def _tls_line(settings: TlsSettings) -> str:
         client_context(settings)
     password = token_urlsafe()
     stores = (trusted_pem(settings).encode(), own_pkcs12(settings, password), password.encode())
-    words = [b64encode(one).decode() for one in stores]
+    words = [b64encode(store).decode() for store in stores]
     return "\t".join([*words, "names" * settings.checks_host_name]) + "\n"
 
 
@@ -105,9 +111,9 @@ def _explained(reason: str) -> str:
     return next((sentence for part, sentence in _TROUBLES.items() if part in reason), reason)
 
 
-def _by_broker(sources: Mapping[int, Source], told: bytes) -> dict[int, Beans | str]:
+def _by_broker(sources: Mapping[int, Source], output: bytes) -> dict[int, Beans | str]:
     found: dict[int, Beans | str] = {broker: {} for broker in sources}
-    for line in told.splitlines():
+    for line in output.splitlines():
         row = json.loads(line)
         beans = found[row["broker"]]
         if "error" in row:

@@ -196,9 +196,9 @@ def _pom() -> str:
     """Return a project that depends on exactly these jars, without their dependencies."""
     nothing_else = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
     dependencies = "".join(
-        f"<dependency><groupId>{one.group}</groupId><artifactId>{one.name}</artifactId>"
-        f"<version>{one.version}</version>{nothing_else}</dependency>"
-        for one in _ARTIFACTS
+        f"<dependency><groupId>{artifact.group}</groupId><artifactId>{artifact.name}</artifactId>"
+        f"<version>{artifact.version}</version>{nothing_else}</dependency>"
+        for artifact in _ARTIFACTS
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>'

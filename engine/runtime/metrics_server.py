@@ -102,10 +102,10 @@ class MetricsServer:
                 else:
                     self._send(answer(self.path, self.rfile.read(int(length))))
 
-            def _send(self, told: Answer) -> None:
-                self.send_response(told.status)
-                self.send_header("Content-Type", told.content_type)
-                pieces = [told.body] if isinstance(told.body, bytes) else told.body
+            def _send(self, answer: Answer) -> None:
+                self.send_response(answer.status)
+                self.send_header("Content-Type", answer.content_type)
+                pieces = [answer.body] if isinstance(answer.body, bytes) else answer.body
                 self.send_header("Content-Length", str(sum(map(len, pieces))))
                 self.end_headers()
                 self.wfile.writelines(pieces)

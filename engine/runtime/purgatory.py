@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import heapq
 import logging
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import Any, Generic, TypeVar
 
 logger = logging.getLogger(__name__)
@@ -73,11 +73,10 @@ class Purgatory(Generic[Key]):
     def __init__(self, name: str, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self.name = name
         self.expired_total = 0
-        self.completed_total = 0
         self._loop = loop or asyncio.get_running_loop()
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
-        self.is_watched: Callable[[Key], bool] = self._watchers.__contains__
-        """Whether anything waits under a key: a look into a dict, without a call of Python, for hot paths."""
+        self.watched_keys: Collection[Hashable] = self._watchers
+        """The keys under which anything waits: a look into a dict, without a call of Python, for hot paths."""
         self._buckets: dict[int, dict[DelayedOperation, None]] = {}
         self._bucket_heap: list[int] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -99,7 +98,6 @@ class Purgatory(Generic[Key]):
         second check after setting the watch is not needed.
         """
         if operation.try_complete():
-            self.completed_total += 1
             return True
         self.watch(operation, keys)
         return False
@@ -141,7 +139,6 @@ class Purgatory(Generic[Key]):
                     continue
                 looked.add(operation)
                 completed += self._isolated(operation, operation.try_complete)
-        self.completed_total += completed
         return completed
 
     def complete_all(self) -> None:

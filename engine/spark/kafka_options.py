@@ -145,25 +145,25 @@ def source_options(options: Mapping[str, str], *, is_streaming: bool) -> SourceO
     )
 
 
-def connection(told: Mapping[str, str]) -> Connection:
+def connection(given: Mapping[str, str]) -> Connection:
     """Return the brokers and the ``kafka.*`` properties.
 
     Raises:
         BadRequest: brokers are missing, or a property cannot be honoured.
     """
     for name, reason in _SET_BY_US.items():
-        if name in told:
+        if name in given:
             raise BadRequest(f"the option {name} is not supported: {reason}", hint="leave it out")
-    servers = told.get("kafka.bootstrap.servers")
+    servers = given.get("kafka.bootstrap.servers")
     if not servers:
         raise BadRequest("the option kafka.bootstrap.servers is missing", hint="give it as host:port,host:port")
-    entries = {name.removeprefix(_KAFKA): value for name, value in told.items() if name.startswith(_KAFKA)}
+    entries = {name.removeprefix(_KAFKA): value for name, value in given.items() if name.startswith(_KAFKA)}
     return Connection(parse_addresses(servers), client_properties(entries, _WHERE))
 
 
-def _check_names(told: Mapping[str, str], known: tuple[str, ...]) -> None:
+def _check_names(given: Mapping[str, str], known: tuple[str, ...]) -> None:
     lower = {name.lower(): name for name in known}
-    for name in told:
+    for name in given:
         if name not in lower and not name.startswith(_KAFKA) and name != "path":
             close = get_close_matches(name, lower, 1)
             hint = f"did you mean {lower[close[0]]}?" if close else f"there are {', '.join(known)} and kafka.*"
@@ -191,21 +191,21 @@ def _assigned(text: str) -> tuple[TopicPartition, ...]:
     return tuple(TopicPartition(topic, number) for topic, numbers in document.items() for number in numbers)
 
 
-def _start(told: Mapping[str, str], default: int) -> Edge:
-    strategy = told.get("startingoffsetsbytimestampstrategy", "error").lower()
+def _start(given: Mapping[str, str], default: int) -> Edge:
+    strategy = given.get("startingoffsetsbytimestampstrategy", "error").lower()
     if strategy not in _STRATEGIES:
         raise BadRequest("startingOffsetsByTimestampStrategy wants error or latest", where=strategy)
-    return _edge(told, "starting", default, refused=None, takes_latest=strategy == "latest")
+    return _edge(given, "starting", default, refused=None, takes_latest=strategy == "latest")
 
 
-def _edge(told: Mapping[str, str], which: str, default: int, *, refused: str | None, takes_latest: bool) -> Edge:
+def _edge(given: Mapping[str, str], which: str, default: int, *, refused: str | None, takes_latest: bool) -> Edge:
     """If there are several options, the more exact one wins, as in Spark's own source."""
-    if (text := told.get(f"{which}timestamp")) is not None:
+    if (text := given.get(f"{which}timestamp")) is not None:
         return Edge(timestamp=_whole(f"{which}Timestamp", text), takes_latest=takes_latest)
-    if (text := told.get(f"{which}offsetsbytimestamp")) is not None:
+    if (text := given.get(f"{which}offsetsbytimestamp")) is not None:
         return Edge(timestamps=_numbers(f"{which}OffsetsByTimestamp", text), takes_latest=takes_latest)
     name = f"{which}Offsets"
-    text = told.get(name.lower())
+    text = given.get(name.lower())
     if text is None:
         return Edge(rule=default)
     words = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
@@ -243,8 +243,8 @@ def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _flag(told: Mapping[str, str], name: str, default: bool) -> bool:
-    text = told.get(name.lower(), str(default)).strip().lower()
+def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
+    text = given.get(name.lower(), str(default)).strip().lower()
     if text not in ("true", "false"):
         raise BadRequest(f"{name} wants true or false", where=text)
     return text == "true"
@@ -256,8 +256,8 @@ def _whole(name: str, text: str, least: int = 0) -> int:
     return int(text)
 
 
-def _count(told: Mapping[str, str], name: str) -> int | None:
-    text = told.get(name.lower())
+def _count(given: Mapping[str, str], name: str) -> int | None:
+    text = given.get(name.lower())
     return None if text is None else _whole(name, text, 1)
 
 

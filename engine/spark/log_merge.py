@@ -231,7 +231,7 @@ def _within(selection: Selection, piece: Piece) -> Selection:
     """Return the selection within a piece."""
     end = None if piece.stop is None else shifted(piece.stop, -timedelta(milliseconds=1))
     starts = [start for start in (piece.start, selection.start) if start is not None]
-    ends = [one for one in (end, selection.end) if one is not None]
+    ends = [bound for bound in (end, selection.end) if bound is not None]
     return replace(selection, start=max(starts, default=None), end=min(ends, default=None))
 
 

@@ -132,22 +132,27 @@ async def resolve(wire: WireCluster, options: SourceOptions, edge: Edge, bounds:
     if edge.offsets is not None:
         _check_partitions(edge.offsets, bounds.latest, name)
         special = {EARLIEST_TIMESTAMP: bounds.earliest, LATEST_TIMESTAMP: bounds.latest}
-        return {one: special[offset][one] if offset in special else offset for one, offset in edge.offsets.items()}
+        return {
+            partition: special[offset][partition] if offset in special else offset
+            for partition, offset in edge.offsets.items()
+        }
     times = edge.timestamps
     if times is None:
         times = dict.fromkeys(bounds.latest, edge.timestamp or 0)
     _check_partitions(times, bounds.latest, name)
     found = all_known(await offsets_at(wire, times, isolation=options.isolation))
-    late = sorted(one for one, offset in found.items() if offset == _NO_OFFSET)
+    late = sorted(partition for partition, offset in found.items() if offset == _NO_OFFSET)
     if late and not edge.takes_latest:
         hint = "take an earlier time, or set startingOffsetsByTimestampStrategy to latest"
         raise BadRequest(f"no record is as late as the option {name}", where=", ".join(map(str, late)), hint=hint)
-    return {one: bounds.latest[one] if offset == _NO_OFFSET else offset for one, offset in found.items()}
+    return {
+        partition: bounds.latest[partition] if offset == _NO_OFFSET else offset for partition, offset in found.items()
+    }
 
 
-def _check_partitions(told: Iterable[TopicPartition], known: Mapping[TopicPartition, int], name: str) -> None:
-    if set(told) != known.keys():
-        wrong = sorted(set(told) ^ known.keys())
+def _check_partitions(named: Iterable[TopicPartition], known: Mapping[TopicPartition, int], name: str) -> None:
+    if set(named) != known.keys():
+        wrong = sorted(set(named) ^ known.keys())
         message = f"the option {name} must name all partitions that are read, and no others"
         raise BadRequest(message, where=", ".join(map(str, wrong)))
 
@@ -161,7 +166,7 @@ async def _partitions(wire: WireCluster, options: SourceOptions) -> list[TopicPa
             if topic.name and topic.name not in _INTERNAL and pattern.fullmatch(topic.name)
         }
     else:
-        names = options.topics or tuple(dict.fromkeys(one.topic for one in options.assigned))
+        names = options.topics or tuple(dict.fromkeys(partition.topic for partition in options.assigned))
         topics = {topic.name or "": topic for topic in (await wire.metadata(names)).topics}
     for name, topic in topics.items():
         if topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -172,13 +177,13 @@ async def _partitions(wire: WireCluster, options: SourceOptions) -> list[TopicPa
     missing = sorted(set(options.assigned) - set(found))
     if missing:
         raise NotFound(f"no such partition: {', '.join(map(str, missing))}")
-    return [one for one in found if not options.assigned or one in options.assigned]
+    return [partition for partition in found if not options.assigned or partition in options.assigned]
 
 
-def all_known(told: ToldOffsets) -> Offsets:
+def all_known(offsets: ToldOffsets) -> Offsets:
     """Return the offsets; raises Refused or Unreachable if one is not known."""
     found: Offsets = {}
-    for name, offset in told.items():
+    for name, offset in offsets.items():
         if isinstance(offset, Unknown):
             if offset.code is None:
                 raise Unreachable(offset.message, where=str(name))

@@ -100,11 +100,11 @@ async def _write(options: Mapping[str, str], batches: Iterable[Any]) -> int:
 class _Writer:
     """Sends rows, by a producer for each topic."""
 
-    def __init__(self, wire: WireCluster, told: Mapping[str, str]) -> None:
+    def __init__(self, wire: WireCluster, given: Mapping[str, str]) -> None:
         self._wire = wire
         # The option wins over the column, as in Spark's own sink.
-        self._topic = told.get("topic")
-        self._options = _producer_options(told)
+        self._topic = given.get("topic")
+        self._options = _producer_options(given)
         self._producers: dict[str, Producer] = {}
         self.count = 0
 
@@ -138,21 +138,21 @@ class _Writer:
         return self._producers[topic]
 
 
-def _producer_options(told: Mapping[str, str]) -> ProducerOptions:
+def _producer_options(given: Mapping[str, str]) -> ProducerOptions:
     from engine.admin.records.produce import ProducerOptions
 
-    acks, codec, is_idempotent, delivery_timeout_s = _producer_settings(told)
+    acks, codec, is_idempotent, delivery_timeout_s = _producer_settings(given)
     return ProducerOptions(acks, codec, is_idempotent=is_idempotent, delivery_timeout_s=delivery_timeout_s)
 
 
-def _producer_settings(told: Mapping[str, str]) -> tuple[int, Codec, bool, float]:
-    acks, idempotence = told.get("kafka.acks", "all"), told.get("kafka.enable.idempotence", "true").lower()
+def _producer_settings(given: Mapping[str, str]) -> tuple[int, Codec, bool, float]:
+    acks, idempotence = given.get("kafka.acks", "all"), given.get("kafka.enable.idempotence", "true").lower()
     if acks not in _ACKS:
         raise BadRequest("kafka.acks wants all, 1 or 0", where=acks)
-    delivery = told.get("kafka.delivery.timeout.ms", "120000")
+    delivery = given.get("kafka.delivery.timeout.ms", "120000")
     if not delivery.isdecimal():
         raise BadRequest("kafka.delivery.timeout.ms wants a number", where=delivery)
-    codec = _codec(told.get("kafka.compression.type", "none"))
+    codec = _codec(given.get("kafka.compression.type", "none"))
     return _ACKS[acks], codec, idempotence != "false", int(delivery) / 1000
 
 

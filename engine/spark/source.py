@@ -149,8 +149,8 @@ def read_piece(piece: bytes | None) -> Iterator[RecordBatch]:
 def _pieces(options: SourceOptions, columns: tuple[str, ...], ranges: list[OffsetRange]) -> list[bytes]:
     cut = split(ranges, options.min_partitions, options.max_records_per_partition)
     return [
-        pickle.dumps(ReadTask(options.connection, one, columns, options.isolation, options.fails_on_data_loss))
-        for one in cut
+        pickle.dumps(ReadTask(options.connection, piece, columns, options.isolation, options.fails_on_data_loss))
+        for piece in cut
     ]
 
 

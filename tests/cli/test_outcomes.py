@@ -321,7 +321,8 @@ def ran_frozen(
     bound = ("--timeout", f"{TIMEOUT_S:g}", "-o", "json")
     with ice.freezing(at, side):
         ran = in_process(*row(words, own), *more, *where, *bound, capture=capture, stdin="x\n")
-    assert ice.waited_s < LATEST_S, f"frozen at {at}, and it waited {ice.waited_s:.0f} s"
+    since = [one.kind for one in ice.asked[at or 0 :]]
+    assert ice.waited_s < LATEST_S, f"frozen at {at}, it waited {ice.waited_s:.0f} s and asked {since}: {ran}"
     return ran
 
 

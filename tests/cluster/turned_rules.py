@@ -83,7 +83,7 @@ def a_marker_is_answered_and_not_written() -> None:
             write(self, marker, partitions, ended)
             return
         for partition in partitions:
-            ended(partition, ErrorCode.NONE)
+            ended(partition, ErrorCode.NONE, -1)
 
     MarkerWriter.write = write_commits  # type: ignore[method-assign]
 

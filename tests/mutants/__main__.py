@@ -31,7 +31,11 @@ _TIED = (sys.executable, str(ROOT / "engine/local/launch.py"), "tied")
 """Runs a command that ends with this process, however this one ends."""
 
 TESTED_BY = {
-    "engine/broker/log/producer_entry.py": ["broker/log/test_producer_rules.py", "broker/log/test_producers.py"],
+    "engine/broker/log/producer_entry.py": [
+        "broker/log/test_producer_rules.py",
+        "broker/log/test_producers.py",
+        "broker/log/test_verified_transactions.py",
+    ],
     "engine/broker/log/producer_state.py": [
         "broker/log/test_producer_rules.py",
         "broker/log/test_producers.py",
@@ -56,6 +60,7 @@ TESTED_BY = {
         "broker/log/test_cleaner_choice.py",
         "broker/log/test_log_moves.py",
         "broker/log/test_log_model.py",
+        "broker/log/test_verified_transactions.py",
     ],
     "engine/broker/log/segment_recovery.py": [
         "broker/log/test_recovered_indexes.py",

@@ -40,7 +40,7 @@ async def test_an_operation_that_is_ready_never_waits() -> None:
     operation.ready = True
     assert purgatory.try_complete_else_watch(operation, ["a"])
     assert operation.events == ["complete"]
-    assert not purgatory.is_watched("a")
+    assert "a" not in purgatory.watched_keys
 
 
 @in_event_loop
@@ -49,7 +49,7 @@ async def test_a_change_of_one_key_completes_what_waits_under_several_once() -> 
     operation = Wait(10_000)
     assert not purgatory.try_complete_else_watch(operation, ["a", "b"])
     assert purgatory.check_and_complete("a") == 0
-    assert purgatory.is_watched("a")
+    assert "a" in purgatory.watched_keys
     operation.ready = True
     assert purgatory.check_and_complete("b") == 1
     assert purgatory.check_and_complete("a") == 0
@@ -68,7 +68,7 @@ async def test_a_deadline_completes_and_expires_and_frees_the_keys() -> None:
         while not all(o.is_completed for o in operations):
             await asyncio.sleep(0.001)
     assert [o.events for o in operations] == [["complete", "expired"]] * 3
-    assert not purgatory.is_watched("a")
+    assert "a" not in purgatory.watched_keys
     assert purgatory.expired_total == 3
 
 
@@ -104,7 +104,7 @@ async def test_random_rounds_end_every_operation_exactly_once() -> None:
         while len(purgatory):
             await asyncio.sleep(0.005)
     assert all(o.events in (["complete"], ["complete", "expired"]) for o in operations)
-    assert not any(purgatory.is_watched(key) and purgatory.check_and_complete(key) for key in range(20))
+    assert not any(key in purgatory.watched_keys and purgatory.check_and_complete(key) for key in range(20))
 
 
 @in_event_loop
@@ -126,7 +126,7 @@ async def test_an_operation_under_many_changed_keys_looks_once() -> None:
     purgatory.try_complete_else_watch(other, [2000])
     assert purgatory.check_and_complete_all(range(500)) == 0
     assert (waiting.looks, other.looks) == (2, 1)
-    assert purgatory.is_watched(499)
+    assert 499 in purgatory.watched_keys
     waiting.ready = True
     assert purgatory.check_and_complete_all([7, 8, 2000]) == 1
     assert waiting.events == ["complete"]
@@ -158,7 +158,7 @@ async def test_what_is_done_is_gone_at_once_whatever_its_deadline(how: str) -> N
         del operation
         assert gone() is None
         assert len(purgatory) == 1
-    assert (purgatory.is_watched(0), purgatory.is_watched(1), purgatory.is_watched(2999)) == (True, True, False)
+    assert [key in purgatory.watched_keys for key in (0, 1, 2999)] == [True, True, False]
     assert len(purgatory._bucket_heap) < 1100
     purgatory.close()
 

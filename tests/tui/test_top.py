@@ -21,10 +21,12 @@ from dashboards import dashboard, drive
 from fake_feed import fake_feed
 from klamm_program import PROGRAM, Ran, environment, in_process, klamm
 
+from cli.commands.top import SCREENS
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.watch.frame import LinkState, Stage
 from engine.admin.watch.recording import FrameWriter, Recording
 from engine.admin.watch.replay_feed import ReplayFeed
+from tui.actions import PAGES
 from tui.drawing.units import clock_time
 
 NOBODY = ("--bootstrap-server", "127.0.0.1:1")
@@ -127,6 +129,11 @@ def test_it_ends_with_its_code_and_leaves_the_terminal_as_it_was(how: str, code:
         assert b"Traceback" not in top.seen
     kept = (tmp_path / "state" / "klamm" / "top.log").read_text("utf-8")
     assert "WARNING tui.app: The dashboard is disconnected. cluster=127.0.0.1:1" in kept
+
+
+def test_the_command_begins_with_any_screen_of_the_dashboard() -> None:
+    """It names them itself, because its help must not load what draws them."""
+    assert tuple(name for name, _, _ in PAGES) == SCREENS
 
 
 def test_a_key_right_after_esc_closes_a_window_and_then_does_its_own(tmp_path: Path) -> None:

@@ -46,10 +46,10 @@ def carry_out_commands(cluster: LocalCluster, signals: StopSignals) -> None:
         for line in _lines(signals):
             try:
                 with signals.interrupting():
-                    code, written, told = _carry_out(line)
+                    code, written, complaint = _carry_out(line)
             except KeyboardInterrupt:
                 return
-            sys.stdout.write(json.dumps({"code": int(code), "stdout": written, "stderr": told}) + "\n")
+            sys.stdout.write(json.dumps({"code": int(code), "stdout": written, "stderr": complaint}) + "\n")
             sys.stdout.flush()
             if code == ExitCode.INTERRUPTED:
                 return

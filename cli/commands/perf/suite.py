@@ -217,11 +217,11 @@ class _Processes:
         return found
 
 
-def _failed(told: str, what: str) -> WorkerFailed:
+def _failed(output: str, what: str) -> WorkerFailed:
     """Return the last error on a process's stderr."""
     from engine.admin.perf.suite_run import WorkerFailed
 
-    for line in reversed(told.splitlines()):
+    for line in reversed(output.splitlines()):
         try:
             error = json.loads(line)["error"]
             message = f"{what}: {error['message']}"

@@ -122,7 +122,7 @@ def _carrying_out(verb: str, summary: str, examples: Sequence[str], *, writes_wa
     ]
     options = _OPTIONS | ({"rollback_file": (_ROLLBACK_FILE, None)} if writes_way_back else {})
     parameters += [
-        inspect.Parameter(key, keyword, default=one, annotation=kind) for key, (kind, one) in options.items()
+        inspect.Parameter(key, keyword, default=default, annotation=kind) for key, (kind, default) in options.items()
     ]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__doc__, command.__name__ = summary, verb

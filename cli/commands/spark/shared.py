@@ -73,7 +73,7 @@ def open_spark(
     options = SparkOptions(
         master,
         tuple(parse_conf(text) for text in confs or ()),
-        tuple(one.strip() for text in packages or () for one in text.split(",") if one.strip()),
+        tuple(package.strip() for text in packages or () for package in text.split(",") if package.strip()),
     )
     check_pyspark()
     if "PYSPARK_GATEWAY_PORT" in os.environ:

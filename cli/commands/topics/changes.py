@@ -274,5 +274,5 @@ def _summary(topics: Sequence[NewTopic]) -> str:
         factor = "default" if topic.replication_factor is None else str(topic.replication_factor)
         shape = f"{count} partition{'' if count == '1' else 's'}, factor {factor}"
     configs = "".join(f", {key}={value}" for key, value in topic.configs.items())
-    named = f"topic{'' if len(topics) == 1 else 's'} {by_name(one.name for one in topics)}"
+    named = f"topic{'' if len(topics) == 1 else 's'} {by_name(topic.name for topic in topics)}"
     return f"{named} ({shape}{configs}{'' if len(topics) == 1 else ', each'})"

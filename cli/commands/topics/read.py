@@ -106,7 +106,7 @@ async def describe(
         PartitionFilter.UNDER_MIN_ISR: under_min_isr,
         PartitionFilter.AT_MIN_ISR: at_min_isr,
     }
-    filters = tuple(one for one, is_wanted in wanted.items() if is_wanted)
+    filters = tuple(kind for kind, is_wanted in wanted.items() if is_wanted)
     if filters and topics_with_overrides:
         raise UsageError("--topics-with-overrides cannot be used with a filter of partitions")
     options = DescribeOptions(

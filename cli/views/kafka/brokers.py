@@ -49,13 +49,14 @@ def log_dirs_text(dirs: Sequence[LogDir]) -> KafkaText:
 
 def _broker_dirs(broker: int, dirs: Sequence[LogDir]) -> dict[str, object]:
     own = in_hash_order(
-        [log_dir for log_dir in dirs if log_dir.broker == broker and log_dir.log_dir], lambda one: one.log_dir or ""
+        [log_dir for log_dir in dirs if log_dir.broker == broker and log_dir.log_dir],
+        lambda log_dir: log_dir.log_dir or "",
     )
     return {
         "broker": broker,
         "logDirs": [
             {
-                "partitions": [_replica(one) for one in in_hash_order(each.replicas, _name)],
+                "partitions": [_replica(replica) for replica in in_hash_order(each.replicas, _name)],
                 "error": _exception(each.error),
                 "logDir": each.log_dir,
             }
@@ -64,17 +65,17 @@ def _broker_dirs(broker: int, dirs: Sequence[LogDir]) -> dict[str, object]:
     }
 
 
-def _replica(one: DirReplica) -> dict[str, object]:
+def _replica(replica: DirReplica) -> dict[str, object]:
     return {
-        "partition": str(_name(one)),
-        "size": one.size_bytes,
-        "offsetLag": one.offset_lag or 0,
-        "isFuture": one.is_future,
+        "partition": str(_name(replica)),
+        "size": replica.size_bytes,
+        "offsetLag": replica.offset_lag or 0,
+        "isFuture": replica.is_future,
     }
 
 
-def _name(one: DirReplica | RecordsDeletion) -> TopicPartition:
-    return TopicPartition(one.topic, one.partition)
+def _name(replica: DirReplica | RecordsDeletion) -> TopicPartition:
+    return TopicPartition(replica.topic, replica.partition)
 
 
 def _exception(error: str | None) -> str | None:

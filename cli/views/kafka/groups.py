@@ -25,12 +25,12 @@ _WIDTH, _INSTANCE_WIDTH, _NAME_PAD = 15, 17, 10
 
 def listed_text(groups: Sequence[ListedGroup], *, with_state: bool, with_type: bool) -> KafkaText:
     """``--list``: the ids; in columns with the type and the state that were asked for."""
-    ordered = in_hash_order(groups, lambda one: one.group)
+    ordered = in_hash_order(groups, lambda listed: listed.group)
     if not (with_state or with_type):
-        return KafkaText("".join(f"{one.group}\n" for one in ordered))
-    width = max([_WIDTH, *(len(one.group) for one in ordered)]) + _NAME_PAD
+        return KafkaText("".join(f"{listed.group}\n" for listed in ordered))
+    width = max([_WIDTH, *(len(listed.group) for listed in ordered)]) + _NAME_PAD
     rows = [("GROUP", "TYPE", "STATE")]
-    rows += [(one.group, one.type.value.capitalize(), str(one.state or "Unknown")) for one in ordered]
+    rows += [(listed.group, listed.type.value.capitalize(), str(listed.state or "Unknown")) for listed in ordered]
     lines = []
     for group, kind, state in rows:
         wanted = ((kind, with_type), (state, with_state))
@@ -98,15 +98,17 @@ def _by_consumer(partitions: Sequence[PartitionProgress]) -> list[PartitionProgr
     for partition in partitions:
         (nobody if partition.consumer_id is None else owned.setdefault(partition.consumer_id, [])).append(partition)
     members = sorted(owned.values(), key=len, reverse=True)
-    return [one for rows in (*members, nobody) for one in in_hash_order(sorted(rows, key=_partition), _name)]
+    return [
+        partition for rows in (*members, nobody) for partition in in_hash_order(sorted(rows, key=_partition), _name)
+    ]
 
 
-def _partition(one: PartitionProgress) -> int:
-    return one.partition
+def _partition(partition: PartitionProgress) -> int:
+    return partition.partition
 
 
-def _name(one: PartitionProgress) -> TopicPartition:
-    return one.name
+def _name(partition: PartitionProgress) -> TopicPartition:
+    return partition.name
 
 
 def _members_table(group: DescribedGroup, *, is_verbose: bool) -> str:

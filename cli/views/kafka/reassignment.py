@@ -87,14 +87,14 @@ def verified_text(
     return KafkaText("".join(f"{line}\n" for line in lines), _ended(left or ()))
 
 
-def _status_line(one: PartitionStatus) -> str:
-    if one.state is ReassignmentState.COMPLETE:
-        return f"Reassignment of partition {one.name} is completed."
-    if one.state in _MOVING:
-        return f"Reassignment of partition {one.name} is still in progress."
+def _status_line(status: PartitionStatus) -> str:
+    if status.state is ReassignmentState.COMPLETE:
+        return f"Reassignment of partition {status.name} is completed."
+    if status.state in _MOVING:
+        return f"Reassignment of partition {status.name} is still in progress."
     return (
-        f"There is no active reassignment of partition {one.name}, "
-        f"but replica set is {_listed(one.replicas)} rather than {_listed(one.target)}."
+        f"There is no active reassignment of partition {status.name}, "
+        f"but replica set is {_listed(status.replicas)} rather than {_listed(status.target)}."
     )
 
 
@@ -145,8 +145,10 @@ def elected_text(results: Sequence[PartitionElection], election: str, *, is_of_a
     if (needless := of.get(ElectionResult.NOT_NEEDED)) and not is_of_all:
         out += f"Valid replica already elected for partitions {_partitions(needless)}\n"
     failed = of.get(ElectionResult.FAILED, [])
-    for one in in_hash_order(failed, _name):
-        out += f"Error completing leader election ({election.upper()}) for partition: {_name(one)}: {one.error}\n"
+    for failure in in_hash_order(failed, _name):
+        out += (
+            f"Error completing leader election ({election.upper()}) for partition: {_name(failure)}: {failure.error}\n"
+        )
     return KafkaText(out, f"{len(failed)} replica(s) could not be elected\n" if failed else "")
 
 
@@ -154,8 +156,8 @@ def _partitions(elections: Sequence[PartitionElection]) -> str:
     return ", ".join(str(_name(election)) for election in in_hash_order(elections, _name))
 
 
-def _name(one: PartitionStatus | PartitionElection) -> TopicPartition:
-    return TopicPartition(one.topic, one.partition)
+def _name(result: PartitionStatus | PartitionElection) -> TopicPartition:
+    return TopicPartition(result.topic, result.partition)
 
 
 def _s(values: Sequence[object]) -> str:

@@ -25,7 +25,7 @@ _COLLISION = (
 def settings_shown(entries: Sequence[ConfigEntry]) -> Settings:
     """Return those of a topic's settings that are not defaults, in the tool's order; ``entries`` are all of them."""
     ordered = in_hash_order(entries, lambda entry: entry.name)
-    return [(one.name, one.value) for one in ordered if one.source is not ConfigSource.DEFAULT_CONFIG]
+    return [(entry.name, entry.value) for entry in ordered if entry.source is not ConfigSource.DEFAULT_CONFIG]
 
 
 def names_text(names: Sequence[str]) -> KafkaText:

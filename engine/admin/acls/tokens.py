@@ -62,7 +62,7 @@ async def create_token(
     request = CreateDelegationTokenRequest(
         owner_principal_type=kind,
         owner_principal_name=name,
-        renewers=[CreatableRenewers(principal_type=one, principal_name=other) for one, other in map(_split, renewers)],
+        renewers=[CreatableRenewers(principal_type=kind, principal_name=name) for kind, name in map(_split, renewers)],
         max_lifetime_ms=max_lifetime_ms,
     )
     answer = await (await cluster.wire()).call_any(request)

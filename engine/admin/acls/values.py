@@ -70,7 +70,9 @@ def parse_operation(text: str) -> AclOperation:
     for operation in AclOperation:
         if operation.spelling.lower() == wanted:
             return operation
-    raise BadRequest(f"no such operation: {text}", hint=f"one of {', '.join(one.word for one in AclOperation)}")
+    raise BadRequest(
+        f"no such operation: {text}", hint=f"one of {', '.join(operation.word for operation in AclOperation)}"
+    )
 
 
 def parse_principal(text: str) -> str:

@@ -88,8 +88,8 @@ async def describe_brokers(cluster: Cluster, ids: Sequence[int] = ()) -> list[Br
     known = sorted(snapshot.live_broker_ids | set(shares))
     unknown = sorted(set(ids) - set(known))
     if unknown:
-        named, there = ", ".join(map(str, unknown)), ", ".join(map(str, known)) or "none"
-        raise NotFound(f"no such broker: {named}", hint=f"brokers: {there}")
+        named, existing = ", ".join(map(str, unknown)), ", ".join(map(str, known)) or "none"
+        raise NotFound(f"no such broker: {named}", hint=f"brokers: {existing}")
     chosen = sorted(set(ids)) if ids else known
     reader = broker_reader(cluster)
     registered = await reader.registrations()

@@ -132,7 +132,7 @@ class BrokerFigures:
     @property
     def throttle_ms(self) -> float | None:
         """The longer of the two times for which answers were held back; None if neither is told."""
-        return max((one for one in (self.produce_throttle_ms, self.fetch_throttle_ms) if one is not None), default=None)
+        return max((ms for ms in (self.produce_throttle_ms, self.fetch_throttle_ms) if ms is not None), default=None)
 
 
 def traffic_of(figures: Iterable[BrokerFigures]) -> dict[str, TopicTraffic]:

@@ -72,7 +72,7 @@ async def ask_brokers(cluster: Cluster, brokers: Iterable[int]) -> dict[int, Own
         tasks = {
             broker_id: group.create_task(_ask(cluster, broker_id), name=f"describe-{broker_id}") for broker_id in chosen
         }
-    return {one: task.result() for one, task in tasks.items()}
+    return {broker: task.result() for broker, task in tasks.items()}
 
 
 async def _ask(cluster: Cluster, broker: int) -> OwnWords:

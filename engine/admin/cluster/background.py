@@ -17,17 +17,17 @@ def in_daemon_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
     The future gets its result or exception.
     """
     loop = asyncio.get_running_loop()
-    told: asyncio.Future[T] = loop.create_future()
+    outcome: asyncio.Future[T] = loop.create_future()
     # A caller that gave up waiting need not hear what went wrong.
-    told.add_done_callback(lambda future: future.cancelled() or future.exception())
+    outcome.add_done_callback(lambda future: future.cancelled() or future.exception())
 
     def tell(result: T | None, error: Exception | None) -> None:
-        if told.done():
+        if outcome.done():
             return
         if error is not None:
-            told.set_exception(error)
+            outcome.set_exception(error)
         else:
-            told.set_result(cast("T", result))
+            outcome.set_result(cast("T", result))
 
     def run() -> None:
         result: T | None = None
@@ -40,4 +40,4 @@ def in_daemon_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
             loop.call_soon_threadsafe(tell, result, error)
 
     threading.Thread(target=run, name=name, daemon=True).start()
-    return told
+    return outcome

@@ -164,8 +164,8 @@ async def look(connect: str) -> Look:
     looks = [asyncio.create_task(look_at(*server), name="look-at-zookeeper") for server in server_addresses(connect)]
     found: list[_Found] = []
     try:
-        for one in asyncio.as_completed(looks):
-            found.append(await one)
+        for look in asyncio.as_completed(looks):
+            found.append(await look)
             if found[-1] is _Found.A_WORD:
                 break
     finally:

@@ -127,7 +127,7 @@ async def change_credentials(
         ],
     )
     wire = await cluster.wire()
-    response = await wire.call_controller(request, lambda answer: [one.error_code for one in answer.results])
+    response = await wire.call_controller(request, lambda answer: [result.error_code for result in answer.results])
     for result in response.results:
         if result.error_code == ErrorCode.RESOURCE_NOT_FOUND:
             raise _absent(user, removed)
@@ -149,9 +149,9 @@ async def _change_znode(cluster: Cluster, user: str, wanted: Sequence[NewCredent
     if any(mechanism not in settings for mechanism in removed):
         raise _absent(user, [mechanism for mechanism in removed if mechanism not in settings])
     kept = {key: value for key, value in settings.items() if key not in removed}
-    for one in wanted:
-        credential = ScramCredential.of_salted_password(one.mechanism, one.salt, one.salted_password, one.iterations)
-        kept[one.mechanism] = credential.encode()
+    for new in wanted:
+        credential = ScramCredential.of_salted_password(new.mechanism, new.salt, new.salted_password, new.iterations)
+        kept[new.mechanism] = credential.encode()
     # Kafka's tool prepares users before the first broker starts, when there is no controller to check.
     has_controller = await kafka.controller.controller_exists()
     await kafka.configs.change_entity_configs(path, kept, check_controller=has_controller)

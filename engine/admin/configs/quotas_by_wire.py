@@ -59,8 +59,8 @@ async def describe_clients(
         credentials = await _credentials(wire, entity)
     chosen = {*quotas, *credentials} if entity is None else {entity}
     return [
-        client_entity_configs(one, quotas.get(one, {}), credentials.get(one, {}))
-        for one in sorted(chosen, key=lambda one: one.name or "")
+        client_entity_configs(client, quotas.get(client, {}), credentials.get(client, {}))
+        for client in sorted(chosen, key=lambda client: client.name or "")
     ]
 
 

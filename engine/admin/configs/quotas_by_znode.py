@@ -49,7 +49,7 @@ async def _all_of(kafka: KafkaZkClient, kind: EntityType) -> dict[str, Entity]:
     entity_type, part = _TYPES[kind]
     names = await kafka.configs.get_entity_names(entity_type)
     entities = {name: entity_of([(part, _named(name))]) for name in names}
-    return {f"{entity_type.value}/{name}": one for name, one in entities.items() if one is not None}
+    return {f"{entity_type.value}/{name}": quotas for name, quotas in entities.items() if quotas is not None}
 
 
 async def _clients_of_users(kafka: KafkaZkClient) -> dict[str, Entity]:

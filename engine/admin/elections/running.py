@@ -63,15 +63,15 @@ async def run_election(
     reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
     elector = await elector_of(cluster)
     elector.check(election)
-    wanted = [one for one in previews if one.is_needed]
+    wanted = [each for each in previews if each.is_needed]
     errors: Mapping[TopicPartition, str | None] = {}
     if wanted:
         await elector.find()
         cluster.accepted(Phrase("the controller is electing; check with: ", Operation.DESCRIBE_TOPICS))
-        errors = await elector.elect(election, [one.name for one in wanted], deadline)
-    after = await _wait(reader, [one for one in wanted if errors.get(one.name) is None], deadline)
+        errors = await elector.elect(election, [each.name for each in wanted], deadline)
+    after = await _wait(reader, [each for each in wanted if errors.get(each.name) is None], deadline)
     live = await reader.live_brokers()
-    return [_result(election, one, after.get(one.name), errors.get(one.name), live) for one in previews]
+    return [_result(election, each, after.get(each.name), errors.get(each.name), live) for each in previews]
 
 
 async def _wait(
@@ -81,9 +81,9 @@ async def _wait(
 
     This does not wait for what cannot be elected: it has been tried, and waiting will not change its state.
     """
-    waiting = {one.name: one.after for one in wanted if one.obstacle is None}
+    waiting = {each.name: each.after for each in wanted if each.obstacle is None}
     while True:
-        found = partitions_of(await reader.topics(sorted({one.name.topic for one in wanted})))
+        found = partitions_of(await reader.topics(sorted({each.name.topic for each in wanted})))
         late = [name for name, leader in waiting.items() if name in found and found[name].leader != leader]
         if not late or time.monotonic() >= deadline:
             return found

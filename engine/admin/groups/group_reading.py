@@ -152,7 +152,7 @@ async def describe_groups(
     async def ask(broker_id: int, names: list[str]) -> dict[str, GroupDescription | Unknown]:
         response = await wire.call_broker(broker_id, DescribeGroupsRequest(groups=names))
         found = {group.group_id: _description(group, broker_id) for group in response.groups}
-        return found | await describe_new_groups(wire, broker_id, [n for n, one in found.items() if is_absent(one)])
+        return found | await describe_new_groups(wire, broker_id, [n for n, group in found.items() if is_absent(group)])
 
     return await ask_all(
         wire,

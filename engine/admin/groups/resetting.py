@@ -215,10 +215,10 @@ async def _partitions_of(cluster: Cluster, scope: TopicScope) -> list[TopicParti
     return found
 
 
-def _meant(one: _Standing, named: list[TopicPartition] | None, spec: ResetSpec) -> list[TopicPartition]:
+def _meant(standing: _Standing, named: list[TopicPartition] | None, spec: ResetSpec) -> list[TopicPartition]:
     if spec.offsets is not None:
-        return sorted(spec.offsets.get(one.group, {}))
-    return sorted(one.committed) if named is None else named
+        return sorted(spec.offsets.get(standing.group, {}))
+    return sorted(standing.committed) if named is None else named
 
 
 async def _facts(
@@ -226,7 +226,7 @@ async def _facts(
 ) -> LogFacts:
     """Ask the leaders what the scenario needs; nothing if it needs nothing."""
     partitions = sorted({partition for _, some in meant for partition in some})
-    uncommitted = sorted({p for one, some in meant for p in some if p not in one.committed})
+    uncommitted = sorted({p for standing, some in meant for p in some if p not in standing.committed})
     wants_ends = partitions if spec.to is ResetTo.LATEST or needs_range(spec) else []
     if spec.to is ResetTo.CURRENT:
         wants_ends = uncommitted

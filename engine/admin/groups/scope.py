@@ -218,16 +218,16 @@ async def _find_named(cluster: Cluster, names: Sequence[str], *, may_be_absent: 
     old = await _old_among(cluster, names)
     described = await _described_among(cluster, names, is_needed=not old)
     existing = {
-        name: one
-        for name, one in described.items()
-        if isinstance(one, GroupDescription) and (not is_absent(one) or (may_be_absent and name not in old))
+        name: group
+        for name, group in described.items()
+        if isinstance(group, GroupDescription) and (not is_absent(group) or (may_be_absent and name not in old))
     }
     failures = []
     for name in names:
         if name not in existing and name not in old:
             why = described.get(name)
             failures.append(as_error(why, f"group {name}") if isinstance(why, Unknown) else group_not_found(name))
-    coordinators = {name: one.coordinator for name, one in existing.items()}
+    coordinators = {name: group.coordinator for name, group in existing.items()}
     return FoundGroups(tuple(existing), old, existing, coordinators, tuple(failures))
 
 

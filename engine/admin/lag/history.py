@@ -52,9 +52,9 @@ class History:
         """Add a sample as the latest points."""
         for key, group in sample.groups.items():
             series = self.points.setdefault(key, {})
-            for name, one in group.partitions.items():
+            for name, partition in group.partitions.items():
                 points = series.setdefault(name, [])
-                points.append(Point(sample.time_ms, one.committed, one.end))
+                points.append(Point(sample.time_ms, partition.committed, partition.end))
                 del points[:-POINTS_MAX]
 
     def keep_only(self, groups: Collection[str], latest: Mapping[_GroupKey, Collection[TopicPartition]]) -> None:
@@ -177,7 +177,9 @@ def _document(cluster_id: str | None, sample: Sample) -> dict[str, object]:
             {
                 "group": group.group,
                 "type": group.type,
-                "partitions": [[*name, one.committed, one.end] for name, one in sorted(group.partitions.items())],
+                "partitions": [
+                    [*name, partition.committed, partition.end] for name, partition in sorted(group.partitions.items())
+                ],
             }
             for group in sample.groups.values()
         ],

@@ -161,15 +161,15 @@ class Lake:
         for file in self._entries(folder):
             path = f"{folder}/{file}"
             if (match := _FILE.fullmatch(file)) is not None:
-                one = SampleFile(path, int(match[1]), int(match[2]), int(match[3]))
-                single[one.sample, one.chunk] = one
+                piece = SampleFile(path, int(match[1]), int(match[2]), int(match[3]))
+                single[piece.sample, piece.chunk] = piece
             elif (match := _MANY.fullmatch(file)) is not None and (kept := self._kept(path, int(match[1]))) is not None:
                 many.setdefault(int(match[1]), {})[int(match[2])] = kept
         newest = {chunk: max(numbers) for chunk, numbers in many.items()}
         kept = [piece for chunk, number in newest.items() for piece in many[chunk][number]]
         covered = {(piece.sample, piece.chunk) for piece in kept}
-        fresh = [one for key, one in single.items() if key not in covered]
-        useless = [one.path for key, one in single.items() if key in covered]
+        fresh = [piece for key, piece in single.items() if key not in covered]
+        useless = [piece.path for key, piece in single.items() if key in covered]
         useless += [
             f"{folder}/{_many_name(chunk, number)}"
             for chunk, numbers in many.items()

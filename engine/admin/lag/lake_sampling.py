@@ -162,8 +162,8 @@ async def _times(cluster: Cluster, sample: Sample) -> Times:
     places = {
         place
         for group in sample.groups.values()
-        for name, one in group.partitions.items()
-        if (place := place_of_unread(name, one)) is not None
+        for name, partition in group.partitions.items()
+        if (place := place_of_unread(name, partition)) is not None
     }
     return await read_times(await cluster.wire(), sorted(places), patience_s=_PATIENCE_S) if places else {}
 
@@ -184,8 +184,8 @@ def _judged(sample: Sample, points: LakePoints, times: Times) -> list[GroupLag]:
     for (name, kind), group in sample.groups.items():
         past = {} if kind is None else points.get((name, kind), {})
         series = {
-            partition: [*past.get(partition, ()), Point(sample.time_ms, one.committed, one.end)]
-            for partition, one in group.partitions.items()
+            partition: [*past.get(partition, ()), Point(sample.time_ms, latest.committed, latest.end)]
+            for partition, latest in group.partitions.items()
         }
         answers.append(group_lag(group, series, times, now_ms))
     return answers

@@ -112,7 +112,7 @@ class LagMeter:
             failures += sample.failures
             # A group that is gone by now no longer has a lag.
             gone = {key for key in _keys(asked, latest) if key not in sample.groups}
-            latest = {key: one for key, one in latest.items() if key not in gone}
+            latest = {key: group for key, group in latest.items() if key not in gone}
             latest.update(sample.groups)
             asked = self._undecided(found, latest, history)
             if on_look is not None:
@@ -177,7 +177,7 @@ class LagMeter:
         return groups
 
     def _told(self, groups: list[GroupLag], failures: list[AdminError]) -> LagAnswer:
-        groups.sort(key=lambda one: (-one.status.rank, -(one.lag or 0), one.group, one.kind, one.type or ""))
+        groups.sort(key=lambda lag: (-lag.status.rank, -(lag.lag or 0), lag.group, lag.kind, lag.type or ""))
         unique = {(str(error), error.where): error for error in failures}
         return LagAnswer(datetime.now(UTC), tuple(groups), tuple(unique.values()))
 
@@ -185,8 +185,8 @@ class LagMeter:
         places = {
             place
             for group in latest.values()
-            for name, one in group.partitions.items()
-            for place in (place_of_unread(name, one), place_of_newest(name, one))
+            for name, partition in group.partitions.items()
+            for place in (place_of_unread(name, partition), place_of_newest(name, partition))
             if place is not None
         }
         if not places or not self._options.with_times:
@@ -200,10 +200,10 @@ class LagMeter:
         for key, group in latest.items():
             if group.type is GroupType.ZOOKEEPER or not self._options.with_times:
                 continue
-            for name, one in group.partitions.items():
-                if one.committed is not None and seems_still(_verdict(key, name, one, history)):
-                    still[group.group, name] = one.committed
-                    if one.is_owned is False:
+            for name, partition in group.partitions.items():
+                if partition.committed is not None and seems_still(_verdict(key, name, partition, history)):
+                    still[group.group, name] = partition.committed
+                    if partition.is_owned is False:
                         unowned.add((group.group, name))
         if not still:
             return frozenset()
@@ -224,8 +224,10 @@ async def absent_topics(cluster: Cluster, topics: TopicSelection, answer: LagAns
     return [topic_not_found(missing)] if missing else []
 
 
-def _verdict(key: _Key, name: TopicPartition, one: PartitionSample, history: History) -> Verdict:
-    return judge(history.points[key][name], is_owned=one.is_owned, start=one.start, why_unknown=one.why_unknown)
+def _verdict(key: _Key, name: TopicPartition, partition: PartitionSample, history: History) -> Verdict:
+    return judge(
+        history.points[key][name], is_owned=partition.is_owned, start=partition.start, why_unknown=partition.why_unknown
+    )
 
 
 def _keys(asked: FoundGroups, latest: Iterable[_Key]) -> list[_Key]:
@@ -236,7 +238,8 @@ def _keys(asked: FoundGroups, latest: Iterable[_Key]) -> list[_Key]:
 
 def _wants_more(key: _Key, group: GroupSample, history: History) -> bool:
     return any(
-        _verdict(key, name, one, history).reason is Reason.TOO_FEW_SAMPLES for name, one in group.partitions.items()
+        _verdict(key, name, partition, history).reason is Reason.TOO_FEW_SAMPLES
+        for name, partition in group.partitions.items()
     )
 
 

@@ -168,14 +168,14 @@ def group_lag(
     partitions = tuple(
         _partition_lag(
             name,
-            one,
+            partition,
             series[name],
             times,
             now_ms,
             is_within_pace=name in within_pace,
             rhythm=known_rhythms.get(name),
         )
-        for name, one in sorted(sample.partitions.items())
+        for name, partition in sorted(sample.partitions.items())
     )
     partitions = _judged_with_members(partitions, series)
     verdict, where = group_verdict(
@@ -345,43 +345,51 @@ def lag_metrics(groups: Sequence[GroupLag], *, has_partitions: bool = True) -> l
     rows = [(_labels(group), group) for group in groups]
     by_partition = [
         (labels | {"topic": part.topic, "partition": str(part.partition)}, part)
-        for labels, one in rows
-        for part in (one.partitions if has_partitions else ())
+        for labels, group in rows
+        for part in (group.partitions if has_partitions else ())
     ]
     by_topic: dict[tuple[int, str], int] = {}
-    for index, (_, one) in enumerate(rows):
-        for part in one.partitions:
+    for index, (_, group) in enumerate(rows):
+        for part in group.partitions:
             if part.lag is not None:
                 by_topic[index, part.topic] = by_topic.get((index, part.topic), 0) + part.lag
     figures: list[tuple[str, str, Iterable[tuple[dict[str, str], float | None]]]] = [
-        (f"{_GROUP}offset", "Next offset to read.", [(at, one.committed_offset) for at, one in by_partition]),
-        (f"{_GROUP}lag", "Offsets between the one committed and the end.", [(at, one.lag) for at, one in by_partition]),
+        (
+            f"{_GROUP}offset",
+            "Next offset to read.",
+            [(at, partition.committed_offset) for at, partition in by_partition],
+        ),
+        (
+            f"{_GROUP}lag",
+            "Offsets between the one committed and the end.",
+            [(at, partition.lag) for at, partition in by_partition],
+        ),
         (
             f"{_GROUP}lag_seconds",
             "For how long the oldest unread record has waited.",
-            [(at, _seconds(one.time_lag_ms)) for at, one in by_partition],
+            [(at, _seconds(partition.time_lag_ms)) for at, partition in by_partition],
         ),
         (
             f"{_GROUP}topic_sum_lag",
             "Lag over the partitions of a topic whose lag is known.",
             [(rows[index][0] | {"topic": topic}, lag) for (index, topic), lag in by_topic.items()],
         ),
-        (f"{_GROUP}sum_lag", "Lag over the partitions whose lag is known.", [(at, one.lag) for at, one in rows]),
+        (f"{_GROUP}sum_lag", "Lag over the partitions whose lag is known.", [(at, group.lag) for at, group in rows]),
         (
             f"{_GROUP}max_lag_seconds",
             "The longest wait over the partitions whose wait is known.",
-            [(at, _seconds(one.time_lag_ms)) for at, one in rows],
+            [(at, _seconds(group.time_lag_ms)) for at, group in rows],
         ),
         (
             f"{_GROUP}status",
             "1 for the current status.",
-            [(at | {"status": str(status)}, status is one.status) for at, one in rows for status in LagStatus],
+            [(at | {"status": str(status)}, status is group.status) for at, group in rows for status in LagStatus],
         ),
     ]
-    if queries := [(at, one) for at, one in rows if isinstance(one, QueryLag)]:
+    if queries := [(at, query) for at, query in rows if isinstance(query, QueryLag)]:
         figures += [
-            (f"{_QUERY}batch_id", "The last batch that was planned.", [(at, one.batch_id) for at, one in queries]),
-            (f"{_QUERY}in_flight", "Offsets of the batch that runs.", [(at, one.in_flight) for at, one in queries]),
+            (f"{_QUERY}batch_id", "The last batch that was planned.", [(at, query.batch_id) for at, query in queries]),
+            (f"{_QUERY}in_flight", "Offsets of the batch that runs.", [(at, query.in_flight) for at, query in queries]),
         ]
     return [
         Metric(name, text, [(at, float(value)) for at, value in samples if value is not None])
@@ -393,9 +401,9 @@ def _seconds(time_ms: int | None) -> float | None:
     return None if time_ms is None else time_ms / 1000
 
 
-def _labels(one: GroupLag) -> dict[str, str]:
-    labels = {"group": one.group, "source": one.type or one.kind}
-    return labels | {"path": one.path, "spark_source": one.source} if isinstance(one, QueryLag) else labels
+def _labels(group: GroupLag) -> dict[str, str]:
+    labels = {"group": group.group, "source": group.type or group.kind}
+    return labels | {"path": group.path, "spark_source": group.source} if isinstance(group, QueryLag) else labels
 
 
 # Is a partition stalled, or is its member busy with a backlog in its other partitions?
@@ -426,8 +434,8 @@ class Turn(NamedTuple):
 def turns_of(owned: Mapping[TopicPartition, Owned]) -> dict[TopicPartition, Turn]:
     """Return the partitions that wait while their member works off a backlog in others."""
     members: defaultdict[str, dict[TopicPartition, Owned]] = defaultdict(dict)
-    for name, one in owned.items():
-        members[one.owner][name] = one
+    for name, partition in owned.items():
+        members[partition.owner][name] = partition
     turns: dict[TopicPartition, Turn] = {}
     for of_member in members.values():
         busy = [
@@ -437,9 +445,9 @@ def turns_of(owned: Mapping[TopicPartition, Owned]) -> dict[TopicPartition, Turn
             continue
         does_drain = any(is_draining(points) for points in busy)
         clear_in_ms = _member_clear_in(of_member.values())
-        for name, one in of_member.items():
-            if one.verdict.reason in _WAITING:
-                turns[name] = Turn(_verdict(one, does_drain=does_drain), clear_in_ms)
+        for name, partition in of_member.items():
+            if partition.verdict.reason in _WAITING:
+                turns[name] = Turn(_verdict(partition, does_drain=does_drain), clear_in_ms)
     return turns
 
 

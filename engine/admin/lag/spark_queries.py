@@ -74,15 +74,17 @@ async def measure_queries(
         for query, source, found, is_placed in positions
     ]
     series = {
-        (index, name): _series(one, name, now_ms) for index, one in enumerate(sources) for name in one.sample.partitions
+        (index, name): _series(source, name, now_ms)
+        for index, source in enumerate(sources)
+        for name in source.sample.partitions
     }
     times: Times = {}
     if with_times:
         series = await _with_past_ends(wire, sources, series)
         times = await _times(wire, sources)
     return [
-        _row(one, {name: series[index, name] for name in one.sample.partitions}, times, now_ms)
-        for index, one in enumerate(sources)
+        _row(source, {name: series[index, name] for name in source.sample.partitions}, times, now_ms)
+        for index, source in enumerate(sources)
     ]
 
 
@@ -104,8 +106,8 @@ def _by_source(query: Query) -> dict[str, list[Position]]:
     return found or {"": []}
 
 
-def _name(one: Position) -> TopicPartition:
-    return TopicPartition(one.topic, one.partition)
+def _name(position: Position) -> TopicPartition:
+    return TopicPartition(position.topic, position.partition)
 
 
 async def _bounds(
@@ -123,12 +125,12 @@ async def _bounds(
 
 def _sample(query: Query, positions: Mapping[TopicPartition, Position], ends: Offsets, starts: Offsets) -> GroupSample:
     partitions = {}
-    for name, one in positions.items():
+    for name, position in positions.items():
         end, start = ends.get(name), starts.get(name)
-        committed = None if one.committed is None else CommittedOffset(one.committed)
+        committed = None if position.committed is None else CommittedOffset(position.committed)
         why, error = why_unknown(committed, end)
         partitions[name] = PartitionSample(
-            one.committed,
+            position.committed,
             end if isinstance(end, int) else None,
             start if isinstance(start, int) else None,
             None,

@@ -60,13 +60,13 @@ class QueryTraces:
         logs ended. The newest position counts. Copies of a checkpoint are queries of their own.
         """
         failures: list[AdminError] = []
-        checkpoints, told = self._from_checkpoints(failures), self._from_event_logs(failures)
+        checkpoints, from_logs = self._from_checkpoints(failures), self._from_event_logs(failures)
         by_id: dict[str, list[Query]] = {}
         # The newest of several copies is the one that the other files tell of.
-        for query in [*sorted(checkpoints, key=_newest_batch, reverse=True), *told]:
+        for query in [*sorted(checkpoints, key=_newest_batch, reverse=True), *from_logs]:
             by_id.setdefault(query.query_id, []).append(query)
         queries = []
-        for query in [*checkpoints, *told]:
+        for query in [*checkpoints, *from_logs]:
             same = by_id[query.query_id] if query.query_id else [query]
             others = [trace for trace in same if trace.kind is not ReaderKind.CHECKPOINT]
             if query is same[0]:
@@ -241,7 +241,9 @@ def _read(place: Location) -> Query:
     batches = [batch for batch in batches if batch.committed_ms is not None] + unfinished[:1]
     ids = tuple(entries[max(entries)].sources) if entries else ()
     initial = {source: found for source in ids if (found := _initial(place, source)) is not None}
-    started_ms = None if batches else next((one.modified_ms for one in place.entries() if one.name == "metadata"), None)
+    started_ms = (
+        None if batches else next((entry.modified_ms for entry in place.entries() if entry.name == "metadata"), None)
+    )
     return Query(ReaderKind.CHECKPOINT, place.shown, query_id, None, batches, ids, initial, started_ms=started_ms)
 
 
@@ -378,11 +380,11 @@ def read_event_logs(logs: Iterable[Location]) -> tuple[list[Query], list[AdminEr
     failures: list[AdminError] = []
     for log in logs:
         try:
-            told = _stories_of(log)
+            of_log = _stories_of(log)
         except AdminError as error:
             failures.append(error)
             continue
-        for story in told:
+        for story in of_log:
             known = stories.get((story.query_id, story.kind))
             stories[story.query_id, story.kind] = story if known is None else _joined_stories(known, story)
     return [_query(story) for story in stories.values()], failures
@@ -455,11 +457,11 @@ def _take_progress(story: _Story, event: QueryProgress) -> None:
     story.time_ms = event.started_ms
     story.source_ids = tuple(str(number) for number in range(len(event.sources)))
     sources = dict(zip(story.source_ids, event.sources, strict=True))
-    ends = {source: one.end for source, one in sources.items() if one.end is not None}
-    latest = {source: one.latest for source, one in sources.items() if one.latest is not None}
-    for source, one in sources.items():
-        if one.start is not None:
-            story.initial.setdefault(source, one.start)
+    ends = {source: offsets.end for source, offsets in sources.items() if offsets.end is not None}
+    latest = {source: offsets.latest for source, offsets in sources.items() if offsets.latest is not None}
+    for source, offsets in sources.items():
+        if offsets.start is not None:
+            story.initial.setdefault(source, offsets.start)
     batch = Batch(event.batch_id, event.started_ms, event.started_ms + event.duration_ms, ends, latest)
     # A trigger without data repeats the query's position, and has the number of the next batch.
     while story.batches and story.batches[-1].batch_id >= batch.batch_id:

@@ -66,9 +66,9 @@ def _totals(
     log_dir: str | None = None,
     topic: str | None = None,
 ) -> DirTotals:
-    errors = [one.error if one.log_dir is None else f"{one.log_dir}: {one.error}" for one in dirs if one.error]
+    errors = [each.error if each.log_dir is None else f"{each.log_dir}: {each.error}" for each in dirs if each.error]
     if log_dir is not None:
-        errors = [one.error for one in dirs if one.error]
+        errors = [each.error for each in dirs if each.error]
     return DirTotals(
         broker,
         log_dir,
@@ -78,8 +78,8 @@ def _totals(
         sum(replica.size_bytes for replica in replicas),
         max((replica.size_bytes for replica in replicas), default=0),
         max((replica.offset_lag for replica in replicas if replica.offset_lag is not None), default=None),
-        _sum_known(one.total_bytes for one in dirs),
-        _sum_known(one.usable_bytes for one in dirs),
+        _sum_known(each.total_bytes for each in dirs),
+        _sum_known(each.usable_bytes for each in dirs),
         "; ".join(errors) or None,
     )
 

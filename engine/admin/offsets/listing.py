@@ -92,7 +92,7 @@ async def offsets_at(
     is moving, this asks again for ``patience_s``; without any leader, only once.
     """
     found = await _found_at(wire, wanted, isolation=isolation, patience_s=patience_s)
-    return {name: one if isinstance(one, Unknown) else one[1].offset for name, one in found.items()}
+    return {name: answer if isinstance(answer, Unknown) else answer[1].offset for name, answer in found.items()}
 
 
 # -- all that leaders report
@@ -122,13 +122,13 @@ async def look_up(
 def _told(name: TopicPartition, leader: int, found: tuple[int, FoundOffset] | Unknown) -> PartitionOffset:
     if isinstance(found, Unknown):
         return PartitionOffset(*name, leader, error=str(found) if found.code is None else found.code.name)
-    leader, told = found
+    leader, answer = found
     return PartitionOffset(
         *name,
         leader,
-        None if told.offset < 0 else told.offset,
-        None if told.timestamp < 0 else told.timestamp,
-        None if told.leader_epoch < 0 else told.leader_epoch,
+        None if answer.offset < 0 else answer.offset,
+        None if answer.timestamp < 0 else answer.timestamp,
+        None if answer.leader_epoch < 0 else answer.leader_epoch,
     )
 
 

@@ -96,7 +96,9 @@ def experiments(broker_count: int, *, is_quick: bool = False, names: Sequence[st
     built.append(Experiment("pair", "A producer and a consumer at once", (pair,)))
     unknown = [name for name in names if name not in {experiment.name for experiment in built}]
     if unknown:
-        raise BadRequest(f"no such experiment: {unknown[0]}", hint=f"there are {', '.join(one.name for one in built)}")
+        raise BadRequest(
+            f"no such experiment: {unknown[0]}", hint=f"there are {', '.join(experiment.name for experiment in built)}"
+        )
     return [experiment for experiment in built if not names or experiment.name in names]
 
 
@@ -132,11 +134,11 @@ def rates_of(found: object) -> dict[tuple[str, str], float]:
     if not isinstance(found, Mapping) or found.get("format") != FORMAT or not isinstance(found.get("cases"), list):
         raise ValueError("not the document of a run")
     rates: dict[tuple[str, str], float] = {}
-    for one in found["cases"]:
+    for entry in found["cases"]:
         try:
-            case = one["case"]
+            case = entry["case"]
             reads = case["consumers"] and not case["is_pair"]
-            rate = one["read_per_sec" if reads else "sent_per_sec"]
+            rate = entry["read_per_sec" if reads else "sent_per_sec"]
             if rate is not None:
                 rates[case["experiment"], case["label"]] = float(rate)
         except (KeyError, TypeError, ValueError) as error:
@@ -152,7 +154,7 @@ def by_experiment(
         (experiment, [result for result in results if result.case.experiment == experiment.name])
         for experiment in chosen
     ]
-    return [(one, some) for one, some in grouped if some]
+    return [(experiment, some) for experiment, some in grouped if some]
 
 
 def _case(experiment: str, field: str, value: int) -> Case:

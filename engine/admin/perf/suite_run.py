@@ -207,7 +207,7 @@ class Suite:
                 for number in range(case.consumers)
             ]
         after = None if self._pids is None else cpu_seconds(self._pids)
-        result = _summed(case, [one.result() for one in sending], [one.result() for one in reading])
+        result = _summed(case, [task.result() for task in sending], [task.result() for task in reading])
         # Count a pair's records once: the reader reads what the producer sends.
         records = result.sent_records or result.read_records
         if before is None or after is None or not records:

@@ -74,22 +74,26 @@ def plan_demotion(
     elections: list[TopicPartition] = []
     stuck: dict[TopicPartition, str] = {}
     leads = Counter(partition.preferred_leader for partition in partitions.values())
-    for name, one in sorted(partitions.items()):
-        if one.preferred_leader not in brokers and one.leader not in brokers:
+    for name, partition in sorted(partitions.items()):
+        if partition.preferred_leader not in brokers and partition.leader not in brokers:
             continue
-        able = [broker for broker in one.replicas if broker in one.isr and broker in live and broker not in brokers]
-        if one.assignment.is_being_reassigned:
+        able = [
+            broker
+            for broker in partition.replicas
+            if broker in partition.isr and broker in live and broker not in brokers
+        ]
+        if partition.assignment.is_being_reassigned:
             stuck[name] = "it is being reassigned"
         elif not able:
             stuck[name] = "no other replica is in sync"
-        elif one.preferred_leader not in able and (away := held_up_by.intersection(one.replicas)):
+        elif partition.preferred_leader not in able and (away := held_up_by.intersection(partition.replicas)):
             stuck[name] = f"the controller would wait for broker {min(away)}, which is dead"
         else:
             elections.append(name)
-            if one.preferred_leader not in able:
+            if partition.preferred_leader not in able:
                 first = min(able, key=lambda broker: (leads[broker], broker))
                 leads[first] += 1
-                moves.append(PartitionMove(name, _last(one.replicas, first, brokers)))
+                moves.append(PartitionMove(name, _last(partition.replicas, first, brokers)))
     return Demotion(tuple(moves), tuple(elections), stuck)
 
 

@@ -150,7 +150,7 @@ class PreparedReassignment:
     def _dirs_of(self, move: PartitionMove) -> tuple[PlannedDir, ...]:
         wanted = sorted(move.wanted_dirs.items())
         found = [PlannedDir(broker, self._dir_of(move.name, broker), path) for broker, path in wanted]
-        return tuple(one for one in found if one.before != one.after)
+        return tuple(planned for planned in found if planned.before != planned.after)
 
     def _dir_of(self, name: TopicPartition, broker: int) -> str | None:
         place = self.places.get((name, broker))

@@ -38,8 +38,8 @@ def room_shortages(
         size = sizes.get(move.name, 0)
         for broker in {*move.adding, *(log_dir.broker for log_dir in move.log_dirs)}:
             by_broker[broker] += size
-        for one in move.log_dirs:
-            by_dir[one.broker, one.after] += size
+        for log_dir in move.log_dirs:
+            by_dir[log_dir.broker, log_dir.after] += size
     free_of_broker = {broker: _free(volumes, broker) for broker in by_broker}
     free_of_dir = {(volume.broker, volume.log_dir): volume.usable_bytes for volume in volumes}
     found = [
@@ -52,7 +52,7 @@ def room_shortages(
         for place, size in by_dir.items()
         if (free := free_of_dir.get(place)) is not None and size > free
     ]
-    return sorted(found, key=lambda one: (one.broker, one.log_dir or ""))
+    return sorted(found, key=lambda shortage: (shortage.broker, shortage.log_dir or ""))
 
 
 def of_wave(move: WaveMove) -> PlannedMove:

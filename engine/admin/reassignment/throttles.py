@@ -236,11 +236,11 @@ async def _rates_left(
     only = {key: rates - theirs[key] for key, rates in marked_rates(known_configs(topic) for topic in done).items()}
     if not any(only.values()):
         return {}
-    told = (await _rates_of_brokers(cluster, await _brokers_with_settings(cluster))).values()
-    if any(isinstance(rates, str) for rates in told):
+    rates_by_broker = (await _rates_of_brokers(cluster, await _brokers_with_settings(cluster))).values()
+    if any(isinstance(rates, str) for rates in rates_by_broker):
         return dict(only)
     return {
-        key: rates & {present[key] for present in told if not isinstance(present, str) and key in present}
+        key: rates & {present[key] for present in rates_by_broker if not isinstance(present, str) and key in present}
         for key, rates in only.items()
     }
 
@@ -317,8 +317,8 @@ async def _tells(cluster: Cluster, broker: int, rates: Mapping[str, str | None],
     """Whether a broker reports these rates; one that has died or is frozen does not."""
     with suppress(Unreachable, TimeoutError):
         async with asyncio.timeout(limit_s):
-            told = await _broker_rates(cluster, broker, wants_broker=True)
-            return all(told.get(key) == rate for key, rate in rates.items())
+            in_force = await _broker_rates(cluster, broker, wants_broker=True)
+            return all(in_force.get(key) == rate for key, rate in rates.items())
     return False
 
 

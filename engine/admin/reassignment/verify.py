@@ -304,5 +304,5 @@ def remaining_bytes(name: TopicPartition, partition: PartitionSnapshot, dirs: Lo
     if not sizes or any(broker not in dirs.dirs for broker in coming):
         return None
     full = max(sizes)
-    there = [place.size_bytes if (place := dirs.places.get((name, broker))) else 0 for broker in coming]
-    return sum(max(0, full - size) for size in there)
+    copied = [place.size_bytes if (place := dirs.places.get((name, broker))) else 0 for broker in coming]
+    return sum(max(0, full - size) for size in copied)

@@ -168,15 +168,15 @@ class _Execution:
             self.journal.write("done" if outcome is Outcome.DONE else "stopped", **fields)
             self.watcher.step(Step.ENDED, self.wave)
         standings = await read_standings(self.cluster, self.moves)
-        moving = tuple(name for name, one in standings.items() if one is Standing.MOVING)
+        moving = tuple(name for name, standing in standings.items() if standing is Standing.MOVING)
         done = sum(standing is Standing.DONE for standing in standings.values())
         return WavesResult(outcome, reason, self.wave, len(self.waves), done, moving, len(standings), left)
 
     async def _begin(self, holder: Holder) -> None:
         """Find out where everything is, write the rollback and the journal, and remove what an earlier run has left."""
         standings = await read_standings(self.cluster, self.moves)
-        self.done = {name for name, one in standings.items() if one is Standing.DONE}
-        self._seen_moving = {name for name, one in standings.items() if one is Standing.MOVING}
+        self.done = {name for name, standing in standings.items() if standing is Standing.DONE}
+        self._seen_moving = {name for name, standing in standings.items() if standing is Standing.MOVING}
         _stop_where_drifted(standings)
         with_dirs = [move.move for move in self.moves if move.move.wanted_dirs and move.name not in self.done]
         if with_dirs:
@@ -244,14 +244,14 @@ class _Execution:
 
     async def _standings(self, wave: Wave) -> dict[TopicPartition, Standing]:
         standings = await read_standings(self.cluster, wave)
-        for name, one in standings.items():
-            if one is Standing.DONE:
+        for name, standing in standings.items():
+            if standing is Standing.DONE:
                 self.done.add(name)
-            elif one is Standing.MOVING:
+            elif standing is Standing.MOVING:
                 self._seen_moving.add(name)
-            elif one is Standing.GONE and name not in self.done:
+            elif standing is Standing.GONE and name not in self.done:
                 self.watcher.says(f"{name} no longer exists: klamm skips it")
-        _stop_where_drifted({name: one for name, one in standings.items() if one is Standing.DRIFTED})
+        _stop_where_drifted({name: standing for name, standing in standings.items() if standing is Standing.DRIFTED})
         return standings
 
     async def _pass_gate(self, wave: Wave) -> None:
@@ -449,6 +449,6 @@ def _is_less(now: int | None, before: int | None) -> bool:
 
 
 def _stop_where_drifted(standings: Mapping[TopicPartition, Standing]) -> None:
-    drifted = [name for name, one in standings.items() if one is Standing.DRIFTED]
+    drifted = [name for name, standing in standings.items() if standing is Standing.DRIFTED]
     if drifted:
         raise _Stop(f"somebody else has moved {named(drifted)}, or is moving it: plan again")

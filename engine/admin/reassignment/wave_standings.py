@@ -57,7 +57,7 @@ def seen_from_before(
     back = {move.name for status, move in zip(statuses, moves, strict=True) if status.replicas == move.before} & failed
     if back and holder is not None and _carries_out(holder, moves):
         state, reason = ReassignmentState.WAITING, f"{holder.who} has not come to it yet"
-        return [replace(one, state=state, reason=reason) if one.name in back else one for one in statuses]
+        return [replace(status, state=state, reason=reason) if status.name in back else status for status in statuses]
     if len(back) < len(moves) or (record is not None and not record.is_rolled_back):
         reasons = {name: AS_BEFORE if name in back else ELSEWHERE for name in failed}
         return [replace(status, reason=reasons.get(status.name, status.reason)) for status in statuses]

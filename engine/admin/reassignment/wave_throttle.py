@@ -234,7 +234,9 @@ class LatencyProbe:
 
     def slowest(self) -> tuple[int, float] | None:
         """Return the broker with the largest p99, and that p99; None if none is known yet."""
-        known = [(p99_s, broker) for broker, one in self._latencies.items() if (p99_s := one.p99_s) is not None]
+        known = [
+            (p99_s, broker) for broker, latencies in self._latencies.items() if (p99_s := latencies.p99_s) is not None
+        ]
         return None if not known else (max(known)[1], max(known)[0])
 
     def forget(self) -> None:

@@ -109,7 +109,7 @@ def waves_of(moves: Iterable[WaveMove], caps: WaveCaps) -> tuple[Wave, ...]:
     waves: list[Wave] = []
     for phase in _Phase:
         packing = _Packing(caps)
-        for move in sorted((one for one in moves if _phase_of(one) is phase), key=lambda one: one.name):
+        for move in sorted((move for move in moves if _phase_of(move) is phase), key=lambda move: move.name):
             packing.add(move)
         waves += [tuple(wave) for wave in packing.waves]
     return tuple(waves)

@@ -87,7 +87,9 @@ class GroupConsumer:
         if isinstance(committed, Unknown):
             where = f"group {self._membership.group}"
             raise Unreachable(f"the committed offsets are not known: {committed}", where=where)
-        starts = {n: one.offset for n, one in committed.items() if n in mine and isinstance(one, CommittedOffset)}
+        starts = {
+            n: answer.offset for n, answer in committed.items() if n in mine and isinstance(answer, CommittedOffset)
+        }
         self._offsets, self._starts, self._is_at_end = {}, {}, False
         consumer = Consumer(
             self._wire,

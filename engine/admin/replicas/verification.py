@@ -110,7 +110,7 @@ async def verify_topics(
     """
     reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
     topics = await read_selected(reader, selection, if_exists=False)
-    partitions = {name: one for name, one in partitions_of(topics).items() if only in (None, name)}
+    partitions = {name: partition for name, partition in partitions_of(topics).items() if only in (None, name)}
     on_total(await _offsets_in(cluster, partitions))
     return await verify_replicas(cluster, partitions, await compacted_topics(cluster, topics), on_offsets)
 

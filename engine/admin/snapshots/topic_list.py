@@ -15,7 +15,7 @@ _SIZES_LIMIT_S = 3.0
 
 async def with_shapes(cluster: Cluster, reader: TopicReader, topics: Sequence[TopicName]) -> list[TopicName]:
     """Return the topics with their shapes; a size that not all brokers report is None."""
-    shapes = await reader.shapes([one.topic for one in topics])
+    shapes = await reader.shapes([topic.topic for topic in topics])
     sizes = await _sizes(cluster, topics)
     found = []
     for topic in topics:

@@ -330,7 +330,7 @@ class ZkTopicChanger:
         found = (await self._kafka.topics.get_topic_assignments([wanted.name])).get(wanted.name)
         if found is None:
             raise topic_not_found([wanted.name])
-        count, there = wanted.partition_count or 0, len(found.assignment)
+        count, present = wanted.partition_count or 0, len(found.assignment)
         _check_increase(wanted.name, found, count)
         new = await self._new_partitions(wanted, found)
         self._cluster.observe(f"assignment of the new partitions: {_shown(new)}")
@@ -342,20 +342,20 @@ class ZkTopicChanger:
         await self._kafka.topics.set_topic_assignment(
             wanted.name, found.topic_id, {**found.assignment, **new}, zk_version=expected
         )
-        await self._wait_for_leaders(wanted.name, list(range(there, count)))
+        await self._wait_for_leaders(wanted.name, list(range(present, count)))
 
     async def _new_partitions(
         self, wanted: TopicAlteration, found: TopicIdReplicaAssignment
     ) -> dict[int, ReplicaAssignment]:
-        there, first = len(found.assignment), found.assignment[0].replicas
-        by_hand = wanted.assignment_after(there)
+        present, first = len(found.assignment), found.assignment[0].replicas
+        by_hand = wanted.assignment_after(present)
         brokers = await self._brokers()
         if by_hand is not None:
             _check_by_hand(by_hand, len(first), brokers)
-            return {there + index: ReplicaAssignment(replicas) for index, replicas in enumerate(by_hand)}
+            return {present + index: ReplicaAssignment(replicas) for index, replicas in enumerate(by_hand)}
         start = start_index_of_added_partitions(sorted(brokers), first[0])
-        added = (wanted.partition_count or 0) - there
-        chosen = _assigned(wanted.name, brokers, added, len(first), start_index=start, start_partition=there)
+        added = (wanted.partition_count or 0) - present
+        chosen = _assigned(wanted.name, brokers, added, len(first), start_index=start, start_partition=present)
         return {p: ReplicaAssignment(replicas) for p, replicas in chosen.items()}
 
     async def _wait_for_leaders(self, topic: str, partitions: Sequence[int]) -> None:
@@ -394,7 +394,7 @@ def _assigned(
 
 
 def _check_increase(topic: str, found: TopicIdReplicaAssignment, count: int) -> None:
-    there = len(found.assignment)
+    present = len(found.assignment)
     if topic in INTERNAL_TOPICS:
         message = f"The number of partitions for the internal topic {topic} cannot be changed."
         raise _refused(topic, ErrorCode.INVALID_PARTITIONS, message)
@@ -403,10 +403,10 @@ def _check_increase(topic: str, found: TopicIdReplicaAssignment, count: int) -> 
         raise _refused(topic, ErrorCode.REASSIGNMENT_IN_PROGRESS, message)
     if 0 not in found.assignment:
         raise _refused(topic, ErrorCode.INVALID_PARTITIONS, f"Topic '{topic}' has no partition 0.")
-    if count == there:
-        raise _refused(topic, ErrorCode.INVALID_PARTITIONS, f"Topic already has {there} partitions.")
-    if count < there:
-        message = f"Topic currently has {there} partitions, which is higher than the requested {count}."
+    if count == present:
+        raise _refused(topic, ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partitions.")
+    if count < present:
+        message = f"Topic currently has {present} partitions, which is higher than the requested {count}."
         raise _refused(topic, ErrorCode.INVALID_PARTITIONS, message)
 
 

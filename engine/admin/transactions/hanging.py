@@ -179,7 +179,7 @@ async def _open_in(wire: WireCluster, names: Iterable[TopicPartition], broker_id
         for producer in producers
         if producer.start_offset is not None
     ]
-    found.sort(key=lambda one: (one.name, one.start_offset))
+    found.sort(key=lambda opened: (opened.name, opened.start_offset))
     return OpenTransactions(tuple(found), tuple(_failures(described)))
 
 
@@ -212,11 +212,11 @@ async def partitions_of(
         raise topic_not_found(missing, [topic.name or "" for topic in known])
     chosen = set(topics.choose(topic.name or "" for topic in known))
     found = {
-        TopicPartition(topic.name or "", one.partition_index): one.replica_nodes
+        TopicPartition(topic.name or "", entry.partition_index): entry.replica_nodes
         for topic in known
         if topic.name in chosen
-        for one in topic.partitions
-        if partition is None or one.partition_index == partition
+        for entry in topic.partitions
+        if partition is None or entry.partition_index == partition
     }
     if partition is not None and not found:
         message = f"{', '.join(sorted(chosen))}: there is no partition {partition}"

@@ -113,7 +113,9 @@ async def _broker_acls(zk: ZkClient) -> list[tuple[str, tuple[Acl, ...]]]:
     except NoNode:
         return []
     read = await zk.get_acl_many(f"/brokers/ids/{name}" for name in names)
-    return [(name, one[0]) for name, one in zip(names, read, strict=True) if not isinstance(one, ZooKeeperError)]
+    return [
+        (name, answer[0]) for name, answer in zip(names, read, strict=True) if not isinstance(answer, ZooKeeperError)
+    ]
 
 
 async def _refuse_other_brokers(zk: ZkClient) -> None:

@@ -72,11 +72,13 @@ class Content(Generic[S]):
 class OwnedPartition(Generic[S]):
     """One partition's states, by key."""
 
-    __slots__ = ("index", "is_loading", "leader_epoch", "states")
+    __slots__ = ("index", "is_loading", "is_owned", "leader_epoch", "states")
 
     def __init__(self, index: int, leader_epoch: int) -> None:
         self.index = index
         self.leader_epoch = leader_epoch
+        self.is_owned = True
+        """Whether this broker still coordinates the partition, in the same term."""
         self.is_loading = True
         self.states: dict[str, S] = {}
 
@@ -192,6 +194,7 @@ class OwnedPartitions(Generic[S]):
         owned = self._owned.pop(index, None)
         if owned is None:
             return
+        owned.is_owned = False
         name = self._content.name_of_states
         self._content.logger.info("Unloading %d %s of %s-%d", len(owned.states), name, self._topic, index)
         self._on_unloaded(owned)
@@ -218,7 +221,7 @@ class OwnedPartitions(Generic[S]):
             self._to_load.popleft()
 
     async def _load(self, owned: OwnedPartition[S], partition: Partition) -> None:
-        if not self._is_wanted(owned):
+        if not owned.is_owned:
             return
         started_ms = self._clock.monotonic_ms()
         content = self._content
@@ -229,11 +232,11 @@ class OwnedPartitions(Generic[S]):
             # As in Kafka: serve what could be read; a state without a coordinator would help nobody.
             content.logger.exception("Error loading %s from %s", content.name, partition.topic_partition)
         await self._in_slices(owned, loader.finish(self._clock.now_ms()))
-        if not self._is_wanted(owned):
+        if not owned.is_owned:
             return
         owned.states = loader.loaded
         await self._in_slices(owned, self._announce(owned))
-        if not self._is_wanted(owned):
+        if not owned.is_owned:
             return
         owned.is_loading = False
         self.load_times_ms.append(self._clock.monotonic_ms() - started_ms)
@@ -258,25 +261,21 @@ class OwnedPartitions(Generic[S]):
     async def _read(self, owned: OwnedPartition[S], partition: Partition, loader: Loader[S]) -> None:
         log = partition.led_log()
         position = log.log_start_offset
-        while self._is_wanted(owned) and position < log.log_end_offset:
+        while owned.is_owned and position < log.log_end_offset:
             found = log.read(position, self._load_buffer_bytes, limit_offset=log.log_end_offset, min_one_batch=True)
             if found.records is None or found.records.size_bytes == 0:
                 return
             buffer = await self._offloader.run(found.records.read)
             await self._in_slices(owned, loader.read(buffer))
-            if loader.next_offset <= position and self._is_wanted(owned):
+            if loader.next_offset <= position and owned.is_owned:
                 where = f"partition={partition.topic_partition} offset={position}"
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"What follows cannot be read {where}")
             position = loader.next_offset
-
-    def _is_wanted(self, owned: OwnedPartition[S]) -> bool:
-        """Whether this broker still leads the partition that it is loading."""
-        return self._owned.get(owned.index) is owned
 
     async def _in_slices(self, owned: OwnedPartition[S], work: Iterator[None]) -> None:
         """Do the work while it is wanted, without holding the event loop."""
         breather = Breather(makes_what_lasts=True)
         for _ in work:
             await breather.give_way()
-            if not self._is_wanted(owned):
+            if not owned.is_owned:
                 return

@@ -41,8 +41,8 @@ class ReplicatedWriter:
         except KafkaError as error:
             done(error.code, -1)
             return True
-        log = partition.led_log()
-        if not log.is_flush_due:
+        log = partition.leader_log
+        if log is None or not log.is_flush_due:
             return self._wait(partition, result, done, timeout_ms)
 
         def flushed(error: ErrorCode) -> None:
@@ -80,7 +80,7 @@ class InternalTopicWriter(ReplicatedWriter):
         if name is None:
             name = self._names[index] = TopicPartition(self.topic, index)
         partition = self._replica_manager.hosted_partition(name)
-        return partition if partition is not None and partition.is_leader else None
+        return None if partition is None or partition.leader_log is None else partition
 
     def append(self, index: int, batch: memoryview, done: Done, timeout_ms: int | None = None) -> bool:
         """Append a batch; ``done`` is called when it is replicated or failed. Return whether that happened at once."""

@@ -52,9 +52,9 @@ CHANGES_AT_ONCE_MAX: Final = 50
 
 _ANY, _MATCH = 1, 2
 _TYPES = {type_code(resource): resource for resource in ResourceType}
-_PATTERNS = {one.code: one for one in PatternType}
-_PERMISSIONS = {one.code: one for one in Permission}
-_OPERATIONS = {int(one): one for one in AclOperation}
+_PATTERNS = {pattern_type.code: pattern_type for pattern_type in PatternType}
+_PERMISSIONS = {permission.code: permission for permission in Permission}
+_OPERATIONS = {int(operation): operation for operation in AclOperation}
 _DISABLED = "No Authorizer is configured."
 
 
@@ -146,10 +146,10 @@ async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> De
                 break
 
     async def remove(pattern: ResourcePattern) -> None:
-        taking = [(one, result) for one, result in wanted if one.takes_pattern(pattern)]
+        taking = [(each, result) for each, result in wanted if each.takes_pattern(pattern)]
 
         def left(before: tuple[AclEntry, ...]) -> Iterable[AclEntry]:
-            return [entry for entry in before if not any(one.takes_entry(entry) for one, _ in taking)]
+            return [entry for entry in before if not any(each.takes_entry(entry) for each, _ in taking)]
 
         try:
             before = await context.broker.zk.acls.change(pattern, left)
@@ -159,7 +159,7 @@ async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> De
                 result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(error)
             return
         for entry in before:
-            taker = next((result for one, result in taking if one.takes_entry(entry)), None)
+            taker = next((result for each, result in taking if each.takes_entry(entry)), None)
             if taker is not None:
                 taker.matching_acls.append(_matching(pattern, entry))
 

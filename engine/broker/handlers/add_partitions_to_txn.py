@@ -95,7 +95,8 @@ def _add(
         own = [TopicPartition(topic.name, index) for index in topic.partitions]
         named += own
         partitions.update(dict.fromkeys(own))
-        missing.update(p for p in own if not cache.contains(p))
+        there = cache.partitions(topic.name)
+        missing.update([p for p in own if p.partition not in there])
         yield
     if are_transactions_refused(context):
         done([(p, ErrorCode.UNSUPPORTED_VERSION) for p in named])
@@ -111,8 +112,8 @@ def _add(
         return
 
     def added(error: ErrorCode) -> None:
-        told = understood(error, context.api_version, fenced_since=2)
-        done([(p, told) for p in named])
+        shown = understood(error, context.api_version, fenced_since=2)
+        done([(p, shown) for p in named])
 
     coordinator.add_partitions(asked.transactional_id, producer, partitions.keys(), added)
 
@@ -122,9 +123,9 @@ def _response(
 ) -> Generator[None, None, AddPartitionsToTxnResponse]:
     answer = AddPartitionsToTxnResponse()
     for asked, errors in zip(transactions, results, strict=True):
-        told = yield from by_topic(errors, _result)
+        grouped = yield from by_topic(errors, _result)
         topics = yield from each(
-            told, lambda one: AddPartitionsToTxnTopicResult(name=one[0], results_by_partition=one[1])
+            grouped, lambda topic: AddPartitionsToTxnTopicResult(name=topic[0], results_by_partition=topic[1])
         )
         yield
         if context.api_version < FROM_BROKERS:

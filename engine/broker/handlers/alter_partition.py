@@ -38,7 +38,9 @@ async def alter_partition(context: RequestContext, request: AlterPartitionReques
     breather = Breather()
     for topic in pieces(request.topics, "partitions"):
         key = topic.topic_id if by_id else topic.topic_name
-        items |= {(key, one.partition_index): _item(one, context.api_version) for one in topic.partitions}
+        items |= {
+            (key, partition.partition_index): _item(partition, context.api_version) for partition in topic.partitions
+        }
         await breather.give_way()
     event = AlterPartition(request.broker_id, request.broker_epoch, context.api_version, items)
     answer: AlterPartitionAnswer = await context.broker.controller.ask(event)

@@ -26,10 +26,14 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse |
     """Commit or abort a transaction."""
     if are_transactions_refused(context):
         return EndTxnResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    deferred = Deferred()
+    response: EndTxnResponse | None = None
+    deferred: Deferred | None = None
 
     def ended(error: ErrorCode) -> None:
-        deferred.complete(EndTxnResponse(error_code=understood(error, context.api_version, fenced_since=2)))
+        nonlocal response
+        response = EndTxnResponse(error_code=understood(error, context.api_version, fenced_since=2))
+        if deferred is not None:
+            deferred.complete(response)
 
     context.broker.transaction_coordinator.end(
         request.transactional_id,
@@ -37,4 +41,7 @@ def end_txn(context: RequestContext, request: EndTxnRequest) -> EndTxnResponse |
         ended,
         is_commit=request.committed,
     )
+    if response is not None:
+        return response
+    deferred = Deferred()
     return deferred

@@ -67,7 +67,7 @@ async def _piece_by_piece(
     context: RequestContext, request: MetadataRequest, topics: list[MetadataRequestTopic]
 ) -> LargeAnswer:
     """Answer in pieces."""
-    told: dict[tuple[str | None, bytes], MetadataResponseTopic] = {}
+    answered: dict[tuple[str | None, bytes], MetadataResponseTopic] = {}
     for start in range(0, len(topics), TOPICS_AT_ONCE):
         asked = topics[start : start + TOPICS_AT_ONCE]
         await _describe_in_turns(context, request, [topic.name for topic in asked if topic.name is not None])
@@ -80,9 +80,9 @@ async def _piece_by_piece(
         answer = _described(context, piece)
         response: Any = answer if isinstance(answer, MetadataResponse) else await answer
         for topic in response.topics:
-            told[topic.name, topic.topic_id] = topic
+            answered[topic.name, topic.topic_id] = topic
         await Turns.of_loop().wait()
-    response.topics = list(told.values())
+    response.topics = list(answered.values())
     return LargeAnswer(response)
 
 

@@ -79,8 +79,8 @@ async def offset_commit_in_turns(context: RequestContext, request: OffsetCommitR
     errors: CommitErrors = {}
     breather = Breather()
     for topic in pieces(request.topics, "partitions"):
-        there, refused = _split(context, request, [topic])
-        offsets.update(there)
+        accepted, refused = _split(context, request, [topic])
+        offsets.update(accepted)
         errors.update(refused)
         await breather.give_way()
     if not offsets:

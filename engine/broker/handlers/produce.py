@@ -426,9 +426,11 @@ def _accept(
     if not acks:
         partition.environment.topics.not_produced += 1
     log = partition.leader_log
-    if log is not None and log.is_flush_due:
+    is_flush_due = log is not None and log.is_flush_due
+    if log is not None and is_flush_due:
         outcome.to_flush.append(_Unflushed(log, answer))
-    if acks == ACKS_ALL:
+    # Without followers the append has raised the high watermark.
+    if acks == ACKS_ALL and (partition.followers or is_flush_due):
         outcome.waiting.append(_Waiting(partition, result.last_offset + 1, answer))
     return answer
 

@@ -61,7 +61,7 @@ async def describe_user_scram_credentials(
         await breather.give_way()
         if number % AT_ONCE_MAX == 0:
             asked = names[number : number + AT_ONCE_MAX]
-            stored = await zk.configs.get_entities_configs([_entity(one) for one in asked])
+            stored = await zk.configs.get_entities_configs([_entity(user) for user in asked])
         result = DescribeUserScramCredentialsResult(user=name)
         texts = stored[_entity(name)]
         if named[name] > 1:

@@ -52,7 +52,7 @@ def write_txn_markers(
     left = 0
     deferred: Deferred | None = None
 
-    def written(producer_id: int, partition: TopicPartition, error: ErrorCode) -> None:
+    def written(producer_id: int, partition: TopicPartition, error: ErrorCode, _: int) -> None:
         nonlocal left
         left -= 1
         errors.setdefault(producer_id, {})[partition] = error

@@ -40,7 +40,7 @@ from engine.broker.log.placed_batches import (
     stamp_append_time,
 )
 from engine.broker.log.preparation import Preparation
-from engine.broker.log.producer_entry import SEQUENCE_MODULUS, BatchMetadata, CompletedTransaction, ProducerEntry
+from engine.broker.log.producer_entry import SEQUENCE_MODULUS, BatchMetadata, CompletedTransaction
 from engine.broker.log.producer_replay import ReplayJob, bytes_to_replay, rebuild_producer_state
 from engine.broker.log.producer_state import ProducerStateManager
 from engine.broker.log.results import NO_APPEND_TIME, NO_OFFSET, AppendResult, LogPosition, LogRead
@@ -49,7 +49,7 @@ from engine.broker.log.segment_list import SegmentList
 from engine.broker.log.segment_swap import NewSegment
 from engine.common.errors import ErrorCode, KafkaError, StorageError
 from engine.kafka.config.log_config import LogConfig
-from engine.kafka.formats.control_records import PLAIN_MARKER_BYTES, EndTransactionMarker, read_plain_marker
+from engine.kafka.formats.control_records import PLAIN_MARKER_BYTES, read_plain_marker
 from engine.kafka.formats.index_entries import AbortedTransaction
 from engine.kafka.protocol.records.header import iter_batches
 from engine.kafka.protocol.records.layout import (
@@ -242,7 +242,8 @@ class Log:
     @property
     def producers(self) -> ProducerStateManager:
         """The producer state. After a cut it may have to be built first, which takes long; ``replay_job`` does it."""
-        self.build_producers()
+        if self.has_stale_producers:
+            self.build_producers()
         return self._producers
 
     @property
@@ -316,13 +317,25 @@ class Log:
             return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
         producer = marker = None
         is_transactional = False
-        if attributes not in terms.in_place_attributes and not terms.takes_from_coordinator(attributes, origin):
+        if attributes not in (terms.coordinators_attributes if origin is _COORDINATOR else terms.in_place_attributes):
             producer = self._producers.producers.get(producer_id)
             is_transactional = True
-            if attributes == _MARKER and origin is _COORDINATOR and size_bytes == PLAIN_MARKER_BYTES:
-                marker = read_plain_marker(records, 0)
-            if producer is None or not self._goes_on_in_transaction(
-                producer, marker, attributes, producer_epoch, sequence
+            if producer is None:
+                return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
+            if attributes == _MARKER:
+                if origin is _COORDINATOR and size_bytes == PLAIN_MARKER_BYTES:
+                    marker = read_plain_marker(records, 0)
+                if marker is None or not producer.is_committed_by(producer_epoch, marker):
+                    return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
+            # A coordinator's batches have no sequence, and so go the long way.
+            elif (
+                attributes ^ TRANSACTIONAL_BIT not in terms.in_place_attributes
+                or not producer.is_continued_in_transaction(
+                    producer_epoch,
+                    sequence,
+                    self._producers.verifications.get(producer_id),
+                    must_verify=self._environment.verifies_transactions,
+                )
             ):
                 return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
         elif producer_id >= 0:
@@ -369,26 +382,6 @@ class Log:
                     # It stays unstable until the marker is replicated, so the first unstable offset stays too.
                     self._producers.commit_transaction(changeable, marker.coordinator_epoch, offset, max_ms)
         return AppendResult(offset, last_offset, append_time_ms, self.log_start_offset, count, size_bytes, leader_epoch)
-
-    def _goes_on_in_transaction(
-        self,
-        producer: ProducerEntry,
-        marker: EndTransactionMarker | None,
-        attributes: int,
-        producer_epoch: int,
-        sequence: int,
-    ) -> bool:
-        """Return whether a batch plainly follows in its producer's transaction, or commits it."""
-        if marker is not None:
-            return producer.is_committed_by(producer_epoch, marker)
-        # A coordinator's batches have no sequence, and so go the long way.
-        is_accepted = attributes ^ TRANSACTIONAL_BIT in self._checks.terms.in_place_attributes
-        return is_accepted and producer.is_continued_in_transaction(
-            producer_epoch,
-            sequence,
-            self._producers.verifications.get(producer.producer_id),
-            must_verify=self._environment.verifies_transactions,
-        )
 
     def _append_the_long_way(
         self,
@@ -623,7 +616,7 @@ class Log:
         if offset < bounded:
             bounded = max(offset, self.log_start_offset)
         self.high_watermark = bounded
-        if self._producers.on_high_watermark(bounded):
+        if self._producers.unreplicated and self._producers.on_high_watermark(bounded):
             self._refresh_first_unstable()
         return bounded
 

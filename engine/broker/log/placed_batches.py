@@ -57,6 +57,8 @@ class AppendTerms:
     rules: AppendRules
     in_place_attributes: frozenset[int]
     """Attributes of a client's batch that the log may accept by its header alone."""
+    coordinators_attributes: frozenset[int]
+    """The same of a coordinator's batch, each of whose records has a key."""
     in_place_bytes_max: int
     stamps_append_time: bool
 
@@ -65,12 +67,15 @@ class AppendTerms:
     def of(config: LogConfig) -> AppendTerms:
         """Derive them from a topic's settings. Thousands of partitions share a few."""
         rules = AppendRules.of(config)
-        codecs = tuple(Codec) if rules.codec is None else (rules.codec,)
+        codecs = frozenset(map(int, tuple(Codec) if rules.codec is None else (rules.codec,)))
+        stamps_append_time = rules.timestamp_type is TimestampType.LOG_APPEND_TIME
+        clients: frozenset[int] = frozenset() if rules.concerns_records else codecs
         return AppendTerms(
             rules,
-            frozenset(() if rules.concerns_records else map(int, codecs)),
+            clients,
+            clients if stamps_append_time or rules.magic < 2 else clients | codecs,
             min(config.max_message_bytes, config.segment_bytes),
-            rules.timestamp_type is TimestampType.LOG_APPEND_TIME,
+            stamps_append_time,
         )
 
     def takes_as_it_is(self, header: BatchHeader, origin: AppendOrigin) -> bool:
@@ -86,14 +91,7 @@ class AppendTerms:
             return attributes & ~TRANSACTIONAL_BIT in self.in_place_attributes
         if attributes & CONTROL_BIT:
             return not self.stamps_append_time
-        return self.takes_from_coordinator(attributes & CODEC_MASK, origin)
-
-    def takes_from_coordinator(self, codec: int, origin: AppendOrigin) -> bool:
-        """Return whether these records come from a coordinator (so each has a key) and can be stored as they are."""
-        rules = self.rules
-        if origin is AppendOrigin.CLIENT or self.stamps_append_time or codec > CODEC_MASK:
-            return False
-        return rules.codec in (None, codec) and rules.magic > 1
+        return not self.stamps_append_time and attributes & CODEC_MASK in self.coordinators_attributes
 
 
 def stamp_append_time(records: memoryview, position: int, size_bytes: int, attributes: int, now_ms: int) -> None:

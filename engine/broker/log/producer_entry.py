@@ -10,7 +10,7 @@ from typing import NamedTuple
 from engine.broker.log.append_origin import AppendOrigin
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
-from engine.kafka.formats.control_records import EndTransactionMarker
+from engine.kafka.formats.control_records import ControlRecordType, EndTransactionMarker
 from engine.kafka.formats.producer_snapshot import ProducerSnapshotEntry
 from engine.kafka.protocol.records.header import BatchHeader
 from engine.kafka.protocol.records.layout import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
@@ -141,7 +141,7 @@ class ProducerEntry:
             self.producer_epoch == producer_epoch
             and self.current_txn_first_offset != NO_TRANSACTION
             and self.coordinator_epoch <= marker.coordinator_epoch
-            and not marker.is_abort
+            and marker.type is ControlRecordType.COMMIT
         )
 
     def only_goes_on_with(self, header: BatchHeader) -> bool:

@@ -38,11 +38,11 @@ class ProducerStateManager:
         "_last_snapshot_offset",
         "_ongoing",
         "_topic_partition",
-        "_unreplicated",
         "expiration_ms",
         "map_end_offset",
         "producers",
         "snapshots",
+        "unreplicated",
         "verifications",
     )
 
@@ -58,19 +58,19 @@ class ProducerStateManager:
         self._last_snapshot_offset = 0
         self._ongoing: dict[int, int] = {}
         """First offset and producer id of each open transaction, in ascending order."""
-        self._unreplicated: dict[int, int] = {}
+        self.unreplicated: dict[int, int] = {}
         """First and last offsets of transactions whose markers are not below the high watermark yet."""
 
     @property
     def is_empty(self) -> bool:
-        return not self.producers and not self._unreplicated
+        return not self.producers and not self.unreplicated
 
     @property
     def first_unstable_offset(self) -> int | None:
         """First offset of the oldest transaction that is still open or has an unreplicated marker."""
         first = next(iter(self._ongoing), None)
-        if self._unreplicated:
-            unreplicated = min(self._unreplicated)
+        if self.unreplicated:
+            unreplicated = min(self.unreplicated)
             return unreplicated if first is None else min(first, unreplicated)
         return first
 
@@ -148,7 +148,7 @@ class ProducerStateManager:
         """Note that the open transaction has the marker of a commit; it is unstable until the marker is replicated."""
         first_offset = entry.current_txn_first_offset
         del self._ongoing[first_offset]
-        self._unreplicated[first_offset] = marker_offset
+        self.unreplicated[first_offset] = marker_offset
         entry.coordinator_epoch = coordinator_epoch
         entry.current_txn_first_offset = NO_TRANSACTION
         entry.last_timestamp_ms = timestamp_ms
@@ -175,15 +175,13 @@ class ProducerStateManager:
     def complete(self, completed: CompletedTransaction) -> None:
         """Note that a transaction has its marker; it stays unstable until the marker is replicated."""
         del self._ongoing[completed.first_offset]
-        self._unreplicated[completed.first_offset] = completed.last_offset
+        self.unreplicated[completed.first_offset] = completed.last_offset
 
     def on_high_watermark(self, high_watermark: int) -> bool:
         """Forget completed transactions whose markers are replicated; return whether there were any."""
-        if not self._unreplicated:
-            return False
-        done = [first for first, last in self._unreplicated.items() if last < high_watermark]
+        done = [first for first, last in self.unreplicated.items() if last < high_watermark]
         for first_offset in done:
-            del self._unreplicated[first_offset]
+            del self.unreplicated[first_offset]
         return bool(done)
 
     def replay(self, buffer: Buffer, position: int, header: BatchHeader) -> CompletedTransaction | None:
@@ -256,7 +254,7 @@ class ProducerStateManager:
     def take_over(self, built: ProducerStateManager) -> None:
         """Take the state that was built in a ``detached`` manager."""
         self.producers = built.producers
-        self._ongoing, self._unreplicated = built._ongoing, built._unreplicated
+        self._ongoing, self.unreplicated = built._ongoing, built.unreplicated
         self.map_end_offset, self._last_snapshot_offset = built.map_end_offset, built._last_snapshot_offset
         self.snapshots.take_over(built.snapshots)
 
@@ -266,9 +264,9 @@ class ProducerStateManager:
         A transaction whose marker was cut off is open again. Markers beyond the high watermark are still known.
         """
         self._ongoing = {first: producer_id for first, producer_id in self._ongoing.items() if first < offset}
-        self._unreplicated = {first: last for first, last in self._unreplicated.items() if first < offset}
+        self.unreplicated = {first: last for first, last in self.unreplicated.items() if first < offset}
         if is_committed_cut:
-            self._unreplicated[log_start_offset] = offset
+            self.unreplicated[log_start_offset] = offset
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Forget everything: the log is empty and continues at ``offset``."""
@@ -292,7 +290,7 @@ class ProducerStateManager:
     def _clear(self) -> None:
         self.producers.clear()
         self._ongoing.clear()
-        self._unreplicated.clear()
+        self.unreplicated.clear()
 
     def _load_latest_snapshot(self, log_start_offset: int, now_ms: int) -> None:
         while (offset := self.snapshots.latest) is not None:

@@ -156,8 +156,8 @@ class _Quota:
         """Forget those who have used nothing for this long and need not wait."""
         idle = [
             owner
-            for owner, one in self._accounts.items()
-            if now_ms - one.counter.last_ms > idle_ms and one.throttled_until_ms <= now_ms
+            for owner, account in self._accounts.items()
+            if now_ms - account.counter.last_ms > idle_ms and account.throttled_until_ms <= now_ms
         ]
         for owner in idle:
             del self._accounts[owner]
@@ -296,7 +296,7 @@ class ClientQuotas:
     def usage(self) -> list[Usage]:
         """Return the use of every quota that somebody has used lately."""
         now_ms = self._clock.monotonic_ms()
-        return [one for quota in self._quotas.values() for one in quota.usage(now_ms)]
+        return [usage for quota in self._quotas.values() for usage in quota.usage(now_ms)]
 
     def figures(self) -> Iterator[tuple[str, str, str, dict[str, float]]]:
         """Yield kind, user, client id and attributes of each of Kafka's MBeans; user and client id may be ``""``."""

@@ -168,14 +168,14 @@ class FollowerFetchSession:
         sent: dict[TopicPartition, FetchWanted] = {}
         forgotten: list[tuple[TopicPartition, bytes]] = []
         for topic_partition in self._changed:
-            wanted, told = self._wanted.get(topic_partition), self._told.get(topic_partition)
+            wanted, sent_before = self._wanted.get(topic_partition), self._told.get(topic_partition)
             if wanted is None:
-                if told is not None:
-                    forgotten.append((topic_partition, told.topic_id))
+                if sent_before is not None:
+                    forgotten.append((topic_partition, sent_before.topic_id))
                     del self._told[topic_partition]
-            elif wanted != told:
-                if told is not None and told.topic_id != wanted.topic_id and self._uses_topic_ids:
-                    forgotten.append((topic_partition, told.topic_id))
+            elif wanted != sent_before:
+                if sent_before is not None and sent_before.topic_id != wanted.topic_id and self._uses_topic_ids:
+                    forgotten.append((topic_partition, sent_before.topic_id))
                 sent[topic_partition] = self._told[topic_partition] = wanted
         return sent, forgotten
 

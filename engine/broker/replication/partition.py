@@ -240,7 +240,10 @@ class Partition:
         note = self.counts.appends.append
         note(len(records) if record_count else 0)
         note(record_count)
-        self.changed()
+        if self._settled:
+            self.changed()
+        else:
+            self.environment.wakeups.mark(self.topic_partition)
         return result
 
     def count_refusal(self, refused: KafkaError, size_bytes: int) -> None:

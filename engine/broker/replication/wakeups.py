@@ -16,15 +16,17 @@ class Wakeups:
 
     def __init__(self, *purgatories: Purgatory[Hashable]) -> None:
         self._purgatories = purgatories
+        self._watched = [purgatory.watched_keys for purgatory in purgatories]
         self._marked: dict[Hashable, None] = {}
         self._loop = asyncio.get_running_loop()
 
     def mark(self, key: Hashable) -> None:
         """Note that a partition, or one of a session, has changed (``Partition.changed``). Cheap if nobody waits."""
-        if key in self._marked:
+        # A key's hash costs more than all the rest, and most purgatories are empty.
+        if self._marked and key in self._marked:
             return
-        for purgatory in self._purgatories:
-            if purgatory.is_watched(key):
+        for watched in self._watched:
+            if watched and key in watched:
                 if not self._marked:
                     self._loop.call_soon(self.flush)
                 self._marked[key] = None

@@ -223,7 +223,7 @@ def _proven_claims(
     try:
         key = keys.key_of(jwt.get_unverified_header(token))
         if key is None:
-            raise LoginRefused("nobody knows the key that the token is signed with")
+            raise LoginRefused("the token is signed with an unknown key")
         claims: Mapping[str, Any] = jwt.decode(
             token, key.public, list(key.algorithms), _OPTIONS,
             audience=audiences and list(audiences), issuer=issuer,

@@ -553,8 +553,8 @@ class KafkaServer:
             return self.dynamic_configs.stored_texts(USERS, sanitized(user)).get(name)
 
         return {
-            name: one.policy(routes.of_listener(), user_text, self.clock.now_ms, self.tokens)
-            for name, one in self.logins.items()
+            name: login.policy(routes.of_listener(), user_text, self.clock.now_ms, self.tokens)
+            for name, login in self.logins.items()
         }
 
     def _security_between_brokers(self) -> Security:

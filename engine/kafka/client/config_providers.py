@@ -68,7 +68,8 @@ def _value(
             raise ConfigError(f"no such environment variable: {where}")
         return environment[wanted]
     place = Path(path)
-    allowed_paths = [Path(one.strip()).resolve() for one in limits.get("allowed.paths", "").split(",") if one.strip()]
+    roots = (root.strip() for root in limits.get("allowed.paths", "").split(","))
+    allowed_paths = [Path(root).resolve() for root in roots if root]
     if allowed_paths and not any(place.resolve().is_relative_to(allowed_path) for allowed_path in allowed_paths):
         raise ConfigError(f"not below allowed.paths: {where}")
     try:

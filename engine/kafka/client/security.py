@@ -66,7 +66,7 @@ def security_of(entries: Mapping[str, str], jaas: LoginModule | None = None) -> 
     try:
         protocol = SecurityProtocol[name]
     except KeyError:
-        known = ", ".join(one.name for one in SecurityProtocol)
+        known = ", ".join(protocol.name for protocol in SecurityProtocol)
         raise ConfigError(f"security.protocol={name} is none of {known}") from None
     if protocol is SecurityProtocol.PLAINTEXT:
         return PLAINTEXT

@@ -142,7 +142,6 @@ def decode_value(key: Key, data: bytes | None) -> Value | None:
     return decode_versioned(GroupMetadataValue, data, GROUP_VALUE_VERSION_MAX)
 
 
-@lru_cache(maxsize=10_000)
 def java_hash(text: str) -> int:
     """Return Java's ``String.hashCode``: over UTF-16 units, signed 32 bits."""
     units = text.encode("utf-16-be", "surrogatepass")
@@ -152,6 +151,7 @@ def java_hash(text: str) -> int:
     return value - 2**32 if value >= _INT_MAX else value
 
 
+@lru_cache(maxsize=10_000)
 def partition_for(group_id: str, partition_count: int) -> int:
     """Return the partition of ``__consumer_offsets`` for a group."""
     value = java_hash(group_id)

@@ -236,7 +236,7 @@ def test_long_work_gives_way_every_few_milliseconds(monkeypatch: pytest.MonkeyPa
         beside.cancel()
         assert set(range(1, 15)) <= set(turns), "after each step others go on"
         assert (steps, uncollected) == (15, 15 // TURNS_BETWEEN_FREEZES)
-        del one.groups._owned[0]
+        one.groups._unload(0)
         await one.groups._in_slices(owned, work(15))
         assert steps == 16
         one.groups._owned[0] = owned

@@ -432,7 +432,7 @@ async def test_very_many_partitions_of_transactions_are_answered_in_turns(monkey
     monkeypatch.setattr("engine.runtime.turns.HOLD_MS_MAX", 0)
     where = context()
     where.broker.config = SimpleNamespace(inter_broker_protocol_version=MetadataVersion.IBP_3_9_IV0)
-    where.broker.metadata_cache.contains = lambda _: False
+    where.broker.metadata_cache.partitions = lambda _: {}
     named = [AddPartitionsToTxnTopic(name="t", partitions=[0])]
     transactions = [AddPartitionsToTxnTransaction(transactional_id=name, topics=named) for name in NAMES]
     large, turns = await turns_of(add_partitions_to_txn(where, AddPartitionsToTxnRequest(transactions=transactions)))
@@ -455,7 +455,7 @@ async def test_very_many_markers_are_written_in_turns(monkeypatch: pytest.Monkey
     waiting: list[Callable[[], object]] = []
 
     def write(marker: Any, partitions: list[TopicPartition], ended: Any) -> None:
-        waiting.append(lambda: [ended(partition, ErrorCode.NONE) for partition in partitions])
+        waiting.append(lambda: [ended(partition, ErrorCode.NONE, 0) for partition in partitions])
 
     where.broker.transaction_coordinator = SimpleNamespace(marker_writer=SimpleNamespace(write=write))
     topics = [WritableTxnMarkerTopic(name="t", partition_indexes=list(range(MANY)))]

@@ -11,9 +11,12 @@ from log_folders import NOW_MS, StandIn, data_batch, marker_batch, open_log
 
 from engine.broker.log.append_origin import AppendOrigin
 from engine.broker.log.log import Log
+from engine.broker.log.preparation import Preparation
 from engine.broker.log.producer_entry import Verification
+from engine.broker.log.results import AppendResult
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.config.log_config import LogConfig
+from engine.kafka.protocol.records.layout import ATTRIBUTES, TRANSACTIONAL_BIT
 
 E = ErrorCode
 
@@ -157,8 +160,20 @@ class LongWay(Log):
 
     __slots__ = ()
 
-    def _goes_on_in_transaction(self, *_: object) -> bool:
-        return False
+    def append_as_leader(
+        self,
+        records: memoryview,
+        leader_epoch: int,
+        *,
+        origin: AppendOrigin = AppendOrigin.CLIENT,
+        may_prepare: bool = False,
+        prepared: Preparation | None = None,
+    ) -> AppendResult:
+        if records[ATTRIBUTES + 1] & TRANSACTIONAL_BIT:
+            return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
+        return super().append_as_leader(
+            records, leader_epoch, origin=origin, may_prepare=may_prepare, prepared=prepared
+        )
 
 
 STEPS = st.lists(

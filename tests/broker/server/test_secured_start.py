@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -188,6 +189,10 @@ def test_brokers_replicate_over_tls_and_tools_connect_with_certificates(
             )
         )
         secured = (*address, "--command-config", str(client))
+        # Both serve, but the controller may learn of the second one a moment later.
+        deadline = time.monotonic() + 60
+        while len(in_process("brokers", "list", *secured, "-o", "json", capture=capsys).json) < len(brokers):
+            assert time.monotonic() < deadline, "the controller does not know both brokers"
         words = ("topics", "create", "t", "--partitions", "2", "--replication-factor", "2")
         ran = in_process(*words, *secured, capture=capsys)
         assert ran.code == 0, ran.err

@@ -82,6 +82,10 @@ class MemoryPartition:
         self.refusal: ErrorCode | None = None
         self.batch_bytes_max = 1_000_000
 
+    @property
+    def leader_log(self) -> MemoryLog | None:
+        return self.log if self.is_leader else None
+
     def led_log(self) -> MemoryLog:
         return self.log
 

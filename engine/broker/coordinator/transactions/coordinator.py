@@ -283,7 +283,7 @@ class TransactionCoordinator:
         for owned in self._partitions():
             for transaction in list(owned.states.values()):
                 now_ms = self._clock.now_ms()
-                if state_machine.is_timed_out(transaction, now_ms) and self._has(owned):
+                if state_machine.is_timed_out(transaction, now_ms) and owned.is_owned:
                     self._abort(owned, transaction, now_ms)
                 await breather.give_way()
 
@@ -323,7 +323,7 @@ class TransactionCoordinator:
         now_ms, expiration_ms = self._clock.now_ms(), self._settings.transactional_id_expiration_ms
         # Some may have been used since they were found.
         expired = [t for t in expired if state_machine.is_expired(t, now_ms, expiration_ms)]
-        if not expired or not self._has(owned):
+        if not expired or not owned.is_owned:
             return
         for transaction in expired:
             transaction.prepare_dead()
@@ -344,28 +344,24 @@ class TransactionCoordinator:
 
     # -- the log
 
-    def _has(self, owned: OwnedPartition[Transaction]) -> bool:
-        """Whether this broker still coordinates the partition, in the same term."""
-        return self.transactions.partition(owned.index) is owned
-
     def _write(
         self, owned: OwnedPartition[Transaction], transaction: Transaction, transition: Transition, done: Done
     ) -> None:
         """Write a transition; once it is replicated the state changes, and ``done`` is called."""
-        if not self._has(owned):
+        if not owned.is_owned:
             done(ErrorCode.NOT_COORDINATOR)
             return
 
         def written(error: ErrorCode, _: int) -> None:
-            if not self._has(owned):
+            if not owned.is_owned:
                 # Whoever coordinates it now has read the record, or has not. The client finds out there.
                 done(ErrorCode.NOT_COORDINATOR if error is ErrorCode.NONE else _told(error))
-                return
-            if error is ErrorCode.NONE:
+            elif error is ErrorCode.NONE:
                 transaction.complete(transition)
+                done(error)
             else:
                 transaction.give_up()
-            done(_told(error))
+                done(_told(error))
 
         batch = transition_batch(transaction.transactional_id, transition, self._clock.now_ms())
         self._writer.append(owned.index, batch, written, timeout_ms=transition.timeout_ms)
@@ -400,7 +396,7 @@ class TransactionCoordinator:
         self._loop.call_soon(self._markers.send, ending)
 
     def _is_ending(self, ending: Ending) -> bool:
-        return self._endings.get(ending.transaction.transactional_id) is ending and self._has(ending.owned)
+        return self._endings.get(ending.transaction.transactional_id) is ending and ending.owned.is_owned
 
     def _write_completion(self, ending: Ending) -> None:
         """Write that a transaction is over: all its partitions have their markers."""
@@ -409,12 +405,12 @@ class TransactionCoordinator:
         self._try_completion(ending)
 
     def _try_completion(self, ending: Ending) -> None:
-        if not self._has(ending.owned):
+        if not ending.owned.is_owned:
             return
         transaction, transition = ending.transaction, ending.transition
 
         def written(error: ErrorCode, _: int) -> None:
-            if not self._has(ending.owned):
+            if not ending.owned.is_owned:
                 return
             if error is ErrorCode.NONE:
                 transaction.complete(transition)

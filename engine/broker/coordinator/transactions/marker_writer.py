@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import NamedTuple
 
 from engine.broker.coordinator.writer import ReplicatedWriter
-from engine.broker.replication.partition import Partition
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
@@ -15,7 +15,8 @@ from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.kafka.formats.control_records import ControlRecordType, EndTransactionMarker, encode_end_transaction_batch
 
 MarkerErrors = dict[TopicPartition, ErrorCode]
-Ended = Callable[[TopicPartition, ErrorCode], None]
+Ended = Callable[[TopicPartition, ErrorCode, int], None]
+"""Receives the outcome for a partition, and the offset of the marker (-1 with an error)."""
 
 MAGIC_OF_TRANSACTIONS = 2
 """Older formats have no room for a producer id."""
@@ -57,27 +58,23 @@ class MarkerWriter:
             timestamp_ms=self._clock.now_ms(),
         )
         for topic_partition in partitions:
-            self._write(marker, batch, topic_partition, ended)
+            partition = self._replica_manager.hosted_partition(topic_partition)
+            if partition is None or partition.log is None:
+                ended(topic_partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
+            elif partition.log.config.record_magic < MAGIC_OF_TRANSACTIONS:
+                ended(topic_partition, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, -1)
+            elif partition.leader_log is None:
+                ended(topic_partition, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+            else:
+                done = partial(ended, topic_partition)
+                if topic_partition.topic == GROUP_METADATA_TOPIC:
+                    done = partial(self._note_offsets, marker, topic_partition, ended)
+                # The log stamps each batch.
+                self._writer.append_to(partition, memoryview(bytearray(batch)), done)
 
-    def _write(self, marker: Marker, batch: bytes, topic_partition: TopicPartition, ended: Ended) -> None:
-        partition = self._replica_manager.hosted_partition(topic_partition)
-        error = _refusal(partition)
-        if partition is None or error is not ErrorCode.NONE:
-            ended(topic_partition, error)
-            return
-
-        def written(error: ErrorCode, _: int) -> None:
-            if error is ErrorCode.NONE and topic_partition.topic == GROUP_METADATA_TOPIC:
-                self._offsets_ended(topic_partition.partition, marker.producer_id, marker.is_commit)
-            ended(topic_partition, error)
-
-        # The log stamps each batch.
-        self._writer.append_to(partition, memoryview(bytearray(batch)), written)
-
-
-def _refusal(partition: Partition | None) -> ErrorCode:
-    if partition is None or partition.log is None:
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if partition.log.config.record_magic < MAGIC_OF_TRANSACTIONS:
-        return ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
-    return ErrorCode.NONE if partition.is_leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    def _note_offsets(
+        self, marker: Marker, topic_partition: TopicPartition, ended: Ended, error: ErrorCode, offset: int
+    ) -> None:
+        if error is ErrorCode.NONE:
+            self._offsets_ended(topic_partition.partition, marker.producer_id, marker.is_commit)
+        ended(topic_partition, error, offset)

@@ -172,7 +172,7 @@ class MarkerSender:
         at_once: MarkerErrors = {}
         is_writing = True
 
-        def ended(partition: TopicPartition, error: ErrorCode) -> None:
+        def ended(partition: TopicPartition, error: ErrorCode, _: int) -> None:
             if is_writing:
                 at_once[partition] = error
             else:
@@ -188,11 +188,13 @@ class MarkerSender:
         if not self._is_current(ending):
             return
         transaction = ending.transaction
+        written = []
         again = []
         for partition, error in errors.items():
             if error is ErrorCode.NONE or error in _NEEDLESS:
-                transaction.marker_is_written(partition)
+                written.append(partition)
             elif error in _FENCED:
+                transaction.markers_are_written(written)
                 logger.info("The markers of %s are given up partition=%s: %s", transaction, partition, error.name)
                 return
             else:
@@ -203,6 +205,7 @@ class MarkerSender:
                     partition,
                     error.name,
                 )
+        transaction.markers_are_written(written)
         if again:
             self._try_again(ending, again)
         self._check_completed(ending)
@@ -213,8 +216,7 @@ class MarkerSender:
             ", ".join(map(str, partitions)),
             ending.transaction.transactional_id,
         )
-        for partition in partitions:
-            ending.transaction.marker_is_written(partition)
+        ending.transaction.markers_are_written(partitions)
 
     def _check_completed(self, ending: Ending) -> None:
         # A marker may be answered twice, after a retry: ``is_current`` is false once it was completed.

@@ -211,15 +211,15 @@ class Transaction:
         """Stay in the state: what was to follow could not be written."""
         self.pending_state = None
 
-    def marker_is_written(self, partition: TopicPartition) -> None:
-        """Note that a partition needs no marker any more.
+    def markers_are_written(self, partitions: Iterable[TopicPartition]) -> None:
+        """Note that partitions need no marker any more.
 
         Raises:
             ValueError: the transaction is not ending.
         """
         if self.state not in ENDING:
-            raise ValueError(f"{self} is not ending, so {partition} has no marker to wait for")
-        self.partitions.discard(partition)
+            raise ValueError(f"{self} is not ending, so {list(partitions)} have no marker to wait for")
+        self.partitions.difference_update(partitions)
 
     def _is_followed_by(self, to: Transition) -> bool:
         has_same_epoch = (to.producer_id, to.producer_epoch) == (self.producer_id, self.producer_epoch)

@@ -94,11 +94,11 @@ class ClusterFigures:
 
     def take_latencies(self, now_s: float) -> None:
         """Take in how long ZooKeeper took to answer."""
-        told, histogram = self._server.zk.client.latencies, self._zookeeper_latencies
-        histogram.take((1000 * took_s for took_s in told.recent_s), now_s)
-        told.recent_s.clear()
-        histogram.count, histogram.total = told.count, 1000 * told.total_s
-        histogram.max = 1000 * told.slowest_s
+        latencies, histogram = self._server.zk.client.latencies, self._zookeeper_latencies
+        histogram.take((1000 * took_s for took_s in latencies.recent_s), now_s)
+        latencies.recent_s.clear()
+        histogram.count, histogram.total = latencies.count, 1000 * latencies.total_s
+        histogram.max = 1000 * latencies.slowest_s
 
     def look(self) -> Iterator[None]:
         """Count what the controller knows of partitions, if this broker is the one; yields after every few."""

@@ -10,7 +10,7 @@ from engine.common.model import address_text
 from engine.kafka.client.errors import TlsFailed
 from engine.kafka.client.tls.context import TlsSettings, client_context, without_host_name
 
-_UNTRUSTED = "the certificate is signed by nobody whom the trust store knows"
+_UNTRUSTED = "no CA in the trust store has signed the certificate"
 _VERIFICATIONS = {
     9: ("the certificate is not valid yet", "check this machine's clock and the certificate's dates"),
     10: ("the certificate has expired", "the broker needs a new one; check this machine's clock too"),

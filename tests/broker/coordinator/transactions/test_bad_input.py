@@ -253,7 +253,7 @@ class Hosted:
     def mark(self, *names: TopicPartition) -> list[tuple[str, E]]:
         answers: list[tuple[str, E]] = []
         marker = Marker(7, 0, 3, is_commit=True)
-        self.writer.write(marker, names, lambda name, error: answers.append((name.topic, error)))
+        self.writer.write(marker, names, lambda name, error, _: answers.append((name.topic, error)))
         return answers
 
 

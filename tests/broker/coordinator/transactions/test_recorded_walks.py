@@ -61,10 +61,9 @@ _SETTLING_S = 0.05
 
 async def ask(world: TransactionWorld, words: WalkWords, step: Step) -> Any:
     """Send one request, and return the answer in the walks' words."""
-    leaders = world.metadata.leaders
     broker = SimpleNamespace(
         transaction_coordinator=world.coordinator,
-        metadata_cache=SimpleNamespace(contains=leaders.__contains__),
+        metadata_cache=world.metadata,
         config=BrokerConfig.from_properties({"zookeeper.connect": "z:1"}),
         group_coordinator=SimpleNamespace(
             partition_for=lambda group: TopicPartition(OFFSETS, partition_for(group, OFFSETS_PARTITIONS))

@@ -102,7 +102,7 @@ def test_an_open_transaction_is_aborted_with_an_epoch_that_fences_its_producer()
     found = written(one, init(one))
     assert (found.state, found.producer_epoch, found.partitions) == (S.PREPARE_ABORT, 6, {A})
     assert state_machine.end(one, producer(5), 3_000, is_commit=True) is E.PRODUCER_FENCED
-    one.marker_is_written(A)
+    one.markers_are_written([A])
     written(one, one.prepare_complete(3_000))
     assert written(one, init(one)).producer_epoch == 7, "the successor's epoch is two more than the old producer's"
 
@@ -261,9 +261,9 @@ def test_a_transaction_ends_once_all_its_markers_are_written(is_commit: bool) ->
     found = written(one, state_machine.end(one, producer(), 2_000, is_commit=is_commit))
     assert (found.state, found.partitions) == (S.PREPARE_COMMIT if is_commit else S.PREPARE_ABORT, {A, B})
     complete = one.prepare_complete(3_000)
-    one.marker_is_written(A)
+    one.markers_are_written([A])
     assert one.partitions == {B}
-    one.marker_is_written(B)
+    one.markers_are_written([B])
     written(one, complete)
     assert one.state is (S.COMPLETE_COMMIT if is_commit else S.COMPLETE_ABORT)
     assert (one.start_ms, one.last_update_ms) == (1_000, 3_000)
@@ -287,7 +287,7 @@ def test_an_end_may_be_repeated_but_not_turned_round(state: S, commit: E, abort:
 @pytest.mark.parametrize("state", AT_REST)
 def test_a_partition_has_a_marker_to_wait_for_only_while_the_transaction_ends(state: S) -> None:
     with pytest.raises(ValueError, match="not ending"):
-        transaction(state).marker_is_written(A)
+        transaction(state).markers_are_written([A])
 
 
 # -- time
@@ -453,7 +453,7 @@ def test_whatever_happens_epochs_grow_and_ended_transactions_have_all_their_mark
         elif step == "time out" and state_machine.is_timed_out(one, 10**9):
             decision = one.prepare_fenced_abort(10**9)
         elif step == "marker" and lacking:
-            one.marker_is_written(lacking.pop())
+            one.markers_are_written([lacking.pop()])
             if not lacking:
                 one.complete(one.prepare_complete(2_000))
         if isinstance(decision, E):
