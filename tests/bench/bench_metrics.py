@@ -153,9 +153,9 @@ times.new_requests.append(size)
 if begun_s >= times.timed_from_s:
     pass
 times.new_answers.append(size)
-note = counts.appends.append
-note(size)
-note(1)
+appends = counts.appends
+appends.append(size)
+appends.append(1)
 """
     number = 200_000
     plain_ns = (
