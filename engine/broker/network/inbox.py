@@ -59,12 +59,6 @@ class Inbox:
         """Whether every received byte belongs to a frame that was handed out."""
         return self._start == self._end
 
-    @property
-    def lacking(self) -> int:
-        """Bytes that are still to come of a frame whose size has come."""
-        rest = self._end - self._start
-        return 0 if rest < 4 else max(0, int(_SIZE.unpack_from(self._buffer, self._start)[0]) + 4 - rest)
-
     def next_frame(self, size_min: int, size_max: int) -> memoryview | None:
         """Return the next whole frame without its size, or None until more bytes come.
 

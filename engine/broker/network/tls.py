@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import socket
 import ssl
 import struct
 from collections.abc import Callable
@@ -42,14 +41,6 @@ _FEW_RECORDS: Final = 4
 
 _TAKEN_BYTES: Final = 2 * RECORD_BYTES_MAX
 """Bytes that TLS gets at a time: with less, it would move the rest of a record about more often."""
-
-AWAITED_BYTES_MIN: Final = 512
-"""A frame that lacks less than this is waited for as usual."""
-
-AWAITED_BYTES_MAX: Final = 8 * 1024
-"""The kernel is asked to say nothing of fewer bytes than a frame lacks: each record of a batch would wake the broker.
-It is never asked for more than this, so that a slow peer is heard before it counts as idle.
-"""
 
 SEALED_BYTES_MAX: Final = 8 * RECORD_BYTES_MAX
 """Bytes to encrypt ahead of the socket: a slow peer holds no more of them."""
@@ -208,8 +199,6 @@ class TlsConnection(Connection):
         self._tls = policy.tls.wrap_bio(self._incoming, self._outgoing, server_side=True)
         # Without a Python frame for each record.
         self._read: Callable[..., Any] = getattr(self._tls, "_sslobj", self._tls).read
-        self._awaited = 1
-        """The kernel says nothing of fewer bytes (SO_RCVLOWAT)."""
         self._is_shaking_hands = False
         """A thread uses the TLS object, so nobody else may."""
         self._are_hands_shaken = False
@@ -317,19 +306,8 @@ class TlsConnection(Connection):
         if self._outgoing.pending and self.closed_because is None:
             self._send_records()
         self._keep_encrypted()
-        if self._can_handle():
-            # What has come of a record is encrypted, so it holds less of the frame than its size.
-            self._await(self._inbox.lacking - len(self._encrypted))
-        else:
-            self._await(1)
+        if not self._can_handle():
             self._settle()
-
-    def _await(self, size_bytes: int) -> None:
-        wanted = 1 if size_bytes < AWAITED_BYTES_MIN else min(size_bytes, AWAITED_BYTES_MAX)
-        if wanted != self._awaited and self._transport is not None and not self._transport.is_closing():
-            self._awaited = wanted
-            sock = self._transport.get_extra_info("socket")
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, wanted)
 
     @property
     def _has_more(self) -> bool:

@@ -23,7 +23,6 @@ from engine.broker.network import connection
 from engine.broker.network.connection import ADMIT_WITHIN_MS
 from engine.broker.network.request import RequestHead
 from engine.broker.network.server import ServerLimits, SocketServer
-from engine.broker.network.tls import TlsConnection
 from engine.broker.security.listener_security import TlsListener
 from engine.common.clock import ManualClock
 from engine.common.model import SecurityProtocol
@@ -147,39 +146,6 @@ def test_requests_in_records_and_packets_of_any_size(
     async def check() -> None:
         async with serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (_, host, port):
             await asyncio.gather(*(ask_oddly(host, port, context, random.Random(seed)) for seed in range(4)))
-
-    run(check)
-
-
-def test_the_records_of_one_request_wake_the_broker_seldom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client waits after each record. Whatever is lacking in the end, nothing waits for more than it."""
-    wakes: list[int] = []
-    updated = TlsConnection.buffer_updated
-
-    def noted(self: TlsConnection, nbytes: int) -> None:
-        wakes.append(nbytes)
-        updated(self, nbytes)
-
-    monkeypatch.setattr(TlsConnection, "buffer_updated", noted)
-
-    async def check() -> None:
-        async with serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (_, host, port):
-            reader, writer = await connected(host, port, client_context(tmp_path))
-            writer.write(metadata_request("t", 1))
-            await read_frame(reader)
-            for size in (7_000, 20_000):
-                for records in (100, 119):
-                    name, begun = "n" * size, len(wakes)
-                    request = metadata_request(name, 2)
-                    for start in range(0, len(request), records):
-                        writer.write(request[start : start + records])
-                        await asyncio.sleep(0.001)
-                    assert name.encode() in await asyncio.wait_for(read_frame(reader), PATIENCE_S)
-                    sent = len(request) // records
-                    assert len(wakes) - begun < sent / 4, (size, records, sent, len(wakes) - begun)
-                    writer.write(metadata_request("small", 3))
-                    assert b"small" in await asyncio.wait_for(read_frame(reader), PATIENCE_S)
-            writer.close()
 
     run(check)
 
