@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
-from engine.admin.cluster.errors import BadRequest, NotFound, Refused, Unknown, Unreachable
+from engine.admin.cluster.errors import BadRequest, LoginRefused, NotFound, Refused, Unknown, Unreachable
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.offsets.listing import Offsets as ToldOffsets
 from engine.admin.offsets.listing import end_offsets, offsets_at, start_offsets
@@ -100,7 +100,7 @@ def asked(connection: Connection, question: Callable[[WireCluster], Awaitable[T]
 
 def _may_pass(error: Unreachable | Refused) -> bool:
     if isinstance(error, Unreachable):
-        return True
+        return not isinstance(error, LoginRefused)
     return error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and (
         error.code.is_retriable or error.code.is_invalid_metadata
     )

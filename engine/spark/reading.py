@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.admin.cluster.errors import NotFound, Refused, Unknown, Unreachable
+from engine.admin.cluster.errors import LoginRefused, NotFound, Refused, Unknown, Unreachable
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.records.fetching import FetchFrom, fetch
 from engine.admin.records.leaders import refuse_lasting, topic_leaders
@@ -114,6 +114,8 @@ class _RangeReader:
                 data = await self._fetch_once()
                 if data is not None:
                     return data
+            except LoginRefused:
+                raise
             except (Unreachable, NotFound) as error:
                 failure, self._leader = error, NO_LEADER
             if time.monotonic() > deadline:

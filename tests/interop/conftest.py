@@ -1,10 +1,17 @@
-"""All tests of this folder run Apache Kafka. They are skipped where its jars cannot be had."""
+"""All tests of this folder run Apache Kafka; without its jars they are skipped. Some share a session of Spark."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from apache_kafka import ApacheKafkaBroker, fetch_jars, jars_folder
+from live_cluster import live_cluster, topic_name
 from required_tools import require
+from secured_kafka import SecuredKafka, secured_kafka
+from spark_sessions import spark
+
+__all__ = ["live_cluster", "spark", "topic_name"]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -14,3 +21,10 @@ def kafka_jars() -> None:
         require("mvn")
     fetch_jars()
     ApacheKafkaBroker.is_short_lived = True
+
+
+@pytest.fixture(scope="module")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    """A broker with a listener for each security protocol; a file's own."""
+    with secured_kafka(tmp_path_factory.mktemp("secured")) as running:
+        yield running

@@ -8,16 +8,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, run_tool, wait_until_all_know_each_other
 from broker_program import OLD_RECORDS_STAY
 from command_rounds import ROUNDS, Operated, Round
-
-from engine.local.addresses import own_loopback_address
-from engine.local.zookeeper import EmbeddedZooKeeper
+from kafka_cluster import kafka_cluster
+from kafka_tools import run_tool
 
 CONFIGS = "kafka.admin.ConfigCommand"
 SCRAM = "SCRAM-SHA-256=[iterations=8192,password=secret],SCRAM-SHA-512=[password=secret]"
@@ -26,31 +23,15 @@ SCRAM = "SCRAM-SHA-256=[iterations=8192,password=secret],SCRAM-SHA-512=[password
 @pytest.fixture(scope="module")
 def addresses(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """Bootstrap servers and ZooKeeper of two Kafka brokers."""
-    host, folder = own_loopback_address(), tmp_path_factory.mktemp("commands-on-kafka")
-    with ExitStack() as stack:
-        zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
-        brokers = []
-        for broker_id in range(2):
-            home = folder / str(broker_id)
-            broker = ApacheKafkaBroker(
-                home,
-                broker_id=broker_id,
-                host=host,
-                port=21092 + broker_id,
-                zookeeper_connect=zookeeper,
-                overrides=OLD_RECORDS_STAY
-                | {
-                    "log.dirs": f"{home / 'one'},{home / 'two'}",
-                    "auto.create.topics.enable": "false",
-                    "auto.leader.rebalance.enable": "false",
-                    # The last broker cannot hand its partitions to anybody, and would try three times.
-                    "controlled.shutdown.enable": "false",
-                },
-                heap="300m",
-            )
-            brokers.append(stack.enter_context(broker))
-        wait_until_all_know_each_other(brokers)
-        yield ",".join(broker.bootstrap for broker in brokers), zookeeper
+    settings = OLD_RECORDS_STAY | {
+        "auto.create.topics.enable": "false",
+        "auto.leader.rebalance.enable": "false",
+        # The last broker cannot hand its partitions to anybody, and would try three times.
+        "controlled.shutdown.enable": "false",
+    }
+    folder = tmp_path_factory.mktemp("commands-on-kafka")
+    with kafka_cluster(folder, 2, 21092, settings, log_dirs=("one", "two")) as running:
+        yield running.bootstrap, running.zookeeper
 
 
 @pytest.fixture

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 import group_story
 import pytest
-from apache_kafka import ApacheKafkaBroker, run_tool, wait_until_all_know_each_other
 from group_members import commit
 from group_story import Stage
+from kafka_cluster import kafka_cluster
+from kafka_tools import run_tool
 from klamm_program import in_process
 from znode_writer import znode_writer
-
-from engine.local.addresses import own_loopback_address
-from engine.local.zookeeper import EmbeddedZooKeeper
 
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 Capture = pytest.CaptureFixture[str]
@@ -25,26 +22,9 @@ Capture = pytest.CaptureFixture[str]
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
     """Two Kafka brokers that share the groups; their addresses, and ZooKeeper's."""
-    host, folder = own_loopback_address(), tmp_path_factory.mktemp("groups-on-kafka")
     settings = {"group.min.session.timeout.ms": "1000", "auto.create.topics.enable": "false"}
-    with ExitStack() as stack:
-        zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
-        brokers = [
-            stack.enter_context(
-                ApacheKafkaBroker(
-                    folder / str(broker_id),
-                    broker_id=broker_id,
-                    host=host,
-                    port=21192 + broker_id,
-                    zookeeper_connect=zookeeper,
-                    overrides=settings,
-                    heap="300m",
-                )
-            )
-            for broker_id in range(2)
-        ]
-        wait_until_all_know_each_other(brokers)
-        yield ",".join(broker.bootstrap for broker in brokers), zookeeper
+    with kafka_cluster(tmp_path_factory.mktemp("groups-on-kafka"), 2, 21192, settings) as running:
+        yield running.bootstrap, running.zookeeper
 
 
 @pytest.fixture

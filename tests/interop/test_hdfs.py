@@ -13,11 +13,10 @@ import pytest
 from group_members import fill
 from hdfs_server import hdfs_server
 from klamm_program import in_process, klamm
-from live_cluster import live_cluster, topic_name
 from merged_logs import locally, plan_of, write_logs
 from plain_python import plain_python
 from pyarrow import parquet
-from spark_sessions import SETTINGS, SPARK_HOME, spark
+from spark_sessions import SETTINGS, SPARK_HOME
 from spark_traces import RECORDED, one_source, restore, write_checkpoint
 
 from engine.admin.cluster.errors import NotFound
@@ -28,7 +27,7 @@ from engine.spark import log_merge
 from engine.spark.hadoop_store import HadoopStore
 from engine.spark.store_path import StorePath
 
-__all__ = ["live_cluster", "plain_python", "spark", "topic_name"]
+__all__ = ["plain_python"]
 
 pytestmark = pytest.mark.timeout(1200)
 
@@ -160,7 +159,7 @@ def test_executors_without_klamm_know_the_settings_of_the_session(
     }  # fmt: skip
     ran = klamm(
         "spark", "merge", "viewfs://lake/night/logs", "--out", "hdfs:///viewed/merged", "--master",
-        "local-cluster[2,1,1024]", *(word for pair in given.items() for word in ("--conf", "=".join(pair))),
+        "local-cluster[1,2,1024]", *(word for pair in given.items() for word in ("--conf", "=".join(pair))),
         "-o", "json", folder=tmp_path, timeout_s=600, env={"SPARK_HOME": str(SPARK_HOME)},
     )  # fmt: skip
     assert ran.code == 0, ran.err

@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from apache_kafka import ApacheKafkaBroker, run_tool
+from apache_kafka import ApacheKafkaBroker
+from kafka_tools import run_tool
 from replica_files import record_bytes, replica_folder
 from wire_client import WireClient, create_topic, produce, read_all, wait_until_led
 

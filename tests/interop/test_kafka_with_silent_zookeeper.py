@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, wait_until_all_know_each_other
+from apache_kafka import ApacheKafkaBroker
+from kafka_cluster import kafka_cluster
 from klamm_program import in_process, klamm
 
 from engine.admin.cluster.settings_silence import DEAD_ZOOKEEPER
-from engine.local.addresses import own_loopback_address
-from engine.local.zookeeper import EmbeddedZooKeeper
 
 Capture = pytest.CaptureFixture[str]
 
@@ -21,7 +19,7 @@ Capture = pytest.CaptureFixture[str]
 class Silenced:
     """Two Kafka brokers, and a ZooKeeper that answers nothing, or refuses connections."""
 
-    def __init__(self, brokers: list[ApacheKafkaBroker], zookeeper: str, plan: Path) -> None:
+    def __init__(self, brokers: Sequence[ApacheKafkaBroker], zookeeper: str, plan: Path) -> None:
         self.each = [broker.bootstrap for broker in brokers]
         self.by_wire = ("-b", ",".join(broker.bootstrap for broker in brokers))
         self.by_both = (*self.by_wire, "--zookeeper", zookeeper)
@@ -30,28 +28,16 @@ class Silenced:
 
 @pytest.fixture(scope="module", params=["frozen", "killed"])
 def silenced(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Silenced]:
-    host, folder = own_loopback_address(), tmp_path_factory.mktemp("silent-zookeeper")
-    with ExitStack() as stack:
-        zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False))
-        brokers = []
-        for broker_id in range(2):
-            broker = ApacheKafkaBroker(
-                folder / str(broker_id),
-                broker_id=broker_id,
-                host=host,
-                port=21092 + broker_id,
-                zookeeper_connect=zookeeper.connect_string,
-                overrides={
-                    "auto.leader.rebalance.enable": "false",
-                    "controlled.shutdown.enable": "false",
-                    "offsets.topic.replication.factor": "2",
-                    # Brokers that hear nothing from ZooKeeper stay in the cluster during the test.
-                    "zookeeper.session.timeout.ms": "120000",
-                },
-                heap="300m",
-            )
-            brokers.append(stack.enter_context(broker))
-        wait_until_all_know_each_other(brokers)
+    folder = tmp_path_factory.mktemp("silent-zookeeper")
+    settings = {
+        "auto.leader.rebalance.enable": "false",
+        "controlled.shutdown.enable": "false",
+        "offsets.topic.replication.factor": "2",
+        # Brokers that hear nothing from ZooKeeper stay in the cluster during the test.
+        "zookeeper.session.timeout.ms": "120000",
+    }
+    with kafka_cluster(folder, 2, 21092, settings) as running:
+        brokers, zookeeper = running.brokers, running.server
         plan = folder / "plan.json"
         partition = {"topic": "kept", "partition": 0, "replicas": [1, 0]}
         plan.write_text(json.dumps({"version": 1, "partitions": [partition]}))

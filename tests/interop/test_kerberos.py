@@ -267,6 +267,6 @@ def test_a_keytab_comes_to_executors_by_files(realm: Realm, tmp_path: Path, caps
         "kafka.sasl.jaas.config": keytab_module(Path(realm.alice.name), f"alice@{REALM}"),
     }
     settings = dict(SETTINGS) | {"spark.executorEnv.KRB5_CONFIG": str(krb5_conf)}
-    with standalone(tmp_path / "spark", workers=2, cores=1, hidden=realm.folder) as master:
+    with standalone(tmp_path / "spark", hidden=realm.folder) as master:
         ran = submitted(master, tmp_path, settings, [realm.alice], given)
     assert json.loads(ran.stdout.splitlines()[-1]) == [*range(20)]

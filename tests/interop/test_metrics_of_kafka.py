@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, fetch_jar, wait_until_all_know_each_other
+from apache_kafka import fetch_jar
 from json_schemas import check_json
+from kafka_cluster import kafka_cluster
 from klamm_program import Ran, in_process
 from metric_work import COUNTED, counted_work
 from patience import within
@@ -21,7 +21,6 @@ from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.live_feed import LiveFeed
 from engine.local.addresses import own_loopback_address
 from engine.local.jmx import read_jmx
-from engine.local.zookeeper import EmbeddedZooKeeper
 
 EXPORTER = "io.prometheus.jmx:jmx_prometheus_javaagent:1.0.1"
 JOLOKIA = "org.jolokia:jolokia-agent-jvm:2.1.1:jar:javaagent"
@@ -76,26 +75,10 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         f"{fetch_jar(EXPORTER)}={host}:{PAGE}:{folder / 'rules.yaml'}",
         f"{fetch_jar(JOLOKIA)}=host={host},port={AGENT}",
     )
-    with ExitStack() as stack:
-        zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
-        brokers = [
-            stack.enter_context(
-                ApacheKafkaBroker(
-                    folder / str(number),
-                    broker_id=number,
-                    host=host,
-                    port=PORTS[number],
-                    zookeeper_connect=f"{zookeeper}/kafka",
-                    heap="300m",
-                    jmx_port=JMX + number,
-                    agent=agents[number],
-                )
-            )
-            for number in (0, 1)
-        ]
-        wait_until_all_know_each_other(brokers)
-        counted_work(brokers[0].bootstrap)
-        yield Watched(f"{zookeeper}/kafka", brokers[0].bootstrap)
+    each = [{"jmx_port": JMX + number, "agent": agent} for number, agent in enumerate(agents)]
+    with kafka_cluster(folder, 2, PORTS[0], {}, host=host, chroot="/kafka", each=each) as running:
+        counted_work(running.brokers[0].bootstrap)
+        yield Watched(running.zookeeper, running.brokers[0].bootstrap)
 
 
 def topic_total(found: list[dict[str, Any]], figure: str) -> float:

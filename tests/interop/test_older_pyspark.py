@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from live_cluster import live_cluster, topic_name
 from older_pyspark import connector_jars, pyspark_folder
 from spark_sessions import SETTINGS
 from wire_client import create_topic
@@ -19,8 +18,6 @@ from wire_client import create_topic
 from engine.local.cluster import LocalCluster
 from engine.local.java import find_java
 from tests.support.paths import FOLDERS
-
-__all__ = ["live_cluster", "topic_name"]
 
 pytestmark = pytest.mark.timeout(900)
 

@@ -15,7 +15,6 @@ from klamm_program import Ran, in_process
 from kraft_cluster import KAFKA_4_VERSION, KRaftCluster
 from new_group_types import join_share_group, join_streams_group
 from required_tools import require
-from spark_sessions import spark
 from wire_client import WireClient
 
 from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
@@ -26,8 +25,6 @@ from engine.admin.watch.judging import facts_of
 from engine.admin.watch.live_feed import LiveFeed
 from engine.kafka.protocol.apis.metadata import MetadataRequest
 from engine.local.addresses import own_loopback_address
-
-__all__ = ["spark"]
 
 Capture = pytest.CaptureFixture[str]
 DEADLINE_S = 60.0

@@ -9,18 +9,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, run_tool
+from apache_kafka import run_tool
 from confluent_kafka import Producer
 from group_members import commit
+from kafka_cluster import kafka_cluster
 from klamm_program import Ran, in_process
 from lag_story import every_kind_of_reader, readers_that_commit_seldom
 from spark_traces import one_source, write_checkpoint
 from wire_client import wait_until_no_transaction_is_open
 
 from engine.admin.perf.suite import TOPIC_PREFIX
-from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
-from engine.local.zookeeper import EmbeddedZooKeeper
 
 PRODUCER = "org.apache.kafka.tools.ProducerPerformance"
 CONSUMER = "org.apache.kafka.tools.ConsumerPerformance"
@@ -32,20 +31,9 @@ _DIGIT = re.compile(r"\d")
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """One Kafka broker."""
-    host, folder = own_loopback_address(), tmp_path_factory.mktemp("perf-on-kafka")
-    with (
-        EmbeddedZooKeeper(host=host, fsync=False) as zookeeper,
-        ApacheKafkaBroker(
-            folder,
-            broker_id=0,
-            host=host,
-            port=21292,
-            zookeeper_connect=zookeeper.connect_string,
-            overrides={"auto.create.topics.enable": "false", "group.min.session.timeout.ms": "1000"},
-            heap="300m",
-        ) as broker,
-    ):
-        yield broker.bootstrap
+    settings = {"auto.create.topics.enable": "false", "group.min.session.timeout.ms": "1000"}
+    with kafka_cluster(tmp_path_factory.mktemp("perf-on-kafka"), 1, 21292, settings) as running:
+        yield running.bootstrap
 
 
 @pytest.fixture

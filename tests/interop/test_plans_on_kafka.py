@@ -11,13 +11,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, run_tool, wait_until_all_know_each_other
+from apache_kafka import ApacheKafkaBroker, wait_until_all_know_each_other
+from kafka_cluster import kafka_cluster
+from kafka_tools import run_tool
 from kazoo.client import KazooClient
 from klamm_program import PROGRAM, Ran, environment, in_process
 from plan_files import write_plan
@@ -25,7 +26,6 @@ from plan_files import write_plan
 from engine.admin.reassignment.journal import read_journal
 from engine.admin.reassignment.wave_values import Step
 from engine.common.model import TopicPartition
-from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 
 Capture = pytest.CaptureFixture[str]
@@ -92,7 +92,6 @@ class Kafka:
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
-    host, folder = own_loopback_address(), tmp_path_factory.mktemp("plans-on-kafka")
     settings = {
         "auto.leader.rebalance.enable": "false",
         "auto.create.topics.enable": "false",
@@ -104,24 +103,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
         "offsets.topic.num.partitions": "1",
         "offsets.topic.replication.factor": "3",
     }
-    with ExitStack() as stack:
-        server = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False))
-        brokers = [
-            stack.enter_context(
-                ApacheKafkaBroker(
-                    folder / str(broker_id),
-                    broker_id=broker_id,
-                    host=host,
-                    port=22092 + broker_id,
-                    zookeeper_connect=server.connect_string,
-                    overrides=settings,
-                    heap="300m",
-                )
-            )
-            for broker_id in range(3)
-        ]
-        wait_until_all_know_each_other(brokers)
-        yield Servers(brokers, server)
+    with kafka_cluster(tmp_path_factory.mktemp("plans-on-kafka"), 3, 22092, settings) as running:
+        yield Servers(running.brokers, running.server)
 
 
 @pytest.fixture

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, run_tool, wait_until_all_know_each_other
+from apache_kafka import ApacheKafkaBroker, wait_until_all_know_each_other
+from kafka_cluster import kafka_cluster
+from kafka_tools import run_tool
 from klamm_program import Ran, in_process
 from tool_effects import Operator, change_broker_settings, change_topics_and_leaders, move_with_throttles
-
-from engine.local.addresses import own_loopback_address
-from engine.local.zookeeper import EmbeddedZooKeeper
 
 Capture = pytest.CaptureFixture[str]
 
@@ -22,7 +20,7 @@ Capture = pytest.CaptureFixture[str]
 class Cluster:
     """Three Kafka brokers, reached by both interfaces."""
 
-    def __init__(self, zookeeper: str, brokers: list[ApacheKafkaBroker]) -> None:
+    def __init__(self, zookeeper: str, brokers: Sequence[ApacheKafkaBroker]) -> None:
         self.brokers = brokers
         self.by_wire = ("--bootstrap-server", ",".join(broker.bootstrap for broker in brokers))
         self.by_znodes = ("--zookeeper", zookeeper)
@@ -33,35 +31,16 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    host, folder = own_loopback_address(), tmp_path_factory.mktemp("moves-on-kafka")
-    with ExitStack() as stack:
-        zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
-        brokers = []
-        for broker_id in range(3):
-            home = folder / str(broker_id)
-            settings = {
-                "log.dirs": f"{home / 'one'},{home / 'two'}",
-                "auto.leader.rebalance.enable": "false",
-                "auto.create.topics.enable": "false",
-                "replica.fetch.max.bytes": "65536",
-                # No broker dies here, and a broker that a busy machine delays must not lose its leaders.
-                "zookeeper.session.timeout.ms": "30000",
-            }
-            brokers.append(
-                stack.enter_context(
-                    ApacheKafkaBroker(
-                        home,
-                        broker_id=broker_id,
-                        host=host,
-                        port=21092 + broker_id,
-                        zookeeper_connect=zookeeper,
-                        overrides=settings,
-                        heap="300m",
-                    )
-                )
-            )
-        wait_until_all_know_each_other(brokers)
-        yield Cluster(zookeeper, brokers)
+    settings = {
+        "auto.leader.rebalance.enable": "false",
+        "auto.create.topics.enable": "false",
+        "replica.fetch.max.bytes": "65536",
+        # No broker dies here, and a broker that a busy machine delays must not lose its leaders.
+        "zookeeper.session.timeout.ms": "30000",
+    }
+    folder = tmp_path_factory.mktemp("moves-on-kafka")
+    with kafka_cluster(folder, 3, 21092, settings, log_dirs=("one", "two")) as running:
+        yield Cluster(running.zookeeper, running.brokers)
 
 
 def settings_of(kafka: Cluster, capture: Capture, *entity: str) -> dict[str, str]:

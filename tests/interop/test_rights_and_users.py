@@ -6,17 +6,17 @@ import asyncio
 import html
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from apache_kafka import run_tool
 from golden import Seen
 from json_schemas import check_json
+from kafka_tools import run_tool
 from klamm_program import Ran, in_process
 from kraft_cluster import KRaftCluster
 from rights_story import CASES, CELLS, Cell, RightsStory, check
-from secured_kafka import MODULES, SecuredKafka, jaas, secured_kafka
+from secured_kafka import MODULES, SecuredKafka, jaas
 
 from engine.admin.acls.values import AclRow, rule_of
 from engine.admin.cluster.client_properties import load_client_properties
@@ -28,12 +28,6 @@ from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequest
 from engine.local.addresses import own_loopback_address
 
 Run = Callable[..., Ran]
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    with secured_kafka(tmp_path_factory.mktemp("acls")) as running:
-        yield running
 
 
 CELLS_OF_ONE_BROKER = [cell for cell in CELLS if CASES[cell.case].brokers == 1 and not CASES[cell.case].hangs]

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_kafka import fetch_jars, run_tool
+from apache_kafka import fetch_jars
 from confluent_kafka import Consumer, KafkaError, Producer
+from kafka_tools import run_tool
 
 from engine.common.errors import ErrorCode
 from engine.kafka.client.broker_client import BrokerClient

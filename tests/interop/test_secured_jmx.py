@@ -8,11 +8,10 @@ import socket
 import ssl
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, wait_until_all_know_each_other
 from certificates import Authority, Signed
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from cryptography.hazmat.primitives.serialization.pkcs12 import (
@@ -20,6 +19,7 @@ from cryptography.hazmat.primitives.serialization.pkcs12 import (
     serialize_java_truststore,
     serialize_key_and_certificates,
 )
+from kafka_cluster import kafka_cluster
 from klamm_program import Ran, in_process
 
 from engine.admin.brokers.metrics import Teller
@@ -29,7 +29,6 @@ from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.live_feed import LiveFeed
 from engine.local.addresses import own_loopback_address
 from engine.local.jmx import read_jmx
-from engine.local.zookeeper import EmbeddedZooKeeper
 
 
 def free_everywhere() -> int:
@@ -118,25 +117,10 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watched]:
         {"registry.ssl": "true", "rmi.port": f"{JMX[0]}"},
         {"ssl.need.client.auth": "true"},
     )
-    with ExitStack() as stack:
-        zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
-        brokers = [
-            stack.enter_context(
-                ApacheKafkaBroker(
-                    folder / str(number),
-                    broker_id=number,
-                    host=host,
-                    port=PORTS[number],
-                    zookeeper_connect=f"{zookeeper}/kafka",
-                    heap="300m",
-                    jmx_port=JMX[number],
-                    jmx_secured={**secured(folder, "broker.p12"), **agents[number]},
-                )
-            )
-            for number in (0, 1)
-        ]
-        wait_until_all_know_each_other(brokers)
-        yield Watched(folder, host, f"{zookeeper}/kafka", ca)
+    own = secured(folder, "broker.p12")
+    each = [{"jmx_port": port, "jmx_secured": {**own, **agent}} for port, agent in zip(JMX, agents, strict=True)]
+    with kafka_cluster(folder, 2, PORTS[0], {}, host=host, chroot="/kafka", each=each) as running:
+        yield Watched(folder, host, running.zookeeper, ca)
 
 
 @pytest.fixture(autouse=True)

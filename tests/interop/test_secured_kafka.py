@@ -6,26 +6,19 @@ import asyncio
 import re
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from apache_kafka import ApacheKafkaBroker
 from certificates import Authority
 from klamm_program import ROOT, Ran, in_process
-from secured_kafka import FIRST_PORT, SHORT_MS, SecuredKafka, jaas, secured_kafka
+from secured_kafka import FIRST_PORT, SHORT_MS, SecuredKafka, jaas
 
 from engine.admin.cluster.target import Naming, Side, resolve_target
 from engine.admin.watch.frame import Frame, LinkState, Stage
 from engine.admin.watch.live_feed import LiveFeed
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    with secured_kafka(tmp_path_factory.mktemp("secured")) as running:
-        yield running
 
 
 class Operator:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from apache_kafka import ApacheKafkaBroker, wait_until_all_know_each_other
+from apache_kafka import ApacheKafkaBroker
+from kafka_cluster import kafka_cluster
 from klamm_program import in_process
 from query_ways import all_ways_agree, produce, start, wait_for
-from spark_sessions import spark
 from wire_client import create_topic
 
 from engine.common.model import TopicPartition
-from engine.local.addresses import own_loopback_address
-from engine.local.zookeeper import EmbeddedZooKeeper
-
-__all__ = ["spark"]
 
 TOPIC = "orders"
 STEP = 60
@@ -26,22 +21,10 @@ SETTINGS = {"auto.create.topics.enable": "false", "controlled.shutdown.enable": 
 
 
 @pytest.fixture
-def brokers(tmp_path: Path) -> Iterator[list[ApacheKafkaBroker]]:
+def brokers(tmp_path: Path) -> Iterator[Sequence[ApacheKafkaBroker]]:
     """Two Kafka brokers; the first is the controller."""
-    host = own_loopback_address()
-    with ExitStack() as stack:
-        zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
-        made = [
-            stack.enter_context(
-                ApacheKafkaBroker(
-                    tmp_path / str(number), broker_id=number, host=host, port=21292 + number,
-                    zookeeper_connect=zookeeper, overrides=SETTINGS, heap="300m",
-                )
-            )
-            for number in range(2)
-        ]  # fmt: skip
-        wait_until_all_know_each_other(made)
-        yield made
+    with kafka_cluster(tmp_path, 2, 21292, SETTINGS) as running:
+        yield running.brokers
 
 
 @pytest.fixture
@@ -60,7 +43,7 @@ def listener(spark: Any, tmp_path: Path) -> Iterator[Path]:
 
 def test_all_ways_agree_while_a_broker_is_killed(
     spark: Any,
-    brokers: list[ApacheKafkaBroker],
+    brokers: Sequence[ApacheKafkaBroker],
     listener: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],

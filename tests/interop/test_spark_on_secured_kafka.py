@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,7 @@ import pytest
 from klamm_program import in_process
 from patience import within
 from rights_story import CELLS_OF_SPARK, Cell, RightsStory, check
-from secured_kafka import PASSWORDS, SecuredKafka, jaas, secured_kafka
-from spark_sessions import spark
-
-__all__ = ["spark"]
-
-
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
-    with secured_kafka(tmp_path_factory.mktemp("secured")) as running:
-        yield running
+from secured_kafka import PASSWORDS, SecuredKafka, jaas
 
 
 @pytest.fixture(scope="module")

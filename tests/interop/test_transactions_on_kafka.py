@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 import transaction_story
-from apache_kafka import ApacheKafkaBroker, run_tool
+from kafka_cluster import kafka_cluster
+from kafka_tools import run_tool
 from klamm_program import in_process
 from transaction_story import SETTINGS, Stage, hang
-
-from engine.local.addresses import own_loopback_address
-from engine.local.zookeeper import EmbeddedZooKeeper
 
 TOOL = "org.apache.kafka.tools.TransactionsCommand"
 Capture = pytest.CaptureFixture[str]
@@ -22,20 +20,8 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    host, folder = own_loopback_address(), tmp_path_factory.mktemp("transactions-on-kafka")
-    with (
-        EmbeddedZooKeeper(host=host, fsync=False) as zookeeper,
-        ApacheKafkaBroker(
-            folder,
-            broker_id=0,
-            host=host,
-            port=21392,
-            zookeeper_connect=zookeeper.connect_string,
-            overrides=SETTINGS,
-            heap="300m",
-        ) as broker,
-    ):
-        yield broker.bootstrap
+    with kafka_cluster(tmp_path_factory.mktemp("transactions-on-kafka"), 1, 21392, SETTINGS) as running:
+        yield running.bootstrap
 
 
 @pytest.fixture

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from apache_kafka import ApacheKafkaBroker, wait_until_all_know_each_other
 from dashboards import Driven
 from event_loop import in_event_loop
+from kafka_cluster import kafka_cluster
 from klamm_program import klamm
 from plan_keys import apply_until_it_moves, make_move
 from session_end import SEEN_WITHIN_S, session_ended
@@ -23,8 +23,6 @@ from engine.admin.watch.frame import Stage
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.kafka.zk.client import ZkClient
-from engine.local.addresses import own_loopback_address
-from engine.local.zookeeper import EmbeddedZooKeeper
 from tui.app import Dashboard
 from tui.state.session import Session
 
@@ -32,24 +30,12 @@ ORDERS = TopicPartition("orders", 0)
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, list[ApacheKafkaBroker]]]:
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Sequence[ApacheKafkaBroker]]]:
     """ZooKeeper's address, and two Kafka brokers with short sessions."""
-    host, folder = own_loopback_address(), tmp_path_factory.mktemp("watched-kafka")
-    with ExitStack() as stack:
-        zookeeper = stack.enter_context(EmbeddedZooKeeper(host=host, fsync=False)).connect_string
-        overrides = {"zookeeper.session.timeout.ms": "4000", "controlled.shutdown.enable": "false"}
-        overrides["auto.leader.rebalance.enable"] = "false"
-        made = [
-            stack.enter_context(
-                ApacheKafkaBroker(
-                    folder / str(number), broker_id=number, host=host, port=21092 + number,
-                    zookeeper_connect=zookeeper, overrides=overrides, heap="300m",
-                )
-            )
-            for number in range(2)
-        ]  # fmt: skip
-        wait_until_all_know_each_other(made)
-        yield zookeeper, made
+    settings = {"zookeeper.session.timeout.ms": "4000", "controlled.shutdown.enable": "false"}
+    settings["auto.leader.rebalance.enable"] = "false"
+    with kafka_cluster(tmp_path_factory.mktemp("watched-kafka"), 2, 21092, settings) as running:
+        yield running.zookeeper, running.brokers
 
 
 def _everything_is_read(driven: Driven) -> bool:
@@ -97,7 +83,7 @@ async def _check_what_was_logged(driven: Driven) -> None:
 
 @in_event_loop
 async def test_a_killed_broker_is_shown_within_two_seconds_and_gets_its_leaders_back_by_keys(
-    brokers: tuple[str, list[ApacheKafkaBroker]],
+    brokers: tuple[str, Sequence[ApacheKafkaBroker]],
 ) -> None:
     zookeeper, (survivor, victim) = brokers
     address = parse_addresses(survivor.bootstrap)
@@ -131,7 +117,7 @@ async def test_a_killed_broker_is_shown_within_two_seconds_and_gets_its_leaders_
 
 @in_event_loop
 async def test_a_plan_is_made_applied_watched_throttled_and_cancelled_by_keys(
-    brokers: tuple[str, list[ApacheKafkaBroker]], tmp_path: Path
+    brokers: tuple[str, Sequence[ApacheKafkaBroker]], tmp_path: Path
 ) -> None:
     zookeeper, (first, second) = brokers
     wait_until_all_know_each_other([first, second])
@@ -175,7 +161,7 @@ async def test_a_plan_is_made_applied_watched_throttled_and_cancelled_by_keys(
         assert [partition.assignment for partition in topic.partitions] == [ReplicaAssignment((0,))] * 2
 
 
-def test_the_exporter_serves_apache_kafka(brokers: tuple[str, list[ApacheKafkaBroker]], tmp_path: Path) -> None:
+def test_the_exporter_serves_apache_kafka(brokers: tuple[str, Sequence[ApacheKafkaBroker]], tmp_path: Path) -> None:
     _, (first, _) = brokers
 
     def run(*words: str, stdin: str = "") -> list[str]:

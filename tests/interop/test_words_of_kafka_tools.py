@@ -12,7 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from apache_kafka import run_tool
+from apache_kafka import run_tool as run_tool_alone
+from kafka_tools import run_tool
 from klamm_program import Ran, klamm
 from wire_client import wait_until_led
 
@@ -55,7 +56,8 @@ class Side:
         if tool == "kafka-cluster":
             words = ("cluster-id", *words)
         if self.own == KAFKA:
-            done = run_tool(CLASSES[tool], *words)
+            run = run_tool_alone if tool == "kafka-console-consumer" else run_tool
+            done = run(CLASSES[tool], *words)
             said = Ran(done.returncode, done.stdout, _LOGGED.sub("", done.stderr))
         else:
             said = klamm(tool, *words, folder=self.folder)
@@ -357,3 +359,14 @@ def test_records_are_deleted(both: Both) -> None:
     wanted = {"version": 1, "partitions": [{"topic": "defaults", "partition": 0, "offset": 2},
                                            {"topic": "a.b", "partition": 1, "offset": -1}]}  # fmt: skip
     both.same("kafka-delete-records", "--offset-json-file", both.file("delete.json", wanted))
+
+
+@pytest.mark.parametrize("words", ["", "--describe --topic absent", "--list"])
+def test_in_a_jvm_of_many_a_tool_ends_as_in_its_own(both: Both, words: str) -> None:
+    """A test that runs many tools relies on this: what one that fails leaves behind does not meet the next."""
+    where = ("--bootstrap-server", both.cluster.bootstrap_servers) if words else ()
+    line = (CLASSES["kafka-topics"], *where, *words.split())
+    alone, among_many = run_tool_alone(*line), run_tool(*line)
+    told = [(ran.returncode, ran.stdout, _LOGGED.sub("", ran.stderr)) for ran in (alone, among_many)]
+    assert told[0] == told[1]
+    assert alone.returncode == (0 if words == "--list" else 1)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import OrderedDict
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from shared_out import LONGEST, SPARK, _Sharing, pytest_collection_modifyitems
+from shared_out import LONGEST, SPARK, SPARK_ON_KAFKA, _Sharing, pytest_collection_modifyitems
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,8 +32,31 @@ def test_one_process_runs_all_tests_that_use_the_session_of_spark() -> None:
     """Each further process would start a session of its own, for ten seconds of CPU."""
     uses_session = re.compile(r"\bspark: (Any|object)\b")
     files = {path for path in (ROOT / "tests").rglob("test_*.py") if uses_session.search(path.read_text("utf-8"))}
-    named = {path.relative_to(ROOT).as_posix() for path in files if "interop" not in path.parts}
-    assert named == set(SPARK)
+    assert {path.relative_to(ROOT).as_posix() for path in files} == {*SPARK, *SPARK_ON_KAFKA[0], *SPARK_ON_KAFKA[1]}
     sharing = _Sharing.__new__(_Sharing)
-    assert {sharing._split_scope(f"{file}::test_1[x::y]") for file in SPARK} == {SPARK[0]}
+    for together in (SPARK, *SPARK_ON_KAFKA):
+        assert {sharing._split_scope(f"{file}::test_1[x::y]") for file in together} == {together[0]}
     assert sharing._split_scope("tests/cli/test_lag.py::test_1") == "tests/cli/test_lag.py"
+
+
+def test_a_process_gets_its_next_file_when_one_test_is_left() -> None:
+    """It begins none before it knows the next one."""
+
+    class Process:
+        shutting_down = False
+        sent: list[int] = []  # noqa: RUF012
+
+        def send_runtest_some(self, tests: list[int]) -> None:
+            self.sent += tests
+
+    process, sharing = Process(), _Sharing.__new__(_Sharing)
+    file = {"a.py::0": False, "a.py::1": False, "a.py::2": False}
+    sharing.log = lambda *words: None
+    sharing.registered_collections = {process: [*file, "b.py::0"]}
+    sharing.workqueue = OrderedDict({"b.py": {"b.py::0": False}})
+    sharing.assigned_work = {process: OrderedDict({"a.py": file})}
+    sent = []
+    for test in range(2):
+        sharing.mark_test_complete(process, test)
+        sent.append([*process.sent])
+    assert sent == [[], [3]]

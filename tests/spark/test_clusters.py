@@ -18,7 +18,6 @@ from merged_logs import locally, plan_of, write_logs
 from own_packages import WANTED, package_settings
 from plain_python import plain_python
 from spark_sessions import SETTINGS, SPARK_HOME
-from standalone_spark import standalone
 
 from engine.local.cluster import LocalCluster
 from engine.local.java import find_java
@@ -172,14 +171,14 @@ def test_executors_without_klamm_on_a_local_cluster(given: dict[str, Any], tmp_p
     assert found["streamed"] == found["values"], "each record once"
 
 
-def test_executors_without_klamm_on_a_standalone_master(given: dict[str, Any], tmp_path: Path) -> None:
+def test_executors_without_klamm_of_a_session_that_is_there(given: dict[str, Any], tmp_path: Path) -> None:
     """``spark-submit`` starts the job in an existing session. An executor dies while it merges."""
-    with standalone(tmp_path) as master:
-        given |= {"master": master, "dies": "merging"}
-        conf = [*given["conf"], ("spark.pyspark.driver.python", sys.executable)]
-        words = [word for name, value in conf for word in ("--conf", f"{name}={value}")]
-        submit = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, *words]
-        check(given, [*submit, "job.py", json.dumps(given)], tmp_path)
+    master = "local-cluster[1,2,1024]"
+    given |= {"master": master, "dies": "merging"}
+    conf = [*given["conf"], ("spark.pyspark.driver.python", sys.executable)]
+    words = [word for name, value in conf for word in ("--conf", f"{name}={value}")]
+    submit = [str(SPARK_HOME / "bin" / "spark-submit"), "--master", master, *words]
+    check(given, [*submit, "job.py", json.dumps(given)], tmp_path)
     logs = plan_of(tmp_path / "logs", topics=["orders"], partitions=["7"])
     assert (tmp_path / "out-7").read_bytes() == locally(logs)
 

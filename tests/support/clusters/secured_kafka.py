@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from apache_kafka import ApacheKafkaBroker, run_tool
+from apache_kafka import ApacheKafkaBroker
 from certificates import Authority
+from kafka_tools import run_tool
 
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper

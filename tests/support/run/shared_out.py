@@ -19,6 +19,12 @@ SPARK = tuple(
 )  # fmt: skip
 """Files that run in the same process, so that a run starts one session of Spark, whatever the number of processes."""
 
+SPARK_ON_KAFKA = tuple(
+    tuple(f"tests/interop/test_{name}.py" for name in names)
+    for names in (("hdfs", "spark_source_on_kafka", "on_kafka_4"), ("spark_on_secured_kafka", "spark_lag_on_kafka"))
+)
+"""The same of those against Apache Kafka: in one process, they would outlast all other files."""
+
 LONGEST = (
     *SPARK,
     "tests/spark/test_clusters.py",
@@ -47,10 +53,31 @@ LONGEST = (
     "tests/cli/test_half_dead.py",
     "tests/plans/test_scenarios.py",
     "tests/plans/test_nearby.py",
+    *SPARK_ON_KAFKA[0],
+    *SPARK_ON_KAFKA[1],
+    "tests/interop/test_kafka_with_silent_zookeeper.py",
+    "tests/interop/test_metrics_like_kafka.py",
+    "tests/interop/test_connection_rates_on_kafka.py",
+    "tests/interop/test_plans_on_kafka.py",
+    "tests/interop/test_plans_on_kafka_4.py",
+    "tests/interop/test_spark_cluster_on_secured_kafka.py",
+    "tests/interop/test_kerberos.py",
+    "tests/interop/test_quotas_on_kafka.py",
+    "tests/interop/test_reassignment_on_kafka.py",
+    "tests/interop/test_words_of_kafka_tools.py",
+    "tests/interop/test_rights_and_users.py",
+    "tests/interop/test_java_transactions.py",
+    "tests/interop/test_transactions_between_engines.py",
+    "tests/interop/test_secured_kafka.py",
+    "tests/interop/test_secured_cluster.py",
+    "tests/interop/test_secured_jmx.py",
+    "tests/interop/test_metrics_of_kafka.py",
+    "tests/interop/test_older_pyspark.py",
 )
 """Files that take more than half a minute: begun late, one of them would end long after all others."""
 
 _PLACES = {file: place for place, file in enumerate(LONGEST)}
+_FIRST = {file: files[0] for files in (SPARK, *SPARK_ON_KAFKA) for file in files}
 
 
 @pytest.hookimpl(trylast=True)
@@ -63,7 +90,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 class _Sharing(LoadFileScheduling):  # type: ignore[misc]
     def _split_scope(self, nodeid: str) -> str:
         file = _file(nodeid)
-        return SPARK[0] if file in SPARK else file
+        return _FIRST.get(file, file)
+
+    def _reschedule(self, node: Any) -> None:
+        """Give a process its next file when one test is left: it begins none before it knows the next one.
+
+        pytest-xdist does so when two are left. A file would wait behind a long test while other processes are idle.
+        """
+        if not self.workqueue or self._pending_of(self.assigned_work[node]) < 2:
+            super()._reschedule(node)
 
 
 @pytest.hookimpl(optionalhook=True)

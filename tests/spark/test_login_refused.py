@@ -1,0 +1,46 @@
+"""A login that a broker refuses ends a query at once: trying again would lock the account."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from engine.admin.cluster.errors import LoginRefused
+from engine.admin.cluster.wire import WireCluster
+from engine.common.model import IsolationLevel
+from engine.spark import positions, reading
+from engine.spark.kafka_options import Connection
+from engine.spark.offset_ranges import OffsetRange
+from engine.spark.positions import asked
+from engine.spark.reading import ReadTask, read_range
+
+NOWHERE = Connection((("127.0.0.1", 1),))
+
+
+@pytest.fixture
+def attempts(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The times at which klamm asked a cluster that refuses each login."""
+    found = []
+
+    async def refuse(*_: object) -> None:
+        found.append(asyncio.get_running_loop().time())
+        raise LoginRefused("wrong password", where="broker 0")
+
+    monkeypatch.setattr(WireCluster, "metadata", refuse)
+    for module in (positions, reading):
+        monkeypatch.setattr(module, "PATIENCE_S", 1.0)
+    return found
+
+
+def test_planning_a_read(attempts: list[float]) -> None:
+    with pytest.raises(LoginRefused, match="wrong password"):
+        asked(NOWHERE, lambda wire: wire.metadata())
+    assert len(attempts) == 1
+
+
+def test_reading_a_range(attempts: list[float]) -> None:
+    task = ReadTask(NOWHERE, OffsetRange("t", 0, 0, 9), ("value",), IsolationLevel.READ_COMMITTED, True)
+    with pytest.raises(LoginRefused, match="wrong password"):
+        list(read_range(task))
+    assert len(attempts) == 1
