@@ -21,7 +21,7 @@ from bench_controller import take_held_ms
 from tabulate import tabulate
 from wire_client import WireClient, wait_until_led
 
-from engine.broker.metrics.requests import NetworkTotals, RequestTimes
+from engine.broker.metrics.requests import RequestTimes
 from engine.broker.metrics.topics import TopicCounts
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
@@ -147,22 +147,21 @@ def exporter_rows(address: str) -> list[list[str]]:
 
 def request_row() -> str:
     """What a Produce request of one partition adds for its counters, timed or not."""
-    names = {"times": RequestTimes(), "totals": NetworkTotals(), "counts": TopicCounts(), "size": 200}
+    names = {"times": RequestTimes(), "counts": TopicCounts(), "size": 200, "begun_s": 0.0}
     counted = """
-times.requests += 1
-times.bytes += size
-totals.bytes_out += size
-if size > totals.largest_answer:
-    totals.largest_answer = size
-counts.produces += 1
-counts.messages_in += 1
-counts.bytes_in += size
+times.new_requests.append(size)
+if begun_s >= times.timed_from_s:
+    pass
+times.new_answers.append(size)
+appends = counts.appends
+appends.append(size)
+appends.append(1)
 """
     number = 200_000
     plain_ns = (
         min(timeit.repeat(counted, timer=time.process_time, globals=names, number=number, repeat=15)) / number * 1e9
     )
-    timed = "times.answered_at_once(0.0, perf_counter() - perf_counter(), size)"
+    timed = "times.answered_at_once(0.0, perf_counter() - perf_counter(), times.stands_for(0.0))"
     names["perf_counter"] = time.perf_counter
     timed_ns = (
         min(timeit.repeat(timed, timer=time.process_time, globals=names, number=number, repeat=15)) / number * 1e9

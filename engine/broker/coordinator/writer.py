@@ -37,7 +37,7 @@ class ReplicatedWriter:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
             return True
         try:
-            result = partition.append_records_to_leader(batch, ACKS_ALL, origin=AppendOrigin.COORDINATOR)
+            result = _append(partition, batch, ACKS_ALL)
         except KafkaError as error:
             done(error.code, -1)
             return True
@@ -96,13 +96,19 @@ class InternalTopicWriter(ReplicatedWriter):
         if partition is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         try:
-            partition.append_records_to_leader(batch, 0, origin=AppendOrigin.COORDINATOR)
+            _append(partition, batch, 0)
         except KafkaError as error:
             return error.code
         log = partition.led_log()
         if log.is_flush_due:
             self._replica_manager.flushes.when_flushed(log, lambda _: None)
         return ErrorCode.NONE
+
+
+def _append(partition: Partition, batch: memoryview, required_acks: int) -> AppendResult:
+    result = partition.append_records_to_leader(batch, required_acks, origin=AppendOrigin.COORDINATOR)
+    partition.environment.topics.not_produced += 1
+    return result
 
 
 class _DelayedAppend(DelayedOperation):

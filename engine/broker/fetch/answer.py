@@ -73,8 +73,7 @@ def build_response(
         if hints is not None and read.error in _LEADER_ERRORS:
             _name_new_leader(hints, wanted, data)
         current.partitions.append(data)
-    if reads.size_bytes:
-        reads.count_bytes_out()
+    reads.count_bytes_out()
     reads.settle()
     response = FetchResponse(session_id=fetch.session_id, responses=responses)
     if hints is not None and hints.nodes:

@@ -181,6 +181,7 @@ class FetchReads:
     __slots__ = (
         "_broker",
         "_ends",
+        "_found",
         "_has_failed",
         "_is_full",
         "_session",
@@ -197,6 +198,8 @@ class FetchReads:
         self.partitions = opened.partitions
         self.reads: list[PartitionRead] = []
         self._ends: list[End] = []
+        self._found: list[tuple[Partition, int]] = []
+        """Where there are records, and how many bytes."""
         self._size_bytes = 0
         self._has_failed = False
         self._is_full = False
@@ -237,6 +240,7 @@ class FetchReads:
         min_one_batch = parameters.may_exceed and parameters.api_version >= WHOLE_BATCHES_VERSION
         self.reads = []
         self._ends = []
+        self._found = []
         self._size_bytes = 0
         self._has_failed = False
         self._is_full = False
@@ -256,6 +260,8 @@ class FetchReads:
             if size_bytes:
                 min_one_batch = False
                 self._size_bytes += size_bytes
+                if partition is not None:
+                    self._found.append((partition, size_bytes))
             elif read.is_cut_off:
                 self._is_full = True
             remaining = max(0, remaining - size_bytes)
@@ -289,9 +295,7 @@ class FetchReads:
     def count_bytes_out(self) -> None:
         """Count what the answer holds, as it is built."""
         is_follower = self.parameters.is_follower
-        for read, (partition, _, _) in zip(self.reads, self._ends, strict=True):
-            if partition is None or not (size_bytes := read.size_bytes):
-                continue
+        for partition, size_bytes in self._found:
             if not is_follower:
                 partition.counts.bytes_out += size_bytes
                 continue

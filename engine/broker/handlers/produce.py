@@ -357,7 +357,7 @@ class DelayedProduce(DelayedOperation):
 def _count_late_error(waiting: _Waiting, error: ErrorCode) -> None:
     """Count an error that came after the append, which has counted as a success."""
     topics = waiting.partition.environment.topics
-    topics.produced -= 1
+    topics.not_produced += 1
     topics.produce_errors[error] += 1
 
 
@@ -392,6 +392,7 @@ def _append(
             return _refuse(PartitionProduceResponse(index=index), error, partition)
         if result.first_offset < 0 and context.api_version >= FIRST_BATCH_VERSION:
             # The batch announces more bytes than came, so nothing was appended: do not acknowledge it.
+            partition.environment.topics.not_produced += 1
             raise not_one_batch(context.api_version)
     except PreparationNeeded as needed:
         answer = PartitionProduceResponse(index=index)
@@ -422,8 +423,8 @@ def _accept(
     answer.base_offset = result.first_offset
     answer.log_append_time_ms = result.log_append_time_ms
     answer.log_start_offset = result.log_start_offset
-    if acks:
-        partition.environment.topics.produced += 1
+    if not acks:
+        partition.environment.topics.not_produced += 1
     log = partition.leader_log
     is_flush_due = log is not None and log.is_flush_due
     if log is not None and is_flush_due:

@@ -37,7 +37,7 @@ def error_counter(response: type[Struct], api_version: int) -> ErrorCounter | No
     if not lines:
         return None
     namespace: dict[str, Any] = {}
-    exec("\n".join(["def count(errors, told):", *lines]), namespace)
+    exec("\n".join(["def count(errors, told):", "    right = 0", *lines, "    errors[0] += right"]), namespace)
     return namespace["count"]  # type: ignore[no-any-return]
 
 
@@ -48,7 +48,12 @@ def _counting(struct: type[Struct], api_version: int, name: str, depth: int) -> 
         if not field.is_in(api_version):
             continue
         if field.name == "error_code":
-            lines.append(f"{indent}errors[{name}.error_code] += 1")
+            lines += [
+                f"{indent}if {name}.error_code:",
+                f"{indent}    errors[{name}.error_code] += 1",
+                f"{indent}else:",
+                f"{indent}    right += 1",
+            ]
         elif (
             isinstance(field.type, Array)
             and isinstance(field.type.element, type)
@@ -61,26 +66,44 @@ def _counting(struct: type[Struct], api_version: int, name: str, depth: int) -> 
 
 
 class RequestTimes:
-    """The requests of one API in one version since the start. The connection adds to it, without a call."""
+    """The requests of one API in one version since the start, and its answers.
+
+    The connection appends sizes to lists, which is the cheapest that Python has; ``fold`` adds them up.
+    """
 
     __slots__ = (
-        "bytes",
+        "_answer_bytes",
+        "_answers",
+        "_bytes",
+        "_interval_s",
+        "_requests",
+        "_weighed",
+        "largest_answer",
+        "new_answers",
+        "new_requests",
         "queued_total_s",
         "recent_s",
-        "requests",
         "sizes",
-        "skips",
         "slowest_s",
         "spent_s",
+        "timed_from_s",
         "waited_s",
         "waits",
     )
 
     def __init__(self) -> None:
-        self.requests = 0
-        self.bytes = 0
-        self.skips = 0
-        """Of ``skips + 1`` requests, a power of two, one is timed: all while there are few, few when there are many."""
+        self.new_requests: list[int] = []
+        """Their bytes, of those that came since ``fold``."""
+        self.new_answers: list[int] = []
+        """Bytes of the answers since then, if connections have encoded them. Threads append, too."""
+        self.largest_answer = 0
+        """Bytes of the largest that is folded, since somebody set this to 0."""
+        self._requests = self._bytes = self._answers = self._answer_bytes = 0
+        self.timed_from_s = 0.0
+        """The first request that begins then or later is timed: all while there are few, few when there are many."""
+        self._interval_s = 0.0
+        self._weighed = 0
+        """As many requests does the time of those stand for that were timed."""
         self.spent_s = 0.0
         """Seconds that the loop was busy with all of them, as far as those that were timed tell."""
         self.slowest_s = 0.0
@@ -88,33 +111,65 @@ class RequestTimes:
         self.recent_s: deque[tuple[float, float]] = deque(maxlen=RECENT_MAX)
         """Of those that were answered at once: seconds in the queue, and seconds until the answer."""
         self.sizes: deque[int] = deque(maxlen=RECENT_MAX)
+        """Of some of those that are folded."""
         self.waits: deque[tuple[float, float, float]] = deque(maxlen=RECENT_MAX)
         """Of those whose answer came later: seconds in the queue, until the handler returned, and until the answer."""
         self.waited_s = 0.0
 
-    def answered_at_once(self, queued_s: float, took_s: float, size_bytes: int) -> None:
-        """Note a timed request."""
-        self.spent_s += took_s * (self.skips + 1)
+    @property
+    def requests(self) -> int:
+        """How many came."""
+        return self._requests + len(self.new_requests)
+
+    @property
+    def bytes(self) -> int:
+        """Their bytes, without those of the sizes before them."""
+        return self._bytes + sum(self.new_requests)
+
+    def answers(self) -> tuple[int, int]:
+        """Return how many answers were encoded, and their bytes without the four of each one's size."""
+        return self._answers + len(self.new_answers), self._answer_bytes + sum(self.new_answers)
+
+    def fold(self) -> None:
+        """Add up what came since the last time, and keep a sample of the sizes."""
+        new = self.new_requests
+        self._requests += len(new)
+        self._bytes += sum(new)
+        self.sizes.extend(new[:: 1 + len(new) // RECENT_MAX])
+        new.clear()
+        # A thread may append meanwhile.
+        new = self.new_answers[:]
+        del self.new_answers[: len(new)]
+        self._answers += len(new)
+        self._answer_bytes += sum(new)
+        self.largest_answer = max(self.largest_answer, max(new, default=0))
+
+    def stands_for(self, begun_s: float) -> int:
+        """Begin to time a request; return how many its time stands for: those since the last that was timed."""
+        self.timed_from_s = begun_s + self._interval_s
+        weight, self._weighed = self.requests - self._weighed, self.requests
+        return weight
+
+    def answered_at_once(self, queued_s: float, took_s: float, weight: int) -> None:
+        """Note a timed request, which stands for ``weight``."""
+        self.spent_s += took_s * weight
         self.recent_s.append((queued_s, took_s))
-        self.sizes.append(size_bytes)
-        if queued_s:
-            self.queued_total_s += queued_s * (self.skips + 1)
+        self.queued_total_s += queued_s * weight
         if queued_s + took_s > self.slowest_s:
             self.slowest_s = queued_s + took_s
 
-    def answered_later(self, queued_s: float, local_s: float, waited_s: float) -> None:
+    def answered_later(self, queued_s: float, local_s: float, waited_s: float, weight: int) -> None:
         """Note a timed request whose answer came ``waited_s`` after the handler had returned."""
-        self.spent_s += local_s * (self.skips + 1)
-        self.queued_total_s += queued_s * (self.skips + 1)
+        self.spent_s += local_s * weight
+        self.queued_total_s += queued_s * weight
         self.slowest_s = max(self.slowest_s, queued_s + local_s + waited_s)
-        self.waited_s += waited_s * (self.skips + 1)
+        self.waited_s += waited_s * weight
         self.waits.append((queued_s, local_s, waited_s))
 
-    def choose_skips(self, requests_per_s: float) -> None:
+    def choose_interval(self, requests_per_s: float) -> None:
         """Time about ``RECENT_MAX`` requests a second from now on, or all if there are no more."""
-        self.skips = 0
-        while requests_per_s > RECENT_MAX * (self.skips + 1):
-            self.skips = 2 * self.skips + 1
+        self._interval_s = 1 / RECENT_MAX if requests_per_s > RECENT_MAX else 0.0
+        self.timed_from_s = 0.0
 
 
 @dataclass(slots=True)
@@ -231,21 +286,20 @@ class ServedApi(Protocol):
 class NetworkTotals:
     """Bytes, connections and logins of one listener since the start.
 
-    What its APIs count already, nobody counts again: requests and their bytes are sums, made when somebody asks.
+    What its APIs count already, nobody counts again: requests, answers and bytes are sums, made when somebody asks.
     """
 
     __slots__ = (
         "accepted",
         "apis",
-        "bytes_out",
         "closed",
         "failed_logins",
         "failed_renewals",
         "idle_closed",
-        "largest_answer",
         "logins",
         "logins_without_renewal",
         "other_bytes_in",
+        "other_bytes_out",
         "other_requests",
         "renewal_times_ms",
         "renewals",
@@ -256,13 +310,10 @@ class NetworkTotals:
         self.apis: list[Mapping[int, ServedApi | None]] = []
         """Those that its peers have used, in tables of this listener alone."""
         self.accepted = self.closed = self.idle_closed = 0
-        self.bytes_out = 0
-        self.other_requests = self.other_bytes_in = 0
-        """Of bare tokens, and of requests that no API took."""
+        self.other_requests = self.other_bytes_in = self.other_bytes_out = 0
+        """Of bare tokens, and of requests that no API took. What was encoded and never sent is taken off."""
         self.unanswered = 0
         """Requests that have no answer and will get none."""
-        self.largest_answer = 0
-        """Bytes of the largest since somebody last looked, and set it to 0."""
         self.logins = self.logins_without_renewal = self.failed_logins = 0
         """Also by TLS alone. Without renewal: of clients that do not know of it (KIP-368)."""
         self.renewals = self.failed_renewals = 0
@@ -272,9 +323,34 @@ class NetworkTotals:
     def received(self) -> tuple[int, int]:
         """Return how many requests came, and their bytes with the four of each one's size."""
         requests, size_bytes = self.other_requests, self.other_bytes_in
+        for times in self._times():
+            requests += times.requests
+            size_bytes += times.bytes + SIZE_BYTES * times.requests
+        return requests, size_bytes
+
+    def bytes_out(self) -> int:
+        """Return the bytes of all answers."""
+        size_bytes = self.other_bytes_out
+        for times in self._times():
+            answers, answer_bytes = times.answers()
+            size_bytes += answer_bytes + SIZE_BYTES * answers
+        return size_bytes
+
+    def largest_answer(self) -> int:
+        """Return the bytes of the largest answer since ``forget_largest_answer``."""
+        largest = 0
+        for times in self._times():
+            largest = max(largest, times.largest_answer, max(times.new_answers, default=0))
+        return largest
+
+    def forget_largest_answer(self) -> None:
+        """Look for the largest answer anew."""
+        for times in self._times():
+            times.fold()
+            times.largest_answer = 0
+
+    def _times(self) -> Iterator[RequestTimes]:
         for table in self.apis:
             for api in table.values():
-                for times in () if api is None else {api.times, api.follower_times}:
-                    requests += times.requests
-                    size_bytes += times.bytes + SIZE_BYTES * times.requests
-        return requests, size_bytes
+                if api is not None:
+                    yield from {api.times, api.follower_times}

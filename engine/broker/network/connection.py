@@ -220,6 +220,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._sender is not None:
             self._sender.close()
         self._context.totals.unanswered += self.owed_answers
+        self._context.totals.other_bytes_out -= self._held_bytes
         pending, self._pending = self._pending, deque()
         self._is_async_running = False
         self._in_flight = 0
@@ -335,18 +336,20 @@ class Connection(asyncio.BufferedProtocol):
         What is left when the connection's turn is over waits for its next one.
         """
         self._is_handling = True
-        until_s = perf_counter() + TURN_MS_MAX / 1000
+        begun_s = perf_counter()
+        until_s = begun_s + TURN_MS_MAX / 1000
         while self._can_handle():
             out = Outgoing()
-            is_exhausted = self._handle_frames(out, until_s)
+            is_exhausted = self._handle_frames(out, begun_s, until_s)
             self._flush(out)
             if is_exhausted:
                 break
+            begun_s = perf_counter()
         self._is_handling = False
         self._inbox.keep_rest()
         self._settle()
 
-    def _handle_frames(self, out: Outgoing, until_s: float) -> bool:
+    def _handle_frames(self, out: Outgoing, begun_s: float, until_s: float) -> bool:
         """Handle frames until no whole one is left, the turn is over or there is much to send; return whether none is
         left. The caller knows that the first may be handled.
         """
@@ -357,10 +360,11 @@ class Connection(asyncio.BufferedProtocol):
                 frame = inbox.next_frame(rules.frame_bytes_min, rules.frame_bytes_max)
                 if frame is None:
                     return True
-                self._handle_frame(frame, out)
-                if perf_counter() >= until_s and not inbox.is_empty:
+                self._handle_frame(frame, out, begun_s)
+                begun_s = perf_counter()
+                if begun_s >= until_s and not inbox.is_empty:
                     self._waits_for_turn = True
-                    self._waits_since_s = perf_counter()
+                    self._waits_since_s = begun_s
                     Turns.of_loop().put(self._take_turn)
                 if len(out) >= QUEUED_BYTES_MAX or not self._can_handle():
                     return False
@@ -371,28 +375,26 @@ class Connection(asyncio.BufferedProtocol):
             inbox.release()
         return False
 
-    def _handle_frame(self, frame: memoryview, out: Outgoing) -> None:
+    def _handle_frame(self, frame: memoryview, out: Outgoing, begun_s: float) -> None:
         word, correlation_id = _HEAD.unpack_from(frame)
         route: Route | None = self.session.rules.routes[word]
         if route is None:
             self.closed_because = CloseReason.UNSUPPORTED
             raise RemoteProtocolError(f"API {word >> 16} version {word & 0xFFFF} is not supported here")
-        timed = route.times
-        begun_s = 0.0 if timed.requests & timed.skips else perf_counter()
-        position = 8
+        size, position = len(frame), 8
         client_id: str | None = None
         if route.has_client_id:
             client_id, position = self._read_client_id(frame)
-        is_large = len(frame) >= LARGE_FRAME_BYTES and route.decode is not None and _takes_long(route, frame, position)
+        is_large = size >= LARGE_FRAME_BYTES and route.decode is not None and _takes_long(route, frame, position)
         request = self._context.make_request(route.api_key, route.api_version, correlation_id, client_id, self.session)
-        request.size_bytes = len(frame)
+        request.size_bytes = size
         if route.is_async or is_large:
             # It outlives the receive buffer, so its request gets its own bytes.
             frame = self._inbox.kept(frame)
         if is_large:
             self._is_async_running = True
             self._context.supervisor.start(self._handle_large(route, request, frame, position), route.name)
-            self._note_waiting(route, len(frame), begun_s, None)
+            self._note_waiting(route, size, begun_s, None)
             return
         body = _decoded(route, frame, position)
         if self._context.is_request_log_on:
@@ -401,35 +403,29 @@ class Connection(asyncio.BufferedProtocol):
         if type(answer) is CoroutineType:
             self._is_async_running = True
             self._context.supervisor.start(self._finish(route, request, answer), route.name)
-            self._note_waiting(route, len(frame), begun_s, None)
+            self._note_waiting(route, size, begun_s, None)
             return
         self._place(route, correlation_id, answer, out)
         if type(answer) is Deferred and not answer.is_complete:
-            self._note_waiting(route, len(frame), begun_s, answer)
+            self._note_waiting(route, size, begun_s, answer)
             return
-        times = route.follower_times if self.session.is_follower else timed
-        times.requests += 1
-        times.bytes += len(frame)
-        if begun_s:
-            times.answered_at_once(self._queued_s, perf_counter() - begun_s, len(frame))
+        times = route.follower_times if self.session.is_follower else route.times
+        times.new_requests.append(size)
+        if begun_s >= times.timed_from_s:
+            times.answered_at_once(self._queued_s, perf_counter() - begun_s, times.stands_for(begun_s))
 
     def _note_waiting(self, route: Route, size_bytes: int, begun_s: float, answer: Deferred | None) -> None:
-        """Count a request whose answer comes later: a coroutine's if there is none yet.
-
-        Its time is measured if ``begun_s`` says when it had its turn.
-        """
+        """Count a request that began at ``begun_s``. Its answer comes later: a coroutine's if there is none yet."""
         times = route.follower_times if self.session.is_follower else route.times
-        times.requests += 1
-        times.bytes += size_bytes
+        times.new_requests.append(size_bytes)
         self._on_async_answer = _do_nothing
-        if not begun_s:
+        if begun_s < times.timed_from_s:
             return
-        times.sizes.append(size_bytes)
-        now_s = perf_counter()
+        weight, now_s = times.stands_for(begun_s), perf_counter()
         queued_s, local_s = self._queued_s, now_s - begun_s
 
         def answered() -> None:
-            times.answered_later(queued_s, local_s, perf_counter() - now_s)
+            times.answered_later(queued_s, local_s, perf_counter() - now_s, weight)
 
         if answer is None:
             self._on_async_answer = answered
@@ -610,9 +606,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._encode(slot.route, slot.correlation_id, answer, out)
 
     def _encode(self, route: Route, correlation_id: int, response: Any, out: Outgoing) -> None:
-        totals = self._context.totals
         if response is NO_RESPONSE or response is CLOSE_FOR_FAULT or response is CLOSE_CONNECTION:
-            totals.unanswered += 1
+            self._context.totals.unanswered += 1
             if response is not NO_RESPONSE:
                 reason = CloseReason.FAULT if response is CLOSE_FOR_FAULT else CloseReason.FAILED_ACKS_0
                 self.closed_because = self.closed_because or reason
@@ -630,17 +625,14 @@ class Connection(asyncio.BufferedProtocol):
             if out.ranges:
                 del out.ranges[ranges_before:]
             self.closed_because = CloseReason.FAULT
-            totals.unanswered += 1
+            self._context.totals.unanswered += 1
             return
         if route.count_errors is not None and type(response) is route.response_class:
             route.count_errors(route.errors, response)
         size = len(out) - start - 4
         if len(out.ranges) > ranges_before:
-            spliced = sum(part.size_bytes for _, part in out.ranges[ranges_before:])
-            totals.bytes_out += spliced
-            size += spliced
-        if size > totals.largest_answer:
-            totals.largest_answer = size
+            size += sum(part.size_bytes for _, part in out.ranges[ranges_before:])
+        route.times.new_answers.append(size)
         _SIZE.pack_into(out, start, size)
 
     def _flush(self, out: Outgoing) -> None:
@@ -648,7 +640,6 @@ class Connection(asyncio.BufferedProtocol):
         if self._pending:
             self._take_ready(out)
         if out and self._sender is not None:
-            self._context.totals.bytes_out += len(out)
             self._sender.send(out)
 
     def _settle(self) -> None:

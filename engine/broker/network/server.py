@@ -101,13 +101,16 @@ class LoginConnection(Connection):
             totals.logins_without_renewal += not login.knows_renewal
         self.admit_until_ms = None
 
-    def _handle_frame(self, frame: memoryview, out: Outgoing) -> None:
+    def _handle_frame(self, frame: memoryview, out: Outgoing, begun_s: float) -> None:
         login = self.session.login
         totals = self._context.totals
         if login.takes_tokens:
             totals.other_requests += 1
             totals.other_bytes_in += SIZE_BYTES + len(frame)
-            self._place(_NO_ROUTE, 0, login.take_token(bytes(frame)), out)
+            answer = login.take_token(bytes(frame))
+            if type(answer) is Outgoing:
+                totals.other_bytes_out += len(answer)
+            self._place(_NO_ROUTE, 0, answer, out)
             return
         if len(frame) < self.session.rules.frame_bytes_min or len(frame) < 8:
             raise RemoteProtocolError(f"a request of {len(frame)} bytes")
@@ -117,7 +120,7 @@ class LoginConnection(Connection):
             totals.other_bytes_in += SIZE_BYTES + len(frame)
             totals.unanswered += 1
             return
-        super()._handle_frame(frame, out)
+        super()._handle_frame(frame, out, begun_s)
 
     def _encode(self, route: Route, correlation_id: int, response: Any, out: Outgoing) -> None:
         if response is CLOSE_UNAUTHENTICATED:

@@ -11,11 +11,12 @@ import asyncio
 import logging
 import os
 import ssl
+import struct
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 from engine.broker.network.cold_ranges import read_into_if_cached
 from engine.broker.network.connection import ADMIT_WITHIN_MS, CloseReason, Connection, ConnectionContext
@@ -28,8 +29,15 @@ logger = logging.getLogger(__name__)
 RECORD_BYTES_MAX: Final = 16 * 1024
 """Most bytes of one TLS record."""
 
-_WHOLE_RECORD_BYTES: Final = RECORD_BYTES_MAX + 512
-"""With its header, checksum and padding."""
+_SEALED_RECORD_BYTES_MAX: Final = RECORD_BYTES_MAX + 2048
+"""With checksum and padding, as TLS 1.2 allows them."""
+
+_RECORD_HEAD: Final = struct.Struct(">HBH")
+_RECORD_BEGINNINGS: Final = frozenset(kind << 8 | 3 for kind in range(20, 25))
+"""The first two bytes of a record: its kind, and what all versions since SSL 3 begin with."""
+
+_FEW_RECORDS: Final = 4
+"""So many are decrypted straight into the inbox; more, which are small, at once and then copied."""
 
 _TAKEN_BYTES: Final = 2 * RECORD_BYTES_MAX
 """Bytes that TLS gets at a time: with less, it would move the rest of a record about more often."""
@@ -185,10 +193,12 @@ class TlsConnection(Connection):
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._encrypted = _NOTHING
-        """What has come and TLS does not have yet. Its buffer keeps the largest size that it once had, so it gets
-        little at a time.
+        """What has come and TLS does not have yet: it gets whole records only, of which it keeps nothing to itself. Its
+        buffer keeps the largest size that it once had, so it gets little at a time.
         """
         self._tls = policy.tls.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        # Without a Python frame for each record.
+        self._read: Callable[..., Any] = getattr(self._tls, "_sslobj", self._tls).read
         self._is_shaking_hands = False
         """A thread uses the TLS object, so nobody else may."""
         self._are_hands_shaken = False
@@ -204,11 +214,14 @@ class TlsConnection(Connection):
     # The transport's callbacks.
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return _received
+        # Only a copy: if nothing comes now, others use the buffer before the next read.
+        rest = len(self._encrypted)
+        _received[:rest] = self._encrypted
+        return _received[rest:]
 
     def buffer_updated(self, nbytes: int) -> None:
         self.last_active_ms = self._context.now_ms()
-        self._encrypted = _received[:nbytes]
+        self._encrypted = _received[: len(self._encrypted) + nbytes]
         if self._are_hands_shaken:
             self._open_records()
         else:
@@ -217,11 +230,14 @@ class TlsConnection(Connection):
     # Handshakes.
 
     def _shake_hands(self) -> None:
+        is_whole = bool(self._take_next())
+        self._keep_encrypted()
+        if not is_whole:
+            self._resume_reading()
+            return
         # No bytes come meanwhile: the thread reads those that have come.
         self._is_shaking_hands = True
         self._pause_reading()
-        self._take_next()
-        self._keep_encrypted()
         loop = asyncio.get_running_loop()
         loop.run_in_executor(_handshakes(), self._tls.do_handshake).add_done_callback(self._took_step)
 
@@ -300,30 +316,57 @@ class TlsConnection(Connection):
 
     def _decrypt_into(self, room: memoryview) -> tuple[int, bool]:
         """Return the number of bytes, and whether the peer has said that it sends no more."""
-        filled, size_max, tls, incoming = 0, len(room), self._tls, self._incoming
-        read = cast("Callable[[int, memoryview], int]", tls.read)
-        while True:
-            # While more is at hand, TLS has a whole record: to be told that it lacks a part costs more than a read.
-            enough = _WHOLE_RECORD_BYTES if self._encrypted else 0
+        filled, size_max, tls, incoming, read = 0, len(room), self._tls, self._incoming, self._read
+        parts: list[bytes] = []
+        is_over = False
+        while filled < size_max and not is_over:
+            sizes: list[int] = []
+            if not incoming.pending and not tls.pending():
+                sizes = self._take_next()
+                if not sizes:
+                    break
             try:
-                # Clients like librdkafka put each record of a batch into a TLS record of its own.
-                while filled < size_max and (incoming.pending > enough or tls.pending()):
+                if len(sizes) > _FEW_RECORDS and sum(sizes) <= size_max - filled:
+                    # Clients like librdkafka put each record of a batch into a TLS record of its own.
+                    parts.extend(map(read, sizes))
+                    is_over = not parts[-1]
+                else:
                     size = read(size_max - filled, room[filled:])
-                    if not size:
-                        return filled, True
+                    is_over = not size
                     filled += size
             except ssl.SSLWantReadError:
+                # A record of TLS itself was among them.
                 pass
             except ssl.SSLZeroReturnError:
-                return filled, True
-            if filled == size_max or not self._encrypted:
-                return filled, False
-            self._take_next()
+                is_over = True
+            if parts:
+                joined = b"".join(parts)
+                parts.clear()
+                room[filled : filled + len(joined)] = joined
+                filled += len(joined)
+        return filled, is_over
 
-    def _take_next(self) -> None:
-        """Give TLS the next of what has come."""
-        self._incoming.write(self._encrypted[:_TAKEN_BYTES])
-        self._encrypted = self._encrypted[_TAKEN_BYTES:]
+    def _take_next(self) -> list[int]:
+        """Give TLS the next whole records of what has come; return at least as many bytes as each holds.
+
+        What is no record it gets at once, and says what is wrong with it.
+        """
+        data, end, sizes = self._encrypted, 0, []
+        while end + _RECORD_HEAD.size <= len(data):
+            beginning, _, size = _RECORD_HEAD.unpack_from(data, end)
+            if beginning not in _RECORD_BEGINNINGS or size > _SEALED_RECORD_BYTES_MAX:
+                end = len(data)
+                sizes.append(RECORD_BYTES_MAX)
+                break
+            after = end + _RECORD_HEAD.size + size
+            if after > len(data) or (after > _TAKEN_BYTES and sizes):
+                break
+            end = after
+            # To read nothing says nothing.
+            sizes.append(size or 1)
+        self._incoming.write(data[:end])
+        self._encrypted = data[end:]
+        return sizes
 
     def _keep_encrypted(self) -> None:
         """Copy what has to wait: other connections need the buffer."""

@@ -53,6 +53,7 @@ class BrokerMetrics:
         breather = Breather()
         self._cluster.take_latencies(now_s)
         await self._requests.sample(now_s, breather)
+        self._server.replica_manager.environment.topics.fold()
         self._seconds += SAMPLE_S
         if self._seconds % TICK_S == 0:
             await self._tick(now_s, breather)

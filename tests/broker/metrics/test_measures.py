@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import random
+from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 
 from engine.broker.metrics.measures import RECENT_MAX, TICK_S, Histogram, Meter, Rate, Timer, percentile
-from engine.broker.metrics.requests import ApiMetrics, RequestSums, RequestTimes
+from engine.broker.metrics.requests import ApiMetrics, NetworkTotals, RequestSums, RequestTimes, error_counter
 from engine.broker.metrics.topics import Conversions
+from engine.kafka.protocol.apis.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 
 def test_a_steady_meter_shows_its_rate_from_the_first_tick_on() -> None:
@@ -126,23 +129,73 @@ def test_a_rate_is_that_of_the_last_minute() -> None:
 
 def test_of_many_requests_few_are_timed_and_count_for_the_others() -> None:
     times = RequestTimes()
-    times.choose_skips(RECENT_MAX)
-    assert times.skips == 0
-    times.choose_skips(40 * RECENT_MAX)
-    assert times.skips == 63
-    times.answered_at_once(0.125, 0.5, 100)
-    times.answered_later(0.5, 0.25, 2.0)
+    times.choose_interval(RECENT_MAX)
+    times.new_requests += [100]
+    assert times.stands_for(7.0) == 1
+    assert times.timed_from_s == 7.0
+    times.choose_interval(40 * RECENT_MAX)
+    assert times.timed_from_s == 0.0
+    times.new_requests += [100] * 40
+    times.fold()
+    times.new_requests += [100] * 24
+    weight = times.stands_for(8.0)
+    assert (weight, times.timed_from_s) == (64, 8.0 + 1 / RECENT_MAX)
+    times.answered_at_once(0.125, 0.5, weight)
+    times.answered_later(0.5, 0.25, 2.0, weight)
     assert (times.spent_s, times.waited_s, times.slowest_s) == (64 * 0.75, 64 * 2.0, 2.75)
     assert times.queued_total_s == 64 * 0.625
-    times.choose_skips(1)
-    assert times.skips == 0
+    times.choose_interval(1)
+    assert times.timed_from_s == times.stands_for(9.0) == 0
+    assert times.timed_from_s == 9.0
+
+
+def test_sizes_are_added_up_once_and_a_few_are_kept() -> None:
+    times, found = RequestTimes(), []
+    for _ in range(3):
+        times.new_requests += range(1000)
+        times.new_answers += [7, 900, 8]
+        found.append((times.requests, times.bytes, *times.answers()))
+        times.fold()
+        found.append((times.requests, times.bytes, *times.answers()))
+    assert found == [(1000 * n, 499_500 * n, 3 * n, 915 * n) for n in (1, 2, 3) for _ in range(2)]
+    assert times.largest_answer == 900
+    assert len(times.sizes) <= RECENT_MAX
+    assert max(times.sizes) > 900 > 100 > min(times.sizes)
+
+
+def test_what_a_listener_sent_is_the_sum_of_its_apis() -> None:
+    totals, produce, fetch, follower = NetworkTotals(), RequestTimes(), RequestTimes(), RequestTimes()
+    apis = [
+        SimpleNamespace(times=produce, follower_times=produce),
+        SimpleNamespace(times=fetch, follower_times=follower),
+    ]
+    totals.apis = [dict(enumerate([*apis, None]))]
+    produce.new_requests += [100, 50]
+    produce.new_answers += [40, 60]
+    fetch.new_answers += [1000]
+    follower.new_requests += [30]
+    totals.other_bytes_out = 9
+    assert (totals.received(), totals.bytes_out(), totals.largest_answer()) == ((3, 192), 1121, 1000)
+    totals.forget_largest_answer()
+    produce.new_answers += [70]
+    assert (totals.received(), totals.bytes_out(), totals.largest_answer()) == ((3, 192), 1195, 70)
+
+
+def test_error_codes_anywhere_in_an_answer_are_counted() -> None:
+    parts = [MetadataResponsePartition(error_code=code) for code in (0, 9, 0)]
+    topics = [MetadataResponseTopic(error_code=code, partitions=parts) for code in (0, 3)]
+    count, errors = error_counter(MetadataResponse, 9), Counter[int]()
+    assert count is not None
+    for _ in range(2):
+        count(errors, MetadataResponse(topics=topics))
+    assert errors == {0: 10, 3: 2, 9: 4}
 
 
 def test_the_time_of_a_request_has_its_parts() -> None:
     times, api, sums = RequestTimes(), ApiMetrics("Produce"), RequestSums()
-    times.answered_at_once(0.125, 0.5, 100)
-    times.answered_later(0.5, 0.25, 2.0)
-    times.requests = 2
+    times.answered_at_once(0.125, 0.5, 1)
+    times.answered_later(0.5, 0.25, 2.0, 1)
+    times.new_requests += [100, 100]
     sums.add(times)
     api.take(times, 1.0)
     api.count(sums)

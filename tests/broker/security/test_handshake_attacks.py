@@ -1,12 +1,13 @@
 """Handshakes that no client should send, by the thousand: nothing is let through, and others are served meanwhile.
 
-``KLAMM_FUZZ_ROUNDS`` (or ``KLAMM_SOAK``) makes them more.
+``KLAMM_FUZZ_ROUNDS`` (or ``KLAMM_SOAK``) makes them more, ``KLAMM_FAULT_SEED`` others.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import resource
 import struct
@@ -38,6 +39,7 @@ from engine.kafka.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from engine.kafka.protocol.apis.sasl_handshake import SaslHandshakeRequest
 
 ROUNDS = 1500 * rounds("KLAMM_FUZZ_ROUNDS", 1)
+SEED = int(os.environ.get("KLAMM_FAULT_SEED", "34"))
 AT_ONCE = 50
 WITHOUT_OPEN_DOOR = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512"
 """Anybody can make an unsecured token, so mutations could."""
@@ -175,7 +177,7 @@ def test_mutated_handshakes_let_nobody_in() -> None:
         async with listening(sasl_enabled_mechanisms=WITHOUT_OPEN_DOOR) as listener, watched(listener):
 
             async def attack(number: int) -> None:
-                draw = random.Random(number)
+                draw = random.Random(f"{SEED} {number}")
                 answer = await answers_to(listener, mutated(draw, scripts(draw)), draw.randint(1, 3))
                 assert b"User:" not in answer, (number, answer)
 
@@ -192,7 +194,7 @@ def test_mutated_handshakes_of_somebody_who_is_in_change_nothing_about_who_it_is
         async with listening(**settings) as listener, watched(listener):
 
             async def attack(number: int) -> None:
-                draw = random.Random(number)
+                draw = random.Random(f"{SEED} {number}")
                 peer = await listener.connect()
                 mechanism = draw.choice(WITHOUT_OPEN_DOOR.split(","))
                 assert (await peer.log_in(mechanism, exchange(mechanism))).error_code == 0
@@ -233,7 +235,7 @@ def exchanges(draw: random.Random) -> tuple[ServerExchange, list[bytes]]:
 
 def test_mutated_tokens_end_in_a_refusal_and_in_nothing_else() -> None:
     for number in range(10 * ROUNDS):
-        draw = random.Random(number)
+        draw = random.Random(f"{SEED} {number}")
         server, tokens = exchanges(draw)
         next(server)
         with pytest.raises(LoginRefused):

@@ -2,7 +2,7 @@
 without any right, and of one who may do everything.
 
 The first two change nothing and learn nothing; none of them makes a handler fail. ``KLAMM_FUZZ_ROUNDS=N`` (or
-``KLAMM_SOAK``) makes them more: 1 is some 3,500 frames.
+``KLAMM_SOAK``) makes them more: 1 is some 3,500 frames. ``KLAMM_FAULT_SEED=N`` makes others.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from virtual_time import LoopClock
 
 from engine.broker.coordinator.groups.coordinator import GroupCoordinator
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer
+from engine.broker.metrics.topics import BrokerTopics
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.config.broker import BrokerConfig
@@ -74,6 +75,7 @@ class MemoryPartition:
     followers = (2,)
 
     def __init__(self) -> None:
+        self.environment = SimpleNamespace(topics=BrokerTopics())
         self.log = MemoryLog()
         self.leader_epoch = 0
         self.is_leader = True

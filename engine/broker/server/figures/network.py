@@ -45,8 +45,8 @@ class NetworkFigures:
     def tick(self) -> None:
         """Begin to look for the largest answers anew."""
         for listener, totals in self._server.network.totals.items():
-            self._largest_answers[listener].append(totals.largest_answer)
-            totals.largest_answer = 0
+            self._largest_answers[listener].append(totals.largest_answer())
+            totals.forget_largest_answer()
 
     def network(self) -> MBeans:
         """Yield listeners and queues."""
@@ -112,15 +112,16 @@ class NetworkFigures:
         As in Kafka, "requests" are what the selector sends, so they are answers, and "responses" what it receives.
         """
         requests, bytes_in = totals.received()
+        bytes_out = totals.bytes_out()
         found = selector(
             connections=connected,
             created=totals.accepted,
             closed=totals.closed,
             bytes_in=bytes_in,
-            bytes_out=totals.bytes_out,
+            bytes_out=bytes_out,
             requests=answers,
             responses=requests,
-            request_size=totals.bytes_out / answers if answers else math.nan,
+            request_size=bytes_out / answers if answers else math.nan,
         )
         for name, total in listener_totals(totals, answers):
             found[f"{name}-total"] = float(total)
@@ -131,7 +132,7 @@ class NetworkFigures:
         if renewals:
             found["reauthentication-latency-avg"] = sum(renewals) / len(renewals)
             found["reauthentication-latency-max"] = float(max(renewals))
-        found["request-size-max"] = float(max(totals.largest_answer, *self._largest_answers[listener])) or math.nan
+        found["request-size-max"] = float(max(totals.largest_answer(), *self._largest_answers[listener])) or math.nan
         idle = self._process.idle_share
         found["io-wait-ratio"], found["io-ratio"] = idle, 1.0 - idle
         found["io-waittime-total"] = found["io-wait-time-ns-total"] = float(self._process.idle_ns)
@@ -168,7 +169,7 @@ def listener_totals(totals: NetworkTotals, answers: int) -> tuple[tuple[str, int
         ("failed-reauthentication", totals.failed_renewals),
         ("incoming-byte", bytes_in),
         ("network-io", answers + requests),
-        ("outgoing-byte", totals.bytes_out),
+        ("outgoing-byte", totals.bytes_out()),
         ("request", answers),
         ("response", requests),
         ("successful-authentication", totals.logins),

@@ -36,10 +36,11 @@ class RequestFigures:
         for route in self._server.routes():
             for times in {route.times, route.follower_times}:
                 requests = times.requests
-                times.choose_skips((requests - self._seen.get(times, requests)) / SAMPLE_S)
+                times.choose_interval((requests - self._seen.get(times, requests)) / SAMPLE_S)
                 self._seen[times] = requests
         for name, times in self._all_times():
-            if times.recent_s or times.waits:
+            if times.new_requests or times.new_answers or times.waits:
+                times.fold()
                 self._api(name).take(times, now_s)
                 await breather.give_way()
         self._take_few(now_s)
@@ -117,6 +118,7 @@ class RequestFigures:
         now_s = self._ledger.now_s
         self._take_few(now_s)
         for name, times in self._all_times():
+            times.fold()
             self._api(name).take(times, now_s)
         sums: defaultdict[str, RequestSums] = defaultdict(RequestSums)
         for name, _, times in self._all_versions():
