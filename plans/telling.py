@@ -48,7 +48,7 @@ def summary(score: Score, first: Minimise | None, partition_count: int, units: U
     text = f"{_count(score.moves, 'move')}{copied}, {_count(score.leader_changes, 'leader change')}{took}"
     bound = score.lower_bound
     # Where nothing has to be copied, the moves are what a plan can save.
-    is_bytes = first is Minimise.BYTES and bound.bytes is not None and bool(score.bytes)
+    is_bytes = first is Minimise.BYTES and bound.bytes is not None and bool(score.bytes or bound.bytes)
     least = units.size(bound.bytes or 0) if is_bytes else _count(bound.moves, "move")
     if score.remaining_moves:
         left = f"{_count(score.remaining_moves, 'move')} {'is' if score.remaining_moves == 1 else 'are'} left"

@@ -175,7 +175,7 @@ ACTIONS: tuple[Action, ...] = (
         _on("reassignments", "overview"), changes=True, in_footer=True,
     ),
     Action(
-        "reassignment.unthrottle", ("X",), "Remove throttles", "Remove klamm's throttles that no reassignment needs.",
+        "reassignment.unthrottle", ("X",), "Remove throttles", "Remove throttles that no move needs: klamm's first.",
         Group.CHANGES, _on("reassignments", "overview"), changes=True, in_footer=True, short="unthrottle",
     ),
     Action(

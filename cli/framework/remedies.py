@@ -7,7 +7,7 @@ interface. Only this module has the command line's words.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from engine.admin.cluster.remedies import Operation, Parameter, Words
 
@@ -26,7 +26,9 @@ COMMANDS: Mapping[Operation, str] = {
     Operation.DESCRIBE_ALL_BROKER_CONFIGS: "klamm configs describe --broker {ID} --all",
     Operation.ALTER_CONFIGS: "klamm configs alter",
     Operation.ADD_TOPIC_CONFIG: "klamm configs alter --topic T --add-config {KEY=VALUE}",
-    Operation.DELETE_CONFIGS: "klamm configs alter --topic {TOPIC} --delete-config {KEY}",
+    Operation.ALTER_TOPIC_CONFIGS: "klamm configs alter --topic {TOPIC}",
+    Operation.ALTER_BROKER_CONFIGS: "klamm configs alter --broker {ID}",
+    Operation.ALTER_BROKER_DEFAULTS: "klamm configs alter --broker-defaults",
     Operation.ELECT_PREFERRED_OF_ALL: "klamm elect preferred --all-topic-partitions",
     Operation.ELECT_UNCLEAN: "klamm elect unclean --topic {TOPIC} --partition {N}",
     Operation.LIST_REASSIGNMENTS: "klamm reassign list",
@@ -123,10 +125,16 @@ _PLACE = re.compile(r"\{(.*?)\}")
 
 
 class CommandLineSpeller:
-    """Spells operations as commands that can be typed, and parameters as options."""
+    """Spells operations as commands that can be typed, and parameters as options.
+
+    ``completed`` adds to a command what it needs to be pasted.
+    """
+
+    def __init__(self, completed: Callable[[str], str] = lambda command: command) -> None:
+        self._completed = completed
 
     def operation(self, operation: Operation, value: str | None) -> str:
-        return _filled(COMMANDS[operation], value)
+        return self._completed(_filled(COMMANDS[operation], value))
 
     def parameter(self, parameter: Parameter) -> str:
         return OPTIONS[parameter].partition(" ")[0]
@@ -135,9 +143,10 @@ class CommandLineSpeller:
         return _filled(OPTIONS[parameter], value)
 
 
-def spelled(text: Words) -> str:
-    """Return what the engine says, in the command line's words."""
-    return text if isinstance(text, str) else text.spell(_SPELLER)
+def spelled(text: Words, completed: Callable[[str], str] | None = None) -> str:
+    """Return what the engine says, in the command line's words; ``completed`` adds to a command what it lacks."""
+    speller = _SPELLER if completed is None else CommandLineSpeller(completed)
+    return text if isinstance(text, str) else text.spell(speller)
 
 
 def _filled(form: str, value: str | None) -> str:

@@ -39,7 +39,8 @@ def configs_report(entities: Sequence[EntityConfigs], *, is_single: bool, shows_
     failed = [entity for entity in entities if entity.error is not None]
     if failed:
         notes = tuple(
-            f"not known: {entity.entity_type.value} {entity.entity_name}: {entity.error}" for entity in failed
+            f"not known: {entity.entity_type.value} {entity.entity_name or '<default>'}: {entity.error}"
+            for entity in failed
         )
     code = ExitCode.BAD_ANSWER if failed else ExitCode.DONE
     return Report(

@@ -10,6 +10,7 @@ from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from cli.views.kafka import groups as kafka
 from engine.admin.groups.description import DescribedGroup, DescribedMember, PartitionProgress
 from engine.admin.groups.listing import GroupsListed
+from engine.admin.groups.scope import by_name
 from engine.admin.groups.values import GroupState, GroupType
 from engine.common.quantities import counted
 
@@ -97,8 +98,9 @@ def group_list_report(listed: GroupsListed, *, with_state: bool, with_type: bool
     shown = Table((_GROUP, _TYPE, _STATE), [row[:3] for row in rows])
     data = [dict(zip((column.name for column in columns), row, strict=True)) for row in rows]
     notes = () if rows or exit_code is not ExitCode.DONE else ("no groups",)
-    if listed.other_protocols:
-        notes = (*notes, f"groups of other protocols are not shown: {', '.join(listed.other_protocols)}")
+    if listed.others:
+        named = by_name(f"{group.group} ({group.protocol_type})" for group in listed.others)
+        notes = (*notes, f"groups of other protocols are not listed: {named}")
     return Report(
         data,
         Table(columns, rows),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cli.exit_codes import ExitCode
 from cli.framework.remedies import spelled
 from cli.framework.talk import Talk
@@ -47,24 +49,34 @@ class WaitingTold:
         self._talk.say(f"waited {waited_s:.0f} s so far: {reasons}")
 
 
-def health_report(health: HealthReport, *, fails_on: HealthStatus) -> Report:
-    """The reasons, the worst first; the exit code is 1 if the status is as bad as ``fails_on`` or worse."""
+def health_report(
+    health: HealthReport, *, fails_on: HealthStatus, pasteable: Callable[[str], str] = lambda text: text
+) -> Report:
+    """The reasons, the worst first; the exit code is 1 if the status is as bad as ``fails_on`` or worse.
+
+    ``pasteable`` completes a command that the advice names.
+    """
     rows = [(r.check, r.severity, r.count, r.examples) for r in health.reasons]
     shown = [(r.check, r.severity, r.count, r.examples[0]) for r in health.reasons]
-    advice = [line for reason in health.reasons for line in _told(reason)]
+    advice = [spelled(reason.advice, pasteable) for reason in health.reasons]
+    told = [line for reason, text in zip(health.reasons, advice, strict=True) for line in _told(reason, text)]
+    reasons = [
+        {"check": r.check, "severity": r.severity, "count": r.count, "examples": r.examples, "advice": text}
+        for r, text in zip(health.reasons, advice, strict=True)
+    ]
     return Report(
-        health,
+        {"status": health.status, "reasons": reasons},
         Table(_COLUMNS, rows),
-        (Section(_STATUS_WORDS[health.status], Table(_SHOWN, shown)), Section(text=advice)) if shown else (),
+        (Section(_STATUS_WORDS[health.status], Table(_SHOWN, shown)), Section(text=told)) if shown else (),
         () if health.reasons else ("healthy",),
         exit_code=ExitCode.BAD_ANSWER if health.is_as_bad_as(fails_on) else ExitCode.DONE,
         metrics=health_metrics(health),
     )
 
 
-def _told(reason: HealthReason) -> list[str]:
+def _told(reason: HealthReason, advice: str) -> list[str]:
     """What to do about a reason, with its cases below if the table does not show all of them."""
-    lines = [f"{reason.check.value}: {spelled(reason.check.advice)}"]
+    lines = [f"{reason.check.value}: {advice}"]
     if reason.count == 1:
         return lines
     more = reason.count - len(reason.examples)

@@ -159,7 +159,7 @@ def test_plan_files_that_are_wrong(untouched: Untouched, command: str, kind: str
         (plan(partition("absent", 0, 0)), "unable to find partition: absent-0"),
         (plan(partition("lag", 7, 0)), "unable to find partition: lag-7"),
         (plan(partition("lag", 0, 0, 9)), "unknown broker id 9"),
-        (plan(partition("lag", 0, 0, 1)), "unknown broker id 1: no live broker has it"),
+        (plan(partition("lag", 0, 0, 1)), "broker 1 is dead, and gets no replica"),
         (plan(partition("lag", 0, 2, 0), partition("absent", 3, 0)), "unable to find partition: absent-3"),
     ],
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from klamm_program import in_process, klamm
 from znode_trees import load_tree
+from znode_writer import znode_writer
 
 from engine.kafka.zk.client import ZkClient
 
@@ -95,3 +96,28 @@ def test_settings_that_are_not_there_or_not_readable_hide_no_topic(
         assert added.code == 0, added.err
         ran = in_process("configs", "describe", "--topic", "lag", *where, "-o", "json", capture=capsys)
         assert "retention.ms" in ran.out
+
+
+@pytest.mark.parametrize("broker", ["0", "<default>"])
+def test_settings_of_a_broker_that_are_not_readable_hide_nothing_else(
+    zk_chroot: str, capsys: Capture, tmp_path: Path, broker: str
+) -> None:
+    """Health, snapshots and the list of settings ended at the damaged znode."""
+
+    asyncio.run(load_tree(zk_chroot, "leaderless"))
+    with znode_writer(zk_chroot) as write:
+        write({"/config/brokers/0": b'{"version":1,"config":{"log.cleaner.threads":"1"}}'}, False)
+        write({f"/config/brokers/{broker}": b"damaged"}, False)
+    told = f"cannot understand the content of /config/brokers/{broker}: not JSON"
+    where = ("--zookeeper", zk_chroot)
+    listed = in_process("configs", "describe", "--entity-type", "brokers", *where, "-o", "json", capture=capsys)
+    found = {one["entity_name"]: one for one in json.loads(listed.out)}
+    name = None if broker == "<default>" else broker
+    assert (listed.code, found[name]["configs"]) == (1, []) and told in found[name]["error"]
+    assert f"not known: brokers {broker}: {told}" in listed.err
+    if name is None:
+        assert [one["value"] for one in found["0"]["configs"]] == ["1"]
+    health = in_process("cluster", "health", *where, "-o", "json", capture=capsys)
+    assert json.loads(health.out)["reasons"] and told in health.err
+    taken = in_process("cluster", "snapshot", tmp_path / "s.json", *where, capture=capsys)
+    assert (taken.code, told in taken.err) == (0, True)

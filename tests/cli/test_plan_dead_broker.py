@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -122,3 +123,41 @@ def test_replicas_of_a_dead_broker_that_stay_are_not_waited_for(
     kept = [number for number, one in found.items() if DEAD in one["replicas"]]
     assert kept == [0, 1, 7]
     assert all(sorted(one["isr"]) == sorted({*one["replicas"]} - {DEAD}) for one in found.values()), found
+
+
+def test_settings_of_a_dead_broker_are_found_and_removed(
+    four_brokers: LocalCluster, capsys: Capture, topic_name: str, tmp_path: Path
+) -> None:
+    """A throttle on a dead broker slows it down when it returns; each message says how to get at it."""
+    wire = Operator(capsys, "--bootstrap-server", four_brokers.bootstrap_servers)
+    both = Operator(capsys, *wire.where, "--zookeeper", four_brokers.zookeeper_connect)
+    without_broker(four_brokers, wire, topic_name, f"1:{DEAD}")
+    rate = "leader.replication.throttled.rate"
+    of_dead = ("configs", "alter", "--broker", str(DEAD), "--add-config", f"{rate}=70000", "--yes")
+    hint = "those of a dead one are in ZooKeeper: "
+    for told in (wire(*of_dead), wire("configs", "describe", "--broker", str(DEAD))):
+        assert (told.code, f"{hint}--zookeeper HOST:PORT" in told.err) == (2, True), told.err
+    assert f"{hint}--via zookeeper" in both(*of_dead).err
+    assert both(*of_dead, "--via", "zookeeper").code == 0
+    assert both("configs", "describe", "--broker", str(DEAD), "--via", "zookeeper", "-o", "json").code == 0
+
+    sick = both("cluster", "health", "-o", "json").json
+    (leaked,) = (one for one in sick["reasons"] if one["check"] == "leaked_throttles")
+    assert leaked["examples"] == [f"broker {DEAD}, dead: {rate}=70000"]
+    assert f"broker {DEAD} keeps {rate}=70000" in both("reassign", "verify", "--all").err, "the same, everywhere"
+    program, *words = shlex.split(leaked["advice"])
+    assert program == "klamm"
+    pasted = Operator(capsys)(*words, "--yes")
+    assert pasted.code == 0, pasted.err
+    assert "leaked_throttles" not in both("cluster", "health", "-o", "json").out
+
+    plan = tmp_path / "plan.json"
+    for broker, message in ((DEAD, f"broker {DEAD} is dead, and gets no replica"), (9, "unknown broker id 9")):
+        move = {"topic": topic_name, "partition": 0, "replicas": [1, broker]}
+        if broker == DEAD:
+            assert wire("topics", "create", f"{topic_name}-2", "--replica-assignment", "1:2").code == 0
+            move["topic"] = f"{topic_name}-2"
+        plan.write_text(json.dumps({"version": 1, "partitions": [move]}))
+        for klamm in (wire, both):
+            refused = klamm("reassign", "execute", "--reassignment-json-file", plan, "--yes")
+            assert (refused.code, message in refused.err) == (2, True), refused.err

@@ -72,6 +72,15 @@ def test_the_best_that_can_be_had_is_a_plan_and_says_what_it_does_not_reach() ->
     assert make_plan(snapshot, Strategy.REBALANCE, enough).plan.klamm.score.moves == 1
 
 
+def test_a_cap_below_every_partition_says_what_the_whole_aim_takes() -> None:
+    """It said "at least 0 moves", as it counted moves where nothing is copied."""
+    snapshot = cluster(dict.fromkeys((1, 2)), {"t": [(1,), (1,), (1,)]}, {"t": [50, 50, 50]})
+    options = PlanOptions(aim=(Aim.BYTES,), minimise=Minimise.BYTES, tolerance_percent=40, max_bytes=7)
+    score = make_plan(snapshot, Strategy.REBALANCE, options).plan.klamm.score
+    assert (score.moves, score.bytes, score.remaining_moves) == (0, 0, 1)
+    assert summary(score, Minimise.BYTES, 0, UNITS).endswith("1 move is left. The whole aim takes at least 45 B.")
+
+
 def test_a_search_that_was_too_short_says_how_to_search_longer() -> None:
     snapshot = drawn_cluster(0, brokers=6, racks=3, partitions=40, factor=2)
     short = replace(BYTES, tolerance_percent=1, time_limit_s=0.0)

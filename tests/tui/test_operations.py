@@ -506,7 +506,7 @@ def test_throttles_that_were_left_behind_are_removed_by_keys(
 
     async def scene(driven: Driven) -> None:
         await driven.press("6")
-        await driven.sees("throttle settings serve no move   X removes those that klamm has set")
+        await driven.sees("throttle settings serve no move   X removes klamm's, then those of others")
         await driven.press("X")
         await driven.sees("Remove throttles from 3 brokers and 1 topic in tried?")
         assert f"topic {name}  throttled replicas → none" in driven.text
@@ -522,13 +522,22 @@ def test_throttles_that_were_left_behind_are_removed_by_keys(
             assert any(line.endswith("removed") for line in driven.lines_with(whose)), whose
         assert f"broker 1 keeps {foreign}=70000" in driven.text
         await driven.press("escape", "X")
-        await driven.sees("there is no throttle that can be removed now")
+        await driven.sees("Remove throttles that klamm has not set from tried?")
+        assert f"broker 1  {foreign}=70000 → none" in driven.text
+        assert f"klamm configs alter --broker 1 --delete-config {foreign}" in driven.text
+        assert "whoever set them may still want them" in driven.text
+        await driven.press("n", "X")
+        await driven.sees("Remove throttles that klamm has not set from tried?")
+        assert f"broker 1  {foreign}=70000 → none" in driven.text, "nothing was removed without a yes"
+        await driven.press("y")
+        await driven.sees("Remove throttles: done")
+        await driven.press("escape", "X")
+        await driven.sees("klamm has left no throttle behind")
         await driven.press("escape")
 
     driven_live(target_of(three_brokers), scene)
-    assert by_wire.settings("--broker", "2") == {} == by_wire.settings("--topic", name)
-    assert by_wire.settings("--broker", "1") == {foreign: "70000"}
-    assert by_wire("configs", "alter", "--broker", "1", "--delete-config", foreign, "--yes").code == 0
+    assert by_wire.settings("--broker", "1") == {} == by_wire.settings("--broker", "2")
+    assert by_wire.settings("--topic", name) == {}
 
 
 def test_no_throttle_is_said_to_be_left_only_if_that_is_known(monkeypatch: pytest.MonkeyPatch) -> None:

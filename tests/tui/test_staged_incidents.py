@@ -110,7 +110,7 @@ INCIDENTS = {
     ),
     "leaked throttle": Incident(
         _leak, "▲ 2 throttles left behind", "Reassignments", (),
-        ("broker 2: follower.replication.throttled.rate=1000000", "removes klamm's"),
+        ("broker 2: follower.replication.throttled.rate=1000000", "remove them (X)"),
         tells="topic orders: follower.replication.throttled.replicas=0:2,1:3",
         mends=("reassignment.unthrottle", lambda offer: isinstance(offer, RemoveThrottles)),
     ),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
+from engine.admin.configs.values import Entity, EntityType
 from engine.admin.reassignment.cancel import (
     CancelledPartition,
     CancelResult,
@@ -19,7 +20,7 @@ from engine.admin.reassignment.execute import prepare_reassignment
 from engine.admin.reassignment.plan_file import PartitionMove, plan_document, plan_text
 from engine.admin.reassignment.running import list_running
 from engine.admin.reassignment.throttle_settings import Throttle, ThrottleSettings
-from engine.admin.reassignment.throttles import ClearedThrottles, set_throttle
+from engine.admin.reassignment.throttles import ClearedThrottles, delete_throttles, set_throttle
 from engine.admin.reassignment.verify import preview_unneeded_throttles, verify_reassignment
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
@@ -175,7 +176,7 @@ async def _throttled(cluster: Cluster, settings: ThrottleSettings, wanted: Chang
 
 @dataclass(frozen=True, slots=True)
 class RemoveThrottles:
-    """Removes klamm's throttles from all topics and brokers that no move needs them for."""
+    """Removes throttles that no move needs from topics and brokers: klamm's; if it has left none, those of others."""
 
     title: str = "Remove throttles"
     asks: bool = True
@@ -185,6 +186,8 @@ class RemoveThrottles:
         found = await preview_unneeded_throttles(cluster)
         whose = [(len(found.brokers), "broker"), (len(found.topics), "topic")]
         parts = " and ".join(counted(number, noun) for number, noun in whose if number)
+        if not parts and found.foreign:
+            return self._of_others(cluster, found)
         if not parts:
             # What is left may be klamm's, if a broker does not say.
             none = "there is no throttle that can be removed now" if found.left else "klamm has left no throttle behind"
@@ -198,6 +201,44 @@ class RemoveThrottles:
             run=self._run,
         )
 
+    def _of_others(self, cluster: Cluster, found: ClearedThrottles) -> Prepared:
+        async def run(cluster: Cluster) -> Outcome:
+            cluster.accepted("some throttles may be removed already")
+            # Only what was shown: somebody may have set others meanwhile.
+            now = (await preview_unneeded_throttles(cluster)).foreign
+            same = {
+                entity: kept
+                for entity, shown in found.foreign.items()
+                if (kept := {key: value for key, value in shown.items() if now.get(entity, {}).get(key) == value})
+            }
+            failed = await delete_throttles(cluster, same)
+            rows = tuple(
+                (Cell(str(entity)), Cell(", ".join(same[entity])), result_cell("removed", is_good=True))
+                for entity in same
+                if entity not in failed
+            )
+            verdict = "some throttles stay" if failed else ""
+            return Outcome(self.title, ("of", "settings", "result"), rows, (), tuple(failed.values()), verdict)
+
+        words = [
+            ["configs", "alter", *_option_of(entity), "--delete-config", ",".join(settings)]
+            for entity, settings in found.foreign.items()
+        ]
+        return Prepared(
+            f"Remove throttles that klamm has not set from {cluster.target.name}?",
+            shortened(
+                [
+                    f"{entity}  {key}={value} → none"
+                    for entity, settings in found.foreign.items()
+                    for key, value in settings.items()
+                ]
+            ),
+            ("nothing moves now; whoever set them may still want them",),
+            "; ".join(command_text(one, cluster.target) for one in words),
+            run=run,
+            touches=None,
+        )
+
     async def _run(self, cluster: Cluster) -> Outcome:
         cluster.accepted("some throttles may be removed already")
         done = (await verify_reassignment(cluster, None)).cleared
@@ -206,6 +247,12 @@ class RemoveThrottles:
         )
         verdict = "some throttles stay" if done.left else ""
         return Outcome(self.title, ("of", "rate", "result"), rows, (), done.left, verdict)
+
+
+def _option_of(entity: Entity) -> list[str]:
+    if entity.type is EntityType.TOPIC:
+        return ["--topic", str(entity.name)]
+    return ["--broker-defaults"] if entity.name is None else ["--broker", entity.name]
 
 
 def _throttles_of(found: ClearedThrottles) -> list[tuple[str, str]]:

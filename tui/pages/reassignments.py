@@ -217,7 +217,7 @@ def _left_behind(frame: Frame) -> list[Line]:
     text = f"{counted(found.count, 'throttle setting')} {'serves' if found.count == 1 else 'serve'} no move"
     rest = found.count - len(found.examples)
     return [
-        line((text, Tone.WARN), ("   X removes those that klamm has set", Tone.QUIET)),
+        line((text, Tone.WARN), ("   X removes klamm's, then those of others", Tone.QUIET)),
         *(line(f"  {plain(example)}") for example in found.examples),
         *([line((f"  and {counted(rest, 'other')}", Tone.QUIET))] if rest > 0 else []),
     ]

@@ -82,6 +82,8 @@ _MENDS: Mapping[Check, tuple[str, ...]] = {
     Check.UNDER_REPLICATED_MOVING: ("reassignment.throttle",),
     Check.LEAKED_THROTTLES: ("reassignment.unthrottle",),
 }
+_ADVICE: Mapping[Check, str] = {Check.LEAKED_THROTTLES: "remove them (X)"}
+"""Where the dashboard does by one key what the engine advises step by step."""
 _OF_READERS: Mapping[Reason | None, str] = {
     Reason.NOBODY_READS: "start its consumers: nobody reads; see which partitions wait",
     Reason.STANDS_STILL: "its members commit nothing: look at what they log; see which partitions stand still",
@@ -266,7 +268,7 @@ def _problem(board: Board, reason: HealthReason) -> Problem:
         board.since.get(reason.check),
         _PLACES.get(reason.check, Location("brokers")),
         examples=reason.examples,
-        advice=spelled(reason.check.advice),
+        advice=_ADVICE.get(reason.check) or spelled(reason.advice),
         incident=_incident_of(board, reason.check),
         mends=_MENDS.get(reason.check, ()),
     )

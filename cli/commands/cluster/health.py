@@ -66,7 +66,7 @@ async def health(
                 examples_max=None if invocation.talk.is_verbose else EXAMPLES_MAX,
                 on_wait=WaitingTold(invocation.talk),
             )
-            return health_report(health, fails_on=threshold)
+            return health_report(health, fails_on=threshold, pasteable=invocation.pasteable)
 
         return await (watch_reports(invocation, interval, read) if watch else read())
 

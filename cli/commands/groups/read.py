@@ -103,6 +103,7 @@ async def describe(
     from cli.framework.talk import Verbosity
     from cli.views.groups import members_report, offsets_report, states_report
     from engine.admin.groups.describing import Wanted, describe, describe_readers
+    from engine.admin.groups.scope import by_name
     from engine.admin.topics.selection import select_topics
 
     if offsets + members + state > 1:
@@ -115,6 +116,8 @@ async def describe(
             describe_readers(cluster, meant, topics, wanted) if topic else describe(cluster, meant, wanted)
         )
     code = invocation.tell_failures(described.failures)
+    if described.others and not topic:
+        invocation.talk.say(f"groups of other protocols are not described, unless named: {by_name(described.others)}")
     if wanted is Wanted.MEMBERS:
         is_verbose = invocation.talk.verbosity >= Verbosity.VERBOSE
         return members_report(described.groups, is_verbose=is_verbose, exit_code=code)

@@ -54,7 +54,8 @@ def merge(
 ) -> ExitCode:
     """Merge the state-change logs of many brokers by time.
 
-    Reads the lines of every Kafka since 0.8.2, also behind ISO times, as JSON, and wrapped by Docker or Kubernetes.
+    Reads the lines of every Kafka since 0.8.2, also behind ISO times, as JSON, and wrapped by Docker, Kubernetes or
+    journald.
     In a pipe it puts the broker before each line and changes nothing else; the other formats split lines into
     fields. Lines with the same millisecond are ordered by broker; the lines of one broker keep the order of its
     log. A log may be out of order by up to an hour. Exits with 1 if a log is damaged, a line cannot be parsed, or

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from engine.admin.analysis.history import History, Sample
 from engine.admin.analysis.slope import slope_of
@@ -14,8 +15,11 @@ from engine.admin.watch.frame import Frame
 WINDOW_MS = 30 * 60 * 1000
 RECENT_MS = 5 * 60 * 1000
 """A log dir that no longer fills in this time has no date at which it is full."""
+REST_MS = 30 * 1000
+"""What fills in bursts is over once it rests for so long, and for as long as it has filled in ``RECENT_MS``."""
 _FORESIGHT = 12
 """What was seen for less than ``RECENT_MS`` tells so many times its length ahead: a burst of seconds is no trend."""
+_OTHERS = 0.1
 FILLS_SOON_S = 86_400
 """A log dir that has room for less than this is a problem, and for less than ``NO_ROOM_SOON_S`` a grave one."""
 NO_ROOM_SOON_S = 3_600
@@ -72,11 +76,25 @@ def _full_in_s(usable_bytes: int | None, samples: Sequence[Sample]) -> float | N
     """Return None if the samples do not even show that it fills and goes on to fill."""
     slopes = [slope_of(samples, window_ms) for window_ms in (WINDOW_MS, RECENT_MS)]
     rates = [slope.per_s for slope in slopes if slope is not None and slope.is_rising]
-    if usable_bytes is None or len(rates) < len(slopes):
+    if usable_bytes is None or len(rates) < len(slopes) or _rests(samples):
         return None
     full_in_s = usable_bytes / min(rates)
     seen_ms = samples[-1].at_ms - samples[0].at_ms
     return full_in_s if seen_ms >= RECENT_MS or full_in_s * 1000 <= _FORESIGHT * seen_ms else None
+
+
+def _rests(samples: Sequence[Sample]) -> bool:
+    """Whether the last growth is over. A tenth of the pace is none: others write to the volume, too."""
+    recent = [sample for sample in samples if sample.at_ms >= samples[-1].at_ms - RECENT_MS]
+    first, last = recent[0], recent[-1]
+    pace = (last.value - first.value) / (last.at_ms - first.at_ms)
+    grown = [
+        (before.at_ms, after.at_ms)
+        for before, after in pairwise(recent)
+        if after.value - before.value > _OTHERS * pace * (after.at_ms - before.at_ms)
+    ]
+    began_ms, ended_ms = grown[0][0], grown[-1][1]
+    return last.at_ms - ended_ms >= max(REST_MS, ended_ms - began_ms)
 
 
 def _urgency(one: DirTrend) -> tuple[bool, float, float, int, str]:

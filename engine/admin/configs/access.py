@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.cluster.members import check_broker_lives
-from engine.admin.cluster.remedies import SEE_TOPICS, USE_BROKERS, Parameter, Phrase
+from engine.admin.cluster.remedies import SEE_TOPICS, USE_BROKERS, Give, Parameter, Phrase
 from engine.admin.cluster.target import Side, Source
 from engine.admin.configs.values import (
     ConfigEntry,
@@ -64,11 +65,25 @@ async def describe_entity(cluster: Cluster, entity: Entity, *, include_all: bool
         NotFound: there is no such topic or broker.
     """
     reader = await config_reader(cluster, wants_brokers=include_all or entity.type is EntityType.BROKER_LOGGER)
-    found = await reader.describe(entity, include_all=include_all)
+    with _pointing_to_zookeeper(cluster, entity):
+        found = await reader.describe(entity, include_all=include_all)
     if entity.type is EntityType.BROKER and entity.name is not None and not found.configs:
         # ZooKeeper has nothing for a broker that never existed either: an empty answer may be a typo.
         await check_broker_lives(cluster, int(entity.name))
     return found
+
+
+@contextmanager
+def _pointing_to_zookeeper(cluster: Cluster, entity: Entity) -> Iterator[None]:
+    """Let an error say that ZooKeeper has the settings of a broker that is dead and cannot be asked."""
+    try:
+        yield
+    except NotFound as error:
+        if entity.type is not EntityType.BROKER or entity.name is None:
+            raise
+        via = Give(Parameter.VIA, "zookeeper") if cluster.target.zookeeper else Give(Parameter.ZOOKEEPER)
+        hint = Phrase(error.hint or "", "; those of a dead one are in ZooKeeper: ", via)
+        raise NotFound(error.message, where=error.where, hint=hint) from error
 
 
 async def describe_entities(cluster: Cluster, kind: EntityType, *, include_all: bool) -> list[EntityConfigs]:
@@ -105,7 +120,8 @@ async def alter_entity(
         if not additions and not deletions:
             return
     if cluster.changes_by is Side.WIRE:
-        await _alter_by_wire(await cluster.wire(), entity, additions, deletions, validate_only=validate_only)
+        with _pointing_to_zookeeper(cluster, entity):
+            await _alter_by_wire(await cluster.wire(), entity, additions, deletions, validate_only=validate_only)
         return
     if entity.type is EntityType.BROKER_LOGGER:
         raise BadRequest("loggers are not in ZooKeeper", hint=USE_BROKERS)

@@ -37,6 +37,8 @@ class GroupsDescribed:
 
     groups: tuple[DescribedGroup, ...]
     failures: tuple[AdminError, ...] = ()
+    others: tuple[str, ...] = ()
+    """Groups of other protocols, which "all" leaves out."""
 
 
 async def describe(cluster: Cluster, scope: GroupScope, wanted: Wanted = Wanted.OFFSETS) -> GroupsDescribed:
@@ -51,7 +53,7 @@ async def describe(cluster: Cluster, scope: GroupScope, wanted: Wanted = Wanted.
         if group.failure is not None:
             failures.append(group.failure)
     groups = [*(group.described for group in at_brokers), *old]
-    return GroupsDescribed(tuple(sorted(groups, key=lambda one: (one.group, one.type))), tuple(failures))
+    return GroupsDescribed(tuple(sorted(groups, key=lambda one: (one.group, one.type))), tuple(failures), found.others)
 
 
 async def describe_readers(

@@ -30,10 +30,10 @@ class GroupFilter:
 
 @dataclass(frozen=True, slots=True)
 class GroupsListed:
-    """The groups, the other protocols whose groups were left out, and what could not be read."""
+    """The groups, those of other protocols that were left out, and what could not be read."""
 
     groups: tuple[ListedGroup, ...]
-    other_protocols: tuple[str, ...] = ()
+    others: tuple[ListedGroup, ...] = ()
     failures: tuple[AdminError, ...] = ()
 
 
@@ -57,7 +57,7 @@ async def list_consumer_groups(
     With ``topics`` only those that have committed or own partitions of them.
     """
     groups, failures = await list_everywhere(cluster)
-    others = sorted({group.protocol_type for group in groups if not _is_listed(group)})
+    others = tuple(group for group in groups if not _is_listed(group))
     chosen = tuple(group for group in groups if _is_listed(group) and wanted.lets_pass(group))
     if topics is not None and not topics.is_all and chosen:
         from engine.admin.groups.describing import describe_readers
@@ -66,7 +66,7 @@ async def list_consumer_groups(
         readers = {(group.group, group.type) for group in read.groups}
         chosen = tuple(group for group in chosen if (group.group, group.type) in readers)
         failures += read.failures
-    return GroupsListed(chosen, tuple(others), tuple(failures))
+    return GroupsListed(chosen, others, tuple(failures))
 
 
 def _is_listed(group: ListedGroup) -> bool:

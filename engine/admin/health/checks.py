@@ -6,10 +6,11 @@ Where one finding can be worse than another, the worst come first, because only 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from operator import itemgetter
 
+from engine.admin.cluster.remedies import Do, Give, Operation, Parameter, Part, Phrase, Words
 from engine.admin.health.report import (
     EXAMPLES_MAX,
     Check,
@@ -18,7 +19,13 @@ from engine.admin.health.report import (
     HoldingTransaction,
     report_of,
 )
-from engine.admin.reassignment.throttle_settings import RATES, REPLICA_LISTS, is_mark_alone
+from engine.admin.reassignment.throttle_settings import (
+    RATES,
+    REPLICA_LISTS,
+    is_mark_alone,
+    marked_rates,
+    read_list,
+)
 from engine.admin.topics.values import DEFAULT_MIN_ISR
 from engine.common.model import NO_CONTROLLER, NO_LEADER, TopicPartition
 from engine.common.quantities import counted
@@ -83,6 +90,8 @@ class _TopicFindings:
     moving: dict[str, str] = field(default_factory=dict)
     """Partitions that are being reassigned, and why one gets no further."""
     moving_topics: set[str] = field(default_factory=set)
+    lagging: set[int] = field(default_factory=set)
+    """Live brokers with replicas that are behind."""
     under_min_isr: list[tuple[int, str]] = field(default_factory=list)
     """How many replicas are in sync, and the finding."""
 
@@ -97,6 +106,7 @@ class _TopicFindings:
             for broker, count in theirs.items():
                 mine[broker] += count
         self.under_min_isr += other.under_min_isr
+        self.lagging |= other.lagging
         if other.moving:
             self.moving |= other.moving
             self.moving_topics |= other.moving_topics
@@ -171,9 +181,14 @@ def assess(
         memory: topics that it knows are not checked again.
     """
     topics = (memory or TopicMemory()).of(facts)
+    throttles = _throttles(facts, topics)
     found = topics.found | {Check.UNDER_MIN_ISR: [line for _, line in sorted(topics.under_min_isr, key=_IN_SYNC)]}
     return report_of(
         examples_max=examples_max,
+        advice={
+            Check.LEAKED_THROTTLES: _without_throttles(facts, throttles),
+            Check.UNDER_REPLICATED_LAGGING: _failed_below(facts, topics),
+        },
         findings=[
             *_controller(facts),
             (Check.MISSING_BROKERS, _missing_brokers(topics)),
@@ -188,7 +203,7 @@ def assess(
             (Check.RACK_VIOLATIONS, found.get(Check.RACK_VIOLATIONS, [])),
             (Check.PREFERRED_LEADER_IMBALANCE, _imbalance(topics)),
             (Check.RUNNING_REASSIGNMENTS, _running(facts, topics)),
-            (Check.LEAKED_THROTTLES, _throttles(facts, topics)),
+            (Check.LEAKED_THROTTLES, [str(one) for one in throttles]),
             (Check.DELETION_STUCK, _deletions(facts)),
             (Check.ZOOKEEPER_UNREACHABLE, [facts.zookeeper_trouble] if facts.zookeeper_trouble else []),
             (Check.ZOOKEEPER_SLOW, _zookeeper(facts)),
@@ -263,6 +278,8 @@ def _topic(topic: TopicSnapshot, setting: _Setting, min_isr: int) -> _TopicFindi
                 findings.under_min_isr.append((len(partition.isr), f"{name} ({line})"))
             else:
                 findings.found.setdefault(check, []).append(f"{name} ({line})")
+            if check is Check.UNDER_REPLICATED_LAGGING:
+                findings.lagging.update(_cause(partition, setting.live)[1])
         if shares_rack:
             line = ", ".join(f"{b} in {setting.racks[b]}" for b in partition.assignment.target_replicas)
             findings.found.setdefault(Check.RACK_VIOLATIONS, []).append(f"{name} (replicas {line})")
@@ -333,6 +350,20 @@ def _cause(partition: PartitionSnapshot, live: Set[int]) -> tuple[Check, list[in
 
 def _log_dirs(facts: HealthFacts) -> list[str]:
     return [f"broker {broker}: {path}" for broker, paths in sorted(facts.offline_log_dirs.items()) for path in paths]
+
+
+def _failed_below(facts: HealthFacts, topics: _TopicFindings) -> Words:
+    """Return which failed log dirs took replicas that are behind with them; nothing if it was something else."""
+    failed = [
+        f"broker {b}: {', '.join(facts.offline_log_dirs[b])}"
+        for b in sorted(topics.lagging & facts.offline_log_dirs.keys())
+    ]
+    if not failed:
+        return ""
+    others = (
+        "" if len(failed) == len(topics.lagging) else f"; for other brokers: {Check.UNDER_REPLICATED_LAGGING.advice}"
+    )
+    return f"a failed log dir took its replicas with it ({'; '.join(failed)}): mend that first{others}"
 
 
 def _full_log_dirs(facts: HealthFacts) -> list[str]:
@@ -410,7 +441,29 @@ def has_throttles(snapshot: ClusterSnapshot) -> bool:
     )
 
 
-def _throttles(facts: HealthFacts, topics: _TopicFindings) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class _Throttle:
+    """A setting that throttles a topic, a broker, or all brokers (neither)."""
+
+    key: str
+    value: str
+    topic: str | None = None
+    broker: int | None = None
+    is_dead: bool = False
+    is_ours: bool = False
+    """Whether klamm has set it."""
+
+    def __str__(self) -> str:
+        return f"{self.whose}: {self.key}={self.value}"
+
+    @property
+    def whose(self) -> str:
+        if self.topic is not None:
+            return f"topic {self.topic}"
+        return "all brokers" if self.broker is None else f"broker {self.broker}{', dead' if self.is_dead else ''}"
+
+
+def _throttles(facts: HealthFacts, topics: _TopicFindings) -> list[_Throttle]:
     """Return throttles that serve no reassignment: on topics that do not move, and on brokers while nothing moves.
 
     While something moves, a topic may keep just the mark of a rate that brokers still have. While a plan is carried
@@ -420,7 +473,7 @@ def _throttles(facts: HealthFacts, topics: _TopicFindings) -> list[str]:
         return []
     is_anything_moving = bool(topics.moving or facts.listed_reassignments)
     found = [
-        f"topic {topic.name}: {key}={topic.configs[key]}"
+        _Throttle(key, topic.configs[key], topic=topic.name, is_ours=bool(read_list(topic.configs[key]).marks))
         for topic in facts.snapshot.topics
         if topic.configs and topic.name not in topics.moving_topics
         for key in REPLICA_LISTS
@@ -429,10 +482,44 @@ def _throttles(facts: HealthFacts, topics: _TopicFindings) -> list[str]:
     ]
     if is_anything_moving:
         return found
-    for broker, configs in sorted(facts.snapshot.broker_configs.items(), key=lambda item: item[0] or -1):
-        whose = "all brokers" if broker is None else f"broker {broker}"
-        found += [f"{whose}: {key}={configs[key]}" for key in RATES if key in configs]
+    snapshot = facts.snapshot
+    ours = marked_rates(topic.configs for topic in snapshot.topics if topic.configs)
+    for broker, configs in sorted(snapshot.broker_configs.items(), key=lambda item: -1 if item[0] is None else item[0]):
+        is_dead = broker is not None and broker not in snapshot.live_broker_ids
+        found += [
+            _Throttle(key, configs[key], broker=broker, is_dead=is_dead, is_ours=configs[key] in ours[key])
+            for key in RATES
+            if key in configs
+        ]
     return found
+
+
+def _without_throttles(facts: HealthFacts, throttles: Sequence[_Throttle]) -> Words:
+    """Return how to remove throttles: klamm's all at once, those of others by name."""
+    others: dict[str, list[_Throttle]] = {}
+    for throttle in throttles:
+        if not throttle.is_ours:
+            others.setdefault(throttle.whose, []).append(throttle)
+    deletions = [_deletion(of_one) for of_one in others.values()]
+    steps: list[Words] = deletions[:EXAMPLES_MAX]
+    if len(deletions) > EXAMPLES_MAX:
+        steps.append(f"and so on, for {len(deletions) - EXAMPLES_MAX} more")
+    if any(throttle.is_ours for throttle in throttles):
+        steps.insert(0, Phrase(Operation.VERIFY_REASSIGNMENT, " removes klamm's"))
+    return Phrase(*[part for step in steps for part in ("; ", step)][1:])
+
+
+def _deletion(throttles: Sequence[_Throttle]) -> Words:
+    """Return how to delete the settings of one topic or broker."""
+    one = throttles[0]
+    if one.topic is not None:
+        whose: Part = Do(Operation.ALTER_TOPIC_CONFIGS, one.topic)
+    elif one.broker is not None:
+        whose = Do(Operation.ALTER_BROKER_CONFIGS, str(one.broker))
+    else:
+        whose = Operation.ALTER_BROKER_DEFAULTS
+    via = (" ", Give(Parameter.VIA, "zookeeper")) if one.is_dead else ()
+    return Phrase(whose, " ", Give(Parameter.DELETE_CONFIG, ",".join(one.key for one in throttles)), *via)
 
 
 def _deletions(facts: HealthFacts) -> list[str]:

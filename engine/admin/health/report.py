@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from engine.admin.cluster.remedies import Operation, Phrase, Words
+from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase, Words
 from engine.common.metric import Metric
 from engine.common.snapshot import ClusterSnapshot
 
@@ -82,6 +82,9 @@ _WARNINGS = frozenset(
     }
 )
 
+DELETE_TOPIC_SETTING = Phrase(Operation.ALTER_TOPIC_CONFIGS, " ", Give(Parameter.DELETE_CONFIG))
+DELETE_BROKER_SETTING = Phrase(Operation.ALTER_BROKER_CONFIGS, " ", Give(Parameter.DELETE_CONFIG))
+
 _ADVICE: Mapping[Check, Words] = {
     Check.NO_CONTROLLER: Phrase(
         "meanwhile nothing is elected or moved: see who is alive with ", Operation.LIST_BROKERS
@@ -108,7 +111,11 @@ _ADVICE: Mapping[Check, Words] = {
     Check.PREFERRED_LEADER_IMBALANCE: Phrase(Operation.ELECT_PREFERRED_OF_ALL),
     Check.RUNNING_REASSIGNMENTS: Phrase(Operation.LIST_REASSIGNMENTS, "; ", Operation.AWAIT_REASSIGNMENT),
     Check.LEAKED_THROTTLES: Phrase(
-        Operation.VERIFY_REASSIGNMENT, " removes klamm's; others: ", Operation.DELETE_CONFIGS
+        Operation.VERIFY_REASSIGNMENT,
+        " removes klamm's; others: ",
+        DELETE_TOPIC_SETTING,
+        ", or ",
+        DELETE_BROKER_SETTING,
     ),
     Check.HANGING_TRANSACTIONS: Phrase(
         "readers of committed records wait there forever: ", Operation.FIND_HANGING_TRANSACTIONS
@@ -124,12 +131,20 @@ _ADVICE: Mapping[Check, Words] = {
 
 @dataclass(frozen=True, slots=True)
 class HealthReason:
-    """One check that failed. ``count`` counts all findings, ``examples`` name some of them."""
+    """One check that failed. ``count`` counts all findings, ``examples`` name some of them.
+
+    ``advice`` says what to do next; without any of its own it is the check's.
+    """
 
     check: Check
     severity: Severity
     count: int
     examples: tuple[str, ...]
+    advice: Words = ""
+
+    def __post_init__(self) -> None:
+        if not self.advice:
+            object.__setattr__(self, "advice", self.check.advice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,10 +247,17 @@ def used_percents(volumes: Iterable[Volume]) -> dict[int, dict[str, float]]:
     return found
 
 
-def report_of(findings: Iterable[tuple[Check, list[str]]], examples_max: int | None = EXAMPLES_MAX) -> HealthReport:
-    """Return the report of what the checks found, the worst first; each names ``examples_max`` cases, or (None) all."""
+def report_of(
+    findings: Iterable[tuple[Check, list[str]]],
+    examples_max: int | None = EXAMPLES_MAX,
+    advice: Mapping[Check, Words] | None = None,
+) -> HealthReport:
+    """Return the report of what the checks found, the worst first; each names ``examples_max`` cases, or (None) all.
+
+    ``advice`` is what these cases need, for checks whose own advice does not say it all.
+    """
     return report_of_reasons(
-        HealthReason(check, check.severity, len(found), tuple(found[:examples_max]))
+        HealthReason(check, check.severity, len(found), tuple(found[:examples_max]), (advice or {}).get(check, ""))
         for check, found in findings
         if found
     )

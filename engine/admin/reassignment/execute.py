@@ -29,7 +29,7 @@ from engine.admin.reassignment.log_dirs import (
 from engine.admin.reassignment.moves import Flows, PartitionStatus, ReassignmentState, flows_of
 from engine.admin.reassignment.plan_file import ANY_LOG_DIR, PartitionMove, plan_document, plan_text
 from engine.admin.reassignment.progress import ProgressWatcher
-from engine.admin.reassignment.running import read_topics, require_partitions
+from engine.admin.reassignment.running import holds_replicas, read_topics, require_partitions
 from engine.admin.reassignment.throttle_settings import Throttle, ThrottleSettings
 from engine.admin.reassignment.throttles import ClearedThrottles, plan_throttle, renew_throttle, set_throttle
 from engine.admin.reassignment.values import Refusal, RunningReassignments
@@ -218,7 +218,7 @@ async def prepare_reassignment(
         raise BadRequest(f"topic {deleted[0]} is being deleted", hint="remove it from the file")
     live = await (await topic_reader(cluster)).live_brokers()
     changer = await reassignment_changer(cluster)
-    warnings = _check_brokers(plan, found, live)
+    warnings = await _check_brokers(cluster, plan, found, live)
     if changer.is_znode:
         _check_ends(plan, found, live, orders_wait=await changer.orders_wait())
     running = await (await reassignment_reader(cluster)).running()
@@ -393,7 +393,8 @@ async def _check_dirs(
     return found.places
 
 
-def _check_brokers(
+async def _check_brokers(
+    cluster: Cluster,
     plan: Sequence[PartitionMove],
     found: Mapping[TopicPartition, PartitionSnapshot],
     live: Set[int],
@@ -403,14 +404,16 @@ def _check_brokers(
     Raises:
         NotFound: a new replica's broker is not alive.
     """
-    known = ", ".join(map(str, sorted(live))) or "none"
     warnings = []
     for move in plan:
         dead = [broker for broker in move.replicas if broker not in live]
         new = [broker for broker in dead if broker not in found[move.name].replicas]
         if new:
-            message = f"unknown broker id {new[0]}: no live broker has it"
-            raise NotFound(message, where=f"partition {move.name}", hint=f"live brokers: {known}")
+            alive = f"live brokers: {', '.join(map(str, sorted(live))) or 'none'}"
+            where = f"partition {move.name}"
+            if await holds_replicas(cluster, new[0]):
+                raise NotFound(f"broker {new[0]} is dead, and gets no replica", where=where, hint=f"start it; {alive}")
+            raise NotFound(f"unknown broker id {new[0]}: no live broker has it", where=where, hint=alive)
         if dead:
             warnings.append(f"{move.name} keeps replicas on dead brokers: {', '.join(map(str, dead))}")
     return warnings

@@ -28,6 +28,13 @@ async def read_partitions(cluster: Cluster, topics: Iterable[str]) -> dict[Topic
     return partitions_of((await read_topics(cluster, topics)).values())
 
 
+async def holds_replicas(cluster: Cluster, broker: int) -> bool:
+    """Whether a broker has replicas: so one that is not alive is dead, rather than unknown."""
+    reader = await topic_reader(cluster, on_unreadable=cluster.observe, on_unknown_settings=cluster.observe)
+    topics = await reader.topics([entry.topic for entry in await reader.names()])
+    return any(broker in partition.replicas for topic in topics for partition in topic.partitions)
+
+
 async def list_running(cluster: Cluster) -> list[RunningReassignment]:
     """Return the reassignments under way by name: those that move first, then those that wait for their turn."""
     running = await (await reassignment_reader(cluster)).running()

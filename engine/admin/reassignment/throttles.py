@@ -53,13 +53,15 @@ _PAUSE_S = 0.05
 class ClearedThrottles:
     """What lost klamm's throttle, and one sentence for each thing that could not or must not be touched.
 
-    ``rates`` are the settings that each broker lost, with their values.
+    ``rates`` are the settings that each broker lost, with their values; ``foreign`` are the throttles of others that
+    nothing needs.
     """
 
     topics: tuple[str, ...] = ()
     brokers: tuple[int, ...] = ()
     left: tuple[str, ...] = ()
     rates: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
+    foreign: Mapping[Entity, Mapping[str, str]] = field(default_factory=dict)
 
 
 async def plan_throttle(
@@ -168,7 +170,8 @@ async def clear_throttles(
     settings of topics, it removes nothing and says so. A broker that does not answer keeps its rates, and the topics
     keep their marks for a later run; all other brokers lose theirs. The same holds for brokers that the caller has
     ``given`` a rate and that are dead, if nobody else knows their settings. A preview returns the same, and removes
-    nothing. With ``names_foreign``, topics whose replicas somebody else throttles are left over, too.
+    nothing. With ``names_foreign``, topics whose replicas somebody else throttles are left over, too, and once nothing
+    moves, ``foreign`` has what others have set.
     """
     try:
         throttled = await _throttled_topics(cluster, None if own_rates else topics_of_plan)
@@ -195,14 +198,34 @@ async def clear_throttles(
         # The marks must stay: they tell a later run which rates are klamm's.
         return ClearedThrottles((), cleared, brokers.left, brokers.cleared)
     topics = await _clear_topics(cluster, done, {}, is_preview=is_preview)
-    foreign = tuple(
-        f"topic {topic.name} keeps {key}: no mark says that klamm set it"
+    theirs = {
+        Entity(EntityType.TOPIC, topic.name): {key: value for key in REPLICA_LISTS if (value := configs.get(key))}
         for topic in throttled
-        if names_foreign and topic.name not in still and not is_marked(known_configs(topic))
-        for key in REPLICA_LISTS
-        if known_configs(topic).get(key)
-    )
-    return ClearedThrottles(topics.topics, cleared, brokers.left + topics.left + foreign, brokers.cleared)
+        if names_foreign and topic.name not in still and not is_marked(configs := known_configs(topic))
+    }
+    lists = tuple(f"{one} keeps {key}: no mark says that klamm set it" for one, keys in theirs.items() for key in keys)
+    if not names_foreign or still:
+        return ClearedThrottles(topics.topics, cleared, brokers.left + topics.left + lists, brokers.cleared)
+    default = Entity(EntityType.BROKER, None)
+    rates = {default: found} if (found := await _rates_of(cluster, default)) else {}
+    left = (*brokers.left, *_rates_kept(rates), *topics.left, *lists)
+    return ClearedThrottles(topics.topics, cleared, left, brokers.cleared, {**brokers.foreign, **rates, **theirs})
+
+
+async def delete_throttles(cluster: Cluster, throttles: Mapping[Entity, Mapping[str, str]]) -> dict[Entity, str]:
+    """Delete throttle settings, whoever set them: those of brokers first. Return why some could not be deleted."""
+    live = await (await topic_reader(cluster)).live_brokers()
+    failed = {}
+    for entity in sorted(throttles, key=lambda one: one.type is not EntityType.BROKER):
+        try:
+            if entity.type is EntityType.BROKER and entity.name is not None:
+                broker = int(entity.name)
+                await delete_broker_settings(cluster, broker, [*throttles[entity]], is_alive=broker in live)
+            else:
+                await alter_entity(cluster, entity, {}, [*throttles[entity]])
+        except FAILURES as error:
+            failed[entity] = f"{entity}: its throttle cannot be removed now: {error}"
+    return failed
 
 
 async def _moving_between_dirs(cluster: Cluster, marked: Sequence[TopicSnapshot]) -> set[str]:
@@ -324,8 +347,12 @@ async def _tells(cluster: Cluster, broker: int, rates: Mapping[str, str | None],
 
 async def _broker_rates(cluster: Cluster, broker: int, *, wants_broker: bool = False) -> dict[str, str]:
     """Return the rates of a broker. With ``wants_broker`` ask the broker itself, if brokers are named."""
+    return await _rates_of(cluster, Entity(EntityType.BROKER, str(broker)), wants_broker=wants_broker)
+
+
+async def _rates_of(cluster: Cluster, entity: Entity, *, wants_broker: bool = False) -> dict[str, str]:
     reader = await config_reader(cluster, wants_brokers=wants_broker)
-    found = settings_of(await reader.describe(Entity(EntityType.BROKER, str(broker)), include_all=False))
+    found = settings_of(await reader.describe(entity, include_all=False))
     return {key: value for key, value in found.items() if key in RATES}
 
 
@@ -356,6 +383,7 @@ class _ClearedBrokers:
     cleared: Mapping[int, Mapping[str, str]]
     left: tuple[str, ...]
     is_partial: bool
+    foreign: Mapping[Entity, Mapping[str, str]]
 
 
 async def _clear_brokers(
@@ -365,18 +393,15 @@ async def _clear_brokers(
     asked = await _brokers_with_settings(cluster)
     unknown = set() if (await reassignment_changer(cluster)).is_znode else given - asked
     cleared: dict[int, dict[str, str]] = {}
-    foreign = []
+    foreign: dict[Entity, dict[str, str]] = {}
     failed = [f"broker {broker}: its rate cannot be removed while it is not alive" for broker in sorted(unknown)]
     for broker, present in (await _rates_of_brokers(cluster, asked)).items():
         if isinstance(present, str):
             failed.append(f"broker {broker}: cannot tell now whether it has a rate of klamm's: {present}")
             continue
         deletions = [key for key, value in present.items() if value in ours[key]]
-        foreign += [
-            f"broker {broker} keeps {key}={value}: no mark says that klamm set it"
-            for key, value in present.items()
-            if key not in deletions
-        ]
+        if kept := {key: value for key, value in present.items() if key not in deletions}:
+            foreign[Entity(EntityType.BROKER, str(broker))] = kept
         if not deletions:
             continue
         try:
@@ -392,4 +417,12 @@ async def _clear_brokers(
             f"broker {late} still reports the throttle that klamm has removed: it copies no faster until it reads "
             "its settings"
         )
-    return _ClearedBrokers(cleared, (*foreign, *failed), bool(failed))
+    return _ClearedBrokers(cleared, (*_rates_kept(foreign), *failed), bool(failed), foreign)
+
+
+def _rates_kept(foreign: Mapping[Entity, Mapping[str, str]]) -> list[str]:
+    return [
+        f"{entity} keeps {key}={value}: no mark says that klamm set it"
+        for entity, rates in foreign.items()
+        for key, value in rates.items()
+    ]

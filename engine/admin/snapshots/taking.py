@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import FailureKind, Refused, Unreachable
-from engine.admin.cluster.members import ClusterMembers, read_members
+from engine.admin.cluster.members import read_members
 from engine.admin.cluster.target import Source
 from engine.admin.cluster.waits import Complain
 from engine.admin.topics.access import topic_reader
@@ -95,16 +95,18 @@ async def read_snapshot(
         cluster_id=members.cluster_id,
         controller_id=members.controller_id,
         controller_epoch=members.controller_epoch,
-        broker_configs=await _broker_configs(cluster, members),
+        broker_configs=await _broker_configs(cluster),
     )
 
 
-async def _broker_configs(cluster: Cluster, members: ClusterMembers) -> Mapping[int | None, Mapping[str, str]]:
-    """Return the dynamic settings of brokers that have any; the cluster-wide defaults are under None."""
-    from engine.admin.configs.access import config_reader
-    from engine.admin.configs.values import EntityType, settings_of
+async def _broker_configs(cluster: Cluster) -> Mapping[int | None, Mapping[str, str]]:
+    """Return the dynamic settings of brokers that have any; the cluster-wide defaults are under None.
 
-    live = {broker.id for broker in members.brokers}
+    Only ZooKeeper knows those of brokers that are dead.
+    """
+    from engine.admin.configs.access import config_reader
+    from engine.admin.configs.values import Entity, EntityType, settings_of
+
     found: dict[int | None, Mapping[str, str]] = {}
     try:
         described = await (await config_reader(cluster)).describe_all(EntityType.BROKER, include_all=False)
@@ -116,8 +118,10 @@ async def _broker_configs(cluster: Cluster, members: ClusterMembers) -> Mapping[
     for entity in described:
         broker_id = None if entity.entity_name is None else int(entity.entity_name)
         if entity.error is not None:
-            cluster.observe(f"the settings of broker {broker_id} are not known: {entity.error}")
+            # A broker that is silent is named elsewhere, a znode that is damaged is not.
+            tell = cluster.complain if cluster.source is Source.ZOOKEEPER else cluster.observe
+            tell(f"the settings of {Entity(EntityType.BROKER, entity.entity_name)} are not known: {entity.error}")
         settings = settings_of(entity)
-        if settings and (broker_id is None or broker_id in live):
+        if settings:
             found[broker_id] = settings
     return found

@@ -43,6 +43,10 @@ _BURST = re.compile(
     # A line of the same time that has a level, or one without a time.
     rb"(?:\n(?:\1 [A-Z]{4,5} |(?!\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\])).*)*"
 )
+_OF_ANOTHER_LAYOUT = re.compile(
+    rb"\n(?!\[\d{4}-)[^\n]{0,40}\d\d:\d\d:\d\d[^\n]{0,40}\b(?:TRACE|DEBUG|INFO|WARN|ERROR|FATAL)\b"
+)
+"""A line with a time and a level of its own, which is no continuation."""
 _LINES_PER_BURST_MIN = 2
 """If there are fewer on average, line by line is faster."""
 _ENTRY_BYTES_MAX = 8 << 20
@@ -177,6 +181,7 @@ class EntryReader(Generic[Tag]):
 
     def _wanted_lines(self, text: bytes) -> list[bytes]:
         """Return the lines of a text that can be wanted; where topics are wanted, each entry as one."""
+        self._problems.count(ProblemKind.OTHER_LAYOUT, len(_OF_ANOTHER_LAYOUT.findall(text)))
         if self._reads_from is not None and self._own_start(_last_start_in(text)) < self._reads_from:
             return []
         if self._mentions:

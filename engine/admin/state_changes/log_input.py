@@ -1,6 +1,7 @@
 """The bytes of one log: a plain file, a gzip or a pipe; and what is wrong if it cannot be read to its end.
 
-Lines of other layouts (an ISO time, JSON, wrapped by Docker or Kubernetes) come as Kafka's own layout has them.
+Lines of other layouts (an ISO time, JSON, wrapped by Docker, Kubernetes or journald) come as Kafka's own layout has
+them.
 """
 
 from __future__ import annotations
@@ -163,13 +164,19 @@ class _Gzip:
 
 _LINE_BYTES_MAX = 8 << 20
 _BEGINNING_BYTES = 32
-_ELSE = re.compile(rb"\n\[\d{4}-\d\d-\d\d(?:T| \d\d:\d\d:\d\d[^,\d])")
-"""How a line with brackets round its time begins that is not Kafka's."""
+_ELSE = re.compile(rb"\n(?:\[\d{4}(?:/|-\d\d-\d\d(?:T| \d\d:\d\d:\d\d[^,\d]))|[A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d )")
+"""How a line begins that is not Kafka's: with another time in brackets, or with the journal's."""
 
 _TIMED = re.compile(
-    rb"\[?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(?: ?(Z|[+-]\d\d:?\d\d))?\]?:?[ \t]+(.*)", re.DOTALL
+    rb"\[?(\d{4}[-/]\d\d[-/]\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(?: ?(Z|[+-]\d\d:?\d\d))?\]?:?[ \t]+(.*)",
+    re.DOTALL,
 )
 _OF_A_CONTAINER = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) std(?:out|err) [FP] (.*)", re.DOTALL)
+_WITH_TIME_OF_ITS_OWN = re.compile(
+    rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S* +(?:\S+ [^\s:]+: )?(?=\[?\d{4}[-/]\d\d[-/]\d\d[T ]|\{)(.*)", re.DOTALL
+)
+"""A line after the time of who wrapped it: ``kubectl logs --timestamps``, ``journalctl -o short-iso``."""
+_OF_A_JOURNAL = re.compile(rb"[A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d \S+ [^\s:]+: (.*)", re.DOTALL)
 _TIMES = ("@timestamp", "timestamp", "time", "ts", "timeMillis", "instant")
 _LEVELS = ("level", "severity", "log.level", "levelname")
 _MESSAGES = ("message", "msg")
@@ -192,7 +199,7 @@ def _has_others(text: bytes) -> bool:
 def _rewritten(line: bytes) -> bytes:
     if line.startswith(b"{"):
         return _of_json(line)
-    wrapped = _OF_A_CONTAINER.match(line)
+    wrapped = _OF_A_CONTAINER.match(line) or _WITH_TIME_OF_ITS_OWN.match(line) or _OF_A_JOURNAL.match(line)
     if wrapped is not None:
         return _rewritten(wrapped[1])
     timed = _TIMED.match(line)
@@ -242,7 +249,7 @@ def _start(day: str | None, time: str | None, fraction: str | None, zone: str | 
     """Return how Kafka writes a time; None if it is none."""
     milliseconds = f"{fraction or '':0<3.3}"
     try:
-        moment = datetime.fromisoformat(f"{day}T{time}.{milliseconds}{zone or ''}")
+        moment = datetime.fromisoformat(f"{day}T{time}.{milliseconds}{zone or ''}".replace("/", "-"))
     except ValueError:
         return None
     if moment.tzinfo is not None:
@@ -266,6 +273,8 @@ class ProblemKind(StrEnum):
     """Lines before the first one with a time; they stay next to their neighbours."""
     UNPARSED = "unparsed"
     """Lines with a time but without a level; they are kept as they are."""
+    OTHER_LAYOUT = "other_layout"
+    """Lines with a level and a time that klamm cannot read; they stay with the line before."""
     ZERO_BYTES = "zero_bytes"
     """Zero bytes, which a crash leaves in a file, were left out."""
     REORDERED = "reordered"
@@ -284,6 +293,7 @@ class ProblemKind(StrEnum):
             ProblemKind.NOT_A_LOG,
             ProblemKind.DAMAGED,
             ProblemKind.UNPARSED,
+            ProblemKind.OTHER_LAYOUT,
             ProblemKind.NO_MENTION,
         )
 
@@ -331,6 +341,7 @@ class ProblemCounter:
 _SENTENCES = {
     ProblemKind.WITHOUT_TIME: "{} at the beginning, before any that has a time",
     ProblemKind.UNPARSED: "{} that cannot be parsed: no level after the time",
+    ProblemKind.OTHER_LAYOUT: "{} of a layout that klamm does not know, kept with the line before",
     ProblemKind.ZERO_BYTES: "{} left out",
     ProblemKind.REORDERED: "{} out of order, sorted",
     ProblemKind.LATE: "{} too far out of order to sort: later than the time says",

@@ -89,6 +89,8 @@ class ZooKeeperSide:
         self._watched: set[str] = set()
         self._seen_changes: set[str] = set()
         self._unreadable: dict[str, str] = {}
+        self._unreadable_settings: dict[str, str] = {}
+        """By the entity's path below /config."""
         self._is_paused = False
         self._is_open = False
         """There is a connected session, as far as ZooKeeper's client knows."""
@@ -303,6 +305,10 @@ class ZooKeeperSide:
         if gone:
             self._knowledge.take_topic_znodes(dict.fromkeys(gone))
             self._knowledge.forget_settings_but(names)
+            for name in gone:
+                self._unreadable.pop(name, None)
+                self._unreadable_settings.pop(f"{ConfigType.TOPIC.value}/{name}", None)
+            self._tell_unreadable()
         for start in range(0, len(new), _SLICE):
             await self._read_topics(kafka, new[start : start + _SLICE])
         if not new:
@@ -325,11 +331,16 @@ class ZooKeeperSide:
             else:
                 self._unreadable.pop(name, None)
                 found[name] = None if one is None else (one.topic_id, one.assignment)
-        self._knowledge.unreadable = tuple(self._unreadable.values())
+        self._tell_unreadable()
         self._knowledge.take_topic_znodes(found)
         self._rotation.set_partitions(self._partitions())
         self._board.read(Stage.REASSIGNMENTS, StageSource.WATCH, requests=len(names))
         self._on_news(True)
+
+    def _tell_unreadable(self) -> None:
+        of_topics = f"{ConfigType.TOPIC.value}/"
+        settings = [why for path, why in self._unreadable_settings.items() if path.startswith(of_topics)]
+        self._knowledge.unreadable = (*self._unreadable.values(), *settings)
 
     async def _read_marks(self, kafka: KafkaZkClient) -> None:
         marked_at_ms = await kafka.admin.get_topic_deletion_times()
@@ -362,7 +373,7 @@ class ZooKeeperSide:
         for start in range(0, len(names), _SLICE):
             await self._read_topic_settings(kafka, names[start : start + _SLICE])
         self._count(2)
-        self._board.read(Stage.SETTINGS, StageSource.WATCH, requests=len(names) + len(brokers) + 2)
+        self._settings_read(len(names) + len(brokers) + 2)
         self._on_news(False)
 
     async def _read_config_notices(self, kafka: KafkaZkClient) -> None:
@@ -384,19 +395,33 @@ class ZooKeeperSide:
             await self._read_topic_settings(kafka, topics)
         if any(kind == ConfigType.BROKER.value for kind, _ in entities):
             await self._read_broker_settings(kafka, await kafka.configs.get_entity_names(ConfigType.BROKER))
-        self._board.read(Stage.SETTINGS, StageSource.WATCH, requests=1 + len(new) + len(topics))
+        self._settings_read(1 + len(new) + len(topics))
         self._on_news(False)
 
     async def _read_topic_settings(self, kafka: KafkaZkClient, names: Sequence[str]) -> None:
         texts = await kafka.configs.get_topic_configs(names)
         self._count(len(names))
+        self._note_unreadable({f"{ConfigType.TOPIC.value}/{name}": one for name, one in texts.items()})
+        self._tell_unreadable()
         self._knowledge.take_settings(
             {name: one for name, one in texts.items() if not isinstance(one, CoordinationError)}
         )
 
+    def _note_unreadable(self, read: Mapping[str, object]) -> None:
+        for path, one in read.items():
+            if isinstance(one, ZnodeFormatError):
+                self._unreadable_settings[path] = str(one)
+            else:
+                self._unreadable_settings.pop(path, None)
+
+    def _settings_read(self, requests: int) -> None:
+        missing = tuple(self._unreadable_settings.values())
+        self._board.read(Stage.SETTINGS, StageSource.WATCH, requests=requests, missing=missing)
+
     async def _read_broker_settings(self, kafka: KafkaZkClient, names: Sequence[str]) -> None:
         texts = await kafka.configs.get_entities_configs([f"{ConfigType.BROKER.value}/{name}" for name in names])
         self._count(len(names))
+        self._note_unreadable(texts)
         found: dict[int | None, Mapping[str, str]] = {}
         for name, one in zip(names, texts.values(), strict=True):
             if not isinstance(one, CoordinationError) and one and (name == DEFAULT_ENTITY or name.isdecimal()):

@@ -56,13 +56,12 @@ class ReassignmentRequests:
             # Before each: a refusal names all replicas, which may be very many.
             yield from carry_out(GiveWay())
             error = None if target is None else self._refusal(partition, target)
-            assignment = self._towards(partition, target)
             if error is not None:
                 results[partition] = error
-            elif assignment is None:
-                results[partition] = _NOT_IN_PROGRESS
-            else:
+            elif (assignment := self._towards(partition, target)) is not None:
                 wanted[partition] = assignment
+            else:
+                results[partition] = _NOT_IN_PROGRESS
         yield from self._reassignments.remove_from_znode(lambda partition, _: partition in wanted)
         results.update((yield from self._start(wanted)))
         if len(results) < len(event.targets):

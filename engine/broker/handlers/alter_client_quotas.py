@@ -19,6 +19,7 @@ from collections.abc import Sequence
 
 from engine.broker.handlers.config_resources import invalid_request
 from engine.broker.handlers.context import Broker, RequestContext
+from engine.broker.handlers.in_turns import in_lists
 from engine.broker.handlers.registry import handles
 from engine.common.errors import CoordinationError, ErrorCode, KafkaError
 from engine.kafka.config.quota_keys import CLIENT_QUOTAS, IP_QUOTAS, QuotaKey
@@ -50,11 +51,12 @@ async def alter_client_quotas(context: RequestContext, request: AlterClientQuota
     entries = []
     for entry in request.entries:
         await breather.give_way()
-        answer = ResponseEntryData(
-            entity=[ResponseEntityData(entity_type=e.entity_type, entity_name=e.entity_name) for e in entry.entity]
-        )
+        answer = ResponseEntryData(entity=[])
+        for parts in in_lists(entry.entity):
+            answer.entity += [ResponseEntityData(entity_type=e.entity_type, entity_name=e.entity_name) for e in parts]
+            await breather.give_way()
         try:
-            await _alter(context.broker, entry, validate_only=request.validate_only)
+            await _alter(context.broker, entry, breather, validate_only=request.validate_only)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
         except CoordinationError as error:
@@ -64,8 +66,8 @@ async def alter_client_quotas(context: RequestContext, request: AlterClientQuota
     return AlterClientQuotasResponse(entries=entries)
 
 
-async def _alter(broker: Broker, entry: RequestEntryData, *, validate_only: bool) -> None:
-    path = await _path(entry.entity)
+async def _alter(broker: Broker, entry: RequestEntryData, breather: Breather, *, validate_only: bool) -> None:
+    path = await _path(entry.entity, breather)
     texts = await broker.zk.configs.get_entity_configs(path)
     known = IP_QUOTAS if path.startswith(f"{ConfigType.IP.value}/") else CLIENT_QUOTAS
     _apply(texts, entry.ops, known)
@@ -76,17 +78,19 @@ async def _alter(broker: Broker, entry: RequestEntryData, *, validate_only: bool
         await broker.zk.configs.change_entity_configs(path, texts)
 
 
-async def _path(entity: Sequence[RequestEntityData]) -> str:
+async def _path(entity: Sequence[RequestEntityData], breather: Breather) -> str:
     """Return the path of an entity's settings below ``/config``."""
     if not entity:
         raise invalid_request("Invalid empty client quota entity")
     names = {}
-    for part in entity:
-        if part.entity_type not in (_USER, _CLIENT, _IP):
-            raise invalid_request(f"Unhandled client quota entity type: {part.entity_type}")
-        if part.entity_name == "":
-            raise invalid_request(f"Empty {part.entity_type} not supported")
-        names[part.entity_type] = DEFAULT_ENTITY if part.entity_name is None else sanitized(part.entity_name)
+    for parts in in_lists(entity):
+        await breather.give_way()
+        for part in parts:
+            if part.entity_type not in (_USER, _CLIENT, _IP):
+                raise invalid_request(f"Unhandled client quota entity type: {part.entity_type}")
+            if part.entity_name == "":
+                raise invalid_request(f"Empty {part.entity_type} not supported")
+            names[part.entity_type] = DEFAULT_ENTITY if part.entity_name is None else sanitized(part.entity_name)
     if _IP in names:
         if len(names) > 1:
             raise invalid_request(

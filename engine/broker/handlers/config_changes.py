@@ -22,6 +22,7 @@ from engine.broker.handlers.config_resources import (
     topic_exists,
 )
 from engine.broker.handlers.context import Broker
+from engine.broker.handlers.in_turns import in_lists
 from engine.common.errors import ConfigError, CoordinationError, ErrorCode, KafkaError
 from engine.kafka.config.alter import AlterOperation, ConfigChange, apply_changes, validate_broker_change
 from engine.kafka.config.definition import ConfigDef
@@ -123,7 +124,7 @@ async def _outcome(broker: Broker, asked: ResourceChange, validate_only: bool) -
 
 
 async def _change(broker: Broker, asked: ResourceChange, validate_only: bool) -> None:
-    _check_form(asked)
+    await _check_form(asked)
     match asked.type:
         case ResourceType.TOPIC:
             await _change_topic(broker, asked, validate_only)
@@ -139,15 +140,20 @@ async def _change(broker: Broker, asked: ResourceChange, validate_only: bool) ->
             raise invalid_request(f"Unknown resource type {asked.type_code}")
 
 
-def _check_form(asked: ResourceChange) -> None:
-    names = [change.name for change in asked.changes]
-    if len(set(names)) < len(names):
+async def _check_form(asked: ResourceChange) -> None:
+    names: set[str] = set()
+    without_value: list[str] = []
+    breather = Breather()
+    for changes in in_lists(asked.changes):
+        names.update(change.name for change in changes)
+        without_value += [
+            change.name
+            for change in changes
+            if change.value is None and (asked.is_replacement or change.operation != AlterOperation.DELETE)
+        ]
+        await breather.give_way()
+    if len(names) < len(asked.changes):
         raise invalid_request("Error due to duplicate config keys")
-    without_value = [
-        change.name
-        for change in asked.changes
-        if change.value is None and (asked.is_replacement or change.operation != AlterOperation.DELETE)
-    ]
     if without_value:
         raise invalid_request(f"Null value not supported for : {', '.join(without_value)}")
 

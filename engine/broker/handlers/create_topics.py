@@ -18,7 +18,7 @@ from collections import Counter
 
 from engine.broker.controller.topic_admin import CreatedTopic, NewTopic
 from engine.broker.handlers.context import Broker, RequestContext
-from engine.broker.handlers.in_turns import in_turns
+from engine.broker.handlers.in_turns import in_lists, in_turns
 from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.topic_id import ZERO_TOPIC_ID
@@ -45,10 +45,13 @@ async def create_topics(context: RequestContext, request: CreateTopicsRequest) -
         refusal = KafkaError(ErrorCode.NOT_CONTROLLER)
         return CreateTopicsResponse(topics=await in_turns(request.topics, lambda topic: _failed(topic.name, refusal)))
     allow = context.broker.quotas.mutation_quota(context, strict_since=_FIRST_WITH_QUOTA_ERROR).record
-    counts = Counter(topic.name for topic in request.topics)
     results: dict[str, CreatableTopicResult] = {}
     created: dict[str, CreatedTopic] = {}
     breather = Breather()
+    counts: Counter[str] = Counter()
+    for topics in in_lists(request.topics):
+        counts.update(topic.name for topic in topics)
+        await breather.give_way()
     for topic in request.topics:
         await breather.give_way()
         if topic.name in results:
@@ -56,7 +59,7 @@ async def create_topics(context: RequestContext, request: CreateTopicsRequest) -
         try:
             _check_request(topic, counts[topic.name])
             created[topic.name] = await context.broker.topic_admin.create_topic(
-                _wanted(topic), validate_only=request.validate_only, allow=allow
+                await _wanted(topic, breather), validate_only=request.validate_only, allow=allow
             )
             results[topic.name] = _succeeded(context, created[topic.name], validate_only=request.validate_only)
         except KafkaError as error:
@@ -74,14 +77,16 @@ def _check_request(topic: CreatableTopic, count: int) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
 
 
-def _wanted(topic: CreatableTopic) -> NewTopic:
-    return NewTopic(
-        topic.name,
-        topic.num_partitions,
-        topic.replication_factor,
-        {a.partition_index: tuple(a.broker_ids) for a in topic.assignments},
-        {config.name: config.value for config in topic.configs},
-    )
+async def _wanted(topic: CreatableTopic, breather: Breather) -> NewTopic:
+    assignments: dict[int, tuple[int, ...]] = {}
+    for of_partitions in in_lists(topic.assignments):
+        assignments.update((a.partition_index, tuple(a.broker_ids)) for a in of_partitions)
+        await breather.give_way()
+    configs: dict[str, str | None] = {}
+    for some in in_lists(topic.configs):
+        configs.update((config.name, config.value) for config in some)
+        await breather.give_way()
+    return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignments, configs)
 
 
 async def _wait(

@@ -35,6 +35,7 @@ from engine.kafka.protocol.apis.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from engine.runtime.turns import Breather
 
 _NONE = CommittedOffset(offset=-1)
 
@@ -49,7 +50,7 @@ def offset_fetch(
 ) -> OffsetFetchResponse | Coroutine[Any, Any, object]:
     """Read committed offsets."""
     if context.api_version == 0:
-        return _fetch_from_zookeeper(context, request.group_id, list(_named(request.topics)))
+        return _fetch_from_zookeeper(context, request)
     return carried_out(_read(context, request))
 
 
@@ -90,17 +91,17 @@ def _named(topics: _Topics | None) -> Iterator[TopicPartition]:
     return (TopicPartition(topic.name, index) for topic in topics or () for index in topic.partition_indexes)
 
 
-async def _fetch_from_zookeeper(
-    context: RequestContext, group_id: str, partitions: list[TopicPartition]
-) -> OffsetFetchResponse:
-    cache = context.broker.metadata_cache
-    known = [partition for partition in partitions if cache.contains(partition)]
-    read = await read_offsets(context.broker.zk, group_id, known)
-    found: dict[TopicPartition, FetchedOffset] = dict.fromkeys(partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    for partition, value in read.items():
-        found[partition] = value if isinstance(value, ErrorCode) else CommittedOffset(value)
+async def _fetch_from_zookeeper(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
+    cache, breather = context.broker.metadata_cache, Breather()
     answers: _Answers = {}
-    _note(answers, found, OffsetFetchResponsePartition)
+    for partitions in in_lists(_named(request.topics)):
+        known = [partition for partition in partitions if cache.contains(partition)]
+        read = await read_offsets(context.broker.zk, request.group_id, known)
+        found: dict[TopicPartition, FetchedOffset] = dict.fromkeys(partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        for partition, value in read.items():
+            found[partition] = value if isinstance(value, ErrorCode) else CommittedOffset(value)
+        _note(answers, found, OffsetFetchResponsePartition)
+        await breather.give_way()
     return _response(ErrorCode.NONE, answers)
 
 

@@ -190,9 +190,12 @@ class MetadataCache:
             f"in response to UpdateMetadata request sent by controller {request.controller_id} "
             f"epoch {request.controller_epoch} with correlation id {correlation_id}"
         )
-        retired: list[Mapping[int, PartitionMetadata]] = []
+        retired: list[object] = []
         deleted, count = yield from self._merge(topics, ids, request, source, retired)
         has_new_brokers = brokers is not old.brokers
+        if has_new_brokers:
+            retired += old.brokers.values()
+            retired += [node for by_id in old.nodes.values() for node in by_id.values()]
         del old
         self.snapshot = MetadataSnapshot(
             controller_id=request.controller_id if request.controller_id >= 0 else None,
@@ -221,7 +224,7 @@ class MetadataCache:
         ids: _TopicIds,
         request: UpdateMetadataRequest,
         source: str,
-        retired: list[Mapping[int, PartitionMetadata]],
+        retired: list[object],
     ) -> Generator[None, None, tuple[list[TopicPartition], int]]:
         """Merge the request; return the deleted partitions and how many it names. Yields now and then.
 
@@ -271,10 +274,13 @@ class MetadataCache:
             self._log.trace(f"Cached leader info {_state_text(topic, state)} for {where} {source}")
 
 
-def names_many(request: UpdateMetadataRequest) -> bool:
-    """Return whether to apply the request in turns: a hundred thousand partitions hold the loop for a second."""
+def names_many(request: UpdateMetadataRequest, known_brokers: int) -> bool:
+    """Return whether to apply the request in turns: a hundred thousand partitions hold the loop for a second.
+
+    It may replace as many brokers as are known.
+    """
     count = len(request.ungrouped_partition_states) + len(request.topic_states)
-    count += sum(len(broker.endpoints) + 1 for broker in request.live_brokers)
+    count += known_brokers + sum(len(broker.endpoints) + 1 for broker in request.live_brokers)
     return count + sum(len(topic.partition_states) for topic in request.topic_states) > _AT_ONCE_MAX
 
 

@@ -182,16 +182,22 @@ def test_a_log_dir_that_fills_says_when_it_is_full() -> None:
         ([0] * 20 + [1] * 3, False),  # A burst, seen for twenty seconds, is no trend of hours.
         ([1] * 40, True),  # More than five minutes of the same: hours ahead are a trend.
         ([1] * 40 + [0] * 30, False),  # It filled, and no longer does.
+        ([0] * 9 + [30, 60] + [0.01] * 2, True),  # A burst on a small disk that may go on.
+        ([0] * 9 + [30, 60] + [0.01] * 3, False),  # It is over: what else the volume takes is no part of it.
+        ([0] * 9 + [30] * 6 + [0] * 4, True),  # A longer one has to rest for longer.
+        ([0] * 9 + [20] * 6 + [0] * 6, False),
+        (([6] * 2 + [0] * 8) * 3 + [6], True),  # It fills in steps, a hundred seconds apart.
+        (([6] * 2 + [0] * 8) * 4, True),
     ],
 )
-def test_what_was_seen_briefly_or_has_ended_is_no_trend(seconds: list[int], is_told: bool) -> None:
+def test_what_was_seen_briefly_or_has_ended_is_no_trend(seconds: list[float], is_told: bool) -> None:
     """Readings every ten seconds, of a log dir that takes so many megabytes a second, with 3 GB of room."""
     cluster = FakeCluster(1, {"orders": 1}, replication_factor=1, rate=0)
     frame, history = cluster.frame(), History()
     (log_dir,) = frame.log_dirs
     room = 3_000_000_000
     for number, rate in enumerate(seconds):
-        room -= rate * 10_000_000
+        room -= int(rate * 10_000_000)
         at_ms = cluster.now_ms + 10_000 * number
         stages = {**frame.stages, Stage.LOG_DIRS: replace(frame.stage(Stage.LOG_DIRS), read_at_ms=at_ms)}
         dirs = (replace(log_dir, usable_bytes=room),)

@@ -354,10 +354,10 @@ def test_throttles_that_no_move_needs_are_told_with_the_key_that_removes_them() 
     assert told() == []
     cluster.set_broker_config(2, "leader.replication.throttled.rate", "1000000")
     of_broker = "  broker 2: leader.replication.throttled.rate=1000000"
-    assert told() == ["1 throttle setting serves no move   X removes those that klamm has set", of_broker]
+    assert told() == ["1 throttle setting serves no move   X removes klamm's, then those of others", of_broker]
     cluster.set_topic_config("orders", "leader.replication.throttled.replicas", "0:1")
     assert told() == [
-        "2 throttle settings serve no move   X removes those that klamm has set",
+        "2 throttle settings serve no move   X removes klamm's, then those of others",
         "  topic orders: leader.replication.throttled.replicas=0:1",
         of_broker,
     ]

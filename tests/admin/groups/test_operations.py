@@ -9,6 +9,8 @@ import pytest
 from scripted_brokers import HANG_UP, SILENCE, scripted_cluster
 from scripted_groups import ScriptedGroups
 
+from cli.exit_codes import ExitCode
+from cli.views.groups import group_list_report
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, OutcomeUnknown, Refused, Unknown
 from engine.admin.cluster.remedies import Operation, Phrase
@@ -169,7 +171,12 @@ def test_groups_of_other_protocols_are_no_consumers() -> None:
         world.offsets = {"g1": {("t", 0): 5}, "g2": {}}
         world.protocols = {"g2": "connect"}
         listed = await list_consumer_groups(cluster, parse_filter(None, None))
-        assert ([group.group for group in listed.groups], listed.other_protocols) == (["g1"], ("connect",))
+        assert [group.group for group in listed.groups] == ["g1"]
+        report = group_list_report(listed, with_state=False, with_type=False, exit_code=ExitCode.DONE)
+        assert report.notes == ("groups of other protocols are not listed: g2 (connect)",)
+        described = await describe(cluster, all_of())
+        assert ([one.group for one in described.groups], described.others) == (["g1"], ("g2",))
+        assert (await describe(cluster, all_of("g2"))).others == ()
         assert [one.group for one in (await plan_reset(cluster, all_of(), None, LATEST)).groups] == ["g1"]
         assert (await find_groups_to_delete(cluster, all_of())).names == ["g1"]
 

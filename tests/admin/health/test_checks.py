@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from cli.framework.remedies import spelled
 from engine.admin.health.checks import assess, has_throttles
 from engine.admin.health.report import Check, HealthFacts, HealthStatus, Severity
 from engine.common.model import BrokerInfo, ReplicaAssignment
@@ -199,6 +200,59 @@ def test_throttles_that_serve_nothing() -> None:
     moving = replace(throttled, partitions=(PartitionSnapshot(0, ReplicaAssignment((2, 0), (2,)), 0, (0,)),))
     running = replace(leaked, snapshot=replace(leaked.snapshot, topics=(moving,)))
     assert Check.LEAKED_THROTTLES not in found(running)
+
+
+def test_replicas_that_went_with_a_log_dir_say_so() -> None:
+    behind = facts(partition((0, 1), (0,)), partition((0, 2), (0,)))
+
+    def told(**dirs: tuple[str, ...]) -> str:
+        failed = {int(broker[1:]): paths for broker, paths in dirs.items()}
+        reasons = assess(replace(behind, offline_log_dirs=failed)).reasons
+        (reason,) = (one for one in reasons if one.check is Check.UNDER_REPLICATED_LAGGING)
+        return str(reason.advice)
+
+    usual = Check.UNDER_REPLICATED_LAGGING.advice
+    assert told() == told(b0=("/d0",)) == usual
+    went = "a failed log dir took its replicas with it (broker 1: /d1"
+    assert told(b1=("/d1",)) == f"{went}): mend that first; for other brokers: {usual}"
+    assert told(b1=("/d1",), b2=("/d2", "/d3")) == f"{went}; broker 2: /d2, /d3): mend that first"
+
+
+def test_a_throttle_comes_with_what_removes_it() -> None:
+    idle = facts(partition((0, 1)))
+    mark = {"leader.replication.throttled.replicas": "5000:2147483647,0:0"}
+    theirs = dict.fromkeys(("leader.replication.throttled.replicas", "follower.replication.throttled.replicas"), "0:1")
+    topics = (
+        replace(idle.snapshot.topics[0], configs=mark),
+        replace(idle.snapshot.topics[0], name="u", configs=theirs),
+    )
+    rates: dict[int | None, dict[str, str]] = {
+        None: {"follower.replication.throttled.rate": "7000"},
+        0: {"leader.replication.throttled.rate": "5000"},
+        1: {"leader.replication.throttled.rate": "6000", "follower.replication.throttled.rate": "6000"},
+        8: {"leader.replication.throttled.rate": "6000"},
+    }
+
+    def told(topics: tuple[TopicSnapshot, ...], rates: dict[int | None, dict[str, str]]) -> str:
+        leaked = replace(idle, snapshot=replace(idle.snapshot, topics=topics, broker_configs=rates))
+        (reason,) = (one for one in assess(leaked).reasons if one.check is Check.LEAKED_THROTTLES)
+        return spelled(reason.advice, lambda command: f"{command} --cluster c")
+
+    own = "klamm reassign verify --all --cluster c removes klamm's"
+    alter = "klamm configs alter"
+    assert told(topics, rates).split("; ") == [
+        own,
+        f"{alter} --topic u --cluster c --delete-config {','.join(theirs)}",
+        f"{alter} --broker-defaults --cluster c --delete-config follower.replication.throttled.rate",
+        f"{alter} --broker 1 --cluster c "
+        "--delete-config leader.replication.throttled.rate,follower.replication.throttled.rate",
+        f"{alter} --broker 8 --cluster c --delete-config leader.replication.throttled.rate --via zookeeper",
+    ]
+    assert told(topics[:1], {0: rates[0]}) == own
+    many = dict.fromkeys(range(1, 9), rates[1])
+    assert told((), many).endswith("; and so on, for 3 more")
+    dead = replace(idle, snapshot=replace(idle.snapshot, broker_configs={8: rates[8]}))
+    assert found(dead)[Check.LEAKED_THROTTLES] == ("broker 8, dead: leader.replication.throttled.rate=6000",)
 
 
 def test_a_plan_that_runs_holds_its_throttle_between_two_waves() -> None:

@@ -25,7 +25,7 @@ from engine.admin.reassignment.throttle_settings import (
     Throttle,
     ThrottleSettings,
 )
-from engine.admin.reassignment.throttles import clear_throttles, set_throttle
+from engine.admin.reassignment.throttles import clear_throttles, delete_throttles, set_throttle
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
@@ -196,9 +196,24 @@ def test_a_list_of_replicas_that_somebody_else_throttles_is_named_where_all_topi
         assert cleared.left == (f"topic u keeps {LEADER_REPLICAS}: no mark says that klamm set it",)
         assert settings.stored == {(TOPIC, "u"): {LEADER_REPLICAS: "0:0"}}
         moving = await clear_throttles(cluster, {TopicPartition("u", 0)}, None, names_foreign=True)
-        assert moving.left == (), "it may be needed"
+        assert (moving.left, moving.foreign) == ((), {}), "it may be needed"
         ended = await clear_throttles(cluster, frozenset(), None)
         assert ended.left == (), "it is no matter of a plan or of a cancellation"
+
+    play(scene)
+
+
+def test_throttles_of_others_are_deleted_once_nothing_moves() -> None:
+    async def scene(cluster: Cluster, settings: LateSettings) -> None:
+        settings.deaf_for = 0
+        theirs = {(BROKER, "0"): {**RATES}, (TOPIC, "u"): {LEADER_REPLICAS: "0:0"}}
+        settings.stored = {**theirs}
+        found = (await clear_throttles(cluster, frozenset(), None, names_foreign=True)).foreign
+        of_broker, of_topic = Entity(EntityType.BROKER, "0"), Entity(EntityType.TOPIC, "u")
+        assert found == {of_broker: RATES, of_topic: {LEADER_REPLICAS: "0:0"}}
+        assert settings.stored == theirs, "they are named, and stay"
+        assert await delete_throttles(cluster, found) == {}
+        assert not any(settings.stored.values())
 
     play(scene)
 

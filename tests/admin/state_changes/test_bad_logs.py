@@ -297,6 +297,10 @@ def in_json(time: str, message: str, logger: str) -> str:
     return json.dumps(said)
 
 
+def in_kafkas(time: str, message: str, logger: str) -> str:
+    return f"[{time[:10]} {time[11:-1].replace('.', ',')}] INFO {message} ({logger})"
+
+
 LAYOUTS: dict[str, Callable[[str, str, str], str]] = {
     "an ISO time": lambda time, message, logger: f"{time} INFO {message} ({logger})",
     "an ISO time in brackets": lambda time, message, logger: f"[{time}] INFO {message} ({logger})",
@@ -313,13 +317,16 @@ LAYOUTS: dict[str, Callable[[str, str, str], str]] = {
             "message": message,
         }
     ),
-    "Docker": lambda time, message, logger: json.dumps(
-        {"log": f"[{time[:10]} {time[11:-1].replace('.', ',')}] INFO {message} ({logger})\n", "stream": "stdout"}
-    ),
+    "slashes": lambda *of: in_kafkas(*of).replace("-", "/", 2),
+    "Docker": lambda *of: json.dumps({"log": in_kafkas(*of) + "\n", "stream": "stdout"}),
     "Docker with JSON": lambda *of: json.dumps({"log": in_json(*of) + "\n", "stream": "stdout", "time": of[0]}),
     "Kubernetes": lambda time, message, logger: (
         f"2026-11-21T12:00:01.123456789Z stdout F {time} INFO {message} ({logger})"
     ),
+    "kubectl logs --timestamps": lambda *of: f"2026-11-21T12:00:01.123456789Z {in_kafkas(*of)}",
+    "the same, with JSON": lambda *of: f"2026-11-21T12:00:01.123456789Z {in_json(*of)}",
+    "journalctl": lambda *of: f"Nov 21 12:00:01 host-1 kafka-server-start.sh[1201]: {in_kafkas(*of)}",
+    "journalctl -o short-iso": lambda *of: f"2026-11-21T12:00:01+0000 host-1 kafka[1201]: {in_kafkas(*of)}",
 }
 
 
@@ -344,3 +351,20 @@ def test_a_line_with_a_time_in_an_unknown_layout_is_counted(tmp_path: Path) -> N
     plan = plan_of(write_log(tmp_path / "broker-1" / "state-change.log", [*GOOD, *odd]))
     assert len(merged_lines(plan)) == len(GOOD) + len(odd)
     assert [(one.kind, one.count) for one in plan.problems] == [(ProblemKind.UNPARSED, 1)]
+
+
+def test_a_line_whose_time_cannot_be_read_is_counted_too(tmp_path: Path) -> None:
+    """It was swallowed as the continuation of the line before; a stack trace is one."""
+    trace = ["java.lang.IllegalStateException: at 12:00:00 it was too late", "\tat kafka.Kafka.main(Kafka.scala:7)"]
+    odd = ["12:00:00,050 INFO [Broker id=1] x", "21.11.2026 12:00:00 [main] WARN [Broker id=1] y"]
+    plan = plan_of(write_log(tmp_path / "broker-1" / "state-change.log", [*GOOD, *trace, *odd]))
+    assert len(merged_lines(plan)) == len(GOOD) + len(trace) + len(odd)
+    assert [(one.kind, one.count) for one in plan.problems] == [(ProblemKind.OTHER_LAYOUT, 2)]
+
+
+def test_what_a_program_in_a_journal_goes_on_to_say_belongs_to_its_line(tmp_path: Path) -> None:
+    wrapper = "Nov 21 12:00:01 host-1 kafka[1201]: "
+    lines = [wrapper + line for line in (GOOD[0], "\tat kafka.Kafka.main(Kafka.scala:7)", GOOD[1])]
+    plan = plan_of(write_log(tmp_path / "broker-1" / "state-change.log", lines))
+    assert [line for _, line in merged_lines(plan)] == [GOOD[0], "\tat kafka.Kafka.main(Kafka.scala:7)", GOOD[1]]
+    assert plan.problems == []

@@ -14,7 +14,8 @@ from event_loop import in_event_loop
 from znode_writer import Write, znode_writer
 
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
-from engine.admin.watch.frame import Frame
+from engine.admin.health.report import Check
+from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.snapshot import ClusterSnapshot
 
@@ -94,3 +95,49 @@ def _write_cluster(write: Write) -> None:
 
 def _is_read(frame: Frame) -> bool:
     return frame.cluster is not None and frame.cluster.topic("old") is not None
+
+
+@in_event_loop
+async def test_settings_that_cannot_be_read_are_a_finding_until_they_can_be(zk_chroot: str) -> None:
+    """The dashboard said that nothing was wrong, and ``klamm cluster health`` was critical."""
+    target = ClusterTarget("watched", Origin.OPTIONS, zookeeper=zk_chroot, via=Side.ZOOKEEPER)
+    good = _json({"version": 1, "config": {"retention.ms": "1"}})
+    with znode_writer(zk_chroot) as write:
+        _write_cluster(write)
+        more = ("/brokers/topics/more", "/config/topics/more")
+        write({more[0]: _topic(), more[1]: b"garbage", "/config/topics/old": b"garbage"}, False)
+        write({"/config/brokers/7": b"garbage", "/config/changes/config_change_0": b"{}"}, False)
+        feed = LiveFeed(target, interval_s=0.2)
+        await feed.start()
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                frame = await _frame_with(feed, _found(Check.UNREADABLE_TOPICS, 2))
+                assert _found(Check.UNKNOWN_SETTINGS, 2)(frame)
+                assert [one.split()[5] for one in sorted(frame.stage(Stage.SETTINGS).missing)] == [
+                    "/config/brokers/7:", "/config/topics/more:", "/config/topics/old:",
+                ]  # fmt: skip
+                await asyncio.to_thread(write, dict.fromkeys(more, b""), False)
+                frame = await _frame_with(feed, _found(Check.UNREADABLE_TOPICS, 1))
+                changes = [_json({"version": 2, "entity_path": path}) for path in ("topics/old", "brokers/7")]
+                notices = {f"/config/changes/config_change_{n}": one for n, one in enumerate(changes, 1)}
+                whole = {"/config/topics/old": good, "/config/brokers/7": good, **notices}
+                await asyncio.to_thread(write, whole, False)
+                frame = await _frame_with(feed, _found(Check.UNREADABLE_TOPICS, 0))
+                await _frame_with(feed, lambda frame: not frame.stage(Stage.SETTINGS).missing)
+        finally:
+            await feed.close()
+
+
+def _found(check: Check, count: int) -> Callable[[Frame], bool]:
+    def is_so(frame: Frame) -> bool:
+        reasons = () if frame.health is None else frame.health.reasons
+        return bool(reasons) and next((one.count for one in reasons if one.check is check), 0) == count
+
+    return is_so
+
+
+async def _frame_with(feed: LiveFeed, is_seen: Callable[[Frame], bool]) -> Frame:
+    async for frame in feed.frames():
+        if is_seen(frame):
+            return frame
+    raise AssertionError("the feed has ended")
