@@ -91,7 +91,7 @@ REPORTS: dict[str, Callable[[], Report]] = {
                 ListedGroup("from-0.8", GroupType.ZOOKEEPER, "", GroupState.ACTIVE, -1),
                 ListedGroup("nightly", GroupType.CLASSIC, "", None, 2),
             ),
-            ("connect",),
+            (ListedGroup("connect", GroupType.CLASSIC, "connect", GroupState.STABLE, 1),),
         ),
         with_state=True,
         with_type=False,
