@@ -45,12 +45,12 @@ def within_caps(problem: Problem, solved: Solved, limits: ByteLimits, work: Work
     if _is_within(problem, solved.after):
         return solved.after
     current = tuple(partition.current for partition in problem.partitions)
-    found = [current, _part_of(problem, solved.after, solved.replica_levels)]
+    candidates = [current, _part_of(problem, solved.after, solved.replica_levels)]
     # Only the whole plan knows which replica succeeds which.
     if may_use_solver(problem, work.seconds) and not problem.replacements:
         best = _of_every_choice(problem, solved, limits, Work(work.whole // _SHARE, work.seconds, work.exchanges))
-        found += [best] if best is not None and _is_within(problem, best) else []
-    return min(found, key=lambda lists: rank(problem, lists, solved.replica_levels, solved.leader_levels, limits))
+        candidates += [best] if best is not None and _is_within(problem, best) else []
+    return min(candidates, key=lambda lists: rank(problem, lists, solved.replica_levels, solved.leader_levels, limits))
 
 
 def remaining_moves(

@@ -161,20 +161,20 @@ def check_plan(
 ) -> list[Finding]:
     """Return all findings: first those of the cluster, then those of the policy."""
     lines = lines or PlanLines()
-    found = [*check_drift(plan, snapshot, lines), *_figures_differ(plan, lines)]
+    findings = [*check_drift(plan, snapshot, lines), *_figures_differ(plan, lines)]
     if is_carried_out(plan, snapshot):
         message = f"the plan is carried out already ({counted(len(plan.partitions), 'partition')})"
-        found = [finding for finding in found if finding.check not in (Check.DRIFT, Check.TARGETS, Check.DIGEST)]
-        found.insert(0, Finding(Check.DRIFT, message, is_error=False))
+        findings = [finding for finding in findings if finding.check not in (Check.DRIFT, Check.TARGETS, Check.DIGEST)]
+        findings.insert(0, Finding(Check.DRIFT, message, is_error=False))
     if policy is not None:
         if policy.is_unchanged:
             rule = "cluster.unchanged"
-            found = [
+            findings = [
                 replace(finding, is_error=True, rule=rule) if finding.check is Check.DIGEST else finding
-                for finding in found
+                for finding in findings
             ]
-        found += _against_policy(plan, snapshot, policy, lines)
-    return found
+        findings += _against_policy(plan, snapshot, policy, lines)
+    return findings
 
 
 def check_drift(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines | None = None) -> list[Finding]:
@@ -186,35 +186,35 @@ def check_drift(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines | No
     if plan.klamm.cluster_id != snapshot.cluster_id:
         message = f"this plan is for cluster {plan.klamm.cluster_id}, not for {snapshot.cluster_id}"
         return [Finding(Check.CLUSTER, message, lines.of_key("cluster_id"))]
-    found = [*_drifted(plan, snapshot, lines), *_missing_targets(plan, snapshot, lines)]
+    findings = [*_drifted(plan, snapshot, lines), *_missing_targets(plan, snapshot, lines)]
     if input_digest(snapshot) != plan.klamm.input_digest:
         message = "brokers, racks, topics or replicas have changed since the plan was made"
-        is_touched = bool(found) or _are_its_brokers_changed(plan, snapshot)
-        if not any(finding.check is Check.DRIFT for finding in found):
+        is_touched = bool(findings) or _are_its_brokers_changed(plan, snapshot)
+        if not any(finding.check is Check.DRIFT for finding in findings):
             message += "; its own partitions have not: it can be applied, but may not be the smallest any more"
         changes = _changes_of_brokers(plan, snapshot)
         if changes:
             message += f" ({'; '.join(changes)})"
-        found.append(Finding(Check.DIGEST, message, lines.of_key("input_digest"), is_error=is_touched))
-    return found
+        findings.append(Finding(Check.DIGEST, message, lines.of_key("input_digest"), is_error=is_touched))
+    return findings
 
 
 def is_carried_out(plan: PlanFile, snapshot: ClusterSnapshot) -> bool:
     """Whether every partition of the plan is as planned and nothing moves. Log dirs need a snapshot with sizes."""
     present = partitions_of(snapshot)
-    found = [(entry, present.get(entry.name)) for entry in plan.partitions]
+    pairs = [(entry, present.get(entry.name)) for entry in plan.partitions]
     is_same_cluster = plan.klamm.cluster_id == snapshot.cluster_id
-    return is_same_cluster and bool(found) and all(current and _stands(entry, current) for entry, current in found)
+    return is_same_cluster and bool(pairs) and all(current and _stands(entry, current) for entry, current in pairs)
 
 
-def _stands(entry: PlanEntry, found: PartitionSnapshot) -> bool:
+def _stands(entry: PlanEntry, partition: PartitionSnapshot) -> bool:
     """Whether a partition has its planned replicas, in their log dirs if the plan names them."""
-    logs = found.replica_logs
+    logs = partition.replica_logs
     dirs = {log.broker: log.log_dir for log in logs if not log.is_future}
     wanted = zip(entry.replicas, entry.log_dirs, strict=True)
     return (
-        found.replicas == entry.replicas
-        and not found.assignment.is_being_reassigned
+        partition.replicas == entry.replicas
+        and not partition.assignment.is_being_reassigned
         and not any(log.is_future for log in logs)
         and all(path == ANY_LOG_DIR or dirs.get(broker) == path for broker, path in wanted)
     )
@@ -275,37 +275,37 @@ def _changes_of_brokers(plan: PlanFile, snapshot: ClusterSnapshot) -> list[str]:
     before = {row.broker: row for row in plan.klamm.score.brokers}
     live = {broker.id: broker.rack for broker in snapshot.brokers}
     held = Counter(b for partition in partitions_of(snapshot).values() for b in partition.assignment.target_replicas)
-    found = []
+    changes = []
     for broker in sorted(before.keys() | live.keys() if before else ()):
         row = before.get(broker)
         if row is None or (broker in live and not row.alive):
-            found.append(f"broker {broker} is new")
+            changes.append(f"broker {broker} is new")
         elif row.alive and broker not in live:
-            found.append(f"broker {broker} is gone")
+            changes.append(f"broker {broker} is gone")
         elif broker in live and row.rack != live[broker]:
-            found.append(f"broker {broker} was in rack {row.rack} and is in {live[broker]}")
+            changes.append(f"broker {broker} was in rack {row.rack} and is in {live[broker]}")
         if row is not None and row.replicas_before != held[broker]:
-            found.append(f"broker {broker} had {row.replicas_before} replicas and has {held[broker]}")
-    more = len(found) - _CHANGES_MAX
-    return [*found[:_CHANGES_MAX], f"{more} more changes"] if more > 0 else found
+            changes.append(f"broker {broker} had {row.replicas_before} replicas and has {held[broker]}")
+    more = len(changes) - _CHANGES_MAX
+    return [*changes[:_CHANGES_MAX], f"{more} more changes"] if more > 0 else changes
 
 
 def _drifted(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines) -> Iterator[Finding]:
     present = partitions_of(snapshot)
     targets = {entry.name: entry.replicas for entry in plan.partitions}
     for entry in plan.klamm.rollback:
-        found = present.get(entry.name)
+        partition = present.get(entry.name)
         line = lines.of_partition(entry.name)
-        if found is None:
+        if partition is None:
             yield Finding(Check.DRIFT, f"{entry.name} does not exist any more", line, partition=entry.name)
             continue
-        now = found.assignment.target_replicas
+        now = partition.assignment.target_replicas
         if now == entry.replicas:
             continue
         message = f"{entry.name} was planned from {_listed(entry.replicas)} and has {_listed(now)} now"
         if now == targets[entry.name]:
             message = f"{entry.name} has the replicas of the plan already: {_listed(now)}"
-        if found.assignment.is_being_reassigned:
+        if partition.assignment.is_being_reassigned:
             message += " (being reassigned)"
         yield Finding(Check.DRIFT, message, line, partition=entry.name)
 

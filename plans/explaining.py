@@ -20,13 +20,13 @@ def explanations(made: MadePlan, names: Sequence[str]) -> tuple[str, ...]:
         BadOption: the cluster has no such partition.
     """
     problem = made.problem
-    found: list[str] = []
+    lines: list[str] = []
     for name in names:
         index = next((i for i, partition in enumerate(problem.partitions) if str(partition.name) == name), None)
         if index is None:
             raise BadOption(f"no such partition to explain: {name}", hint="write TOPIC-PARTITION, such as orders-0")
-        found += _partition(made, index)
-    return tuple(found)
+        lines += _partition(made, index)
+    return tuple(lines)
 
 
 def _partition(made: MadePlan, index: int) -> list[str]:

@@ -36,12 +36,12 @@ class Levels:
 
     def shares(self, counts: Sequence[int]) -> dict[int, int]:
         """Return the most even counts that are nearest to ``counts``: the fullest of a group keep one more."""
-        found = dict(self.low)
+        shares = dict(self.low)
         for group in self.groups:
             spare = group.total - sum(self.low[broker] for broker in group.brokers)
             for broker in sorted(group.brokers, key=lambda b: (-counts[b], b))[:spare]:
-                found[broker] += 1
-        return found
+                shares[broker] += 1
+        return shares
 
     def is_met(self, counts: Sequence[int]) -> bool:
         return all(self.low[b] <= counts[b] <= self.high[b] for b in self.low) and all(

@@ -260,14 +260,14 @@ def _joined(levels: Levels, part: Levels | None, first: int) -> Levels:
 
 
 def _capacities(dirs: _Dirs, options: PlanOptions) -> tuple[int | None, ...]:
-    found: list[int | None] = [None] * len(dirs.places)
+    capacities: list[int | None] = [None] * len(dirs.places)
     for dir_capacity in options.log_dir_capacities:
         place = (dir_capacity.broker, dir_capacity.log_dir)
         if place in dirs.index:
-            found[dirs.index[place]] = dir_capacity.bytes
+            capacities[dirs.index[place]] = dir_capacity.bytes
         elif not options.brokers or dir_capacity.broker in options.brokers:
             raise unknown_log_dir(dir_capacity)
-    return tuple(found)
+    return tuple(capacities)
 
 
 def _check(problem: Problem, solved: Solved) -> None:
@@ -425,12 +425,12 @@ def _entries(
             old_dirs.setdefault(name, {})[broker] = dirs.places[partition.current[0]][1]
 
     def entries(wanted: dict[TopicPartition, dict[int, str]]) -> tuple[PlanEntry, ...]:
-        found = []
+        made = []
         for partition in cluster.partitions:
             if partition.name in wanted:
                 ids = tuple(cluster.brokers[number].id for number in partition.current)
                 paths = tuple(wanted[partition.name].get(broker, ANY_LOG_DIR) for broker in ids)
-                found.append(PlanEntry(partition.name.topic, partition.name.partition, ids, paths))
-        return tuple(found)
+                made.append(PlanEntry(partition.name.topic, partition.name.partition, ids, paths))
+        return tuple(made)
 
     return entries(new_dirs), entries(old_dirs)

@@ -41,25 +41,25 @@ def size(text: str, what: str) -> int:
 def broker_ids(text: str, what: str) -> tuple[int, ...]:
     """Return the broker ids of ``1,2,3``, each once, in order."""
     try:
-        found = tuple(sorted({int(word) for word in words_of(text)}))
+        ids = tuple(sorted({int(word) for word in words_of(text)}))
     except ValueError:
         raise BadOption(f"{what}: needs broker ids such as 1,2,3, not {text!r}") from None
-    if not found:
+    if not ids:
         raise BadOption(f"{what} needs at least one broker id")
-    return found
+    return ids
 
 
 def replacements(text: str, what: str) -> tuple[Replacement, ...]:
     """Return the pairs of ``7=8,9=10``: an old broker and the one that takes its place."""
-    found = []
+    pairs = []
     for word in words_of(text):
         old, equals, new = word.partition("=")
         if not equals or not old.strip().isdecimal() or not new.strip().isdecimal():
             raise BadOption(f"{what} must be OLD=NEW, such as 7=8, not {word!r}")
-        found.append(Replacement(int(old), int(new)))
-    if not found:
+        pairs.append(Replacement(int(old), int(new)))
+    if not pairs:
         raise BadOption(f"{what} must be OLD=NEW, such as 7=8")
-    return tuple(found)
+    return tuple(pairs)
 
 
 def _member(kind: type[Member], word: str, what: str) -> Member:

@@ -8,14 +8,14 @@ from plans.problem import bits, mask_of
 def ordered(current: tuple[int, ...], held: int, leader: int) -> tuple[int, ...]:
     """Return the list: what stays keeps its place, what is new takes the places of what leaves, the leader is first."""
     fresh = list(bits(held & ~mask_of(current)))
-    found: list[int] = []
+    replicas: list[int] = []
     for broker in current:
         if held >> broker & 1:
-            found.append(broker)
+            replicas.append(broker)
         elif fresh:
-            found.append(fresh.pop(0))
-    found += fresh
-    if found[0] != leader:
-        found.remove(leader)
-        found.insert(0, leader)
-    return tuple(found)
+            replicas.append(fresh.pop(0))
+    replicas += fresh
+    if replicas[0] != leader:
+        replicas.remove(leader)
+        replicas.insert(0, leader)
+    return tuple(replicas)

@@ -160,12 +160,12 @@ def _document(text: str) -> object:
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    document = dict(pairs)
+    if len(document) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key {twice!r} appears twice in one object")
-    return found
+    return document
 
 
 def _check_entries(place: str, entries: tuple[PlanEntry, ...]) -> None:

@@ -109,11 +109,13 @@ def _composed(problem: Problem, ahead: Problem, after: Lists) -> tuple[tuple[int
     """Return the lists of a problem with a later start as lists of the first one, as near to it as possible."""
     index = {broker.id: number for number, broker in enumerate(problem.brokers)}
     ids = [index[broker.id] for broker in ahead.brokers]
-    found = []
+    composed = []
     for partition, lists in zip(problem.partitions, after, strict=True):
         held = [ids[b] for b in lists]
-        found.append(ordered(partition.current, mask_of(held), held[0]) if partition.is_movable else partition.current)
-    return tuple(found)
+        composed.append(
+            ordered(partition.current, mask_of(held), held[0]) if partition.is_movable else partition.current
+        )
+    return tuple(composed)
 
 
 _NAMED_MAX = 3
@@ -195,14 +197,14 @@ class _Planner:
         problem = self.built.problem
         index = {broker.id: number for number, broker in enumerate(problem.brokers)}
         leaders = {(t.name, p.partition): p.leader for t in self.snapshot.topics for p in t.partitions}
-        found = {}
+        senders = {}
         for number, partition in enumerate(problem.partitions):
             leader = index.get(leaders.get(partition.name, NO_LEADER))
             live = [b for b in partition.current if problem.brokers[b].is_alive]
             sender = leader if leader is not None else next(iter(live), None)
             if sender is not None:
-                found[number] = sender
-        return found
+                senders[number] = sender
+        return senders
 
     def _file(self, after: Lists, score: Score) -> PlanFile:
         problem = self.built.problem

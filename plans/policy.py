@@ -181,13 +181,13 @@ class _Reader:
         wanted = 'brokers and log dirs with sizes, such as "7:/data/a" = "500 GB"'
         if not isinstance(value, dict):
             raise self._wrong(rule, value, wanted)
-        found = {}
+        capacities = {}
         for key, size in value.items():
             broker, _, path = key.partition(":")
             if not broker.isdecimal() or not path:
                 raise self._wrong_key(rule, key, wanted)
-            found[int(broker), path] = self._size(f"{rule}.{key}", size)
-        return found
+            capacities[int(broker), path] = self._size(f"{rule}.{key}", size)
+        return capacities
 
     def patterns(self, rule: str) -> tuple[str, ...]:
         value = self._value(rule)
@@ -231,19 +231,19 @@ def _unknown(key: str, rule: str, known: tuple[str, ...], lines: Mapping[str, in
 
 def _lines(text: str) -> dict[str, int]:
     """Return the line of each table and key by its dotted name. Values that span lines may hold no ``key =`` line."""
-    found: dict[str, int] = {}
+    lines: dict[str, int] = {}
     section = ""
     for number, line in enumerate(text.splitlines(), 1):
         if header := _HEADER.match(line):
             section = _dotted(header[1])
-            found.setdefault(section, number)
-            found.setdefault(section.partition(".")[0], number)
+            lines.setdefault(section, number)
+            lines.setdefault(section.partition(".")[0], number)
         elif key := _KEY.match(line):
             name = _dotted(key[1])
-            found.setdefault(f"{section}.{name}" if section else name, number)
+            lines.setdefault(f"{section}.{name}" if section else name, number)
             if not section:
-                found.setdefault(name.partition(".")[0], number)
-    return found
+                lines.setdefault(name.partition(".")[0], number)
+    return lines
 
 
 def _dotted(text: str) -> str:

@@ -235,12 +235,12 @@ class Solved:
 
     def bounds(self, problem: Problem) -> Bounds:
         """Return the bounds of each figure by itself."""
-        found = Bounds(self.counted.moves, self.counted.bytes, self.counted.leader_changes)
+        bounds = Bounds(self.counted.moves, self.counted.bytes, self.counted.leader_changes)
         if self.first is not None and problem.minimise is Minimise.MOVES:
-            return replace(found, moves=max(found.moves, self.first))
-        if self.first is not None and found.bytes is not None:
-            return replace(found, bytes=max(found.bytes, self.first))
-        return found
+            return replace(bounds, moves=max(bounds.moves, self.first))
+        if self.first is not None and bounds.bytes is not None:
+            return replace(bounds, bytes=max(bounds.bytes, self.first))
+        return bounds
 
 
 def solve(

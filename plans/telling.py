@@ -82,15 +82,15 @@ def card_rows(score: Score) -> list[tuple[str, Figure, Figure]]:
 def moves_of(plan: PlanFile, sizes: Mapping[TopicPartition, int | None]) -> list[PlannedMove]:
     """Return the partitions of a plan, in its order."""
     before = {entry.name: entry for entry in plan.klamm.rollback}
-    found = []
+    moves = []
     for entry in plan.partitions:
         old = before[entry.name]
         placed = set(zip(old.replicas, old.log_dirs, strict=True))
         copies = len(set(zip(entry.replicas, entry.log_dirs, strict=True)) - placed)
         size = sizes.get(entry.name)
         copied = None if size is None else size * copies
-        found.append(PlannedMove(entry.name, old.replicas, entry.replicas, copies, copied, dir_changes(old, entry)))
-    return found
+        moves.append(PlannedMove(entry.name, old.replicas, entry.replicas, copies, copied, dir_changes(old, entry)))
+    return moves
 
 
 def largest(moves: list[PlannedMove], count: int) -> list[PlannedMove]:

@@ -188,8 +188,8 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "transactions.abort", ("Z",), "Abort hanging",
-        "End transactions that hold readers up and that nobody will end.", Group.CHANGES, _on("partitions"),
-        changes=True,
+        "End transactions that hold readers up and that nobody will end.", Group.CHANGES,
+        _on("partitions", "overview"), changes=True,
     ),
     Action(
         "plan.rebalance", ("B",), "Rebalance", "Plan how to level the brokers.", Group.PLANS,
@@ -257,7 +257,7 @@ ACTIONS: tuple[Action, ...] = (
     ),
     Action(
         "group.reset", ("O",), "Reset offsets", "Set the group's committed offsets.", Group.CHANGES,
-        _on("groups"), changes=True, in_footer=True,
+        _on("groups", "overview"), changes=True, in_footer=True,
     ),
     Action(
         "group.delete_offsets", ("X",), "Delete offsets", "Delete the group's committed offsets of a topic.",

@@ -28,7 +28,7 @@ _PLACES: Mapping[Operation, str] = {
     Operation.ELECT_PREFERRED_OF_ALL: "an election (E) of the preferred leaders",
     Operation.ELECT_UNCLEAN: "an unclean election (U) of the partitions",
     Operation.LIST_REASSIGNMENTS: "screen Reassignments (6)",
-    Operation.VERIFY_REASSIGNMENT: "X on screen Reassignments (6)",
+    Operation.VERIFY_REASSIGNMENT: "X on screen Overview (1) or Reassignments (6)",
     Operation.AWAIT_REASSIGNMENT: "screen Reassignments (6)",
     Operation.RESUME_PLAN: "resume (R) on screen Plans (7), with {} open",
     Operation.LIST_GROUPS: "screen Groups (5)",

@@ -60,20 +60,20 @@ class KeyParser(XTermParser):
 class Terminal(LinuxDriver):
     """Ends the dashboard when its terminal is gone: Textual would wait forever until somebody takes the output."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
+    def __init__(self, app: Any, **options: Any) -> None:
+        super().__init__(app, **options)
+        self._dashboard, self._runs_in = app, asyncio.get_running_loop()
         assert self._file is not None
         self._file = cast("Any", _Output(self._file, self._on_gone))
 
     def run_input_thread(self) -> None:
         """Read keys with a parser of our own; Textual makes the parser in the loop that this begins."""
-        bound = cast("Any", self._app).session.registry.keys
-        linux_driver.XTermParser = partial(KeyParser, bound)  # type: ignore[attr-defined, assignment]
+        linux_driver.XTermParser = partial(KeyParser, self._dashboard.session.registry.keys)  # type: ignore[attr-defined, assignment]
         super().run_input_thread()
 
     def _on_gone(self) -> None:
         with suppress(RuntimeError):  # the loop has ended before
-            self._loop.call_soon_threadsafe(self._app.exit, TERMINATED)
+            self._runs_in.call_soon_threadsafe(self._dashboard.exit, TERMINATED)
 
 
 class _Output:

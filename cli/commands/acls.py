@@ -329,9 +329,9 @@ async def diff(invocation: Invocation, file: RuleFile) -> Report:
 
     wanted = read_acl_file(file)
     async with open_cluster(invocation) as cluster:
-        found = compare(wanted, await read_acls(cluster, [AclFilter(pattern_type=None)]))
-    code = ExitCode.BAD_ANSWER if found.missing or found.extra else ExitCode.DONE
-    return changes_report({"missing": found.missing, "extra": found.extra}, code)
+        differences = compare(wanted, await read_acls(cluster, [AclFilter(pattern_type=None)]))
+    code = ExitCode.BAD_ANSWER if differences.missing or differences.extra else ExitCode.DONE
+    return changes_report({"missing": differences.missing, "extra": differences.extra}, code)
 
 
 @group.command(
@@ -360,18 +360,18 @@ async def apply(
 
     wanted = read_acl_file(file)
     async with open_cluster(invocation, for_change=True) as cluster:
-        found = compare(wanted, await read_acls(cluster, [AclFilter(pattern_type=None)]))
-        extra = found.extra if prune else ()
-        if not found.missing and not extra:
+        differences = compare(wanted, await read_acls(cluster, [AclFilter(pattern_type=None)]))
+        extra = differences.extra if prune else ()
+        if not differences.missing and not extra:
             return changes_report({})
-        what = f"add {_counted(found.missing)} and remove {len(extra)} in {cluster.target.title}"
-        lines = [*_lines(found.missing, "+ "), *_lines(extra, "- ")]
+        what = f"add {_counted(differences.missing)} and remove {len(extra)} in {cluster.target.title}"
+        lines = [*_lines(differences.missing, "+ "), *_lines(extra, "- ")]
         if not invocation.confirm(what, lines, is_destructive=True):
-            return changes_report({"would_add": found.missing, "would_remove": extra})
-        refusals = await add_acls(cluster, found.missing) if found.missing else []
+            return changes_report({"would_add": differences.missing, "would_remove": extra})
+        refusals = await add_acls(cluster, differences.missing) if differences.missing else []
         # A rule that could not be added may be what keeps somebody at work whom another rule, now extra, lets in.
         removed = await remove_acls(cluster, extra) if extra and not refusals else []
-        return changes_report({"added": found.missing, "removed": removed}, invocation.tell_failures(refusals))
+        return changes_report({"added": differences.missing, "removed": removed}, invocation.tell_failures(refusals))
 
 
 def _counted(rules: Sequence[AclBinding]) -> str:

@@ -92,11 +92,11 @@ async def describe(
     )
     async with open_cluster(invocation) as cluster:
         if chosen.entity is not None:
-            found = [await describe_entity(cluster, chosen.entity, include_all=show_all)]
+            entities = [await describe_entity(cluster, chosen.entity, include_all=show_all)]
         else:
-            found = await describe_entities(cluster, chosen.kind, include_all=show_all)
-            found = [described for described in found if chosen.takes(described.entity_name)]
-    return configs_report(found, is_single=chosen.entity is not None, shows_all=show_all)
+            entities = await describe_entities(cluster, chosen.kind, include_all=show_all)
+            entities = [described for described in entities if chosen.takes(described.entity_name)]
+    return configs_report(entities, is_single=chosen.entity is not None, shows_all=show_all)
 
 
 @group.command(

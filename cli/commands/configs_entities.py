@@ -112,14 +112,14 @@ def _single(kind: str, name: str | None, is_one: bool) -> Chosen:
     from engine.admin.configs.values import Entity, EntityType
 
     known = [entity_type for entity_type in EntityType if entity_type is not EntityType.USER_CLIENT]
-    found = next((entity_type for entity_type in known if entity_type.value == kind), None)
-    if found is None:
+    entity_type = next((entity_type for entity_type in known if entity_type.value == kind), None)
+    if entity_type is None:
         raise UsageError(f"--entity-type must be one of {', '.join(known)}, not {kind!r}")
     if not is_one:
-        return Chosen(found, None)
-    entity = Entity(found, name)
+        return Chosen(entity_type, None)
+    entity = Entity(entity_type, name)
     entity.check()
-    return Chosen(found, entity)
+    return Chosen(entity_type, entity)
 
 
 def _pair(said: dict[str, tuple[str | None, bool]]) -> Chosen:

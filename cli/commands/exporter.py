@@ -211,10 +211,10 @@ def _print_text(what: str, listen: str) -> None:
 
 
 def _patterns(texts: list[str]) -> tuple[re.Pattern[str], ...]:
-    found = []
+    patterns = []
     for text in texts:
         try:
-            found.append(re.compile(text))
+            patterns.append(re.compile(text))
         except re.error as error:
             raise UsageError(f"--group: {text!r} is no regular expression ({error})") from error
-    return tuple(found)
+    return tuple(patterns)

@@ -83,5 +83,5 @@ async def command(
     async with open_cluster(invocation) as cluster:
         wire = await cluster.wire()
         leaders = await choose_partitions(wire, selection)
-        found = await look_up(wire, leaders, wanted, isolation=IsolationLevel(_ISOLATIONS[isolation]))
-    return offsets_report(found, by_time=wanted.timestamp >= 0 or wanted.name == "max-timestamp")
+        offsets = await look_up(wire, leaders, wanted, isolation=IsolationLevel(_ISOLATIONS[isolation]))
+    return offsets_report(offsets, by_time=wanted.timestamp >= 0 or wanted.name == "max-timestamp")

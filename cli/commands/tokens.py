@@ -45,8 +45,8 @@ async def list_tokens(
     from engine.admin.acls import tokens
 
     async with open_cluster(invocation) as cluster:
-        found = await tokens.list_tokens(cluster, owner_principal or ())
-    return _report(found if show_hmac else [token.without_hmac() for token in found], has_hmac=show_hmac)
+        listed = await tokens.list_tokens(cluster, owner_principal or ())
+    return _report(listed if show_hmac else [token.without_hmac() for token in listed], has_hmac=show_hmac)
 
 
 @group.command(
@@ -175,7 +175,7 @@ def _moment(time_ms: int) -> datetime:
     return datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
-def _report(found: Sequence[Token], *, has_hmac: bool = False) -> Report:
+def _report(listed: Sequence[Token], *, has_hmac: bool = False) -> Report:
     columns = (
         Column("token_id"),
         Column("owner"),
@@ -186,10 +186,10 @@ def _report(found: Sequence[Token], *, has_hmac: bool = False) -> Report:
         Column("max_timestamp_ms", Kind.TIME, title="Ends at last"),
         Column("hmac"),
     )[: 8 if has_hmac else 7]
-    rows = [[getattr(token, column.name) for column in columns] for token in found]
+    rows = [[getattr(token, column.name) for column in columns] for token in listed]
     for row in rows:
         row[4:7] = map(_moment, row[4:7])
-    return Report(list(found), Table(columns, rows))
+    return Report(list(listed), Table(columns, rows))
 
 
 group.put_in_order("list", "create", "renew", "expire")

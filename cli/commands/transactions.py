@@ -113,8 +113,8 @@ async def describe(invocation: Invocation, ids: Ids = None, transactional_id: Id
     failures = [
         transaction_failure(name, why) for name, why in answers.items() if not isinstance(why, TransactionDescription)
     ]
-    found = [description for description in answers.values() if isinstance(description, TransactionDescription)]
-    return descriptions_report(found, exit_code=invocation.tell_failures(failures))
+    descriptions = [description for description in answers.values() if isinstance(description, TransactionDescription)]
+    return descriptions_report(descriptions, exit_code=invocation.tell_failures(failures))
 
 
 @group.command(
@@ -151,8 +151,8 @@ async def producers(
         wanted = await partitions_of(wire, TopicSelection((topic,)), partition)
         answers = await describe_producers(wire, wanted, broker_id=broker_id)
     failures = [partition_failure(name, why) for name, why in answers.items() if isinstance(why, Unknown)]
-    found = {name: answer for name, answer in answers.items() if not isinstance(answer, Unknown)}
-    return producers_report(found, exit_code=invocation.tell_failures(failures))
+    by_partition = {name: answer for name, answer in answers.items() if not isinstance(answer, Unknown)}
+    return producers_report(by_partition, exit_code=invocation.tell_failures(failures))
 
 
 @group.command(
@@ -197,14 +197,14 @@ async def find_hanging(
         raise UsageError("--partition needs --topic")
     older_ms = int(seconds_option("--max-transaction-timeout", max_transaction_timeout) * 1000)
     async with open_cluster(invocation) as cluster:
-        found = await find(
+        hanging = await find(
             await cluster.wire(),
             select_topics(topic or []),
             partition=partition,
             broker_id=broker_id,
             older_than_ms=older_ms,
         )
-    return hanging_report(found.transactions, exit_code=invocation.tell_failures(found.failures))
+    return hanging_report(hanging.transactions, exit_code=invocation.tell_failures(hanging.failures))
 
 
 @group.command(

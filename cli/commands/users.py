@@ -39,10 +39,11 @@ async def list_users(
     from engine.admin.configs.access import list_credentials
 
     async with open_cluster(invocation) as cluster:
-        found = await list_credentials(cluster, name)
+        credentials = await list_credentials(cluster, name)
     columns = (Column("user"), Column("mechanism"), Column("iterations", Kind.NUMBER))
     return Report(
-        found, Table(columns, [(credential.user, credential.mechanism, credential.iterations) for credential in found])
+        credentials,
+        Table(columns, [(credential.user, credential.mechanism, credential.iterations) for credential in credentials]),
     )
 
 

@@ -55,25 +55,25 @@ class Failure:
         return escape_controls(f"{what}: {self.where}" if self.where else what)
 
     def as_json(self) -> dict[str, object]:
-        found: dict[str, object] = {
+        fields: dict[str, object] = {
             "code": int(self.code),
             "kind": self.kind,
             "message": self.line,
             "hint": self.hint,
         }
         if self.kafka_error is not None:
-            found["kafka_error"] = self.kafka_error
+            fields["kafka_error"] = self.kafka_error
         if self.resource is not None:
-            found |= {"principal": self.principal, "operation": self.operation, "resource": self.resource}
-        return found
+            fields |= {"principal": self.principal, "operation": self.operation, "resource": self.resource}
+        return fields
 
 
 def failure_of(error: BaseException, *, is_accepted: bool = False) -> Failure:
     """Return what the user sees of ``error``. ``is_accepted``: the cluster had accepted a change before it happened."""
     if isinstance(error, BaseExceptionGroup):
         # If several tasks failed side by side, one error is shown, preferably one that is not a bug.
-        found = [failure_of(exception, is_accepted=is_accepted) for exception in error.exceptions]
-        return next((failure for failure in found if failure.code is not ExitCode.INTERNAL), found[0])
+        failures = [failure_of(exception, is_accepted=is_accepted) for exception in error.exceptions]
+        return next((failure for failure in failures if failure.code is not ExitCode.INTERNAL), failures[0])
     if isinstance(error, TimeoutError):
         return _timed_out(error, is_accepted)
     if isinstance(error, (BrokenPipeError, ConnectionError)):

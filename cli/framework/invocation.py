@@ -313,10 +313,8 @@ class Invocation:
             return
         missing = [right for cluster in self.denials for right in self._missing(cluster)]
         if missing and not report.is_file and not isinstance(report.data, list | tuple):
-            found = json_value(report.data)
-            report = replace(
-                report, data=found | {"hidden": _told_as_json(missing)} if isinstance(found, dict) else found
-            )
+            data = json_value(report.data)
+            report = replace(report, data=data | {"hidden": _told_as_json(missing)} if isinstance(data, dict) else data)
         with drawing_stream() as stream:
             print_report(report, self.output, stream)
         for note in report.notes:

@@ -137,11 +137,13 @@ NEEDS_NOTHING = Needs()
 
 def shared_parameters(needs: Needs) -> list[inspect.Parameter]:
     """Return the shared options of a command as parameters of its callback."""
-    found: list[inspect.Parameter] = []
+    parameters: list[inspect.Parameter] = []
 
     def add(name: str, kind: Any, option: Any, default: object) -> None:
         annotation = Annotated[kind, option]
-        found.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation))
+        parameters.append(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        )
 
     if needs.cluster:
         for name, option in (
@@ -162,7 +164,7 @@ def shared_parameters(needs: Needs) -> list[inspect.Parameter]:
     add("output", str | None, _OUTPUT_OF_METRICS if needs.metrics else _OUTPUT, None)
     add("quiet", bool, _QUIET, False)
     add("verbose", bool, _VERBOSE, False)
-    return found
+    return parameters
 
 
 def invocation_from(needs: Needs, values: Mapping[str, Any]) -> Invocation:

@@ -100,17 +100,17 @@ class RootGroup(TyperGroup):
         """Complete names from the table, without loading a command."""
         from typer._click.shell_completion import CompletionItem
 
-        found = [
+        items = [
             CompletionItem(entry.name, help=entry.help) for entry in self.entries if entry.name.startswith(incomplete)
         ]
         if incomplete.startswith("k"):
-            found += [CompletionItem(tool.name) for tool in self.tools if tool.name.startswith(incomplete)]
-        return found or super().shell_complete(ctx, incomplete)
+            items += [CompletionItem(tool.name) for tool in self.tools if tool.name.startswith(incomplete)]
+        return items or super().shell_complete(ctx, incomplete)
 
 
 def load(entry: Entry) -> Command:
     """Import an entry's module and return its command."""
-    found = getattr(importlib.import_module(entry.module), entry.attribute)
-    command = getattr(found, "click_group", found)
+    loaded = getattr(importlib.import_module(entry.module), entry.attribute)
+    command = getattr(loaded, "click_group", loaded)
     assert isinstance(command, Command)
     return command

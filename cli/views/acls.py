@@ -48,9 +48,9 @@ def rules_report(rules: Sequence[AclBinding], principals: Sequence[str] = ()) ->
 
 def changes_report(changes: Mapping[str, Sequence[AclBinding]], code: ExitCode = ExitCode.DONE) -> Report:
     """Rules with what became of them: ``added``, ``removed``, ``missing``, …, in this order."""
-    found = [(word, AclRow.of(rule)) for word, rules in changes.items() for rule in rules]
-    data = [{"change": word, **{name: getattr(row, name) for name in AclRow.__slots__}} for word, row in found]
-    table = Table((Column("change"), *_COLUMNS), [(word, *_cells(row)) for word, row in found])
+    rows = [(word, AclRow.of(rule)) for word, rules in changes.items() for rule in rules]
+    data = [{"change": word, **{name: getattr(row, name) for name in AclRow.__slots__}} for word, row in rows]
+    table = Table((Column("change"), *_COLUMNS), [(word, *_cells(row)) for word, row in rows])
     parts = [f"{len(rules)} {word.replace('_', ' ')}" for word, rules in changes.items() if rules]
     return Report(
         data,
@@ -61,15 +61,15 @@ def changes_report(changes: Mapping[str, Sequence[AclBinding]], code: ExitCode =
     )
 
 
-def explanation_report(found: Explanation) -> Report:
+def explanation_report(explanation: Explanation) -> Report:
     """The answer, its reason and the rules that match; code 1 if it is no."""
-    answer = Fields((("allowed", found.allowed), ("because", found.because)))
-    rules = Table(_COLUMNS, [_cells(row) for row in found.rules])
+    answer = Fields((("allowed", explanation.allowed), ("because", explanation.because)))
+    rules = Table(_COLUMNS, [_cells(row) for row in explanation.rules])
     sections = [Section(body=answer)]
-    if found.rules:
+    if explanation.rules:
         sections.append(Section("Rules that match, the deciding one first", rules))
-    table = Table((Column("allowed"), Column("because")), [(found.allowed, found.because)])
-    return Report(found, table, sections, exit_code=ExitCode.DONE if found.allowed else ExitCode.BAD_ANSWER)
+    table = Table((Column("allowed"), Column("because")), [(explanation.allowed, explanation.because)])
+    return Report(explanation, table, sections, exit_code=ExitCode.DONE if explanation.allowed else ExitCode.BAD_ANSWER)
 
 
 def lint_report(findings: Sequence[Finding]) -> Report:

@@ -122,7 +122,7 @@ def _sections(one: BrokerDetails, *, with_apis: bool) -> list[Section]:
         title += ": MISSING"
     elif one.words.trouble is not None:
         title += f": {one.words.trouble}"
-    found = [Section(title, Fields([(name, value) for name, value in _facts(one) if value not in (None, "", ())]))]
+    sections = [Section(title, Fields([(name, value) for name, value in _facts(one) if value not in (None, "", ())]))]
     if one.words.log_dirs:
         rows = [
             (d.log_dir, d.replica_count, d.size_bytes, d.total_bytes, d.usable_bytes, d.error)
@@ -130,11 +130,11 @@ def _sections(one: BrokerDetails, *, with_apis: bool) -> list[Section]:
         ]
         has_error = any(row[-1] for row in rows)
         columns = _DIRS if has_error else _DIRS[:-1]
-        found.append(Section(body=Table(columns, rows if has_error else [row[:-1] for row in rows])))
+        sections.append(Section(body=Table(columns, rows if has_error else [row[:-1] for row in rows])))
     if with_apis and one.words.apis:
         rows_of_apis = [(api.key, api.name, api.min_version, api.max_version) for api in one.words.apis]
-        found.append(Section(body=Table(_APIS, rows_of_apis)))
-    return found
+        sections.append(Section(body=Table(_APIS, rows_of_apis)))
+    return sections
 
 
 def _facts(one: BrokerDetails) -> list[tuple[str, object]]:

@@ -27,16 +27,16 @@ _CHANGES = (Column("entity_type"), Column("entity_name"), Column("name"), Column
 _ALL = (Column("entity_type"), Column("entity_name"), *_SETTING)
 
 
-def configs_report(found: Sequence[EntityConfigs], *, is_single: bool, shows_all: bool = False) -> Report:
+def configs_report(entities: Sequence[EntityConfigs], *, is_single: bool, shows_all: bool = False) -> Report:
     """A section per entity that has settings. A single entity has its section even without settings."""
     rows = [
         (entity.entity_type, entity.entity_name or "<default>", *_row(entry))
-        for entity in found
+        for entity in entities
         for entry in entity.configs
     ]
-    shown = [entity for entity in found if entity.configs]
+    shown = [entity for entity in entities if entity.configs]
     notes: tuple[str, ...] = () if shown else ("nothing is set",)
-    failed = [entity for entity in found if entity.error is not None]
+    failed = [entity for entity in entities if entity.error is not None]
     if failed:
         notes = tuple(
             f"not known: {entity.entity_type.value} {entity.entity_name or '<default>'}: {entity.error}"
@@ -44,12 +44,12 @@ def configs_report(found: Sequence[EntityConfigs], *, is_single: bool, shows_all
         )
     code = ExitCode.BAD_ANSWER if failed else ExitCode.DONE
     return Report(
-        found[0] if is_single else found,
+        entities[0] if is_single else entities,
         Table(_ALL, rows),
         [_section(entity) for entity in shown],
         notes,
         code,
-        as_kafka=lambda: kafka.configs_text(found, shows_all=shows_all),
+        as_kafka=lambda: kafka.configs_text(entities, shows_all=shows_all),
     )
 
 

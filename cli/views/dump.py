@@ -80,9 +80,9 @@ class DumpPrinter:
 
     def _text(self, row: Row, path: Path, decoder: PayloadDecoder) -> str:
         if self._output is OutputFormat.JSONL:
-            found = json_value(row)
-            assert isinstance(found, dict)
-            return json_text({"file": str(path), **found}, is_indented=False) + "\n"
+            value = json_value(row)
+            assert isinstance(value, dict)
+            return json_text({"file": str(path), **value}, is_indented=False) + "\n"
         if self._output is OutputFormat.CSV:
             return self._csv(row, path)
         line = row_line(row, path, decoder)

@@ -91,7 +91,7 @@ def _notes(results: Sequence[PartitionElection]) -> tuple[str, ...]:
 
 
 def _exit_code(results: Sequence[PartitionElection]) -> ExitCode:
-    found = {result.result for result in results}
-    if found & set(_BAD):
+    outcomes = {result.result for result in results}
+    if outcomes & set(_BAD):
         return ExitCode.BAD_ANSWER
-    return ExitCode.UNDER_WAY if ElectionResult.UNDER_WAY in found else ExitCode.DONE
+    return ExitCode.UNDER_WAY if ElectionResult.UNDER_WAY in outcomes else ExitCode.DONE

@@ -145,17 +145,17 @@ def _junit(path: str, messages: Sequence[tuple[Finding, str]], policy: Policy | 
         for check in checks
     }
     noted = {finding.check: text for finding, text in messages if not finding.is_error}
-    count = sum(bool(found) for found in failed.values())
+    count = sum(bool(findings) for findings in failed.values())
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
     lines.append(f'<testsuites><testsuite name="klamm plan check" tests="{len(checks)}" failures="{count}" errors="0">')
-    for check, found in failed.items():
+    for check, findings in failed.items():
         case = f"<testcase classname={quoteattr(path)} name={quoteattr(check.value)}"
-        if not found:
+        if not findings:
             note = noted.get(check)
             lines.append(f"{case}/>" if note is None else f"{case}><system-out>{escape(note)}</system-out></testcase>")
             continue
-        message = quoteattr(counted(len(found), "finding"))
-        body = escape("\n".join(f"{path}:{finding.line}: {text}" for finding, text in found))
+        message = quoteattr(counted(len(findings), "finding"))
+        body = escape("\n".join(f"{path}:{finding.line}: {text}" for finding, text in findings))
         lines.append(f"{case}><failure message={message}>{body}</failure></testcase>")
     lines.append("</testsuite></testsuites>")
     return "\n".join(lines) + "\n"

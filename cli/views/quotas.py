@@ -33,31 +33,31 @@ _USAGE = (
 )
 
 
-def usage_report(found: UsageOfBrokers) -> Report:
+def usage_report(answer: UsageOfBrokers) -> Report:
     """A row per client, quota and broker, those that are held back first."""
-    rows = [(*_whose(usage), _rounded(usage.used), _rounded(usage.limit), *_how_near(usage)) for usage in found.usages]
+    rows = [(*_whose(usage), _rounded(usage.used), _rounded(usage.limit), *_how_near(usage)) for usage in answer.usages]
     shown = [
         (*_whose(usage), _amount(usage, usage.used), _amount(usage, usage.limit), *_how_near(usage))
-        for usage in found.usages
+        for usage in answer.usages
     ]
-    throttled = {(usage.user, usage.client_id) for usage in found.usages if usage.throttle_ms}
+    throttled = {(usage.user, usage.client_id) for usage in answer.usages if usage.throttle_ms}
     near = {
-        (usage.user, usage.client_id) for usage in found.usages if (usage.used_percent or 0) >= NEAR_PERCENT
+        (usage.user, usage.client_id) for usage in answer.usages if (usage.used_percent or 0) >= NEAR_PERCENT
     } - throttled
-    notes = [f"broker {broker} does not report: {why}" for broker, why in found.troubles]
-    if found.troubles:
+    notes = [f"broker {broker} does not report: {why}" for broker, why in answer.troubles]
+    if answer.troubles:
         notes.append(SAY_WHERE)
-    if not found.has_quotas:
+    if not answer.has_quotas:
         notes.append("no quota is set, so brokers measure no client")
-    elif not found.usages and not found.troubles:
+    elif not answer.usages and not answer.troubles:
         notes.append("nobody who has a quota was active in the last hour")
-    elif found.usages:
+    elif answer.usages:
         notes.append(f"throttled: {len(throttled)}; at {NEAR_PERCENT} % or more: {len(near)}")
     sections = (Section(body=Table(_USAGE, shown)),) if shown else ()
-    code = ExitCode.BAD_ANSWER if found.troubles else ExitCode.DONE
+    code = ExitCode.BAD_ANSWER if answer.troubles else ExitCode.DONE
     data = {
-        "usages": found.usages,
-        "troubles": [{"broker": broker, "trouble": why} for broker, why in found.troubles],
+        "usages": answer.usages,
+        "troubles": [{"broker": broker, "trouble": why} for broker, why in answer.troubles],
     }
     return Report(data, Table(_USAGE, rows), sections, tuple(notes), code)
 
@@ -83,16 +83,16 @@ def _amount(one: QuotaUsage, value: float | None) -> str | None:
     return f"{value:.1f} %" if one.quota == "request_percentage" else f"{value:.1f}/s"
 
 
-def quotas_report(found: Sequence[OwnedQuota]) -> Report:
+def quotas_report(quotas: Sequence[OwnedQuota]) -> Report:
     """All that is set."""
-    rows = [(quota.user, quota.client_id, quota.ip, quota.quota, quota.value) for quota in found]
-    notes = () if found else ("no quota is set",)
-    return Report(found, Table(_COLUMNS, rows), (Section(body=Table(_COLUMNS, rows)),) if found else (), notes)
+    rows = [(quota.user, quota.client_id, quota.ip, quota.quota, quota.value) for quota in quotas]
+    notes = () if quotas else ("no quota is set",)
+    return Report(quotas, Table(_COLUMNS, rows), (Section(body=Table(_COLUMNS, rows)),) if quotas else (), notes)
 
 
-def in_force_report(entity: Entity, found: Sequence[OwnedQuota]) -> Report:
+def in_force_report(entity: Entity, quotas: Sequence[OwnedQuota]) -> Report:
     """What counts for one client, with the level that says so."""
-    report = quotas_report(found)
-    if not found:
-        return Report(found, report.table, (), (f"nothing limits {entity}",))
+    report = quotas_report(quotas)
+    if not quotas:
+        return Report(quotas, report.table, (), (f"nothing limits {entity}",))
     return report

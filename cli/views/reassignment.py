@@ -150,10 +150,10 @@ def running_report(running: Sequence[RunningReassignment]) -> Report:
 def cancelled_report(results: Sequence[CancelledPartition], notes: Sequence[str] = ()) -> Report:
     """One row per partition."""
     table = Table(_CANCELLED, [(r.topic, r.partition, r.result, r.replicas, r.error) for r in results])
-    found = {result.result for result in results}
-    code = ExitCode.UNDER_WAY if CancelResult.UNDER_WAY in found else ExitCode.DONE
-    code = ExitCode.REFUSED if CancelResult.FAILED in found else code
-    if not found & {
+    outcomes = {result.result for result in results}
+    code = ExitCode.UNDER_WAY if CancelResult.UNDER_WAY in outcomes else ExitCode.DONE
+    code = ExitCode.REFUSED if CancelResult.FAILED in outcomes else code
+    if not outcomes & {
         CancelResult.CANCELLED,
         CancelResult.WOULD_BE_CANCELLED,
         CancelResult.UNDER_WAY,

@@ -80,16 +80,16 @@ def decoding(to_bytes: RecordPrinter, output: OutputFormat, pattern: str | None)
     """
 
     def print_one(consumed: ConsumedRecord) -> bytes:
-        found = decoded_payload(consumed)
-        if found is None:
+        payload = decoded_payload(consumed)
+        if payload is None:
             return to_bytes(consumed)
         if pattern is None and output.is_json:
-            fields = record_fields(consumed) | {"key": found[0], "value": found[1]}
+            fields = record_fields(consumed) | {"key": payload[0], "value": payload[1]}
             shown = {name: value for name, value in fields.items() if not name.endswith("_encoding")}
             return (json_text(shown, is_indented=False) + "\n").encode()
         if pattern is None and output in (OutputFormat.PLAIN, OutputFormat.TABLE, OutputFormat.KAFKA):
-            return (json_text({"key": found[0], "value": found[1]}, is_indented=False) + "\n").encode()
-        return to_bytes(with_payload(consumed, found))
+            return (json_text({"key": payload[0], "value": payload[1]}, is_indented=False) + "\n").encode()
+        return to_bytes(with_payload(consumed, payload))
 
     return print_one
 

@@ -76,10 +76,10 @@ def _notes(results: Sequence[PartitionVerification]) -> tuple[str, ...]:
 
 
 def _difference(one: PartitionVerification) -> Section:
-    found = one.first_difference
-    assert found is not None
-    title = f"{one.topic}-{one.partition}: {_WORDS[found.kind]} at offset {found.offset}"
-    return Section(title, text=[line for side in found.sides for line in _side(side)])
+    difference = one.first_difference
+    assert difference is not None
+    title = f"{one.topic}-{one.partition}: {_WORDS[difference.kind]} at offset {difference.offset}"
+    return Section(title, text=[line for side in difference.sides for line in _side(side)])
 
 
 def _side(side: Side) -> list[str]:

@@ -147,8 +147,8 @@ def _json(rows: Iterable[MergedRow]) -> Iterator[str]:
 def _csv(rows: Iterable[MergedRow]) -> Iterator[str]:
     yield csv_line(COLUMNS)
     for row in rows:
-        found = row_object(row)
-        yield csv_line("" if found[name] is None else str(found[name]) for name in COLUMNS)
+        fields = row_object(row)
+        yield csv_line("" if fields[name] is None else str(fields[name]) for name in COLUMNS)
 
 
 def _yaml(rows: Iterable[MergedRow]) -> Iterator[str]:

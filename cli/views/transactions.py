@@ -66,13 +66,15 @@ def list_report(listed: Sequence[ListedTransaction], *, exit_code: ExitCode) -> 
     )
 
 
-def descriptions_report(found: Sequence[TransactionDescription], *, exit_code: ExitCode) -> Report:
+def descriptions_report(descriptions: Sequence[TransactionDescription], *, exit_code: ExitCode) -> Report:
     """A row per transactional id, with its partitions."""
-    rows = [_described(description) for description in found]
-    return Report(list(map(_description_data, found)), Table(_DESCRIPTION, rows), exit_code=exit_code)
+    rows = [_described(description) for description in descriptions]
+    return Report(list(map(_description_data, descriptions)), Table(_DESCRIPTION, rows), exit_code=exit_code)
 
 
-def producers_report(found: Mapping[TopicPartition, Sequence[PartitionProducer]], *, exit_code: ExitCode) -> Report:
+def producers_report(
+    by_partition: Mapping[TopicPartition, Sequence[PartitionProducer]], *, exit_code: ExitCode
+) -> Report:
     """A row per producer of each partition."""
     rows = [
         (
@@ -84,14 +86,14 @@ def producers_report(found: Mapping[TopicPartition, Sequence[PartitionProducer]]
             _moment(producer.last_timestamp_ms),
             producer.start_offset,
         )
-        for name, producers in found.items()
+        for name, producers in by_partition.items()
         for producer in producers
     ]
-    notes = () if rows or not found else ("no producers: none has written with an id lately",)
+    notes = () if rows or not by_partition else ("no producers: none has written with an id lately",)
     return Report(_data(_PRODUCERS, rows), Table(_PRODUCERS, rows), notes=notes, exit_code=exit_code)
 
 
-def hanging_report(found: Sequence[OpenTransaction], *, exit_code: ExitCode) -> Report:
+def hanging_report(hanging: Sequence[OpenTransaction], *, exit_code: ExitCode) -> Report:
     """A row per hanging transaction; the code is 1 if there is one and all brokers have answered."""
     rows = [
         (
@@ -104,15 +106,15 @@ def hanging_report(found: Sequence[OpenTransaction], *, exit_code: ExitCode) -> 
             transaction.age_ms,
             transaction.transactional_id,
         )
-        for transaction in found
+        for transaction in hanging
     ]
     notes: tuple[str, ...] = ("no hanging transactions",)
-    if found:
-        example = f"klamm transactions abort {found[0].name} --start-offset {found[0].start_offset}"
-        notes = (f"{counted(len(found), 'hanging transaction')}; end it with: {example}",)
+    if hanging:
+        example = f"klamm transactions abort {hanging[0].name} --start-offset {hanging[0].start_offset}"
+        notes = (f"{counted(len(hanging), 'hanging transaction')}; end it with: {example}",)
     elif exit_code is not ExitCode.DONE:
         notes = ("no hanging transactions where the brokers have answered",)
-    code = ExitCode.BAD_ANSWER if found and exit_code is ExitCode.DONE else exit_code
+    code = ExitCode.BAD_ANSWER if hanging and exit_code is ExitCode.DONE else exit_code
     return Report(_data(_HANGING, rows), Table(_HANGING, rows), notes=notes, exit_code=code)
 
 

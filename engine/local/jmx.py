@@ -28,7 +28,7 @@ _TROUBLES: Final = {
     "non-JRMP server": "what listens there is no registry of JMX, or one with TLS: for that write jmxs://",
     "SSL peer shut down incorrectly": _NO_TLS,
     "Unsupported or unrecognized SSL message": _NO_TLS,
-    "unable to find valid certification path": "no CA in the trust store has signed its certificate: add it to "
+    "unable to find valid certification path": "no CA in the trust store has signed its certificate: add its CA to "
     "ssl.truststore.location",
     "No subject alternative": _NAME,
     "No name matching": _NAME,

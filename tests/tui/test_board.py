@@ -50,3 +50,18 @@ def test_without_two_readings_of_the_ends_no_rate_is_known() -> None:
         board.take(cluster.frame())
         assert board.in_per_s == expected
         assert set(board.samples[-1].in_by_broker.values()) == ({100.0} if expected else set())
+
+
+def test_what_brokers_get_is_not_known_before_the_ends_of_logs_are() -> None:
+    """They had got nothing, while the figure above them was missing."""
+    cluster, board = FakeCluster(3, {"orders": 3}, rate=100), Board()
+    for _ in range(4):
+        board.take(replace(cluster.frame(), offsets={}))
+        cluster.advance()
+    assert board.in_per_s is None
+    assert board.samples[-1].in_by_broker == {}
+    for _ in range(3):
+        board.take(cluster.frame())
+        cluster.advance()
+    assert board.in_per_s == 300.0
+    assert set(board.samples[-1].in_by_broker.values()) == {100.0}

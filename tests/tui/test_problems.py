@@ -96,7 +96,7 @@ def test_a_group_that_is_behind_is_no_fault_of_the_cluster() -> None:
         assert "nothing is wrong" not in driven.text
         assert driven.lines_with("▌✖ group nightly-report STOP")
         await driven.press("enter")
-        assert driven.main.location == Location("group", group="nightly-report")
+        assert driven.main.location == Location("group", group="nightly-report", only=Only.IN_TROUBLE)
 
     shown("live", look)
 

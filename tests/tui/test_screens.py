@@ -333,9 +333,10 @@ def test_help_lists_every_action_of_the_screen() -> None:
     shown("live", look)
 
 
-def test_the_palette_finds_actions_by_name() -> None:
+@pytest.mark.parametrize("keys", [("ctrl+p",), ("question_mark", "slash")], ids=["by its key", "from the help"])
+def test_the_palette_finds_actions_by_name(keys: tuple[str, ...]) -> None:
     async def look(driven: Driven) -> None:
-        await driven.press("ctrl+p")
+        await driven.press(*keys)
         await driven.type("brok")
         found = driven.app.screen.query_one(CommandList)
         await driven.until(lambda: found.option_count > 0 and "Brokers" in str(found.get_option_at_index(0).prompt))

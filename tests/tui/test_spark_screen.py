@@ -15,13 +15,14 @@ from engine.admin.watch.frame import LinkState, Stage
 from tui.screen.saving import Saving
 from tui.state.status import Standing, standing_of
 from tui.widgets.line_table import LineTable
+from tui.widgets.lines_view import LinesView
 
 
 def test_rows_are_the_sources_of_queries_with_their_verdict() -> None:
     async def run() -> None:
         async with dashboard("streaming", page="spark", size=(200, 30)) as driven:
             assert "3 queries" in driven.text and "2 in trouble" in driven.text
-            (behind,) = driven.lines_with("clicks-sessions")
+            behind = driven.lines_with("clicks-sessions")[0]
             # 300 records a second come to six partitions in addition to what it reads: 600 in, 360 out.
             for figure in ("BEHIND", "↑ 240/s", "lag never fell", "checkpoint"):
                 assert figure in behind
@@ -49,6 +50,18 @@ def test_enter_opens_the_partitions_and_from_there_the_topic() -> None:
             assert driven.main.location.topic == "clicks"
             await driven.press("escape", "escape")
             assert driven.main.location.page == "spark"
+
+    drive(run)
+
+
+def test_below_the_rows_stands_why_a_query_is_behind_and_where_its_offsets_are() -> None:
+    async def run() -> None:
+        async with dashboard("streaming", page="spark", size=(120, 40)) as driven:
+            await driven.tick(4)
+            assert "WHY" in driven.lines_with("QUERY ")[0]
+            told = driven.main.query_one("#aside", LinesView).text
+            assert told.startswith("clicks-sessions  BEHIND  lag never fell")
+            assert "clicks-0  ▇" in told and "checkpoint /srv/spark/clicks-sessions/checkpoint" in told
 
     drive(run)
 
@@ -98,7 +111,7 @@ def test_queries_without_brokers_have_no_figure_that_nobody_told() -> None:
             frame = driven.app.board.frame
             assert frame is not None
             await _show_without_lags(driven)
-            (row,) = driven.lines_with("clicks-sessions")
+            row = driven.lines_with("clicks-sessions")[0]
             assert row.count("—") >= 3 and "clicks" in row
             assert "lag not known" in driven.text and "0 records behind" not in driven.text
             await driven.press("enter")

@@ -18,12 +18,20 @@ from operated_cluster import Klamm, filled, of_three_brokers
 
 from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
 from engine.admin.elections.values import ElectionScope, ElectionType
-from engine.admin.health.report import Check, HealthReason, HealthReport, HealthStatus, Severity
+from engine.admin.health.report import (
+    Check,
+    HealthReason,
+    HealthReport,
+    HealthStatus,
+    HoldingTransaction,
+    Severity,
+)
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
 from tui.app import Dashboard
 from tui.operations.elections import Elect
+from tui.operations.partitions import AbortHanging
 from tui.operations.reassignments import CancelReassignments, RemoveThrottles
 from tui.pages.brokers import BrokerItem
 from tui.planning.forms import plan_offer
@@ -72,6 +80,19 @@ def _stick(cluster: FakeCluster) -> None:
     cluster.copy_rate = 5_000_000
 
 
+def _starve(cluster: FakeCluster) -> None:
+    """A move whose throttle lets less through than is produced."""
+    _throttle(cluster, 1_000)
+    cluster.reassign(TopicPartition("orders", 1), (2, 3, 5))
+    cluster.copy_rate = 1_000
+
+
+def _throttle(cluster: FakeCluster, rate: int) -> None:
+    cluster.set_topic_config("orders", "leader.replication.throttled.replicas", "*")
+    for broker in range(1, 6):
+        cluster.set_broker_config(broker, "leader.replication.throttled.rate", str(rate))
+
+
 def _leak(cluster: FakeCluster) -> None:
     cluster.set_broker_config(2, "follower.replication.throttled.rate", "1000000")
     cluster.set_topic_config("orders", "follower.replication.throttled.replicas", "0:2,1:3")
@@ -100,13 +121,19 @@ INCIDENTS = {
     ),
     "full disk": Incident(
         lambda cluster: cluster.fail_log_dir(4), "✖ 1 log dir failed", "Brokers › log dir failed", ("4",),
-        ("broker 4: /var/lib/kafka", "the disk has failed or is full"), seconds=6,
+        ("broker 4: /var/lib/kafka", "make room or replace it, then restart the broker"), seconds=6,
         mends=("plan.retire", lambda offer: isinstance(offer, Ask) and offer.fields[0].value == "4"),
     ),
     "stuck move": Incident(
         _stick, "✖ 1 copy stands still", "Reassignments › stuck", ("orders-1",),
-        ("orders-1 to broker 5: no byte seen for", "cancel it (C)"), seconds=60,
+        ("orders-1 to broker 5: no byte seen for", "see what both brokers log; or cancel it (C)"), seconds=60,
         mends=("reassignment.cancel", lambda offer: offer == CancelReassignments((TopicPartition("orders", 1),))),
+    ),
+    "starved move": Incident(
+        _starve, "✖ 1 copy falls behind", "Reassignments › stuck", ("orders-1",),
+        ("sends at most 1000 B/s: the throttle can never finish", "raise the throttle (H); or cancel it (C)"),
+        seconds=60,
+        mends=("reassignment.throttle", lambda offer: isinstance(offer, Ask)),
     ),
     "leaked throttle": Incident(
         _leak, "▲ 2 throttles left behind", "Reassignments", (),
@@ -121,8 +148,11 @@ INCIDENTS = {
     ),
     "stalled group": Incident(
         lambda cluster: cluster.add_group("reports", "audit", reads=0, lag=40_000), "✖ group reports STALL",
-        "Groups › reports", ("audit-0",),
-        ("stands still", "audit-0: 42.6k behind, read by reports-1", "look at what they log"), seconds=30,
+        "Groups › reports › in trouble", ("audit-0",),
+        ("stands still", "audit-0: 42.6k behind, read by reports at /10.0.0.1", "what they log, or restart them"),
+        seconds=30, tells="members: reports at /10.0.0.1 (1)",
+        mends=("group.reset",
+               lambda offer: isinstance(offer, Ask) and [one.value for one in offer.fields] == ["audit:0", "+1"]),
     ),
     "offline partition": Incident(
         lambda cluster: cluster.kill(_of_audit(cluster)), "✖ 1 partition offline", "Partitions › offline", ("audit-0",),
@@ -208,6 +238,25 @@ def test_a_key_that_mends_another_kind_of_problem_says_so() -> None:
 
     async def run() -> None:
         async with dashboard("live") as driven:
+            await look(driven)
+
+    drive(run)
+
+
+def test_a_transaction_that_hangs_is_ended_from_its_problem() -> None:
+    async def look(driven: Driven) -> None:
+        frame = driven.feed.cluster.frame()
+        reason = HealthReason(Check.HANGING_TRANSACTIONS, Severity.CRITICAL, 1, ("orders-3 (so and so)",))
+        held = HoldingTransaction("orders-3", 5, 7, 600_000, is_hanging=True)
+        report = HealthReport(HealthStatus.CRITICAL, (reason,))
+        driven.app.take(replace(frame, sequence=frame.sequence + 1, health=report, holding=(held,)))
+        await choose(driven, "✖ 1 transaction hangs")
+        assert offered(driven, "transactions.abort") == AbortHanging((TopicPartition("orders", 3),))
+        assert isinstance(offered(driven, "group.reset"), NotNow)
+
+    async def run() -> None:
+        async with dashboard(FakeFeed(_five(), plays=False)) as driven:
+            await driven.tick(2)
             await look(driven)
 
     drive(run)

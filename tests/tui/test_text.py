@@ -86,6 +86,8 @@ def test_a_line_that_is_too_long_is_folded_at_blanks_and_loses_nothing() -> None
     assert folded(one, 200) == [one]
     assert folded(one, 20)[0][0] == ("apply", Tone.STRONG)
     assert "".join("".join(text for text, _ in part) for part in folded(line("x" * 45), 20)) == "x" * 45
+    indented = ["".join(text for text, _ in part) for part in folded(line("    topic audit: ", "x" * 30), 20)]
+    assert indented == ["    topic audit: ", "    " + "x" * 16, "    " + "x" * 14]
 
 
 @pytest.mark.parametrize(("number", "told"), [(0, "0 topics"), (1, "1 topic"), (12_345, "12 345 topics")])

@@ -10,15 +10,16 @@ from dashboards import Driven, dashboard, drive
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed, fake_feed
 
+from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.lag.verdicts import LagStatus
 from engine.admin.watch.frame import Frame, Stage, StageStatus
 from tui.drawing.lines import width_of
 from tui.pages import brokers, groups, overview, reassignments
 from tui.pages.all_pages import aside_of
-from tui.pages.page import View
+from tui.pages.page import View, rows_at
 from tui.pages.plans import PlannedItem
 from tui.state.board import Board
-from tui.state.location import Location
+from tui.state.location import Location, Only
 from tui.state.problems import problems_of
 from tui.state.status import status_lines
 from tui.widgets.lines_view import LinesView
@@ -240,3 +241,42 @@ def test_the_overview_the_summary_and_the_filter_count_the_same_readers() -> Non
         assert "nothing is wrong" not in drawn
         assert f"{count} reader{'s' * (count > 1)} in trouble" in drawn and f"group g0 {statuses[0].value}" in drawn
         assert (f"{count} in trouble" in summary, kept) == (True, count)
+
+
+def test_moves_and_groups_stand_one_above_the_other_where_each_would_be_too_narrow() -> None:
+    feed = fake_feed("reassigning", plays=False)
+    feed.cluster.add_group("reports", "clicks", reads=100)
+    board = board_after(feed, 12)
+    rows = overview_of(board, 120, 36).splitlines()
+    moves, readers = ([row for row in rows if f"┌ {title} ─" in row] for title in ("Moves", "Groups"))
+    assert len(moves) == len(readers) == 1 and moves != readers
+    name = reassignments.items_of(board)[0].name
+    assert any(f"│  {name}  " in row and "→ " in row for row in rows)
+    (beside,) = (row for row in overview_of(board, 230, 54).splitlines() if "┌ Moves ─" in row)
+    assert "┌ Groups ─" in beside
+
+
+def test_room_that_is_left_explains_other_problems_too() -> None:
+    feed = fake_feed("live", plays=False)
+    feed.cluster.kill(2)
+    board = board_after(feed, 6)
+    names = [problem.subject for problem in problems_of(board)]
+    assert len(names) > 2
+    huge = overview_of(board, 200, 54)
+    assert "CRITICAL  broker 2 down ≥5s · " in huge
+    assert [name for name in names if f"─ {name} ─" in huge] == names
+    assert [name for name in names if f"─ {name} ─" in overview_of(board, 120, 34)][:1] == names[:1]
+
+
+def test_where_a_group_stands_still_stand_its_reader_the_record_and_the_commands() -> None:
+    feed = FakeFeed(FakeCluster(3, {"orders": 2, "audit": 1}), plays=False)
+    feed.cluster.add_group("reports", "audit", reads=0, lag=4_000)
+    board = board_after(feed, 30)
+    target = ClusterTarget("tried", Origin.OPTIONS, None, (("broker", 9092),))
+    view = View(board, Location("group", group="reports", only=Only.IN_TROUBLE), target)
+    (row,) = rows_at(groups.GROUP_PAGE, view)
+    told = "\n".join("".join(text for text, _ in one).rstrip() for one in aside_of(view, "group", row, 150))
+    assert "audit-0  STALL  stands still\n\nwho reads it\nreports at /10.0.0.1\n" in told
+    at = row.committed_offset
+    assert f"klamm consume audit --partition 0 --offset {at} -n 1 --bootstrap-server broker:9092" in told
+    assert "klamm groups reset-offsets reports --topic audit:0 --shift-by 1 --execute --bootstrap" in told

@@ -149,14 +149,17 @@ class TextDialog(Dialog[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,q", "leave", "Close", show=False),
         Binding("ctrl+y,y", "copy", "Copy", show=False),
+        Binding("slash", "find", "Find", show=False),
     ]
 
     def __init__(
-        self, title: str, lines: list[Line], *, copied: str = "", is_wide: bool = False, folds: bool = False
-    ) -> None:
-        super().__init__(title, "esc closes   y copies" if copied else "esc closes")
+        self, title: str, lines: list[Line], *, copied: str = "", is_wide: bool = False, folds: bool = False,
+        finds: bool = False,
+    ) -> None:  # fmt: skip
+        super().__init__(title, "esc closes" + "   y copies" * bool(copied) + "   / finds an action" * finds)
         self._lines = lines
         self._copied = copied
+        self._finds = finds
         self._folds = folds
         self.set_class(is_wide, "-wide")
 
@@ -168,6 +171,12 @@ class TextDialog(Dialog[None]):
         """Copy what the window is about."""
         if self._copied:
             self.app.copy_to_clipboard(self._copied)
+
+    def action_find(self) -> None:
+        """Search for an action by its name, and carry it out."""
+        if self._finds:
+            self.dismiss(None)
+            self.app.call_next(self.app.action_command_palette)
 
 
 class ProgressDialog(Dialog[None]):

@@ -39,22 +39,29 @@ def fitted(one: Line, width: int) -> Line:
 
 
 def folded(one: Line, width: int) -> list[Line]:
-    """Return the line as several if it is too long: broken at blanks, or inside a word that is too long by itself."""
+    """Return the line as several if it is too long: broken at blanks, or inside a word that is too long by itself.
+
+    All of them begin with as many blanks.
+    """
     if width <= 0 or width_of(one) <= width:
         return [one]
+    whole = "".join(text for text, _ in one)
+    blanks = min(len(whole) - len(whole.lstrip(" ")), width // 2)
+    begin: list[Span] = [(" " * blanks, Tone.PLAIN)] if blanks else []
     lines: list[Line] = []
     spans: list[Span] = []
     room = width
     for text, tone in one:
         for word in re.findall(r" +|[^ ]+", text):
-            if cell_len(word) > room and room < width:
+            if cell_len(word) > room and room < width - blanks:
                 lines.append(tuple(spans))
-                spans, room = [], width
+                spans, room = [*begin], width - blanks
                 if word.isspace():
                     continue
-            while cell_len(word) > width:
-                head = set_cell_size(word, width)
-                lines.append(((head, tone),))
+            while cell_len(word) > room:
+                head = set_cell_size(word, room)
+                lines.append((*spans, (head, tone)))
+                spans, room = [*begin], width - blanks
                 word = word[len(head) :]
             spans.append((word, tone))
             room -= cell_len(word)

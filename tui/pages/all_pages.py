@@ -12,6 +12,8 @@ from typing import Any
 from engine.admin.analysis.incidents import Incident
 from engine.admin.analysis.timeline import timelines
 from engine.admin.brokers.metrics import IDLE_LOW_PERCENT, TOPICS_MAX, BrokerFigures
+from engine.admin.lag.results import PartitionLag
+from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Stage, WatchedGroup
 from engine.common.acl import AclOperation, ResourceType
@@ -36,6 +38,7 @@ from tui.drawing.units import (
     size,
     span,
 )
+from tui.operations.operation import command_text
 from tui.pages import (
     brokers,
     clusters,
@@ -58,6 +61,7 @@ from tui.pages.partitions import state_of
 from tui.pages.reassignments import MoveItem
 from tui.pages.reassignments import why_of as why_of_copy
 from tui.pages.replicas import Replica, chosen, replicas_of
+from tui.pages.spark import QueryRow
 from tui.pages.timeline import change_text, kind_cell
 from tui.screen.main_view import MainView
 from tui.state.board import Board, PartitionItem
@@ -394,6 +398,54 @@ def _group(view: View, group: WatchedGroup, width: int) -> list[Line]:
     return [*lines, *_events_of(view.board, lambda event: event.subject == group.name)]
 
 
+def _group_partition(view: View, one: PartitionLag, width: int) -> list[Line]:
+    """Where a group stands in a partition, who reads it, and the commands that help if it does not go on."""
+    group = groups.group_of(view)
+    if group is None:
+        return []
+    status = groups.status_cell(one.status)
+    lines = [
+        line((plain(one.name), Tone.STRONG), "  ", (status.text, status.tone), f"  {one.reason.replace('_', ' ')}")
+    ]
+    lines += [*_title("who reads it"), *_told(groups.reader_of(group, one) or "nobody", width)]
+    lines += _title("where it stands")
+    lines += _told(
+        f"committed {count(one.committed_offset)} of {count(one.log_end_offset)}: {count(one.lag)} to read", width
+    )
+    if one.time_lag_ms:
+        lines += _told(f"the first of them has waited for {span(one.time_lag_ms / 1000)}", width)
+    if one.lost_records:
+        lines += _told(f"{counted(one.lost_records, 'record')} before it deleted unread", width, Tone.BAD)
+    assert view.board.frame is not None
+    for held in view.board.frame.holding:
+        if held.partition == one.name:
+            text = f"a transaction holds back committed records from {count(held.start_offset)} on: Z on Partitions (4)"
+            lines += _told(text, width, Tone.WARN)
+    lines += _told(one.error, width, Tone.BAD) if one.error else []
+    if one.status.is_trouble and one.committed_offset is not None and view.target is not None:
+        where = one.topic, "--partition", str(one.partition), "--offset", str(one.committed_offset), "-n", "1"
+        lines += [*_title("the record that comes next"), *_told(command_text(["consume", *where], view.target), width)]
+        if one.reason is Reason.STANDS_STILL:
+            step = group.name, "--topic", f"{one.topic}:{one.partition}", "--shift-by", "1"
+            lines += _title("step over it, once its members are stopped: O, or")
+            lines += _told(command_text(["groups", "reset-offsets", *step, "--execute"], view.target), width)
+    return lines
+
+
+def _query(view: View, row: QueryRow, width: int) -> list[Line]:
+    status = groups.status_cell(row.status)
+    lines = [
+        line((plain(row.name), Tone.STRONG), "  ", (status.text, status.tone), f"  {plain(spark.why_of_row(row))}")
+    ]
+    furthest = [one for one in (() if row.lag is None else row.lag.partitions) if one.lag]
+    lines += _title("partitions furthest behind") if furthest else []
+    furthest.sort(key=lambda one: -(one.lag or 0))
+    lines += _bars([(plain(one.name), one.lag or 0, short_count(one.lag)) for one in furthest[:_ROWS]], width)
+    lines += _title("where its offsets stand")
+    lines += _told(f"{spark.KINDS.get(row.job.kind, row.job.kind.value)} {row.job.path}", width)
+    return [*lines, *_events_of(view.board, lambda event: event.subject == row.name)]
+
+
 def _move(view: View, move: MoveItem, width: int) -> list[Line]:
     to = "" if move.broker is None else f" to broker {move.broker}"
     lines = [line((plain(str(move.name)), Tone.STRONG), f"{to}  {move.state}")]
@@ -455,8 +507,8 @@ def _log(view: View, item: Any, width: int) -> list[Line]:
     return [part for entry in logs.whole(item) for part in folded(entry, width)]
 
 
-_ONE_TEXT = ("clusters", "zookeeper", "logs")
-"""Their texts have no parts."""
+_ONE_TEXT = ("clusters", "zookeeper", "logs", "group")
+"""Their texts have no parts, or commands that are copied."""
 _ASIDES: Mapping[str, Aside] = {
     "clusters": clusters.aside,
     "brokers": _broker,
@@ -464,6 +516,8 @@ _ASIDES: Mapping[str, Aside] = {
     "partitions": _partition,
     "partition": _replica_of_partition,
     "groups": _group,
+    "group": _group_partition,
+    "spark": _query,
     "reassignments": _move,
     "timeline": _event,
     "zookeeper": _znode,

@@ -19,7 +19,7 @@ from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, at_least, clock_time, count, counted, plain, short_count, span
 from tui.pages.page import Page, View, who_sees
 from tui.pages.timeline import change_text
-from tui.state.location import Location
+from tui.state.location import Location, Only
 
 TALL = 30
 """From this many lines on, there is room for more of a group's past."""
@@ -244,12 +244,15 @@ def _group_rows(view: View) -> Rows:
     frame = view.board.frame
     is_read = frame is not None and frame.stage(Stage.GROUPS).read_at_ms is not None
     empty = f"there is no group {view.location.group}" if is_read else "groups have not been read yet"
+    is_in_trouble = view.location.only is Only.IN_TROUBLE
+    nothing = "no partition of it is in trouble any more" if is_in_trouble else "it has committed nothing"
     return Rows(
         PARTITION_COLUMNS,
         () if group is None else group.lag.partitions,
         lambda one: one.name,
         lambda one: f"{one.name} {one.status} {one.consumer_id or ''}",
-        empty if group is None else "it has committed nothing",
+        empty if group is None else nothing,
+        (lambda one: one.status.is_trouble) if is_in_trouble else None,
     )
 
 
@@ -284,6 +287,12 @@ def member_lines(group: WatchedGroup, lines_max: int) -> list[Line]:
     lines = [line(_member_text(member)) for member in group.members[:lines_max]]
     more = len(group.members) - len(lines)
     return [*lines, line((f"and {count(more)} more", Tone.QUIET))] if more else lines
+
+
+def reader_of(group: WatchedGroup, one: PartitionLag) -> str:
+    """Return who reads a partition, and where that process is to be found; empty: nobody."""
+    member = next((member for member in group.members or () if member.member_id == one.consumer_id), None)
+    return plain(one.consumer_id or "") if member is None else f"{plain(member.client_id)} at {plain(member.host)}"
 
 
 def _past_lag(view: View, group: str, width: int) -> list[Line]:

@@ -34,6 +34,8 @@ _SIGNS = {HealthStatus.OK: "●", HealthStatus.WARNING: "▲", HealthStatus.CRIT
 _WIDE, _TALL = 110, 28
 """From this width on panels stand side by side; from this height on what is critical takes three lines."""
 _CHARTS_WIDTH = 42
+_PANEL_MIN = 50
+"""Moves and groups stand one above the other if each would be narrower than this beside the other."""
 _UPPER_MIN = 14
 """Two charts with a scale each need this many lines."""
 _EVENTS_MAX = 16
@@ -71,9 +73,7 @@ def overview_of(
     upper = room - strip - events
     rows, top = _problem_lines(board, problems, main - 2, upper - 2, cursor)
     count_shown = len(rows)
-    if problems and upper - 2 - len(rows) > 2:
-        # The room that is left tells more of the problem under the cursor.
-        rows += _more_of(problems[min(cursor, len(problems) - 1)], board, main - 2)
+    rows += _more_of_them(problems, cursor, board, main - 2, upper - 2 - len(rows))
     if is_wide:
         events = min(max(events, room - strip - max(len(rows) + 3, _UPPER_MIN)), _EVENTS_MAX)
         upper = room - strip - events
@@ -118,7 +118,7 @@ def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: b
     if status is None:
         text = "the cluster's health is not known yet: topics and partitions have not been read"
         return [fitted(line(f" {text}"), width), *_figures(board, width)]
-    stakes = _stakes(problems)
+    stakes = _stakes(problems, board)
     if status is HealthStatus.OK or not is_seen:
         calm = line(
             (f" {word.upper() if is_seen else word}", tone), "  ", *stakes or ((_nothing_wrong(board), Tone.QUIET),)
@@ -131,10 +131,12 @@ def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: b
     return [*air, tuple((part, loud) for part, _ in verdict), *air, *_figures(board, width)]
 
 
-def _stakes(problems: Sequence[Problem]) -> Line:
-    """Say what is wrong in a few words: the cluster's worst, and how many groups and queries are in trouble."""
+def _stakes(problems: Sequence[Problem], board: Board) -> Line:
+    """Say what is wrong in a few words: the cluster's worst, since when, and how many readers are in trouble."""
     worst = [problem for problem in problems if problem.is_of_cluster][:3]
     parts: list[Span] = [(problem.subject, problem.tone) for problem in worst]
+    if worst and (age := age_told(worst[0], board)):
+        parts[0] = f"{worst[0].subject} {age}", worst[0].tone
     readers = [problem for problem in problems if not problem.is_of_cluster]
     if readers:
         parts.append((f"{counted(len(readers), 'reader')} in trouble", readers[0].tone))
@@ -205,6 +207,19 @@ def _problem_lines(
         lines.append(line(mark, (f"{one.sign} ", one.tone), *name, "  ", *effect, "  ", (f"{ages[index]:>{age}} ",
                      Tone.QUIET)))  # fmt: skip
     return lines, top
+
+
+def _more_of_them(problems: Sequence[Problem], cursor: int, board: Board, width: int, lines_max: int) -> list[Line]:
+    """Return more of the problem under the cursor in the room that is left, and of others as far as they fit whole."""
+    if not problems or lines_max <= 2:
+        return []
+    at = min(cursor, len(problems) - 1)
+    lines = _more_of(problems[at], board, width)
+    for other in (*problems[at + 1 :], *problems[:at]):
+        more = _more_of(other, board, width)
+        if 1 < len(more) <= lines_max - len(lines):
+            lines += more
+    return lines
 
 
 def _more_of(problem: Problem, board: Board, width: int) -> list[Line]:
@@ -330,13 +345,16 @@ def _bottom(board: Board, width: int, height: int) -> list[Line]:
     moving = bool(board.frame is not None and board.total.moving)
     left = width * 21 // 40
     has_groups = board.frame is not None and bool(board.frame.groups)
-    makers = [("Groups" if has_groups else "Busiest topics", _groups)] if has_groups or not moving else []
-    makers += [("Moves", _moves)] if moving else []
-    each = (left + 1) // len(makers) - 1
-    lines: list[Line] = []
-    for title, make in makers:
-        block = panel(title, make(board, each - 2, height - 2), each, height)
-        lines = _beside(lines, block) if lines else block
+    each = (left + 1) // 2 - 1 if moving and has_groups else left
+    is_stacked = each < min(left, _PANEL_MIN)
+    wide = left if is_stacked else each
+    moves = _moves(board, wide - 2, (height // 2 if is_stacked else height) - 2) if moving else []
+    high = len(moves) + 2 if is_stacked else height
+    lines = panel("Moves", moves, wide, high) if moving else []
+    if has_groups or not moving:
+        rows = height - high if is_stacked else height
+        readers = panel("Groups" if has_groups else "Busiest topics", _groups(board, wide - 2, rows - 2), wide, rows)
+        lines = [*lines, *readers] if is_stacked else _beside(lines, readers)
     rest = width - width_of(lines[0]) - 1
     return _beside(lines, panel("Last changes", _events(board, rest - 2, height - 2), rest, height))
 
@@ -364,10 +382,12 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
                      ("▇" * length + " " * (bar - length), Tone.QUIET), f" {late:>8}  ", more), width))  # fmt: skip
     if len(lines) < lines_max - 2 and (busiest := board.busiest_topics(lines_max - (len(lines) and len(lines) + 2))):
         lines += [(), line(("  busiest topics, records in/s", Tone.QUIET))] if lines else []
-        lines += [
-            line("  ", *fitted(line(plain(topic.name)), min(30, width - 12)), f"{short_count(rate):>8}")
-            for topic, rate in busiest
-        ]
+        bar = max(0, min(20, width - 46))
+        for topic, rate in busiest:
+            name = fitted(line(plain(topic.name)), min(30, width - 12))
+            lines.append(
+                line("  ", *name, f"{short_count(rate):>8} ", ("▇" * round(rate / busiest[0][1] * bar), Tone.QUIET))
+            )
     return lines or [line(("  nothing is written, as far as is known", Tone.QUIET))]
 
 
@@ -380,7 +400,8 @@ def _moves(board: Board, width: int, lines_max: int) -> list[Line]:
     assert board.frame is not None
     moves = moves_board(board.frame, board.history)
     left = span_left(moves.left_s, moves.left_low_s, moves.left_high_s)
-    lines = [line((f"  {counted(board.total.moving, 'partition')} moving, {left}", Tone.ACCENT))]
+    ending = "" if moves.left_s is None else f", {left}"
+    lines = [line((f"  {counted(board.total.moving, 'partition')} moving{ending}", Tone.ACCENT))]
     for item in reassignments.items_of(board)[: lines_max - 1]:
         share = reassignments.bar(item.share, 10)
         name = fitted(line((plain(str(item.name)), Tone.STRONG)), max(8, width - 38))

@@ -236,26 +236,33 @@ def _waiting_long(copies: list[CopyProgress]) -> list[Line]:
 def _throttles(board: Board, moves: MovesBoard) -> list[Line]:
     """Say what the throttles do, beginning with those that never let it end."""
     assert board.frame is not None
-    advice = throttle_advice(board.frame, moves)
-    if not advice:
+    told = throttles_told(throttle_advice(board.frame, moves))
+    if not told:
         return [line(("no throttle limits these copies   H sets one", Tone.QUIET))]
+    lines = []
+    for text, verdict in told[:THROTTLES_MAX]:
+        tone = Tone.BAD if verdict is ThrottleVerdict.NEVER_ENDS else Tone.QUIET
+        lines.append(line((text, tone), ("   H changes it", Tone.QUIET)))
+    if len(told) > THROTTLES_MAX:
+        lines.append(line((f"and {counted(len(told) - THROTTLES_MAX, 'other throttle')}", Tone.QUIET)))
+    return lines
+
+
+def throttles_told(advice: Sequence[ThrottleAdvice]) -> list[tuple[str, ThrottleVerdict]]:
+    """Say of throttles what they do; brokers with the same one, that does the same, share a sentence."""
     alike: dict[tuple[ThrottleVerdict, bool, int], list[ThrottleAdvice]] = {}
     for one in advice:
         alike.setdefault((one.verdict, one.is_leader, one.rate), []).append(one)
-    lines = []
-    for (verdict, is_leader, rate), found in list(alike.items())[:THROTTLES_MAX]:
+    told = []
+    for (verdict, is_leader, rate), found in alike.items():
         who = f"broker {found[0].broker} {'sends' if is_leader else 'takes'}"
         if len(found) > 1:
             who = f"{_brokers([one.broker for one in found])} {'send' if is_leader else 'take'}"
         suggested = max(one.suggested_rate or 0 for one in found)
         more = f": {byte_rate(suggested)} would let it end" if suggested else ""
         does = "" if verdict is ThrottleVerdict.UNKNOWN else f": the throttle {verdict.value}{more}"
-        text = f"{who} at most {byte_rate(rate)}{does}"
-        tone = Tone.BAD if verdict is ThrottleVerdict.NEVER_ENDS else Tone.QUIET
-        lines.append(line((text, tone), ("   H changes it", Tone.QUIET)))
-    if len(alike) > THROTTLES_MAX:
-        lines.append(line((f"and {counted(len(alike) - THROTTLES_MAX, 'other throttle')}", Tone.QUIET)))
-    return lines
+        told.append((f"{who} at most {byte_rate(rate)}{does}", verdict))
+    return told
 
 
 def _brokers(brokers: Sequence[int]) -> str:

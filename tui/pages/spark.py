@@ -37,7 +37,7 @@ _HOW = (
     "  klamm top --checkpoint PLACE --event-log PLACE",
     "  or checkpoints = [PLACE] and event_logs = [PLACE] in the cluster's profile",
 )
-_KINDS = {ReaderKind.CHECKPOINT: "checkpoint", ReaderKind.EVENT_LOG: "event log", ReaderKind.LISTENER: "listener"}
+KINDS = {ReaderKind.CHECKPOINT: "checkpoint", ReaderKind.EVENT_LOG: "event log", ReaderKind.LISTENER: "listener"}
 
 
 class QueryRow(NamedTuple):
@@ -92,7 +92,8 @@ def _growth(row: QueryRow) -> float | None:
     return None if row.lag is None else growth_of(row.lag)
 
 
-def _why(row: QueryRow) -> str:
+def why_of_row(row: QueryRow) -> str:
+    """Return the reason of a source's status."""
     if row.lag is not None and row.lag.error:
         return row.lag.error.partition("\n")[0]
     return "" if row.lag is None else why_of(row.lag)
@@ -120,8 +121,8 @@ COLUMNS = (
            lambda r: r.of_lag("in_per_sec"), rank=6, is_figure=True, width=6),
     Column("out_per_sec", "OUT/S", lambda r: number_cell(r.of_lag("out_per_sec"), short_count(r.of_lag("out_per_sec"))),
            lambda r: r.of_lag("out_per_sec"), rank=5, is_figure=True, width=6),
-    Column("reason", "WHY", lambda r: Cell(plain(_why(r)), Tone.QUIET), _why, rank=4, width=12),
-    Column("kind", "TOLD BY", lambda r: Cell(_KINDS.get(r.job.kind, r.job.kind.value), Tone.QUIET),
+    Column("reason", "WHY", lambda r: Cell(plain(why_of_row(r)), Tone.QUIET), why_of_row, rank=1, width=12),
+    Column("kind", "TOLD BY", lambda r: Cell(KINDS.get(r.job.kind, r.job.kind.value), Tone.QUIET),
            lambda r: r.job.kind.value, rank=7),
     Column("path", "PATH", lambda r: Cell(plain(r.job.path), Tone.QUIET), lambda r: r.job.path, rank=8),
 )  # fmt: skip
@@ -272,7 +273,7 @@ def _query_summary(view: View, width: int) -> list[Line]:
     batch = NOTHING if row.job.last_batch is None else str(row.job.last_batch)
     reason = "" if row.lag is None else why_of(row.lag)
     lines = [line((text, tone), f" {reason}   batch {batch}, {commit}   source {row.key.source or NOTHING}")]
-    where = f"{_KINDS.get(row.job.kind, row.job.kind.value)} {plain(row.job.path)}   query {plain(row.job.query_id)}"
+    where = f"{KINDS.get(row.job.kind, row.job.kind.value)} {plain(row.job.path)}   query {plain(row.job.query_id)}"
     lines.append(line((where, Tone.QUIET)))
     if row.lag is not None and row.lag.error:
         lines.append(line((f"its last run failed: {plain(row.lag.error.partition(chr(10))[0])}", Tone.BAD)))

@@ -311,7 +311,8 @@ def _help(screen: MainView) -> None:
     lines = help_lines(
         screen.dashboard.session.registry.on_page(screen.page_name), partial(why_not, screen), screen.size.width
     )
-    screen.app.push_screen(TextDialog(f"Keys of {screen.page_name}", lines, is_wide=True, folds=True))
+    dialog = TextDialog(f"Keys of {screen.page_name}", lines, is_wide=True, folds=True, finds=True)
+    screen.app.push_screen(dialog)
 
 
 # How fast frames come, and a recording's steps and ends

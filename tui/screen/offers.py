@@ -12,6 +12,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import Side
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.elections.values import ElectionScope, ElectionType
+from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.frame import Stage
 from engine.common.quantities import counted
 from tui.drawing.units import size
@@ -263,13 +264,20 @@ def _delete_records(view: View, items: Sequence[Any]) -> Offer:
 def _abort_hanging(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.partitions import AbortHanging
 
-    return AbortHanging(tuple(item.name for item in items)) if items else NotNow("choose a partition")
+    if not items:
+        is_problem = view.location.page == "overview"
+        return NotNow("put the cursor on a problem of transactions" if is_problem else "choose a partition")
+    return AbortHanging(tuple(item.name for item in items))
 
 
 def _one_group(view: View, items: Sequence[Any]) -> str | None:
     if view.location.group is not None:
         return view.location.group
-    return str(items[0].name) if len(items) == 1 else None
+    if view.location.page != "overview":
+        return str(items[0].name) if len(items) == 1 else None
+    # The problem of a group is about its partitions.
+    groups = () if view.board.frame is None else view.board.frame.groups
+    return next((group.name for group in groups if items and items[0] in group.lag.partitions), None)
 
 
 def _reset(view: View, items: Sequence[Any]) -> Offer:
@@ -277,12 +285,28 @@ def _reset(view: View, items: Sequence[Any]) -> Offer:
 
     group = _one_group(view, items)
     if group is None:
-        return NotNow("choose one group to reset")
+        return NotNow(
+            "put the cursor on a problem of a group"
+            if view.location.page == "overview"
+            else "choose one group to reset"
+        )
+    still = _standing(view, group)
     fields = (
-        FieldNeeded("topics", "Topics", hint="orders or orders:0,1; empty: all that the group has committed"),
-        FieldNeeded("to", "To", "latest", RESET_HINT),
+        FieldNeeded("topics", "Topics", still, "orders or orders:0,1; empty: all that the group has committed"),
+        FieldNeeded("to", "To", "+1" if still else "latest", RESET_HINT),
     )
     return Ask(f"Reset offsets of group {group}", fields, lambda v: ResetOffsets.of(group, v["topics"], v["to"]))
+
+
+def _standing(view: View, name: str) -> str:
+    """Return the partitions at which a group stands still, where its members may fail at the next record."""
+    groups = () if view.board.frame is None else view.board.frame.groups
+    numbers: dict[str, list[int]] = {}
+    for group in groups:
+        for one in group.lag.partitions if group.name == name else ():
+            if one.reason is Reason.STANDS_STILL and one.consumer_id:
+                numbers.setdefault(one.topic, []).append(one.partition)
+    return " ".join(f"{topic}:{','.join(map(str, sorted(found)))}" for topic, found in numbers.items())
 
 
 def _delete_offsets(view: View, items: Sequence[Any]) -> Offer:

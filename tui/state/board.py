@@ -103,7 +103,6 @@ class Sample:
     at_ms: int
     in_per_s: float | None
     under_replicated: int | None
-    offline: int | None
     lag: int | None
     in_by_broker: dict[int, float] = field(default_factory=dict)
 
@@ -189,7 +188,7 @@ class Board:
 
     def _remember(self, frame: Frame) -> None:
         past = self._past
-        has_ends = frame.stage(Stage.OFFSETS).read_at_ms is not None
+        has_ends = frame.stage(Stage.OFFSETS).read_at_ms is not None and bool(frame.offsets)
         if has_ends and (not past or frame.at_ms - past[-1].at_ms >= RATE_OVER_MS / 4):
             # Rates need the ends of logs only: the rest of a large cluster's frames is tens of megabytes.
             ends = LogEnds.of(frame.offsets)
@@ -205,7 +204,6 @@ class Board:
                 frame.at_ms,
                 self.in_per_s,
                 None if total is None else total.under_replicated,
-                None if total is None else total.leaderless,
                 None if self.has_unknown_lag else self.lag,
                 self._in_by_broker,
             )
@@ -448,7 +446,7 @@ class Board:
         """
         if self._counting is None:
             then, frame = self._then(), self.frame
-            if then is None or frame is None or self._offsets_ms(frame) <= self._offsets_ms(then):
+            if then is None or frame is None or not frame.offsets or self._offsets_ms(frame) <= self._offsets_ms(then):
                 self._in_by_broker = {}
                 return
             self._counting = self._counted_in_slices(frame, then)

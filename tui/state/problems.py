@@ -10,15 +10,17 @@ from engine.admin.analysis.causes import missing_brokers
 from engine.admin.analysis.disks import NO_ROOM_SOON_S, DirTrend
 from engine.admin.analysis.incidents import Run
 from engine.admin.analysis.moves import CopyState, moves_board
+from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice
 from engine.admin.health.report import Check, HealthReason, Severity
-from engine.admin.lag.results import GroupLag
 from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.events import EventKind
+from engine.admin.watch.frame import WatchedGroup
 from tui.actions import Registry
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, fitted, line
 from tui.drawing.units import NOTHING, at_least, count, counted, percent, plain, short_count, span
-from tui.pages.groups import growth_of, status_cell, time_lag_cell, why_of
+from tui.pages.groups import growth_of, reader_of, status_cell, time_lag_cell, why_of
+from tui.pages.reassignments import throttles_told
 from tui.pages.reassignments import why_of as why_of_copy
 from tui.pages.timeline import gravity, run_line
 from tui.remedies import spelled
@@ -81,13 +83,15 @@ _MENDS: Mapping[Check, tuple[str, ...]] = {
     Check.RUNNING_REASSIGNMENTS: ("reassignment.cancel", "reassignment.throttle"),
     Check.UNDER_REPLICATED_MOVING: ("reassignment.throttle",),
     Check.LEAKED_THROTTLES: ("reassignment.unthrottle",),
+    Check.HANGING_TRANSACTIONS: ("transactions.abort",),
 }
 _ADVICE: Mapping[Check, str] = {Check.LEAKED_THROTTLES: "remove them (X)"}
 """Where the dashboard does by one key what the engine advises step by step."""
 _OF_READERS: Mapping[Reason | None, str] = {
-    Reason.NOBODY_READS: "start its consumers: nobody reads; see which partitions wait",
-    Reason.STANDS_STILL: "its members commit nothing: look at what they log; see which partitions stand still",
-    Reason.LAG_NEVER_FELL: "it reads less than comes in: give it more consumers; see which partitions are behind",
+    Reason.NOBODY_READS: "start its consumers: nobody reads; see where each partition waits (enter)",
+    Reason.STANDS_STILL: "its members commit nothing: look at what they log, or restart them; see the record at which "
+    "each partition stands (enter); once they are stopped, step over it (O)",
+    Reason.LAG_NEVER_FELL: "it reads less than comes in: give it more consumers; see who reads what (enter)",
 }
 _FOLLOWS: Mapping[Check, EventKind] = {
     Check.OFFLINE_PARTITIONS: EventKind.PARTITION_OFFLINE,
@@ -287,21 +291,33 @@ def _of_moves(board: Board) -> Iterator[Problem]:
     """Copies that do not end by themselves."""
     if board.frame is None or not board.total.moving:
         return
-    copies = moves_board(board.frame, board.history).copies
+    moves = moves_board(board.frame, board.history)
     for state, (singular, plural) in _STUCK.items():
-        stuck = [copy for copy in copies if copy.state is state]
+        stuck = [copy for copy in moves.copies if copy.state is state]
         if not stuck:
             continue
         cases = [f"{plain(str(one.name))} to broker {one.broker}" for one in stuck[:_NAMED_MAX]]
         longest = max(stuck, key=lambda copy: copy.stalled_s or 0)
+        through = {(copy.source, True) for copy in stuck} | {(copy.broker, False) for copy in stuck}
+        throttles = throttles_told(
+            [
+                one
+                for one in throttle_advice(board.frame, moves)
+                if (one.broker, one.is_leader) in through and one.verdict is not ThrottleVerdict.NOT_THE_LIMIT
+            ]
+        )
         yield Problem(
             state.value, Tone.BAD, (singular if len(stuck) == 1 else plural).format(count(len(stuck))),
             ", ".join(cases) + ", …" * (len(stuck) > _NAMED_MAX),
             None if longest.stalled_s is None
             else Since(board.frame.at_ms - round(longest.stalled_s * 1000), longest.is_at_least),
             Location("reassignments", only=Only.STUCK),
-            examples=tuple(f"{case}: {why_of_copy(one)}" for case, one in zip(cases, stuck, strict=False)),
-            advice="see what both brokers log; cancel it (C), or let brokers copy faster (H)",
+            examples=(
+                *(f"{case}: {why_of_copy(one)}" for case, one in zip(cases, stuck, strict=False)),
+                *(told for told, _ in throttles[:_NAMED_MAX]),
+            ),
+            advice="raise the throttle (H); or cancel it (C)" if throttles
+            else "see what both brokers log; or cancel it (C)",
             mends=("reassignment.cancel", "reassignment.throttle"),
         )  # fmt: skip
 
@@ -357,20 +373,23 @@ def _of_groups(board: Board) -> Iterator[Problem]:
             parts.append(f"{'↑' if growth > 0 else '↓'} {short_count(abs(growth))}/s")
         yield Problem(
             f"group {group.name}", status.tone, f"group {plain(group.name)} {status.text}", ", ".join(parts),
-            board.since.get(("group", group.name)), Location("group", group=group.name), is_of_cluster=False,
-            examples=tuple(_cases_of(group.lag)),
-            advice=f"{_OF_READERS.get(group.lag.reason, 'see which partitions are behind')}, and who owns them (enter)",
+            board.since.get(("group", group.name)), Location("group", group=group.name, only=Only.IN_TROUBLE),
+            is_of_cluster=False,
+            examples=tuple(_cases_of(group)),
+            advice=_OF_READERS.get(group.lag.reason, "see which partitions are behind, and who owns them (enter)"),
+            mends=("group.reset",) if group.lag.reason is Reason.STANDS_STILL else (),
         )  # fmt: skip
 
 
-def _cases_of(lag: GroupLag) -> Iterator[str]:
+def _cases_of(group: WatchedGroup) -> Iterator[str]:
     """Say why a group is in trouble, and which partitions are the reason, the furthest behind first."""
+    lag = group.lag
     if why := why_of(lag):
         yield why
     worst = [partition for partition in lag.partitions if partition.status is lag.status]
     worst.sort(key=lambda one: -(one.lag or 0))
     for one in worst[:_NAMED_MAX]:
-        owner = f"read by {one.consumer_id}" if one.consumer_id else "nobody reads it"
+        owner = f"read by {reader}" if (reader := reader_of(group, one)) else "nobody reads it"
         yield f"{one.name}: {NOTHING if one.lag is None else short_count(one.lag)} behind, {owner}"
     if len(worst) > _NAMED_MAX:
         yield f"and {counted(len(worst) - _NAMED_MAX, 'other partition')}"

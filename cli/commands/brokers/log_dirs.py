@@ -74,9 +74,9 @@ async def log_dirs(
         raise UsageError(f"--sort must be one of {', '.join(ORDERS)}, not {sort!r}")
     brokers = None if broker_list is None else parse_broker_list(broker_list)
     async with open_cluster(invocation) as cluster:
-        found = await read_selected_log_dirs(cluster, brokers, select_topics(topic_list) if topic_list else None)
+        dirs = await read_selected_log_dirs(cluster, brokers, select_topics(topic_list) if topic_list else None)
     if summary is None:
         is_for_people = invocation.output is OutputFormat.TABLE
-        return log_dirs_report(found, order=sort, names_topics=bool(topic_list), is_for_people=is_for_people)
+        return log_dirs_report(dirs, order=sort, names_topics=bool(topic_list), is_for_people=is_for_people)
     totals = {"dir": totals_by_dir, "broker": totals_by_broker, "topic": totals_by_topic}[summary]
-    return totals_report(totals(found), summary, order=sort, failed=[total for total in found if total.error])
+    return totals_report(totals(dirs), summary, order=sort, failed=[total for total in dirs if total.error])

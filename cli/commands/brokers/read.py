@@ -59,8 +59,8 @@ async def describe(
     from engine.admin.brokers.description import describe_brokers
 
     async with open_cluster(invocation) as cluster:
-        found = await describe_brokers(cluster, ids or ())
-    return broker_details_report(found, with_apis=api_versions)
+        descriptions = await describe_brokers(cluster, ids or ())
+    return broker_details_report(descriptions, with_apis=api_versions)
 
 
 @group.command(

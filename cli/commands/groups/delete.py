@@ -79,8 +79,8 @@ async def delete_offsets(
     meant, topics = scope(named, None, False), parse_topic_scope(topic)
     code = ExitCode.DONE
     async with open_cluster(invocation, for_change=True) as cluster:
-        found = await find_offsets_of_groups(cluster, meant.names, topics)
-        rows = [row for _, own in found for row in own]
+        offsets = await find_offsets_of_groups(cluster, meant.names, topics)
+        rows = [row for _, own in offsets for row in own]
         names = list(dict.fromkeys(row.group for row in rows))
         change = f"delete {counted(len(rows), 'offset')} of {_counted(names)} in {cluster.target.title}"
         if invocation.confirm(change, is_destructive=True):
@@ -89,7 +89,7 @@ async def delete_offsets(
                 f"some of the offsets may be deleted already; check with: klamm groups describe {options}"
             )
             rows = []
-            for groups_found, own in found:
+            for groups_found, own in offsets:
                 done, failures = await delete(cluster, groups_found, own)
                 rows += done
                 code = invocation.tell_failures(failures, code)

@@ -112,12 +112,15 @@ async def describe(
     meant = scope(groups, group, all_groups)
     async with open_cluster(invocation) as cluster:
         topics = select_topics(topic or [])
-        found = await (describe_readers(cluster, meant, topics, wanted) if topic else describe(cluster, meant, wanted))
-    code = invocation.tell_failures(found.failures)
-    if found.others and not topic:
-        invocation.talk.say(f"groups of other protocols are not described, unless named: {by_name(found.others)}")
+        described = await (
+            describe_readers(cluster, meant, topics, wanted) if topic else describe(cluster, meant, wanted)
+        )
+    code = invocation.tell_failures(described.failures)
+    if described.others and not topic:
+        others = by_name(described.others)
+        invocation.talk.say(f"groups of other protocols are not described, unless named: {others}")
     if wanted is Wanted.MEMBERS:
         is_verbose = invocation.talk.verbosity >= Verbosity.VERBOSE
-        return members_report(found.groups, is_verbose=is_verbose, exit_code=code)
+        return members_report(described.groups, is_verbose=is_verbose, exit_code=code)
     report = states_report if wanted is Wanted.STATE else offsets_report
-    return report(found.groups, exit_code=code)
+    return report(described.groups, exit_code=code)

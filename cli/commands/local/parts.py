@@ -167,10 +167,10 @@ def controller(invocation: Invocation, directory: Directory = DEFAULT_DIRECTORY)
     """Print the id of the broker that is the controller; exits with 1 when no broker knows one."""
     from cli.output.report import Column, Kind, Table
 
-    found = found_cluster(invocation, directory).controller_id()
-    rows: Sequence[Sequence[object]] = [] if found is None else [(found,)]
-    code = ExitCode.BAD_ANSWER if found is None else ExitCode.DONE
-    return Report({"controller": found}, Table((Column("controller", Kind.NUMBER),), rows), exit_code=code)
+    controller_id = found_cluster(invocation, directory).controller_id()
+    rows: Sequence[Sequence[object]] = [] if controller_id is None else [(controller_id,)]
+    code = ExitCode.BAD_ANSWER if controller_id is None else ExitCode.DONE
+    return Report({"controller": controller_id}, Table((Column("controller", Kind.NUMBER),), rows), exit_code=code)
 
 
 def _broker_id(cluster: LocalCluster, part: str) -> int | None:

@@ -211,10 +211,10 @@ class _Processes:
                 process.kill()
                 await process.wait()
         try:
-            found: dict[str, Any] = json.loads(out)
+            figures: dict[str, Any] = json.loads(out)
         except ValueError:
             raise _failed(err.decode("utf-8", "replace"), words[0]) from None
-        return found
+        return figures
 
 
 def _failed(output: str, what: str) -> WorkerFailed:

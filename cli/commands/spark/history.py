@@ -74,8 +74,8 @@ def history(
     objective = Objective(slo_lag, None if wait_s is None else round(wait_s * 1000))
     until_ms = _moment_ms(at)
     since_ms = until_ms - round(span_s * 1000)
-    found = read_lake(Lake(path), since_ms, until_ms, objective, groups or (), by_partition=partitions)
-    return history_report(found, top=top, has_plot=plot)
+    recorded = read_lake(Lake(path), since_ms, until_ms, objective, groups or (), by_partition=partitions)
+    return history_report(recorded, top=top, has_plot=plot)
 
 
 def _moment_ms(text: str | None) -> int:

@@ -148,9 +148,9 @@ async def _lags(invocation: Invocation, queries: list[Query]) -> tuple[list[Quer
     try:
         async with open_cluster(invocation) as cluster:
             wire = await cluster.wire()
-            found = await measure_queries(
+            lags = await measure_queries(
                 wire, queries, lambda _: True, IsolationLevel.READ_UNCOMMITTED, with_times=True
             )
-            return found, []
+            return lags, []
     except AdminError as error:
         return None, [error]

@@ -49,10 +49,10 @@ async def list_topics(
     selection = select_topics([*(topics or ()), *(topic or ())])
     async with open_cluster(invocation) as cluster:
         reader = await topic_reader(cluster, on_unreadable=cluster.complain)
-        found = await read_list(reader, selection, exclude_internal=exclude_internal)
+        listed = await read_list(reader, selection, exclude_internal=exclude_internal)
         if invocation.output not in (OutputFormat.PLAIN, OutputFormat.KAFKA):
-            found = await with_shapes(cluster, reader, found)
-    return topic_list_report(found)
+            listed = await with_shapes(cluster, reader, listed)
+    return topic_list_report(listed)
 
 
 @group.command(
@@ -144,8 +144,8 @@ async def _shown_settings(cluster: Cluster, topics: Sequence[TopicDescription]) 
     names = [topic.topic for topic in topics]
     if cluster.changes_by is not Side.WIRE or cluster.target.snapshot is not None:
         return {topic.topic: list((topic.configs or {}).items()) for topic in topics}
-    found = await read_set_anywhere(await cluster.wire(), names)
-    return {name: settings_shown(entries) for name, entries in found.items()}
+    settings = await read_set_anywhere(await cluster.wire(), names)
+    return {name: settings_shown(entries) for name, entries in settings.items()}
 
 
 def _topic_id(text: str) -> bytes:

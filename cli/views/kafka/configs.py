@@ -14,14 +14,14 @@ _RATE = 1e-3, 1e7
 """Java writes doubles outside this range with an exponent."""
 
 
-def configs_text(found: Sequence[EntityConfigs], *, shows_all: bool) -> KafkaText:
+def configs_text(entities: Sequence[EntityConfigs], *, shows_all: bool) -> KafkaText:
     """``--describe``: settings below the name of their entity; quotas and credentials in a line each."""
-    if any(entity.entity_type.is_of_clients for entity in found):
-        quotas = [_quota_line(entity) for entity in found if _of(entity, ConfigSource.CLIENT_QUOTA)]
-        credentials = [_credential_line(entity) for entity in found if _of(entity, ConfigSource.SCRAM_CREDENTIAL)]
+    if any(entity.entity_type.is_of_clients for entity in entities):
+        quotas = [_quota_line(entity) for entity in entities if _of(entity, ConfigSource.CLIENT_QUOTA)]
+        credentials = [_credential_line(entity) for entity in entities if _of(entity, ConfigSource.SCRAM_CREDENTIAL)]
         return KafkaText("".join(quotas + credentials))
-    topics = [entity for entity in found if entity.entity_type is EntityType.TOPIC]
-    ordered = in_hash_order(topics, lambda one: one.entity_name or "") if topics else found
+    topics = [entity for entity in entities if entity.entity_type is EntityType.TOPIC]
+    ordered = in_hash_order(topics, lambda one: one.entity_name or "") if topics else entities
     return KafkaText("".join(_settings(entity, shows_all=shows_all) for entity in ordered if entity.error is None))
 
 

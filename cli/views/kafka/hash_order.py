@@ -23,16 +23,16 @@ def in_hash_order(
     Args:
         capacity: what the map was made for; a set or map that grows from nothing begins with 16.
     """
-    found = list(items)
+    listed = list(items)
     buckets = 1
-    while buckets < capacity or len(found) > buckets * 3 // 4:
+    while buckets < capacity or len(listed) > buckets * 3 // 4:
         buckets *= 2
 
     def bucket(item: T) -> int:
         code = java_hash(key(item))
         return (code ^ (code >> 16)) & (buckets - 1)
 
-    return sorted(found, key=bucket)
+    return sorted(listed, key=bucket)
 
 
 def java_hash(value: str | TopicPartition) -> int:

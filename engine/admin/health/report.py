@@ -105,7 +105,9 @@ _ADVICE: Mapping[Check, Words] = {
     Check.UNDER_REPLICATED_DEAD_BROKER: "start each dead broker again",
     Check.UNDER_REPLICATED_LAGGING: "after a restart it catches up by itself; else check disk, network, server.log",
     Check.UNDER_REPLICATED_MOVING: Phrase("wait for the reassignment: ", Operation.LIST_REASSIGNMENTS),
-    Check.OFFLINE_LOG_DIRS: "the disk has failed or is full: check the broker's server.log",
+    Check.OFFLINE_LOG_DIRS: (
+        "the disk has failed or is full: make room or replace it, then restart the broker; or move its replicas away"
+    ),
     Check.FULL_LOG_DIRS: "a full disk fails: move partitions away, or shorten the retention of large topics",
     Check.RACK_VIOLATIONS: "a failing rack takes more copies with it than it should: move replicas to other racks",
     Check.PREFERRED_LEADER_IMBALANCE: Phrase(Operation.ELECT_PREFERRED_OF_ALL),
