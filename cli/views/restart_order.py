@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Table, Tone
-from engine.admin.analysis.restarts import RestartAdvice, RestartBoard, Verdict
+from engine.admin.analysis.restart_board import RestartAdvice, RestartBoard, Verdict
 
 _TONES = {Verdict.SAFE: Tone.GOOD, Verdict.LAST: Tone.GOOD, Verdict.DOWN: Tone.BAD, Verdict.NO: Tone.BAD}
 _ORDER = (Verdict.SAFE, Verdict.LAST, Verdict.WAIT, Verdict.NO, Verdict.UNKNOWN, Verdict.DOWN)

@@ -25,7 +25,7 @@ from engine.admin.analysis.causes import missing_brokers
 from engine.admin.analysis.history import History
 from engine.admin.analysis.leadership import leadership
 from engine.admin.analysis.moves import moves_board
-from engine.admin.analysis.restarts import restart_board
+from engine.admin.analysis.restart_board import restart_board
 from engine.admin.analysis.sanity import SanityCheck
 from engine.admin.analysis.tallies import Tallies
 from engine.admin.cluster.target import ClusterTarget, Origin, Side, parse_addresses

@@ -7,7 +7,7 @@ from json_schemas import check_json
 from klamm_program import in_process
 
 from cli.views.restart_order import restart_order_report
-from engine.admin.analysis.restarts import RestartAdvice, RestartBoard, Verdict
+from engine.admin.analysis.restart_board import RestartAdvice, RestartBoard, Verdict
 from engine.local.cluster import LocalCluster
 
 

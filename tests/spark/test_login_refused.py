@@ -12,8 +12,8 @@ from engine.common.model import IsolationLevel
 from engine.spark import positions, reading
 from engine.spark.kafka_options import Connection
 from engine.spark.offset_ranges import OffsetRange
-from engine.spark.positions import asked
 from engine.spark.reading import ReadTask, read_range
+from engine.spark.source_bounds import asked
 
 NOWHERE = Connection((("127.0.0.1", 1),))
 

@@ -25,8 +25,8 @@ from engine.spark.offset_ranges import (
     split,
     to_json,
 )
-from engine.spark.positions import Bounds
 from engine.spark.source import StreamPlan
+from engine.spark.source_bounds import Bounds
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 GIVEN = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}

@@ -9,7 +9,7 @@ from typing import Any
 from engine.admin.analysis.causes import missing_brokers
 from engine.admin.analysis.disks import FILLS_SOON_S
 from engine.admin.analysis.leadership import leadership
-from engine.admin.analysis.restarts import RestartAdvice, Verdict, restart_board
+from engine.admin.analysis.restart_board import RestartAdvice, Verdict, restart_board
 from engine.admin.brokers.metrics import IDLE_LOW_PERCENT, BrokerFigures
 from engine.common.model import BrokerInfo
 from tui.drawing.cells import DENIED, NO_DATA, Cell, Column, Tone, tinted

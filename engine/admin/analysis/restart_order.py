@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from engine.admin.analysis.restarts import RestartBoard, restart_board
+from engine.admin.analysis.restart_board import RestartBoard, restart_board
 from engine.admin.analysis.tallies import Tallies
 from engine.admin.cluster.connection import Cluster
 from engine.admin.watch.frame import Stage

@@ -297,7 +297,7 @@ class BrokerClient:
         """Log in, and again before the broker ends the session (KIP-368)."""
         if self._security.sasl is None:
             return
-        from engine.kafka.client.login import log_in
+        from engine.kafka.client.sasl.login import log_in
 
         lifetime_ms = await log_in(self._ask_now, self._security.sasl, await self.api_versions(), self.address)
         if lifetime_ms > 0:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from fake_cluster import FakeCluster
 
-from engine.admin.analysis.restarts import RestartBoard, Verdict, restart_board
+from engine.admin.analysis.restart_board import RestartBoard, Verdict, restart_board
 from engine.admin.analysis.tallies import Tallies
 from engine.admin.cluster.target import Side
 from engine.admin.watch.frame import LinkState, Stage
