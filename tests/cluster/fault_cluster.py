@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from broker_logs import whole_log
+from certificates import Authority
 from cut_proxy import CutProxies
 
 from engine.common.errors import CoordinationError, KlammError
@@ -22,7 +23,9 @@ from engine.local.local_broker import LocalBroker
 
 SESSION_MS = 2_000
 LAG_MS = 2_000
-_CLIENT_PORT, _INTERNAL_PORT, _PROXY_PORT = 9092, 9192, 9292
+_CLIENT_PORT, _INTERNAL_PORT, _PROXY_PORT, _SECURED_PORT = 9092, 9192, 9292, 9392
+_USER, _PASSWORD = "writer", "writer-secret"
+_LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 _POLL_S = 0.05
 
 SETTINGS = {
@@ -46,7 +49,11 @@ T = TypeVar("T")
 
 
 class FaultCluster:
-    """Three or more brokers, with a proxy in front of each for the other brokers. Use it as a context manager."""
+    """Three or more brokers, with a proxy in front of each for the other brokers. Use it as a context manager.
+
+    With ``secure`` brokers talk to each other over SASL_SSL, and ``clients`` use another such listener. What a test
+    itself asks still goes over PLAINTEXT. No line can be cut then: the proxies could not read who connects.
+    """
 
     def __init__(
         self,
@@ -56,6 +63,7 @@ class FaultCluster:
         config: Mapping[str, str] | None = None,
         log_dir_count: int = 1,
         commands: Mapping[int, Sequence[str]] | None = None,
+        secure: bool = False,
     ) -> None:
         self.host = own_loopback_address()
         self.proxies = CutProxies()
@@ -72,12 +80,16 @@ class FaultCluster:
             }
             for broker_id in ids
         }
+        self.clients: dict[str, str] = {}
+        """What librdkafka needs beside the addresses."""
+        if secure:
+            common = self._secure(directory, own)
         self.local = LocalCluster(
             brokers,
             directory=directory,
             host=self.host,
             first_broker_port=_CLIENT_PORT,
-            config=SETTINGS | dict(config or {}),
+            config=SETTINGS | (common if secure else {}) | dict(config or {}),
             broker_config=own,
             log_dir_count=log_dir_count,
             commands=commands,
@@ -104,9 +116,45 @@ class FaultCluster:
         self.local.stop()
         self.proxies.__exit__()
 
+    def _secure(self, directory: Path, own: Mapping[int, dict[str, str]]) -> dict[str, str]:
+        """Give each broker's own settings a listener for clients; return what all brokers need for SASL_SSL."""
+        directory.mkdir(parents=True, exist_ok=True)
+        authority = Authority()
+        trusted = directory / "ca.pem"
+        trusted.write_text(authority.pem)
+        for broker_id, settings in own.items():
+            settings["listeners"] += f",SECURED://{self.host}:{_SECURED_PORT + broker_id}"
+            settings["advertised.listeners"] = settings["listeners"]
+            settings["listener.security.protocol.map"] = "CLIENT:PLAINTEXT,SECURED:SASL_SSL,INTERNAL:SASL_SSL"
+        self.clients = {
+            "security.protocol": "SASL_SSL",
+            "ssl.ca.location": str(trusted),
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": _USER,
+            "sasl.password": _PASSWORD,
+        }
+        users = f'username="broker" password="broker-secret" user_broker="broker-secret" user_{_USER}="{_PASSWORD}"'
+        return {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(authority.sign("broker", [self.host]).write_pem(directory / "broker.pem")),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(trusted),
+            "sasl.enabled.mechanisms": "PLAIN",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "listener.name.internal.plain.sasl.jaas.config": f"{_LOGIN} {users};",
+            "listener.name.secured.plain.sasl.jaas.config": f"{_LOGIN} {users};",
+        }
+
     @property
     def bootstrap(self) -> str:
         return self.local.bootstrap_servers
+
+    @property
+    def bootstrap_of_clients(self) -> str:
+        """The addresses of the listener that ``clients`` use."""
+        if not self.clients:
+            return self.bootstrap
+        return ",".join(f"{self.host}:{_SECURED_PORT + broker_id}" for broker_id in self.local.broker_ids)
 
     def broker(self, broker_id: int) -> LocalBroker:
         return self.local.broker(broker_id)

@@ -5,7 +5,8 @@
 A line per round says what was done. A table at the end says how long each kind took to heal. A round takes 6 to 8 s on
 two cores, so 500 take about an hour. The seed decides which faults come and how long they last; their effects differ
 from run to run. ``KLAMM_FAULT_KINDS=kill_broker,fill_disk`` injects only these; ``KLAMM_FAULT_IBP=2.6`` makes the
-brokers speak as Kafka 2.6 did, whose leaders wrote ISR changes to ZooKeeper themselves. ``make soak`` runs both.
+brokers speak as Kafka 2.6 did, whose leaders wrote ISR changes to ZooKeeper themselves. ``make soak`` runs both. A few
+more rounds kill and freeze brokers that talk to each other and to clients over SASL_SSL.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -24,7 +26,7 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from fault_cluster import FaultCluster
 from faults import ALL as ALL_FAULTS
-from faults import Injected
+from faults import Fault, Injected, freeze_broker, freeze_controller, kill_all_brokers, kill_broker, kill_controller
 from operations import ALL as ALL_OPERATIONS
 from sequence_writers import KafkaPythonSender, LibrdkafkaSender, Writer
 from soak import SOAK, rounds
@@ -32,11 +34,14 @@ from tailing_reader import TailingReader
 from wire_client import create_topic
 
 ROUNDS = rounds("KLAMM_FAULT_ROUNDS", 10)
+SECURED_ROUNDS = rounds("KLAMM_FAULT_ROUNDS", 4)
 SEED = int(os.environ.get("KLAMM_FAULT_SEED", "11"))
 """Its ten rounds include all kinds of faults and operations but one. A long run uses another seed."""
 
 IBPS = os.environ.get("KLAMM_FAULT_IBP", "3.9" if SOAK == 1 else "3.9,2.6").split(",")
 KINDS = [f for f in ALL_FAULTS if f.__name__ in os.environ.get("KLAMM_FAULT_KINDS", f.__name__).split(",")]
+KILLING = [kill_broker, kill_controller, kill_all_brokers, freeze_broker, freeze_controller]
+"""Faults of brokers, after which connections are made anew or a handshake ends in the middle."""
 PARTITIONS = 6
 ROUNDS_PER_TOPIC = 10
 """Each check reads a topic from the beginning.
@@ -54,17 +59,19 @@ pytestmark = [
 class Rounds:
     """A cluster, its writers, and the current topic."""
 
-    def __init__(self, cluster: FaultCluster, rng: random.Random) -> None:
+    def __init__(self, cluster: FaultCluster, rng: random.Random, kinds: Sequence[Fault]) -> None:
         self.cluster = cluster
         self.rng = rng
+        self._faults = kinds
+        bootstrap, clients = cluster.bootstrap_of_clients, cluster.clients
         self.writers = [
-            Writer("rdkafka", LibrdkafkaSender(cluster.bootstrap)),
-            Writer("python", KafkaPythonSender(cluster.bootstrap), records_per_s=300),
+            Writer("rdkafka", LibrdkafkaSender(bootstrap, **clients)),
+            Writer("python", KafkaPythonSender(bootstrap, **_as_kafka_python_has_them(clients)), records_per_s=300),
         ]
         # Its acknowledgements prove nothing: its records are cut off again and again, the same ones on all replicas.
         self.loose = Writer(
             "loose",
-            LibrdkafkaSender(cluster.bootstrap, **{"enable.idempotence": False, "acks": "1"}),
+            LibrdkafkaSender(bootstrap, **{"enable.idempotence": False, "acks": "1"}, **clients),
             records_per_s=300,
         )
         self.topic = ""
@@ -111,12 +118,12 @@ class Rounds:
 
     def _inject(self) -> tuple[list[str], list[Injected]]:
         """Inject one fault. In a third of the rounds add a second fault, in a third an operator's change in between."""
-        wanted = [self.rng.choice(KINDS)]
+        wanted = [self.rng.choice(self._faults)]
         if self.rng.random() < 0.33:
             wanted.append(self.rng.choice(ALL_OPERATIONS))
             self.rng.shuffle(wanted)
         if self.rng.random() < 0.33:
-            wanted.append(self.rng.choice(KINDS))
+            wanted.append(self.rng.choice(self._faults))
         kinds, done = [], []
         for inject in wanted:
             time.sleep(self.rng.uniform(0.0, 1.5))
@@ -149,7 +156,8 @@ class Rounds:
             self.cluster.wait_for("deleted topics are gone", lambda: not self._traces(old), timeout_s=60.0)
         self.topic = f"records-{number}"
         create_topic(self.cluster.broker(0).address, self.topic, partitions=PARTITIONS, replication_factor=3)
-        self.reader = TailingReader(self.cluster.bootstrap, self.topic, PARTITIONS)
+        clients = self.cluster.clients
+        self.reader = TailingReader(self.cluster.bootstrap_of_clients, self.topic, PARTITIONS, **clients)
 
     def _all_topics(self) -> list[str]:
         names: list[str] = self.cluster.zk(lambda zk: zk.topics.get_all_topics())
@@ -176,21 +184,43 @@ class Rounds:
             writer.close()
 
 
-@pytest.fixture(params=IBPS)
-def running(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rounds]:
-    settings = {"inter.broker.protocol.version": request.param}
-    with FaultCluster(tmp_path, config=settings, log_dir_count=2) as cluster:
-        found = Rounds(cluster, random.Random(SEED))
+def _as_kafka_python_has_them(clients: Mapping[str, str]) -> dict[str, str]:
+    names = {
+        "ssl.ca.location": "ssl_cafile",
+        "sasl.username": "sasl_plain_username",
+        "sasl.password": "sasl_plain_password",
+    }
+    return {names.get(key, key.replace(".", "_")): value for key, value in clients.items()}
+
+
+@contextmanager
+def running(folder: Path, kinds: Sequence[Fault], *, ibp: str = "3.9", secure: bool = False) -> Iterator[Rounds]:
+    settings = {"inter.broker.protocol.version": ibp}
+    with FaultCluster(folder, config=settings, log_dir_count=2, secure=secure) as cluster:
+        found = Rounds(cluster, random.Random(SEED), kinds)
         try:
             yield found
         finally:
             found.close()
 
 
-def test_nothing_is_lost_whatever_fails(running: Rounds) -> None:
+def run_all(started: Rounds, count: int) -> None:
     print(f"\nKLAMM_FAULT_SEED={SEED}")
     try:
-        for number in range(ROUNDS):
-            print(running.run(number), flush=True)
+        for number in range(count):
+            print(started.run(number), flush=True)
     finally:
-        print(running.summary(), flush=True)
+        print(started.summary(), flush=True)
+
+
+@pytest.mark.parametrize("ibp", IBPS)
+def test_nothing_is_lost_whatever_fails(ibp: str, tmp_path: Path) -> None:
+    with running(tmp_path, KINDS, ibp=ibp) as started:
+        run_all(started, ROUNDS)
+
+
+def test_nothing_is_lost_over_sasl_ssl(tmp_path: Path) -> None:
+    with running(tmp_path, KILLING, secure=True) as started:
+        run_all(started, SECURED_ROUNDS)
+        for broker in started.cluster.running:
+            assert "Failed authentication" not in started.cluster.server_log(broker)

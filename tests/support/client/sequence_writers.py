@@ -156,7 +156,7 @@ class KafkaPythonSender:
     runs the collector before the next test.
     """
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, **settings: Any) -> None:
         self.fatal: list[str] = []
         self._producer = KafkaProducer(
             bootstrap_servers=bootstrap.split(","),
@@ -168,6 +168,7 @@ class KafkaPythonSender:
             retry_backoff_ms=50,
             reconnect_backoff_max_ms=500,
             max_block_ms=DELIVERY_MS,
+            **settings,
         )
 
     def send(self, topic: str, partition: int, value: bytes, on_done: Any) -> None:

@@ -17,7 +17,7 @@ _TOLERATED = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._T
 class TailingReader:
     """librdkafka's consumer on all partitions of a topic, in a thread of its own."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int, **settings: str) -> None:
         self.seen: dict[int, dict[int, bytes]] = {partition: {} for partition in range(partitions)}
         self.errors: list[str] = []
         self._topic = topic
@@ -34,6 +34,7 @@ class TailingReader:
                 "reconnect.backoff.max.ms": 500,
                 "log_level": 0,
             }
+            | settings
         )
         self._consumer.assign([TopicPartition(topic, partition, 0) for partition in range(partitions)])
         self._thread = threading.Thread(target=self._run, name=f"reader-{topic}")
