@@ -92,6 +92,10 @@ class PartitionSnapshot:
         """Whether its leader is alive: a state may name one that has died, until the controller elects another."""
         return self.leader in live
 
+    def last_in_sync(self, live: Collection[int]) -> tuple[int, ...]:
+        """Return who has all that was acknowledged, if nobody leads because all of them are dead; else nobody."""
+        return () if self.is_led(live) or any(broker in live for broker in self.isr) else self.isr
+
     def is_under_min_isr(self, min_isr: int, live: Collection[int], *, is_capped: bool = False) -> bool:
         """Whether writes with acks=all are refused. One without a leader refuses everything, and is not counted.
 

@@ -110,7 +110,7 @@ def test_enter_opens_the_rows_concerned_and_no_others() -> None:
         single = next(topic for topic in cluster.frame().cluster.topics if topic.name == "single")  # type: ignore[union-attr]
         cluster.kill(single.partitions[0].leader)
         await driven.tick(2)
-        await driven.press("down")
+        await driven.press("g")
         assert driven.lines_with("▌✖ 1 partition offline")
         await driven.press("enter")
         assert driven.main.location.only is Only.OFFLINE
@@ -120,13 +120,38 @@ def test_enter_opens_the_rows_concerned_and_no_others() -> None:
         assert driven.lines_with("▌✖ 1 partition offline"), "the cursor is where it was"
         offer = offer_for("leader.elect_unclean", driven.main.view, chosen(driven.main, "leader.elect_unclean"))
         assert isinstance(offer, Elect) and offer.scope.wanted == (("single", 0),)
-        await driven.press("up")
+        await driven.press("down")
         assert driven.lines_with("▌✖ broker ")
         assert isinstance(
             offer_for("leader.elect_unclean", driven.main.view, chosen(driven.main, "leader.elect_unclean")), NotNow
         )
 
     shown(FakeFeed(cluster, plays=False), look)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
+def test_offline_partitions_come_first_and_say_which_broker_brings_them_back(size: tuple[int, int]) -> None:
+    cluster = FakeCluster(3, {"orders": 4}, replication_factor=3)
+    cluster.create_topic("single", 2, replication_factor=1)
+    cluster.add_group("a-group-with-a-long-name-that-waits", "orders", reads=0, lag=40_000)
+
+    async def look(driven: Driven) -> None:
+        await driven.tick(30)
+        single = next(topic for topic in cluster.frame().cluster.topics if topic.name == "single")  # type: ignore[union-attr]
+        dead = single.partitions[0].leader
+        cluster.kill(dead)
+        await driven.tick(2)
+        first, second, *_ = problems_of(driven.app.board)
+        assert (first.subject, second.subject) == ("1 partition offline", f"broker {dead} down")
+        (row,) = driven.lines_with("✖ 1 partition offline  ")
+        assert f"start broker {dead}, last in sync" in row
+        assert second.mends == (), "what only this broker has cannot be moved away"
+        assert second.advice == "start it: 1 offline partition waits for it, because it was last in sync"
+        await driven.press("g", "j")
+        assert driven.lines_with(f"▌✖ broker {dead} down")
+        assert "retire" not in driven.text.splitlines()[-1]
+
+    shown(FakeFeed(cluster, plays=False), look, size=size)
 
 
 def _rows_of(board: Board, subject: str) -> list[str]:

@@ -110,9 +110,9 @@ def _of_audit(cluster: FakeCluster) -> int:
 
 INCIDENTS = {
     "dead broker": Incident(
-        lambda cluster: cluster.kill(2), "✖ broker 2 down", "Brokers › down", ("2",),
-        ("start each missing broker, or move its replicas away", "holds 5 replicas, should lead 3"),
-        mends=("plan.retire", lambda offer: isinstance(offer, Ask) and offer.fields[0].value == "2"),
+        lambda cluster: cluster.kill(4), "✖ broker 4 down", "Brokers › down", ("4",),
+        ("start each missing broker, or move its replicas away", "holds 6 replicas, should lead 2"),
+        mends=("plan.retire", lambda offer: isinstance(offer, Ask) and offer.fields[0].value == "4"),
     ),
     "frozen broker": Incident(
         lambda cluster: cluster.silence(3), "✖ broker 3 silent", "Brokers › silent", ("3",),

@@ -147,7 +147,7 @@ class Problem:
 
 
 def problems_of(board: Board) -> Sequence[Problem]:
-    """Return what is wrong, the gravest first: brokers, then what follows from them, then readers that fall behind."""
+    """Return what is wrong, the gravest first: what nobody can read or write, brokers, what follows from them, readers."""
     if board.frame is None:
         return []
     found = [
@@ -158,7 +158,8 @@ def problems_of(board: Board) -> Sequence[Problem]:
         *_of_groups(board),
         *_of_queries(board),
     ]
-    return sorted(found, key=lambda one: (one.tone is not Tone.BAD, not one.is_of_cluster))
+    first = Check.OFFLINE_PARTITIONS.value
+    return sorted(found, key=lambda one: (one.key != first, one.tone is not Tone.BAD, not one.is_of_cluster))
 
 
 def age_told(problem: Problem, board: Board) -> str:
@@ -230,14 +231,22 @@ def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
     ids = sorted(set(board.broker_ids) - board.live) if is_down else sorted(board.silent)
     for broker in ids:
         trouble = "" if is_down else plain(frame.words[broker].trouble)
+        awaited = total.last_in_sync[broker]
         held = f"holds {counted(board.replicas[broker], 'replica')}, should lead {count(total.preferred[broker])}"
         yield Problem(
             f"broker {broker}", Tone.BAD, f"broker {broker} {'down' if is_down else 'silent'}",
             ": ".join(part for part in (trouble, held) if part), board.since.get(("broker", broker)),
             Location("brokers", row=str(broker), only=Only.DOWN if is_down else Only.SILENT),
-            advice=spelled(reason.check.advice), mends=("plan.retire",),
+            # Nobody can move away what only this broker has.
+            advice=_awaited(awaited) if awaited else spelled(reason.check.advice),
+            mends=() if awaited else ("plan.retire",),
             incident=incident.number if (incident := board.history.incidents.around(broker)) is not None else None,
         )  # fmt: skip
+
+
+def _awaited(partitions: int) -> str:
+    wait = f"{count(partitions)} offline {'partition waits' if partitions == 1 else 'partitions wait'}"
+    return f"start it: {wait} for it, because it was last in sync"
 
 
 def _filling(board: Board, dirs: Sequence[DirTrend]) -> Problem:
@@ -345,6 +354,12 @@ def _effect(board: Board, reason: HealthReason) -> str:
         if missed and missed[0].missed_by == board.total.under_replicated:
             return f"all miss broker {missed[0].broker}"
         return ", ".join(f"{count(cause.missed_by)} miss broker {cause.broker}" for cause in missed[:_NAMED_MAX])
+    if reason.check is Check.OFFLINE_PARTITIONS and (awaited := board.total.last_in_sync):
+        # What mends it comes first: names are cut where there is no room for them.
+        who = ", ".join(str(broker) for broker, _ in awaited.most_common(_NAMED_MAX))
+        names = ", ".join(plain(example).partition(" (")[0] for example in reason.examples[:_NAMED_MAX])
+        who += ", …" * (len(awaited) > _NAMED_MAX)
+        return f"start broker {who}, last in sync: {names}{', …' * (reason.count > _NAMED_MAX)}"
     named = ", ".join(plain(example) for example in reason.examples[:_NAMED_MAX])
     return named + (", …" if reason.count > min(_NAMED_MAX, len(reason.examples)) else "")
 

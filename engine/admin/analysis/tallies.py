@@ -20,6 +20,7 @@ class Tally:
         under_replicated: fewer replicas in sync than wanted, not counting those that a reassignment adds.
         missing: of these partitions, how often each broker is out of sync.
         leaderless: those whose leader is not alive, as the health checks count them.
+        last_in_sync: of these partitions, how often each dead broker has all that was acknowledged, and nobody else.
         below_min, at_min, one_above, well_above: the others by how many replicas in sync they have beyond min ISR;
             ``no_min`` those of which min ISR is not known.
         leaders: partitions by who leads them.
@@ -42,6 +43,7 @@ class Tally:
     no_min: int = 0
     moving: int = 0
     missing: Counter[int] = field(default_factory=Counter)
+    last_in_sync: Counter[int] = field(default_factory=Counter)
     leaders: Counter[int] = field(default_factory=Counter)
     preferred: Counter[int] = field(default_factory=Counter)
     led_elsewhere: Counter[int] = field(default_factory=Counter)
@@ -69,7 +71,8 @@ _NUMBERS = (
     "moving",
 )  # fmt: skip
 _COUNTERS = (
-    "missing", "leaders", "preferred", "led_elsewhere", "electable", "left_by_election", "would_stop", "would_go",
+    "missing", "last_in_sync", "leaders", "preferred", "led_elsewhere", "electable", "left_by_election", "would_stop",
+    "would_go",
 )  # fmt: skip
 
 
@@ -133,7 +136,10 @@ def tally_of(topic: TopicSnapshot, min_isr: int | None, live: frozenset[int], *,
     if not topic.is_marked_for_deletion:
         for partition in topic.partitions:
             wanted = min_isr if min_isr is None or not is_capped else min(min_isr, len(partition.replicas))
-            _count(found, partition, wanted, is_led=partition.is_led(live))
+            is_led = partition.is_led(live)
+            _count(found, partition, wanted, is_led=is_led)
+            if not is_led:
+                found.last_in_sync.update(partition.last_in_sync(live))
     return found
 
 

@@ -322,7 +322,7 @@ def _offline(partition: PartitionSnapshot, live: Set[int]) -> str:
     if any(broker in live for broker in partition.isr):
         return line
     line += ", all down" if live.isdisjoint(partition.replicas) else ""
-    last = ", ".join(map(str, partition.isr))
+    last = ", ".join(map(str, partition.last_in_sync(live)))
     return f"{line}; start broker {last}, last in sync" if last else line
 
 
