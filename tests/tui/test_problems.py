@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from dashboards import Driven, dashboard, drive
+import fake_group
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed, fake_feed
 
@@ -18,9 +19,11 @@ from engine.admin.watch.frame import Stage
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.znodes.tree import Znode
 from engine.common.model import TopicPartition
+from tui.dialogs.dialog import TextDialog
 from tui.drawing.cells import Tone
+from tui.drawing.units import short_count
 from tui.operations.elections import Elect
-from tui.pages import brokers, overview, partitions, topics, zookeeper
+from tui.pages import brokers, groups, overview, partitions, topics, zookeeper
 from tui.pages.page import View, rows_at
 from tui.screen.action_handlers import chosen
 from tui.screen.offers import NotNow, offer_for
@@ -87,6 +90,47 @@ def test_the_first_verdict_on_a_group_says_nothing_of_when_it_began() -> None:
     assert took(LagStatus.STOP) == "≥1s"
     assert took(LagStatus.UNKNOWN) is None, "it was judged all the same"
     assert took(LagStatus.STOP) == "0s", "it was not so before"
+
+
+def test_a_group_that_stops_committing_is_not_told_that_it_reads_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fake_group, "_POINTS_MAX", 40)
+    feed = FakeFeed(FakeCluster(3, {"orders": 4}), plays=False)
+    rate = feed.cluster.rate
+    feed.cluster.add_group("reports", "orders", reads=rate * 0.9, lag=1_000)
+    board = board_of(feed, 22)
+
+    def why() -> str:
+        (found,) = [one for one in problems_of(board) if one.key == "group reports"]
+        return f"{found.subject}: {found.effect}; {found.examples[0]}; {found.advice}"
+
+    assert "WARN" in why() and "reads less than comes in" in why() and "nothing for" not in why()
+    feed.cluster.stop_reading("reports")
+    board_of(feed, 14, board)
+    assert "WARN" in why(), "the verdict takes its time"
+    assert "; has committed nothing for 10s; its members commit nothing: look at what they log" in why()
+    assert f"↑ {short_count(rate * 4)}/s" in why(), "all that comes in"
+    place = View(board, Location("group", group="reports"))
+    assert "has committed nothing for 10s" in "".join(part for part, _ in groups.GROUP_PAGE.summary(place, 120)[0])
+    board_of(feed, 60, board)
+    assert "STALL" in why() and "stands still" in why()
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+def test_enter_on_a_partition_that_its_group_does_not_read_says_what_helps(size: tuple[int, int]) -> None:
+    cluster = FakeCluster(3, {"orders": 1})
+    cluster.add_group("reports", "orders", reads=0, lag=40_000)
+
+    async def look(driven: Driven) -> None:
+        await driven.tick(30)
+        await driven.press("5", "enter", "enter")
+        told = " ".join(driven.text.split())
+        for words in ("reports at /10.0.0.1", "committed 1 960 000 of 2 003 000: 43 000 to read"):
+            assert words in told, driven.text
+        assert isinstance(driven.app.screen, TextDialog)
+        await driven.press("escape")
+        assert driven.main.location == Location("group", group="reports"), "it is not left"
+
+    shown(FakeFeed(cluster, plays=False), look, size=size)
 
 
 def test_a_group_that_is_behind_is_no_fault_of_the_cluster() -> None:

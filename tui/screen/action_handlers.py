@@ -17,6 +17,7 @@ from tui.drawing.lines import line
 from tui.drawing.table_model import Filter
 from tui.operations.operation import EXPECTED, failure_text
 from tui.pages import logs, replicas, timeline
+from tui.pages.all_pages import aside_of
 from tui.pages.clusters import cluster_tone
 from tui.pages.page import rows_at
 from tui.screen.main_view import MainView
@@ -149,6 +150,10 @@ def _open(screen: MainView) -> None:
         return
     if screen.location.page == "clusters" and item is not None:
         open_member(screen, item)
+    elif screen.location.page == "group" and item is not None and item.status.is_trouble:
+        # Who reads it, and the commands that help, are not on the page of its topic.
+        lines = aside_of(screen.view, "group", item, max(40, screen.size.width - 10))
+        screen.app.push_screen(TextDialog("Partition of a group", lines, is_wide=True, folds=True))
     elif screen.location.page == "overview" and item is not None and item.plan is not None:
         screen.desk.open(item.plan)
     elif item is not None and (location := screen.pages[screen.location.page].opens(screen.view, item)) is not None:

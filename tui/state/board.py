@@ -17,11 +17,12 @@ from engine.admin.analysis.incidents import Incident
 from engine.admin.analysis.sanity import Finding, SanityCheck
 from engine.admin.analysis.tallies import Tallies, Tally
 from engine.admin.cluster.rights import Right
-from engine.admin.lag.verdicts import LagStatus
+from engine.admin.lag.results import GroupLag
+from engine.admin.lag.verdicts import TELLING_SPAN_MS, LagStatus, Reason
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.reassignment.journal import UnfinishedPlan
 from engine.admin.watch.events import Event
-from engine.admin.watch.frame import Frame, Stage
+from engine.admin.watch.frame import Frame, Stage, WatchedGroup
 from engine.admin.watch.log_ends import LogEnds
 from engine.admin.watch.replica_logs import ReplicaLogs
 from engine.common.acl import AclOperation, ResourceType
@@ -96,6 +97,28 @@ class Since(NamedTuple):
     is_least: bool
 
 
+class Pace(NamedTuple):
+    """How a group commits: its offsets as one sum, since when that is the same, and what was seen before."""
+
+    lag: GroupLag
+    committed: int
+    since_ms: int
+    seen_ms: int
+    longest_ms: int = 0
+    """The longest time between two moves."""
+
+    def after(self, lag: GroupLag, now_ms: int) -> Pace:
+        """Return its pace once its offsets were read again."""
+        committed = _committed(lag)
+        if committed == self.committed:
+            return self._replace(lag=lag, seen_ms=now_ms)
+        return Pace(lag, committed, now_ms, now_ms, longest_ms=max(self.longest_ms, now_ms - self.since_ms))
+
+
+def _committed(lag: GroupLag) -> int:
+    return sum(one.committed_offset or 0 for one in lag.partitions)
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """The cluster at one moment, as charts show it; None is a gap."""
@@ -122,6 +145,7 @@ class Board:
         self.samples: deque[Sample] = deque(maxlen=HISTORY_MAX)
         self.since: dict[Hashable, Since] = {}
         """When each trouble began: checks of health by themselves, ("broker", id) and ("group", name)."""
+        self._paces: dict[str, Pace] = {}
         self._has_judged: set[Hashable] = set()
         """Whether cluster and groups were judged before: what is wrong at the first look began before it."""
         self._event_count = 0
@@ -151,6 +175,7 @@ class Board:
             self.samples.clear()
             self._counting = None
             self.since.clear()
+            self._paces.clear()
             self._has_judged.clear()
         is_same_cluster = self.frame is not None and frame.cluster is self.frame.cluster
         before = self.topics
@@ -173,6 +198,7 @@ class Board:
         if frame.health is not None:
             wrong |= {reason.check: "cluster" for reason in frame.health.reasons}
             wrong |= {("broker", id_): "cluster" for id_ in (*self.silent, *(set(self.broker_ids) - self.live))}
+        self._paces = {group.name: self._pace_of(group, frame.at_ms) for group in frame.groups}
         wrong |= {("log dir", trend.broker, trend.log_dir): "cluster" for trend in self.filling}
         readers: dict[Hashable, LagStatus] = {("group", group.name): group.lag.status for group in frame.groups}
         readers |= {("query", query.job.path): query.job.status for query in frame.queries}
@@ -185,6 +211,23 @@ class Board:
         # The first verdict on a reader takes several looks, and says nothing of when it began.
         self._has_judged &= {"cluster", *readers}
         self._has_judged |= {key for key, status in readers.items() if status is not LagStatus.UNKNOWN}
+
+    def _pace_of(self, group: WatchedGroup, now_ms: int) -> Pace:
+        pace = self._paces.get(group.name)
+        if pace is None:
+            return Pace(group.lag, _committed(group.lag), now_ms, now_ms)
+        return pace if pace.lag is group.lag else pace.after(group.lag, now_ms)
+
+    def still_s(self, group: WatchedGroup) -> float | None:
+        """Return for how long a group that is behind has committed nothing; None if that may be its pace.
+
+        A standstill has its own verdict, which takes longer: this is for the time before.
+        """
+        pace = self._paces.get(group.name)
+        if pace is None or group.lag.reason is not Reason.LAG_NEVER_FELL:
+            return None
+        still_ms = pace.seen_ms - pace.since_ms
+        return still_ms / 1000 if still_ms >= TELLING_SPAN_MS and still_ms > pace.longest_ms else None
 
     def _remember(self, frame: Frame) -> None:
         past = self._past

@@ -385,22 +385,28 @@ def _of_groups(board: Board) -> Iterator[Problem]:
         parts = [f"{lag} behind"]
         if group.lag.time_lag_ms is not None:
             parts.append(time_lag_cell(group.lag).text)
-        if (growth := growth_of(group.lag)) is not None and abs(growth) >= 1:
+        # Rates are over a while: what it committed before it stopped is still in them.
+        still_s = board.still_s(group)
+        growth = growth_of(group.lag) if still_s is None else group.lag.in_per_sec
+        if growth is not None and abs(growth) >= 1:
             parts.append(f"{'↑' if growth > 0 else '↓'} {short_count(abs(growth))}/s")
         yield Problem(
             f"group {group.name}", status.tone, f"group {plain(group.name)} {status.text}", ", ".join(parts),
             board.since.get(("group", group.name)), Location("group", group=group.name, only=Only.IN_TROUBLE),
             is_of_cluster=False,
-            examples=tuple(_cases_of(group)),
-            advice=_OF_READERS.get(group.lag.reason, "see which partitions are behind, and who owns them (enter)"),
+            examples=tuple(_cases_of(group, still_s)),
+            advice=_OF_READERS.get(
+                group.lag.reason if still_s is None else Reason.STANDS_STILL,
+                "see which partitions are behind, and who owns them (enter)",
+            ),
             mends=("group.reset",) if group.lag.reason is Reason.STANDS_STILL else (),
         )  # fmt: skip
 
 
-def _cases_of(group: WatchedGroup) -> Iterator[str]:
+def _cases_of(group: WatchedGroup, still_s: float | None) -> Iterator[str]:
     """Say why a group is in trouble, and whose partitions are the reason, the reader furthest behind first."""
     lag = group.lag
-    if why := why_of(lag):
+    if why := why_of(lag) if still_s is None else f"has committed nothing for {span(still_s)}":
         yield why
     by_reader: dict[str, list[PartitionLag]] = {}
     for one in sorted(lag.partitions, key=lambda one: -(one.lag or 0)):

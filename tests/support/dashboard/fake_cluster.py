@@ -284,6 +284,10 @@ class FakeCluster:
             partition = TopicPartition(topic, p.partition)
             self._groups[name].committed[partition] = self._ends[partition].end - lag
 
+    def stop_reading(self, group: str) -> None:
+        """Make the members of a group hang: they stay, and commit nothing."""
+        self._groups[group].reads = 0.0
+
     def remove_group(self, name: str) -> None:
         """Remove a consumer group."""
         self._touched = True

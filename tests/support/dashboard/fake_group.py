@@ -28,7 +28,7 @@ class FakeGroup:
     def __init__(self, name: str, topic: str, *, reads: float, rate: float, members: int, now_ms: int) -> None:
         self.name, self.topic = name, topic
         self.committed: dict[TopicPartition, int] = {}
-        self._reads = reads if members else 0.0
+        self.reads = reads if members else 0.0
         self._rate = max(rate, 1.0)
         self._member_ids = [f"{name}-{number}" for number in range(1, members + 1)]
         self._points: dict[TopicPartition, list[Point]] = {}
@@ -40,7 +40,7 @@ class FakeGroup:
         for name, offset in self.committed.items():
             end = ends[name].end if name in ends else None
             if end is not None:
-                self.committed[name] = min(end, offset + round(self._reads * seconds))
+                self.committed[name] = min(end, offset + round(self.reads * seconds))
             self._points[name] = [*self._points.get(name, ()), Point(now_ms, self.committed[name], end)][-_POINTS_MAX:]
 
     def watched(self, ends: Mapping[TopicPartition, PartitionOffsets], coordinator: int | None) -> WatchedGroup:
