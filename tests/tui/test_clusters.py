@@ -55,13 +55,15 @@ def test_each_cluster_has_the_verdict_of_its_own_header_and_the_gravest_is_first
         down = driven.lines_with("✖ critical")[0].split()
         assert down[:9] == ["▌", "broker-down", "✖", "critical", "1", "2/3", "34", "1.6M", "3.9"]
         assert "broker 2 down" in " ".join(down)
-        assert row["live"].split()[1:7] == ["●", "healthy", "1", "3/3", "0", "1.6M"]
+        assert row["live"].split()[1:7] == ["✖", "problems", "1", "3/3", "0", "1.6M"]
         assert "✖ unreachable" in row["unreachable"] and row["unreachable"].rstrip().endswith("connection refused")
         assert "⊘ refused" in row["denied"] and "SASL_AUTHENTICATION_FAILED" in row["denied"]
         assert "✖ bad profile" in row["bad"] and "no such file" in row["bad"]
         assert driven.lines_with("5 clusters   1 critical   3 not seen   1 healthy")
         await driven.press("z")
-        assert shown_names(driven) == ["broker-down", "bad", "denied", "unreachable"]
+        assert shown_names(driven) == ["broker-down", "bad", "denied", "unreachable", "live"], (
+            "its readers are in trouble"
+        )
         await driven.press("z", "enter")
         await driven.sees("broker-down › Overview")
         await driven.sees("✖ CRITICAL")
@@ -143,7 +145,7 @@ def test_a_cluster_is_asked_seldom_once_it_is_known_and_keeps_its_name_and_label
         assert not feed.status.is_paused
         assert "live [eu]" in driven.text
         assert driven.main.saving.text_of("command") == "klamm cluster health --cluster live"
-        assert '"why": null' in driven.main.saving.text_of("row")
+        assert '"why": "group nightly-report STOP · group search-index WARN"' in driven.main.saving.text_of("row")
 
     shown(fleet_of({"live": "live"}, live={"label": "eu", "colour": Colour.RED}), look)
 

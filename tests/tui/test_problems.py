@@ -136,13 +136,36 @@ def test_enter_on_a_partition_that_its_group_does_not_read_says_what_helps(size:
 def test_a_group_that_is_behind_is_no_fault_of_the_cluster() -> None:
     async def look(driven: Driven) -> None:
         await driven.tick(3)
-        assert driven.lines_with("● HEALTHY  2 readers in trouble")
+        assert driven.lines_with("✖ 2 readers in trouble   the cluster is healthy")
+        assert driven.text.splitlines()[0].split()[-4:-2] == ["✖", "problems"], driven.text.splitlines()[0]
         assert "nothing is wrong" not in driven.text
         assert driven.lines_with("▌✖ group nightly-report STOP")
         await driven.press("enter")
         assert driven.main.location == Location("group", group="nightly-report", only=Only.IN_TROUBLE)
 
     shown("live", look)
+
+
+def test_sign_and_colour_are_never_greener_than_the_worst_row() -> None:
+    feed = FakeFeed(FakeCluster(3, {"orders": 4}), plays=False)
+    board = board_of(feed, 3)
+
+    def told() -> tuple[tuple[str, Tone], tuple[str, Tone]]:
+        banner = overview.overview_of(board, problems_of(board), 80, 24).lines[0]
+        return overview.health_word(board), banner[0]
+
+    assert told() == (("● healthy", Tone.GOOD), (" ● HEALTHY", Tone.GOOD))
+    feed.cluster.add_group("slow", "orders", reads=feed.cluster.rate * 0.9, lag=1_000)
+    board_of(feed, 12, board)
+    assert told() == (("▲ problem", Tone.WARN), (" ▲ ", Tone.WARN))
+    feed.cluster.add_group("hangs", "orders", reads=0, lag=1_000)
+    board_of(feed, 30, board)
+    assert told() == (("✖ problems", Tone.BAD), (" ✖ ", Tone.BAD))
+    feed.cluster.reassign(TopicPartition("orders", 0), (2, 3, 1))
+    feed.cluster.set_broker_config(2, "follower.replication.throttled.rate", "1000000")
+    board_of(feed, 3, board)
+    word, banner = told()
+    assert word == ("✖ warning", Tone.BAD) and banner[0].startswith(" ✖ WARNING") and banner[1] is Tone.ALARM
 
 
 def test_enter_opens_the_rows_concerned_and_no_others() -> None:

@@ -55,7 +55,8 @@ def reasons_of(member: Member, now_ms: int | None = None) -> list[str]:
     frame, standing = member.board.frame, member.standing(now_ms)
     if standing is None or frame is None:
         return [member.error] if member.error else []
-    problems = [problem for problem in problems_of(member.board) if problem.is_of_cluster]
+    every = problems_of(member.board)
+    problems = [problem for problem in every if problem.is_of_cluster] or every
     found = [problem.subject for problem in problems[:_NAMED_MAX]]
     if len(problems) > _NAMED_MAX:
         found.append(f"{len(problems) - _NAMED_MAX} more")
@@ -140,7 +141,7 @@ def _columns(now_ms: int | None) -> tuple[Column, ...]:
 
 
 def _is_trouble(member: Member, now_ms: int | None) -> bool:
-    return _status_seen(member, now_ms) is not HealthStatus.OK
+    return _status_seen(member, now_ms) is not HealthStatus.OK or bool(problems_of(member.board))
 
 
 def _command(items: Sequence[Member]) -> list[str]:
@@ -153,7 +154,10 @@ def page_of(fleet: Fleet | None) -> Page:
 
     def rows(view: View) -> Rows:
         now_ms = _now(view)
-        gravest = sorted(members, key=lambda m: (_GRAVEST_FIRST.index(_status_seen(m, now_ms)), m.name))
+        gravest = sorted(
+            members,
+            key=lambda m: (_GRAVEST_FIRST.index(_status_seen(m, now_ms)), not _is_trouble(m, now_ms), m.name),
+        )
         return Rows(
             _columns(now_ms),
             gravest,

@@ -105,7 +105,20 @@ def health_word(board: Board, *, is_seen: bool = True) -> tuple[str, Tone]:
         return "not known yet", Tone.QUIET
     if not is_seen:
         return f"? was {WORDS[status]} when last seen", Tone.QUIET
-    return f"{_SIGNS[status]} {WORDS[status]}", _TONES[status]
+    problems = problems_of(board)
+    shade = _shade(status, problems)
+    # A healthy cluster may have readers in trouble, or a plan that nobody carries out.
+    word = (
+        ("problem" if len(problems) == 1 else "problems") if status is HealthStatus.OK and problems else WORDS[status]
+    )
+    return f"{_SIGNS[shade]} {word}", _TONES[shade]
+
+
+def _shade(status: HealthStatus, problems: Sequence[Problem]) -> HealthStatus:
+    """Return what sign and colour say: the verdict is about the cluster, but they are never greener than a row."""
+    if any(problem.tone is Tone.BAD for problem in problems):
+        return HealthStatus.CRITICAL
+    return HealthStatus.WARNING if problems and status is HealthStatus.OK else status
 
 
 # The banner
@@ -119,12 +132,16 @@ def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: b
         text = "the cluster's health is not known yet: topics and partitions have not been read"
         return [fitted(line(f" {text}"), width), *_figures(board, width)]
     stakes = _stakes(problems, board)
+    shade = _shade(status, problems)
+    if status is HealthStatus.OK and is_seen and stakes:
+        calm = line((f" {_SIGNS[shade]} ", _TONES[shade]), *stakes, ("   the cluster is healthy", Tone.QUIET))
+        return [fitted(calm, width), *_figures(board, width)]
     if status is HealthStatus.OK or not is_seen:
         calm = line(
             (f" {word.upper() if is_seen else word}", tone), "  ", *stakes or ((_nothing_wrong(board), Tone.QUIET),)
         )
         return [fitted(calm, width), *_figures(board, width)]
-    loud = _LOUD[status]
+    loud = _LOUD[shade]
     verdict = fitted(line((f" {word.upper()}  {''.join(part for part, _ in stakes)}", loud)), width)
     is_large = is_tall and status is HealthStatus.CRITICAL
     air: list[Line] = [((" " * width, loud),)] if is_large else []
