@@ -410,7 +410,14 @@ def test_moves_are_throttled_and_cancelled(three_brokers: LocalCluster, by_wire:
     ).code == 5  # fmt: skip
     throttle = prepared(target, ChangeThrottle.of("20000"))
     assert "broker 2  19.5 KiB/s" in throttle.lines
-    assert carried_out(target, ChangeThrottle.of("20000")).is_good
+    changed = carried_out(target, ChangeThrottle.of("20000"))
+    assert changed.is_good
+    (note,) = changed.notes
+    assert note.startswith("once the moves have ended it has to go: X on Reassignments removes it, or klamm reassign v")
+    needed = ("broker 2 takes at most 19.5 KiB/s",)
+    kept = prepared(target, RemoveThrottles(needed))
+    assert kept.run is None and needed[0] in kept.lines
+    assert kept.question.startswith("the moves under way need the throttles that there are: H changes them")
     assert by_wire.settings("--broker", "2")["follower.replication.throttled.rate"] == "20000"
     cancel = CancelReassignments((TopicPartition(name, 0),))
     total, back = prepared(target, cancel).lines

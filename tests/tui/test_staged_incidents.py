@@ -133,7 +133,8 @@ INCIDENTS = {
         _starve, "✖ 1 copy falls behind", "Reassignments › stuck", ("orders-1",),
         ("sends at most 1000 B/s: the throttle can never finish", "raise the throttle (H); or cancel it (C)"),
         seconds=60,
-        mends=("reassignment.throttle", lambda offer: isinstance(offer, Ask)),
+        mends=("reassignment.throttle", lambda offer: isinstance(offer, Ask) and offer.fields[0].value == "1M"
+               and offer.fields[0].hint == "for each broker, now 1000 B/s, 977 KiB/s would let it end"),
     ),
     "leaked throttle": Incident(
         _leak, "▲ 2 throttles left behind", "Reassignments", (),
@@ -238,6 +239,25 @@ def test_a_key_that_mends_another_kind_of_problem_says_so() -> None:
 
     async def run() -> None:
         async with dashboard("live") as driven:
+            await look(driven)
+
+    drive(run)
+
+
+def test_throttles_that_moves_need_are_named_instead_of_removed() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(3)
+        first = offered(driven, "reassignment.throttle")
+        assert isinstance(first, Ask) and first.fields[0].value == "", "50M is an example, not what will be set"
+        _starve(driven.feed.cluster)
+        await driven.tick(60)
+        await driven.press("6")
+        offer = offered(driven, "reassignment.unthrottle")
+        assert isinstance(offer, RemoveThrottles)
+        assert offer.needed[0].endswith("sends at most 1000 B/s: the throttle can never finish: 977 KiB/s would let it end")
+
+    async def run() -> None:
+        async with dashboard(FakeFeed(_five(), plays=False)) as driven:
             await look(driven)
 
     drive(run)

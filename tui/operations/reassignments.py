@@ -108,6 +108,11 @@ def _cancel_row(one: CancelledPartition) -> tuple[Cell, ...]:
     )
 
 
+def typed_rate(rate: int) -> str:
+    """Return a rate as a form takes it."""
+    return f"{rate // 1_000_000}M" if rate % 1_000_000 == 0 else str(rate)
+
+
 @dataclass(frozen=True, slots=True)
 class ChangeThrottle:
     """Changes the limit for what brokers copy, for all reassignments under way."""
@@ -171,13 +176,19 @@ async def _throttled(cluster: Cluster, settings: ThrottleSettings, wanted: Chang
     rows = [
         (Cell(f"broker {broker}"), Cell(rate), result_cell("throttled", is_good=True)) for broker in settings.brokers
     ]
-    return Outcome(wanted.title, ("broker", "limit", "result"), tuple(rows))
+    verify = command_text(["reassign", "verify", "--all"], cluster.target)
+    note = f"once the moves have ended it has to go: X on Reassignments removes it, or {verify}"
+    return Outcome(wanted.title, ("broker", "limit", "result"), tuple(rows), notes=(note,))
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveThrottles:
-    """Removes throttles that no move needs from topics and brokers: klamm's; if it has left none, those of others."""
+    """Removes throttles that no move needs from topics and brokers: klamm's; if it has left none, those of others.
 
+    ``needed`` are sentences about the throttles that moves go through now.
+    """
+
+    needed: tuple[str, ...] = ()
     title: str = "Remove throttles"
     asks: bool = True
 
@@ -189,6 +200,9 @@ class RemoveThrottles:
         if not parts and found.foreign:
             return self._of_others(cluster, found)
         if not parts:
+            if self.needed:
+                moves = "the moves under way need the throttles that there are: H changes them, X removes them afterwards"
+                return Prepared(moves, (*self.needed, *found.left))
             # What is left may be klamm's, if a broker does not say.
             none = "there is no throttle that can be removed now" if found.left else "klamm has left no throttle behind"
             return Prepared(none, found.left)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.admin.analysis.moves import moves_board
+from engine.admin.analysis.throttles import ThrottleAdvice, throttle_advice
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import Side
 from engine.admin.configs.values import Entity, EntityType
@@ -15,9 +17,10 @@ from engine.admin.elections.values import ElectionScope, ElectionType
 from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.frame import Stage
 from engine.common.quantities import counted
-from tui.drawing.units import size
+from tui.drawing.units import byte_rate, size
 from tui.operations.operation import Operation
 from tui.pages.page import View
+from tui.pages.reassignments import throttles_told
 from tui.state.board import PartitionItem
 
 if TYPE_CHECKING:
@@ -229,16 +232,28 @@ def _cancel(view: View, items: Sequence[Any]) -> Offer:
 
 
 def _throttle(view: View, items: Sequence[Any]) -> Offer:
-    from tui.operations.reassignments import ChangeThrottle
+    from tui.operations.reassignments import ChangeThrottle, typed_rate
 
-    needed = FieldNeeded("rate", "Bytes a second", hint="50M, for each broker")
+    advice = _throttles_in_force(view)
+    suggested = max((one.suggested_rate or 0 for one in advice), default=0)
+    rates = sorted({one.rate for one in advice})
+    value = typed_rate(suggested or rates[-1]) if rates else ""
+    now = f"now {' or '.join(map(byte_rate, rates))}" if rates else "for example 50M; now without a throttle"
+    more = f", {byte_rate(suggested)} would let it end" if suggested else ""
+    needed = FieldNeeded("rate", "Bytes a second", value, f"for each broker, {now}{more}")
     return Ask("Change the throttle", (needed,), lambda v: ChangeThrottle.of(v["rate"]))
 
 
 def _remove_throttles(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.reassignments import RemoveThrottles
 
-    return RemoveThrottles()
+    return RemoveThrottles(tuple(told for told, _ in throttles_told(_throttles_in_force(view))))
+
+
+def _throttles_in_force(view: View) -> list[ThrottleAdvice]:
+    """Return the throttles that moves under way go through."""
+    frame = view.board.frame
+    return [] if frame is None else throttle_advice(frame, moves_board(frame, view.board.history))
 
 
 def _verify(view: View, items: Sequence[Any]) -> Offer:
