@@ -24,6 +24,7 @@ from tui.drawing.cells import Tone
 from tui.drawing.units import short_count
 from tui.operations.elections import Elect
 from tui.pages import brokers, groups, overview, partitions, topics, zookeeper
+from tui.pages.all_pages import aside_of
 from tui.pages.page import View, rows_at
 from tui.screen.action_handlers import chosen
 from tui.screen.offers import NotNow, offer_for
@@ -166,6 +167,36 @@ def test_sign_and_colour_are_never_greener_than_the_worst_row() -> None:
     board_of(feed, 3, board)
     word, banner = told()
     assert word == ("✖ warning", Tone.BAD) and banner[0].startswith(" ✖ WARNING") and banner[1] is Tone.ALARM
+
+
+@pytest.mark.parametrize(
+    ("trouble", "is_hung"), [("no answer for 9 s", True), ("127.0.0.1:9092: connection refused", False), (None, False)]
+)
+def test_a_broker_that_hangs_is_told_from_one_that_ended_once_its_session_is_over(
+    trouble: str | None, is_hung: bool
+) -> None:
+    feed = fake_feed("live", plays=False)
+    board = board_of(feed, 3)
+    if trouble is not None:
+        feed.cluster.silence(2, trouble)
+    board_of(feed, 6, board)
+    feed.cluster.kill(2)
+    board_of(feed, 3, board)
+    (found,) = [one for one in problems_of(board) if one.subject == "broker 2 down"]
+    (item,) = [one for one in brokers.items_of(board) if one.id == 2]
+    view = View(board, Location("brokers"))
+    lines = [*brokers.PAGE.summary(view, 200), *aside_of(view, "brokers", item, 100)]
+    page = " ".join(" ".join("".join(part for part, _ in one) for one in lines).split())
+    ends = "its process may hang: continue or kill it, then start it"
+    if is_hung:
+        assert found.effect.startswith("may hang: holds ") and found.advice.startswith(ends)
+        assert page.count("it gave no answer before its session ended; " + ends) == 2
+    else:
+        assert found.effect.startswith("holds ") and found.advice.startswith("start each missing broker")
+        assert "may hang" not in page
+    feed.cluster.start(2)
+    board_of(feed, 1, board)
+    assert not board.hung
 
 
 def test_enter_opens_the_rows_concerned_and_no_others() -> None:

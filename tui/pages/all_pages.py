@@ -248,7 +248,8 @@ def _broker(view: View, item: BrokerItem, width: int) -> list[Line]:
     board = view.board
     assert board.frame is not None
     lines = [line((f"broker {item.id}", Tone.STRONG), f"  {item.state}")]
-    lines += _told(item.trouble, width, Tone.BAD) if item.trouble else []
+    trouble = f"{brokers.UNANSWERED}; {brokers.MAY_HANG}" if item.id in board.hung else item.trouble
+    lines += _told(trouble, width, Tone.BAD) if trouble else []
     lines += _measured(view, item.figures, width)
     lines += _chart("records in/s", [sample.in_by_broker.get(item.id) for sample in board.samples], width, short_count)
     lines += _title(f"restart now: {item.restart.verdict.value}")

@@ -21,6 +21,8 @@ from tui.state.board import Board
 from tui.state.location import Location, Only
 
 _RESTART_LINES = 2
+UNANSWERED = "it gave no answer before its session ended"
+MAY_HANG = "its process may hang: continue or kill it, then start it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +302,7 @@ def _causes(board: Board) -> list[Line]:
         line(
             (str(partition), Tone.BAD),
             (f": {partition.cause.value}{f' ({plain(partition.detail)})' if partition.detail else ''}", Tone.PLAIN),
+            (f"; {UNANSWERED}; {MAY_HANG}" * (partition.broker in board.hung), Tone.PLAIN),
         )
         for partition in found
     ]

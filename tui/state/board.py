@@ -39,6 +39,9 @@ SLICE = 5_000
 """This many partitions are counted in one frame; the others wait for the next."""
 
 
+_NO_ANSWER = "no answer"
+
+
 class PartitionItem(NamedTuple):
     """One partition with the topic it belongs to."""
 
@@ -145,6 +148,9 @@ class Board:
         self.samples: deque[Sample] = deque(maxlen=HISTORY_MAX)
         self.since: dict[Hashable, Since] = {}
         """When each trouble began: checks of health by themselves, ("broker", id) and ("group", name)."""
+        self.hung: frozenset[int] = frozenset()
+        """Brokers that are down, and gave no answer while they were registered: their processes may still be there."""
+        self._unanswering: frozenset[int] = frozenset()
         self._paces: dict[str, Pace] = {}
         self._has_judged: set[Hashable] = set()
         """Whether cluster and groups were judged before: what is wrong at the first look began before it."""
@@ -176,6 +182,7 @@ class Board:
             self._counting = None
             self.since.clear()
             self._paces.clear()
+            self.hung = self._unanswering = frozenset()
             self._has_judged.clear()
         is_same_cluster = self.frame is not None and frame.cluster is self.frame.cluster
         before = self.topics
@@ -194,6 +201,7 @@ class Board:
 
     def _note_troubles(self, frame: Frame) -> None:
         """Note what is wrong for the first time, and forget what is not wrong any more."""
+        self._note_hung(frame)
         wrong: dict[Hashable, Hashable] = {}
         if frame.health is not None:
             wrong |= {reason.check: "cluster" for reason in frame.health.reasons}
@@ -211,6 +219,11 @@ class Board:
         # The first verdict on a reader takes several looks, and says nothing of when it began.
         self._has_judged &= {"cluster", *readers}
         self._has_judged |= {key for key, status in readers.items() if status is not LagStatus.UNKNOWN}
+
+    def _note_hung(self, frame: Frame) -> None:
+        """Note how brokers failed to answer, for when their sessions end: a refused connection is no silence."""
+        self.hung = (self.hung | self._unanswering) - self.live
+        self._unanswering = frozenset(id_ for id_ in self.silent if _NO_ANSWER in frame.words[id_].trouble)
 
     def _pace_of(self, group: WatchedGroup, now_ms: int) -> Pace:
         pace = self._paces.get(group.name)

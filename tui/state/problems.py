@@ -20,6 +20,7 @@ from tui.actions import Registry
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, fitted, line
 from tui.drawing.units import NOTHING, at_least, count, counted, percent, plain, short_count, span
+from tui.pages.brokers import MAY_HANG, UNANSWERED
 from tui.pages.groups import growth_of, reader_of, status_cell, time_lag_cell, why_of
 from tui.pages.reassignments import throttles_told
 from tui.pages.reassignments import why_of as why_of_copy
@@ -230,7 +231,8 @@ def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
     is_down = reason.check is Check.MISSING_BROKERS
     ids = sorted(set(board.broker_ids) - board.live) if is_down else sorted(board.silent)
     for broker in ids:
-        trouble = "" if is_down else plain(frame.words[broker].trouble)
+        has_hung = broker in board.hung
+        trouble = "may hang" * has_hung if is_down else plain(frame.words[broker].trouble)
         awaited = total.last_in_sync[broker]
         held = f"holds {counted(board.replicas[broker], 'replica')}, should lead {count(total.preferred[broker])}"
         yield Problem(
@@ -238,15 +240,19 @@ def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
             ": ".join(part for part in (trouble, held) if part), board.since.get(("broker", broker)),
             Location("brokers", row=str(broker), only=Only.DOWN if is_down else Only.SILENT),
             # Nobody can move away what only this broker has.
-            advice=_awaited(awaited) if awaited else spelled(reason.check.advice),
+            examples=(UNANSWERED,) if has_hung else (),
+            advice=_advice_on(awaited, reason, has_hung=has_hung),
             mends=() if awaited else ("plan.retire",),
             incident=incident.number if (incident := board.history.incidents.around(broker)) is not None else None,
         )  # fmt: skip
 
 
-def _awaited(partitions: int) -> str:
-    wait = f"{count(partitions)} offline {'partition waits' if partitions == 1 else 'partitions wait'}"
-    return f"start it: {wait} for it, because it was last in sync"
+def _advice_on(awaited: int, reason: HealthReason, *, has_hung: bool) -> str:
+    """Say what to do about a broker for which so many offline partitions wait."""
+    if awaited:
+        wait = f"{count(awaited)} offline {'partition waits' if awaited == 1 else 'partitions wait'}"
+        return f"{f'{MAY_HANG};' if has_hung else 'start it:'} {wait} for it, because it was last in sync"
+    return f"{MAY_HANG}; or move its replicas away" if has_hung else spelled(reason.check.advice)
 
 
 def _filling(board: Board, dirs: Sequence[DirTrend]) -> Problem:
