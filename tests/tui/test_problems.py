@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+import fake_group
 import pytest
 from dashboards import Driven, dashboard, drive
-import fake_group
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed, fake_feed
 
@@ -20,7 +21,7 @@ from engine.admin.watch.judging import HealthMemory
 from engine.admin.znodes.tree import Znode
 from engine.common.model import TopicPartition
 from tui.dialogs.dialog import TextDialog
-from tui.drawing.cells import Tone
+from tui.drawing.cells import Cell, Tone
 from tui.drawing.units import short_count
 from tui.operations.elections import Elect
 from tui.pages import brokers, groups, overview, partitions, topics, zookeeper
@@ -197,6 +198,20 @@ def test_a_broker_that_hangs_is_told_from_one_that_ended_once_its_session_is_ove
     feed.cluster.start(2)
     board_of(feed, 1, board)
     assert not board.hung
+
+
+def test_a_failed_log_dir_is_shown_instead_of_how_full_the_healthy_ones_are() -> None:
+    feed = fake_feed("live", plays=False)
+    board = board_of(feed, 3)
+    frame = feed.tick()
+    words = {**frame.words, 2: replace(frame.words[2], offline_log_dirs=("/var/lib/kafka-2",))}
+    board.take(replace(frame, words=words))
+    assert board.broker_disk_share(2) is not None, "its other log dir is well"
+    strip = ["".join(part for part, _ in one) for one in overview.overview_of(board, problems_of(board), 120, 40).lines]
+    told = {row.split()[1]: row for row in strip if re.match(r"│ +[123]  [●✖]", row)}
+    assert "  failed  " in told["2"] and "failed" not in told["1"] + told["3"]
+    (item,) = [one for one in brokers.items_of(board) if one.id == 2]
+    assert brokers.disk_cell(item) == Cell("failed", Tone.BAD)
 
 
 def test_enter_opens_the_rows_concerned_and_no_others() -> None:

@@ -254,7 +254,9 @@ def test_throttles_that_moves_need_are_named_instead_of_removed() -> None:
         await driven.press("6")
         offer = offered(driven, "reassignment.unthrottle")
         assert isinstance(offer, RemoveThrottles)
-        assert offer.needed[0].endswith("sends at most 1000 B/s: the throttle can never finish: 977 KiB/s would let it end")
+        assert offer.needed[0].endswith(
+            "sends at most 1000 B/s: the throttle can never finish: 977 KiB/s would let it end"
+        )
 
     async def run() -> None:
         async with dashboard(FakeFeed(_five(), plays=False)) as driven:

@@ -201,7 +201,9 @@ class RemoveThrottles:
             return self._of_others(cluster, found)
         if not parts:
             if self.needed:
-                moves = "the moves under way need the throttles that there are: H changes them, X removes them afterwards"
+                moves = (
+                    "the moves under way need the throttles that there are: H changes them, X removes them afterwards"
+                )
                 return Prepared(moves, (*self.needed, *found.left))
             # What is left may be klamm's, if a broker does not say.
             none = "there is no throttle that can be removed now" if found.left else "klamm has left no throttle behind"

@@ -47,6 +47,7 @@ class BrokerItem:
     trouble: str
     hides_sizes: bool = False
     figures: BrokerFigures | None = None
+    has_failed_dir: bool = False
 
     @property
     def state(self) -> str:
@@ -94,6 +95,7 @@ def items_of(board: Board) -> list[BrokerItem]:
                 words.trouble if words is not None else "",
                 board.hides_log_dirs,
                 frame.figures.get(broker),
+                broker in live and words is not None and bool(words.offline_log_dirs),
             )
         )
     return found
@@ -130,7 +132,9 @@ def _leaders(item: BrokerItem) -> Cell:
 
 
 def disk_cell(item: BrokerItem) -> Cell:
-    """Return how full the fullest volume is."""
+    """Return how full the fullest volume is; that a log dir has failed says more than how full the others are."""
+    if item.has_failed_dir:
+        return Cell("failed", Tone.BAD)
     if item.disk is None:
         return _unknown_size(item)
     return tinted(item.disk, percent(item.disk), bad_from=0.85)
@@ -246,8 +250,7 @@ def _rows(view: View) -> Rows:
 def _belongs(item: BrokerItem, only: Only, board: Board) -> bool:
     """Whether a broker is one of those that a finding is about."""
     if only is Only.DIR_FAILED:
-        words = None if board.frame is None else board.frame.words.get(item.id)
-        return words is not None and bool(words.offline_log_dirs)
+        return item.has_failed_dir
     if only is Only.FILLING:
         return any(trend.broker == item.id for trend in board.filling)
     return item.state == only
