@@ -148,7 +148,7 @@ class Problem:
 
 
 def problems_of(board: Board) -> Sequence[Problem]:
-    """Return what is wrong, the gravest first: what nobody can read or write, brokers, what follows from them, readers."""
+    """Return what is wrong, the gravest first: offline partitions, brokers, what follows from them, late readers."""
     if board.frame is None:
         return []
     found = [
