@@ -45,8 +45,8 @@ def zk_chroot(zookeeper: EmbeddedZooKeeper) -> str:
 def pytest_collection_finish() -> None:
     """Take what was collected out of the garbage collector's sight, since it lives as long as the process does.
 
-    Clients get a generator of their own. Their threads may outlive a test and draw from the global one. Hypothesis takes
-    that for a draw of the strategy that runs then, and calls it an error.
+    Clients get a generator of their own. Their threads may outlive a test and draw from the global one. Hypothesis
+    takes that for a draw of the strategy that runs then, and calls it an error.
     """
     drawn = random.Random()
     for name, module in list(sys.modules.items()):
