@@ -5,11 +5,10 @@ from __future__ import annotations
 import gc
 import random
 import signal
+import sys
 import uuid
 from collections.abc import Iterator
 
-import kazoo.protocol.connection
-import kazoo.retry
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -29,10 +28,6 @@ settings.register_profile(
 settings.register_profile("explore", settings.get_profile("klamm"), derandomize=False)
 settings.load_profile("klamm")
 
-# A connection of an earlier test draws from the global generator in a thread of its own. Hypothesis takes that for a
-# draw of the strategy that runs then, and calls it an error.
-kazoo.protocol.connection.random = kazoo.retry.random = random.Random()
-
 
 @pytest.fixture(scope="session")
 def zookeeper() -> Iterator[EmbeddedZooKeeper]:
@@ -48,6 +43,14 @@ def zk_chroot(zookeeper: EmbeddedZooKeeper) -> str:
 
 
 def pytest_collection_finish() -> None:
-    """Take what was collected out of the garbage collector's sight: it lives as long as the process does."""
+    """Take what was collected out of the garbage collector's sight, since it lives as long as the process does.
+
+    Clients get a generator of their own. Their threads may outlive a test and draw from the global one. Hypothesis
+    takes that for a draw of the strategy that runs then, and calls it an error.
+    """
+    drawn = random.Random()
+    for name, module in list(sys.modules.items()):
+        if name.startswith(("kafka.", "kazoo.")) and getattr(module, "random", None) is random:
+            module.random = drawn  # type: ignore[attr-defined]
     gc.collect()
     gc.freeze()

@@ -45,8 +45,8 @@ SETTINGS = {
     "offsets.topic.num.partitions": "3",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
-    # The coordinator's log is compacted all the time.
-    "transaction.state.log.segment.bytes": "16384",
+    # The coordinator's log is compacted all the time, however few transactions a busy machine gets done.
+    "transaction.state.log.segment.bytes": "4096",
     "log.cleaner.backoff.ms": "300",
     "log.cleaner.min.cleanable.ratio": "0.01",
 }

@@ -9,7 +9,7 @@ import pytest
 from engine.admin.cluster.errors import LoginRefused
 from engine.admin.cluster.wire import WireCluster
 from engine.common.model import IsolationLevel
-from engine.spark import positions, reading
+from engine.spark import reading, source_bounds
 from engine.spark.kafka_options import Connection
 from engine.spark.offset_ranges import OffsetRange
 from engine.spark.reading import ReadTask, read_range
@@ -28,7 +28,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         raise LoginRefused("wrong password", where="broker 0")
 
     monkeypatch.setattr(WireCluster, "metadata", refuse)
-    for module in (positions, reading):
+    for module in (source_bounds, reading):
         monkeypatch.setattr(module, "PATIENCE_S", 1.0)
     return found
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine.admin.cluster.errors import BadRequest, Refused, Unreachable
 from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, IsolationLevel, TopicPartition
-from engine.spark import positions
+from engine.spark import source_bounds
 from engine.spark.kafka_options import chosen_columns, schema_text, source_options
 from engine.spark.offset_ranges import (
     OffsetRange,
@@ -218,8 +218,8 @@ class Wire:
 
 def test_connections_stay_open_between_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Wire, "made", [], raising=False)
-    monkeypatch.setattr(positions, "WireCluster", Wire)
-    asker = positions.Asker(source_options(GIVEN, is_streaming=True).connection)
+    monkeypatch.setattr(source_bounds, "WireCluster", Wire)
+    asker = source_bounds.Asker(source_options(GIVEN, is_streaming=True).connection)
     failures: list[Exception] = []
 
     async def question(wire: Any) -> Any:

@@ -71,6 +71,9 @@ class LibrdkafkaSender:
             # this: see ``_ask_again``. It counts microseconds in 32 bits: with 2,147,484 ms or more it gives up every
             # new topic at once.
             "topic.metadata.propagation.max.ms": 2_000_000,
+            # A broker that has just started may know no broker yet, and librdkafka then forgets all of them. It asks
+            # the first addresses again after this time; its own default is five minutes.
+            "metadata.recovery.rebootstrap.trigger.ms": 3_000,
             "debug": "broker,topic,metadata",
             "error_cb": self._on_error,
         }

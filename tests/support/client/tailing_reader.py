@@ -32,6 +32,8 @@ class TailingReader:
                 "fetch.error.backoff.ms": 50,
                 "socket.timeout.ms": 3000,
                 "reconnect.backoff.max.ms": 500,
+                # See LibrdkafkaSender.
+                "metadata.recovery.rebootstrap.trigger.ms": 3_000,
                 "log_level": 0,
             }
             | settings
