@@ -139,7 +139,7 @@ def broker(zk_chroot: str, tmp_path: Path, macos: dict[str, str]) -> Iterator[st
 
 
 def test_a_broker_and_its_load(broker: str, tmp_path: Path, macos: dict[str, str]) -> None:
-    words = ("--experiment", "pair", "--quick", "--seconds", "300ms", "--producer-bytes", "2M", "--yes", "-o", "json")
+    words = ("--experiment", "pair", "--quick", "--seconds", "2s", "--producer-bytes", "2M", "--yes", "-o", "json")
     ran = klamm("perf", "suite", *words, "--yes", "-b", broker, folder=tmp_path, env=macos)
     assert ran.code == 0, ran.err
     assert [case["broker_cpu_s_per_million"] for case in ran.json["cases"]] == [None], "nothing there tells it"
