@@ -413,7 +413,7 @@ def test_moves_are_throttled_and_cancelled(three_brokers: LocalCluster, by_wire:
     changed = carried_out(target, ChangeThrottle.of("20000"))
     assert changed.is_good
     (note,) = changed.notes
-    assert note.startswith("once the moves have ended it has to go: X on Reassignments removes it, or klamm reassign v")
+    assert note.startswith("once the moves have ended it has to go: X on Reassignments removes it, or klamm reassign ")
     needed = ("broker 2 takes at most 19.5 KiB/s",)
     kept = prepared(target, RemoveThrottles(needed))
     assert kept.run is None and needed[0] in kept.lines

@@ -176,8 +176,7 @@ async def _throttled(cluster: Cluster, settings: ThrottleSettings, wanted: Chang
     rows = [
         (Cell(f"broker {broker}"), Cell(rate), result_cell("throttled", is_good=True)) for broker in settings.brokers
     ]
-    verify = command_text(["reassign", "verify", "--all"], cluster.target)
-    note = f"once the moves have ended it has to go: X on Reassignments removes it, or {verify}"
+    note = "once the moves have ended it has to go: X on Reassignments removes it, or klamm reassign verify --all"
     return Outcome(wanted.title, ("broker", "limit", "result"), tuple(rows), notes=(note,))
 
 
