@@ -305,7 +305,7 @@ def _causes(board: Board) -> list[Line]:
         line(
             (str(partition), Tone.BAD),
             (f": {partition.cause.value}{f' ({plain(partition.detail)})' if partition.detail else ''}", Tone.PLAIN),
-            (f"; {UNANSWERED}; {MAY_HANG}" * (partition.broker in board.hung), Tone.PLAIN),
+            (f"; {MAY_HANG}" * (partition.broker in board.hung), Tone.PLAIN),
         )
         for partition in found
     ]

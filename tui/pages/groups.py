@@ -10,7 +10,7 @@ from engine.admin.analysis.rebalances import group_past
 from engine.admin.cluster.target import Side
 from engine.admin.groups.values import GroupMember
 from engine.admin.lag.results import GroupLag, PartitionLag
-from engine.admin.lag.verdicts import LagStatus
+from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.watch.frame import LinkState, Stage, WatchedGroup
 from tui.drawing.cells import DENIED, LOADING, NO_DATA, Cell, Column, Tone
 from tui.drawing.lines import Line, line, wrapped
@@ -56,9 +56,9 @@ def lag_cell(lag: GroupLag) -> Cell:
     return Cell(text, Tone.QUIET if lag.lag == 0 else Tone.PLAIN)
 
 
-def trend_of(lag: GroupLag) -> Cell:
-    """Return the trend of a group's lag; not known while the lag is not."""
-    return NO_DATA if lag.has_unknown_lag else trend_cell(lag.in_per_sec, lag.out_per_sec)
+def trend_of(lag: GroupLag, *, is_still: bool = False) -> Cell:
+    """Return the trend of a group's lag; not known while the lag is not. ``is_still``: nothing is read any more."""
+    return NO_DATA if lag.has_unknown_lag else trend_cell(lag.in_per_sec, 0.0 if is_still else lag.out_per_sec)
 
 
 def growth_of(lag: GroupLag) -> float | None:
@@ -264,7 +264,7 @@ def _group_summary(view: View, width: int) -> list[Line]:
     members = f"{NOTHING} members" if group.members is None else counted(len(group.members), "member")
     since = span((frame.at_ms - group.since_ms) / 1000) if group.since_ms else NOTHING
     text, tone = status_cell(group.lag.status)
-    still_s = view.board.still_s(group)
+    still_s = view.board.still_s(group.lag) if group.lag.reason is Reason.LAG_NEVER_FELL else None
     why = why_of(group.lag) if still_s is None else f"has committed nothing for {span(still_s)}"
     first = line(
         (text, tone),

@@ -18,7 +18,7 @@ from engine.admin.analysis.sanity import Finding, SanityCheck
 from engine.admin.analysis.tallies import Tallies, Tally
 from engine.admin.cluster.rights import Right
 from engine.admin.lag.results import GroupLag
-from engine.admin.lag.verdicts import TELLING_SPAN_MS, LagStatus, Reason
+from engine.admin.lag.verdicts import TELLING_SPAN_MS, LagStatus
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.reassignment.journal import UnfinishedPlan
 from engine.admin.watch.events import Event
@@ -231,13 +231,13 @@ class Board:
             return Pace(group.lag, _committed(group.lag), now_ms, now_ms)
         return pace if pace.lag is group.lag else pace.after(group.lag, now_ms)
 
-    def still_s(self, group: WatchedGroup) -> float | None:
+    def still_s(self, lag: GroupLag) -> float | None:
         """Return for how long a group that is behind has committed nothing; None if that may be its pace.
 
-        A standstill has its own verdict, which takes longer: this is for the time before.
+        The verdict on a standstill takes longer, and so do rates: what was committed before is still in them.
         """
-        pace = self._paces.get(group.name)
-        if pace is None or group.lag.reason is not Reason.LAG_NEVER_FELL:
+        pace = self._paces.get(lag.group)
+        if pace is None or not lag.lag:
             return None
         still_ms = pace.seen_ms - pace.since_ms
         return still_ms / 1000 if still_ms >= TELLING_SPAN_MS and still_ms > pace.longest_ms else None

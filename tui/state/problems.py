@@ -288,10 +288,25 @@ def _problem(board: Board, reason: HealthReason) -> Problem:
         board.since.get(reason.check),
         _PLACES.get(reason.check, Location("brokers")),
         examples=reason.examples,
-        advice=_ADVICE.get(reason.check) or spelled(reason.advice),
+        advice=_ADVICE.get(reason.check) or _advice_of(board, reason),
         incident=_incident_of(board, reason.check),
         mends=_MENDS.get(reason.check, ()),
     )
+
+
+def _advice_of(board: Board, reason: HealthReason) -> str:
+    """Return the check's advice; where only certain brokers help, these are named instead of any replica."""
+    advice = spelled(reason.advice)
+    if reason.check is Check.OFFLINE_PARTITIONS and board.total.last_in_sync:
+        return f"{_who_helps(board)}; {advice.partition('; ')[2]}"
+    return advice
+
+
+def _who_helps(board: Board) -> str:
+    """Return which dead brokers bring offline partitions back, those of most partitions first."""
+    awaited = board.total.last_in_sync
+    who = ", ".join(str(broker) for broker, _ in awaited.most_common(_NAMED_MAX))
+    return f"start broker {who}{', …' * (len(awaited) > _NAMED_MAX)}, last in sync"
 
 
 def _incident_of(board: Board, check: Check) -> int | None:
@@ -360,12 +375,10 @@ def _effect(board: Board, reason: HealthReason) -> str:
         if missed and missed[0].missed_by == board.total.under_replicated:
             return f"all miss broker {missed[0].broker}"
         return ", ".join(f"{count(cause.missed_by)} miss broker {cause.broker}" for cause in missed[:_NAMED_MAX])
-    if reason.check is Check.OFFLINE_PARTITIONS and (awaited := board.total.last_in_sync):
+    if reason.check is Check.OFFLINE_PARTITIONS and board.total.last_in_sync:
         # What mends it comes first: names are cut where there is no room for them.
-        who = ", ".join(str(broker) for broker, _ in awaited.most_common(_NAMED_MAX))
         names = ", ".join(plain(example).partition(" (")[0] for example in reason.examples[:_NAMED_MAX])
-        who += ", …" * (len(awaited) > _NAMED_MAX)
-        return f"start broker {who}, last in sync: {names}{', …' * (reason.count > _NAMED_MAX)}"
+        return f"{_who_helps(board)}: {names}{', …' * (reason.count > _NAMED_MAX)}"
     named = ", ".join(plain(example) for example in reason.examples[:_NAMED_MAX])
     return named + (", …" if reason.count > min(_NAMED_MAX, len(reason.examples)) else "")
 
@@ -391,9 +404,12 @@ def _of_groups(board: Board) -> Iterator[Problem]:
         parts = [f"{lag} behind"]
         if group.lag.time_lag_ms is not None:
             parts.append(time_lag_cell(group.lag).text)
-        # Rates are over a while: what it committed before it stopped is still in them.
-        still_s = board.still_s(group)
-        growth = growth_of(group.lag) if still_s is None else group.lag.in_per_sec
+        still_s = board.still_s(group.lag)
+        growth = growth_of(group.lag)
+        if growth is not None and still_s is not None:
+            growth = group.lag.in_per_sec
+        if group.lag.reason is not Reason.LAG_NEVER_FELL:
+            still_s = None
         if growth is not None and abs(growth) >= 1:
             parts.append(f"{'↑' if growth > 0 else '↓'} {short_count(abs(growth))}/s")
         yield Problem(
