@@ -51,7 +51,7 @@ A new topic now and then keeps that short, and the old one is deleted.
 
 # See KafkaPythonSender.
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore:unclosed <(socket|ssl):ResourceWarning"),
     pytest.mark.timeout(60 + 120 * ROUNDS),
 ]
 
