@@ -337,7 +337,8 @@ def test_tokens_are_made_used_renewed_and_ended(kafka: SecuredKafka, capsys: pyt
 
     def done(*words: str, code: int = 0, config: Path = config) -> Ran:
         where = ("-b", kafka.address("LOGIN"), "--command-config", str(config), "-o", "json")
-        ran = in_process(*words, *where, capture=capsys)
+        # What the user names comes last, behind "--": one id in 64 begins with a hyphen.
+        ran = in_process(*words[:2], *where, *words[2:], capture=capsys)
         assert ran.code == code, ran.err
         return ran
 
@@ -362,12 +363,12 @@ def test_tokens_are_made_used_renewed_and_ended(kafka: SecuredKafka, capsys: pyt
     ).stdout  # fmt: skip
     assert token["token_id"] in theirs and token["hmac"] in theirs
     assert done(*mine, "--show-hmac").json == [token]
-    renewed = done("tokens", "renew", token["token_id"], "--renew-time-period", "10m")
+    renewed = done("tokens", "renew", "--renew-time-period", "10m", "--", token["token_id"])
     check_json("tokens expiry", Seen(renewed.code, renewed.out, renewed.err))
     assert renewed.json["expiry_timestamp_ms"] < token["expiry_timestamp_ms"], "ten minutes, not an hour"
     assert done("kafka-delegation-tokens", "--renew", "--renew-time-period", "-1", "--hmac", token["hmac"]).json
-    assert "without confirmation" in done("tokens", "expire", token["token_id"], code=2).error["message"]
-    done("tokens", "expire", token["token_id"], "--yes")
+    assert "without confirmation" in done("tokens", "expire", "--", token["token_id"], code=2).error["message"]
+    done("tokens", "expire", "--yes", "--", token["token_id"])
     assert until(lambda: not done(*mine).json)
     for words in (("renew", token["token_id"]), ("expire", "--hmac", token["hmac"], "--yes")):
         assert done("tokens", *words, code=2).error["kind"] == "not_found"
@@ -399,7 +400,7 @@ def test_rules_users_and_tokens_of_kafka_4(tmp_path: Path, capsys: pytest.Captur
         return ("-b", login_address, "--command-config", str(config))
 
     def ran(*words: str, where: tuple[str, ...] = ("-b", f"{host}:21302"), code: int = 0) -> Ran:
-        found = in_process(*words, *where, "-o", "json", capture=capsys)
+        found = in_process(*words[:2], *where, "-o", "json", *words[2:], capture=capsys)
         assert found.code == code, (words, found.err)
         return found
 
@@ -425,8 +426,8 @@ def test_rules_users_and_tokens_of_kafka_4(tmp_path: Path, capsys: pytest.Captur
         with_token = login("token", token["token_id"], token["hmac"], tokenauth="true")
         until(lambda: in_process("topics", "list", *with_token, capture=capsys).code == 0)
         assert ran("tokens", "list", where=alice).json == [token | {"hmac": None}]
-        ran("tokens", "renew", token["token_id"], "--renew-time-period", "10m", where=alice)
-        ran("tokens", "expire", token["token_id"], "--yes", where=alice)
+        ran("tokens", "renew", "--renew-time-period", "10m", "--", token["token_id"], where=alice)
+        ran("tokens", "expire", "--yes", "--", token["token_id"], where=alice)
         assert until(lambda: not ran("tokens", "list", where=alice).json)
         ran("acls", "remove", *rule, "--yes")
         assert until(lambda: not ran("acls", "list").json)
