@@ -199,6 +199,48 @@ async def ask_oddly(host: str, port: int, context: ssl.SSLContext, numbers: rand
     writer.close()
 
 
+def test_small_records_that_come_with_the_end_are_all_answered(tmp_path: Path) -> None:
+    """They are decrypted together, and the record that ends the connection is one of them."""
+
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (_, host, port):
+            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+            tls = client_context(tmp_path).wrap_bio(incoming, outgoing, server_hostname="broker.example")
+            reader, writer = await asyncio.open_connection(host, port)
+
+            async def once_enough_came(call: Callable[[], Any]) -> Any:
+                while True:
+                    try:
+                        return call()
+                    except ssl.SSLWantReadError:
+                        writer.write(outgoing.read())
+                        async with asyncio.timeout(PATIENCE_S):
+                            incoming.write(await reader.read(65_536))
+
+            await once_enough_came(tls.do_handshake)
+            # What comes with the handshake's end TLS gets with it: the others wait for an answer.
+            tls.write(metadata_request("t", 0))
+            answers, numbers = await once_enough_came(lambda: tls.read(65_536)), []
+            for number in range(1, 20):
+                tls.write(metadata_request("t", number))
+            with suppress(ssl.SSLWantReadError):
+                tls.unwrap()
+            writer.write(outgoing.read())
+            while len(numbers) < 20:
+                while len(answers) >= 4 and len(answers) >= (end := 4 + int.from_bytes(answers[:4], "big")):
+                    numbers.append(int.from_bytes(answers[4:8], "big"))
+                    answers = answers[end:]
+                if len(numbers) < 20:
+                    answers += await once_enough_came(lambda: tls.read(65_536))
+            assert numbers == list(range(20))
+            async with asyncio.timeout(PATIENCE_S):
+                while await reader.read():
+                    pass
+            writer.close()
+
+    run(check)
+
+
 def test_what_is_decrypted_when_a_turn_ends_is_handled_in_the_next_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
