@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.broker.fetch.conversion import Converted
 from engine.broker.fetch.reads import FetchBroker, FetchReads
-from engine.broker.fetch.session_cache import INVALID_SESSION_ID, FetchContext, FetchPartition, PartitionOutcome
+from engine.broker.fetch.session_cache import INVALID_SESSION_ID, FetchContext, FetchPartition
 from engine.broker.replication.metadata_cache import LeaderHints
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.partition_read import PartitionRead
@@ -62,14 +62,13 @@ def build_response(
     for wanted, (read, records), (partition, _, _) in zip(reads.partitions, found, reads.ends, strict=True):
         if is_incremental and records is None and _is_known(wanted, read):
             continue
-        outcome = _outcome(read)
-        if not fetch.must_answer(wanted, outcome):
+        if not fetch.must_answer(wanted, read):
             continue
-        if partition is not None and (size_bytes := outcome.size_bytes):
+        if partition is not None and read.records is not None:
             if replica_id < 0:
-                partition.counts.bytes_out += size_bytes
+                partition.counts.bytes_out += read.records.size_bytes
             else:
-                _count_replication(partition, replica_id, size_bytes)
+                _count_replication(partition, replica_id, read.records.size_bytes)
         key = wanted.key
         if current is None or (current.topic_id if version >= 13 else current.topic) != (
             key.topic_id if version >= 13 else key.topic
@@ -100,16 +99,6 @@ def _is_known(wanted: FetchPartition, read: PartitionRead) -> bool:
         and read.error is ErrorCode.NONE
         and read.diverging_epoch is None
         and read.preferred_read_replica < 0
-    )
-
-
-def _outcome(read: PartitionRead) -> PartitionOutcome:
-    return PartitionOutcome(
-        error_code=read.error,
-        size_bytes=read.size_bytes,
-        high_watermark=read.high_watermark,
-        log_start_offset=read.log_start_offset,
-        must_tell=read.diverging_epoch is not None or read.preferred_read_replica >= 0,
     )
 
 
