@@ -21,10 +21,11 @@ from certificates import Authority, Signed
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
 
 from engine.broker.log.file_range import FileRange, OpenFile
-from engine.broker.network import connection
+from engine.broker.network import connection, tls
 from engine.broker.network.connection import ADMIT_WITHIN_MS
 from engine.broker.network.request import RequestHead
 from engine.broker.network.server import ServerLimits, SocketServer
+from engine.broker.network.tls import TlsConnection
 from engine.broker.security.listener_security import TlsListener
 from engine.common.clock import ManualClock
 from engine.common.model import SecurityProtocol
@@ -488,6 +489,9 @@ def test_damaged_records_end_the_connection(tmp_path: Path, damage: Callable[[by
     run(check)
 
 
+KEY_UPDATE_BYTES = 27
+
+
 class Pointer(ctypes.c_void_p):
     """An address in C, which ctypes would make a number of, and cut short."""
 
@@ -508,7 +512,7 @@ class OpenSslPeer:
     WANT_READ = 2
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, version: ssl.TLSVersion) -> None:
-        self._reader, self._writer = reader, writer
+        self._reader, self._writer, self.transport = reader, writer, writer.transport
         self.lib = lib = openssl()
         self._context = lib.SSL_CTX_new(lib.TLS_client_method())
         lib.SSL_CTX_ctrl(self._context, self.SET_VERSION_MAX, ctypes.c_long(version), None)
@@ -610,6 +614,121 @@ def test_small_records_with_new_keys_among_them_are_all_answered(tmp_path: Path,
                 if len(numbers) < count:
                     answers += await peer.read()
             assert numbers == list(range(count))
+
+    run(check)
+
+
+def test_a_flood_of_new_keys_takes_turns_with_others(tmp_path: Path) -> None:
+    """Each costs as much as ten small requests."""
+    flood = 3_000
+
+    async def check() -> None:
+        async with (
+            serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (server, host, port),
+            openssl_peer(host, port, ssl.TLSVersion.TLSv1_3) as peer,
+        ):
+            peer.write(metadata_request("t", 0))
+            await peer.read()
+            (connection,) = server.connections
+            assert isinstance(connection, TlsConnection)
+            for _ in range(flood):
+                peer.update_keys(peers_too=True)
+            peer.write(metadata_request("t", 1))
+            peer.send_records()
+            answer = asyncio.create_task(peer.read())
+            turns, before = 0, 0
+            while not answer.done():
+                left = len(connection._encrypted)
+                assert before - left < 200 * KEY_UPDATE_BYTES
+                turns += left > 0
+                before = left
+                await asyncio.sleep(0)
+            assert correlation_ids([(await answer)[4:]]) == [1]
+            # The last of each read leaves nothing behind.
+            assert turns > flood / 200 / 2
+
+    run(check)
+
+
+def test_new_keys_that_a_peer_asks_for_and_does_not_read_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They wait in their place among the answers, and nothing is read from the peer while much waits."""
+    monkeypatch.setattr(connection, "QUEUED_BYTES_MAX", 400_000)
+    answered, flood = 300_000, 8_000
+
+    def handle(request: RequestHead, body: Any) -> Outgoing:
+        return Outgoing(struct.pack(">ii", 4 + answered, request.correlation_id) + bytes(answered))
+
+    async def check() -> None:
+        limits = ServerLimits(socket_send_buffer_bytes=16_384)
+        async with (
+            serving({ApiKey.METADATA: handle}, limits, tls=listener(tmp_path)) as (server, host, port),
+            openssl_peer(host, port, ssl.TLSVersion.TLSv1_3) as peer,
+        ):
+            (served,) = server.connections
+            assert isinstance(served, TlsConnection)
+            peer.transport.pause_reading()
+            peer.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
+            peer.write(metadata_request("t", 0))
+            for _ in range(flood):
+                peer.update_keys(peers_too=True)
+            peer.write(metadata_request("t", 1))
+            peer.send_records()
+            async with asyncio.timeout(PATIENCE_S):
+                while served._can_handle() or served._waits_for_turn:
+                    await asyncio.sleep(0)
+            assert served._outgoing.pending == 0
+            assert served._sender is not None
+            assert 400_000 <= served._sender.queued_bytes < 400_000 + 200 * KEY_UPDATE_BYTES
+            peer.transport.resume_reading()
+            answers = b""
+            while len(answers) < 2 * (8 + answered):
+                answers += await peer.read()
+            assert correlation_ids([answers[4:], answers[8 + answered + 4 :]]) == [0, 1]
+
+    run(check)
+
+
+def test_new_keys_come_before_an_answer_that_waits_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not encrypted yet will be, with the new ones."""
+    size = 100_000
+    (tmp_path / "f").write_bytes(bytes(size))
+    file = OpenFile(os.open(tmp_path / "f", os.O_RDONLY))
+    read, is_in_memory = tls._read, False
+
+    def from_file(request: RequestHead, body: Any) -> Outgoing:
+        out = Outgoing(struct.pack(">ii", 4 + size, request.correlation_id))
+        out.splice(FileRange(file, 0, size))
+        return out
+
+    async def check() -> None:
+        nonlocal is_in_memory
+        monkeypatch.setattr(tls, "_read", lambda head, room: is_in_memory and read(head, room))
+        async with (
+            serving({ApiKey.METADATA: from_file}, tls=listener(tmp_path)) as (server, host, port),
+            openssl_peer(host, port, ssl.TLSVersion.TLSv1_3) as peer,
+        ):
+            (served,) = server.connections
+            peer.write(metadata_request("t", 0))
+            peer.send_records()
+            async with asyncio.timeout(PATIENCE_S):
+                while not served.is_unread:
+                    await asyncio.sleep(0)
+                # OpenSSL answers to the last one once it encrypts.
+                for _ in range(3):
+                    peer.update_keys(peers_too=True)
+                peer.write(metadata_request("t", 1))
+                peer.send_records()
+                while served._sender.queued_bytes < 2 * size:
+                    await asyncio.sleep(0)
+            is_in_memory = True
+            answers = b""
+            while len(answers) < 2 * (8 + size):
+                answers += await peer.read()
+            assert correlation_ids([answers[4:], answers[8 + size + 4 :]]) == [0, 1]
 
     run(check)
 
