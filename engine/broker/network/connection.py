@@ -363,7 +363,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._handle_frame(frame, out, begun_s)
                 begun_s = perf_counter()
                 if begun_s >= until_s and not inbox.is_empty:
-                    self._wait_for_turn(begun_s)
+                    self._wait_for_turn()
                 if len(out) >= QUEUED_BYTES_MAX or not self._can_handle():
                     return False
         except Exception as error:
@@ -650,9 +650,9 @@ class Connection(asyncio.BufferedProtocol):
             self._is_reading_paused = True
             self._pause_reading()
 
-    def _wait_for_turn(self, since_s: float) -> None:
+    def _wait_for_turn(self) -> None:
         self._waits_for_turn = True
-        self._waits_since_s = since_s
+        self._waits_since_s = perf_counter()
         Turns.of_loop().put(self._take_turn)
 
     def _take_turn(self) -> None:

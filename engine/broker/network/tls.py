@@ -16,7 +16,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
-from time import perf_counter
 from typing import Any, Final, Protocol
 
 from engine.broker.network.cold_ranges import read_into_if_cached
@@ -348,7 +347,7 @@ class TlsConnection(Connection):
                     filled += size
             except ssl.SSLWantReadError:
                 # A record of TLS itself was among them. New keys cost as much as ten small requests.
-                self._wait_for_turn(perf_counter())
+                self._wait_for_turn()
             except ssl.SSLZeroReturnError:
                 is_over = True
             if parts:
