@@ -26,7 +26,7 @@ from tui.drawing.units import byte_rate, ids, size
 from tui.operations.operation import Outcome, Prepared, command_text, flow_told, shortened
 from tui.operations.plan_commands import running_words
 from tui.operations.reassignments import CancelReassignments
-from tui.operations.topics import size_of, whole_number
+from tui.operations.topics import rate_of, size_of, whole_number
 from tui.planning.card import NO_END, past_runs
 from tui.planning.opened_plan import OpenedPlan
 from tui.planning.words import planner_words
@@ -40,7 +40,7 @@ def run_asked_for(verb: Verb, plan: OpenedPlan, path: Path, values: Mapping[str,
     Raises:
         BadRequest: a value makes no sense.
     """
-    throttle = size_of("the throttle", values["throttle"])
+    throttle = rate_of("the throttle", values["throttle"])
     stall = values["stall"].strip()
     try:
         stall_s = parse_duration_s(stall)

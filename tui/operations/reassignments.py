@@ -28,7 +28,7 @@ from engine.common.snapshot import PartitionSnapshot
 from tui.drawing.cells import Cell
 from tui.drawing.units import byte_rate, ids
 from tui.operations.operation import Outcome, Prepared, command_text, result_cell, shortened
-from tui.operations.topics import size_of
+from tui.operations.topics import rate_of
 
 PLAN_FILE = "plan.json"
 """What the command calls the file of the partitions that are moving."""
@@ -128,7 +128,7 @@ class ChangeThrottle:
         Raises:
             BadRequest: it is not a size, or too low for anything to get through.
         """
-        rate = size_of("the throttle", text)
+        rate = rate_of("the throttle", text)
         if rate is None:
             raise BadRequest("give a throttle, such as 50M")
         Throttle(rate).check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.admin.cluster.connection import Cluster
@@ -19,7 +20,7 @@ from engine.admin.topics.changes import (
     held_up_told,
     parse_topic_configs,
 )
-from engine.common.quantities import counted, parse_size
+from engine.common.quantities import counted, parse_rate, parse_size
 from tui.drawing.cells import Cell
 from tui.operations.operation import Outcome, Prepared, command_text, failures_told, result_cell, shortened
 
@@ -175,7 +176,7 @@ def whole_number(what: str, text: str) -> int | None:
     if not text.strip():
         return None
     try:
-        return int(text)
+        return int(text.replace(" ", ""))
     except ValueError:
         raise BadRequest(f"{what} must be a whole number, not {text.strip()!r}") from None
 
@@ -196,7 +197,20 @@ def size_of(what: str, text: str) -> int | None:
     Raises:
         BadRequest: it is not a size.
     """
+    return _quantity(parse_size, what, text)
+
+
+def rate_of(what: str, text: str) -> int | None:
+    """Return the bytes a second that a field asks for; None if it is empty.
+
+    Raises:
+        BadRequest: it is not a rate.
+    """
+    return _quantity(parse_rate, what, text)
+
+
+def _quantity(parse: Callable[[str], int], what: str, text: str) -> int | None:
     try:
-        return parse_size(text) if text.strip() else None
+        return parse(text) if text.strip() else None
     except ValueError as error:
         raise BadRequest(f"{what}: {error}") from error
