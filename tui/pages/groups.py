@@ -56,9 +56,9 @@ def lag_cell(lag: GroupLag) -> Cell:
     return Cell(text, Tone.QUIET if lag.lag == 0 else Tone.PLAIN)
 
 
-def trend_of(lag: GroupLag, *, is_still: bool = False) -> Cell:
-    """Return the trend of a group's lag; not known while the lag is not. ``is_still``: nothing is read any more."""
-    return NO_DATA if lag.has_unknown_lag else trend_cell(lag.in_per_sec, 0.0 if is_still else lag.out_per_sec)
+def trend_of(lag: GroupLag) -> Cell:
+    """Return the trend of a group's lag; not known while the lag is not."""
+    return NO_DATA if lag.has_unknown_lag else trend_cell(lag.in_per_sec, lag.out_per_sec)
 
 
 def growth_of(lag: GroupLag) -> float | None:

@@ -390,7 +390,7 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
     lines = []
     for lag in shown:
         status, behind = status_cell(lag.status), time_lag_cell(lag)
-        trend = trend_of(lag, is_still=board.still_s(lag) is not None)
+        trend = trend_of(lag)
         more = (unknown_told(lag), Tone.QUIET) if lag.has_unknown_lag else (trend.text, _course(trend, lag))
         figure = at_least(short_count(lag.lag), is_least=lag.has_unknown_lag)
         length = max(round(lag.lag / most * bar), bar > 0) if lag.lag else 0

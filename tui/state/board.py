@@ -109,13 +109,27 @@ class Pace(NamedTuple):
     seen_ms: int
     longest_ms: int = 0
     """The longest time between two moves."""
+    told: GroupLag | None = None
+    """Its lag without what it read before, if it has stopped."""
+
+    @property
+    def still_ms(self) -> int | None:
+        """For how long it has committed nothing though it is behind; None if that may be its pace."""
+        still_ms = self.seen_ms - self.since_ms
+        return still_ms if self.lag.lag and still_ms >= TELLING_SPAN_MS and still_ms > self.longest_ms else None
 
     def after(self, lag: GroupLag, now_ms: int) -> Pace:
         """Return its pace once its offsets were read again."""
         committed = _committed(lag)
         if committed == self.committed:
-            return self._replace(lag=lag, seen_ms=now_ms)
+            pace = self._replace(lag=lag, seen_ms=now_ms)
+            return pace._replace(told=None if pace.still_ms is None else _stopped(lag))
         return Pace(lag, committed, now_ms, now_ms, longest_ms=max(self.longest_ms, now_ms - self.since_ms))
+
+
+def _stopped(lag: GroupLag) -> GroupLag:
+    partitions = tuple(replace(one, out_per_sec=0.0, clear_in_ms=None) for one in lag.partitions)
+    return replace(lag, partitions=partitions, out_per_sec=0.0, clear_in_ms=None)
 
 
 def _committed(lag: GroupLag) -> int:
@@ -195,6 +209,7 @@ class Board:
             self._event_count += len(frame.events)
         self._dir_trends = None
         self.findings = self._sanity.check(frame)
+        self._note_paces(frame)
         self._note_troubles(frame)
         self._topic_in, self._topic_bytes, self._in_per_s, self._rates_from = {}, {}, None, None
         self._remember(frame)
@@ -206,7 +221,6 @@ class Board:
         if frame.health is not None:
             wrong |= {reason.check: "cluster" for reason in frame.health.reasons}
             wrong |= {("broker", id_): "cluster" for id_ in (*self.silent, *(set(self.broker_ids) - self.live))}
-        self._paces = {group.name: self._pace_of(group, frame.at_ms) for group in frame.groups}
         wrong |= {("log dir", trend.broker, trend.log_dir): "cluster" for trend in self.filling}
         readers: dict[Hashable, LagStatus] = {("group", group.name): group.lag.status for group in frame.groups}
         readers |= {("query", query.job.path): query.job.status for query in frame.queries}
@@ -225,6 +239,14 @@ class Board:
         self.hung = (self.hung | self._unanswering) - self.live
         self._unanswering = frozenset(id_ for id_ in self.silent if _NO_ANSWER in frame.words[id_].trouble)
 
+    def _note_paces(self, frame: Frame) -> None:
+        """Note how groups commit; one that has stopped reads nothing, whatever its rates still have from before."""
+        self._paces = {group.name: self._pace_of(group, frame.at_ms) for group in frame.groups}
+        stopped = {name: pace.told for name, pace in self._paces.items() if pace.told is not None}
+        if stopped:
+            groups = (replace(group, lag=stopped.get(group.name, group.lag)) for group in frame.groups)
+            self.frame = replace(frame, groups=tuple(groups))
+
     def _pace_of(self, group: WatchedGroup, now_ms: int) -> Pace:
         pace = self._paces.get(group.name)
         if pace is None:
@@ -237,10 +259,7 @@ class Board:
         The verdict on a standstill takes longer, and so do rates: what was committed before is still in them.
         """
         pace = self._paces.get(lag.group)
-        if pace is None or not lag.lag:
-            return None
-        still_ms = pace.seen_ms - pace.since_ms
-        return still_ms / 1000 if still_ms >= TELLING_SPAN_MS and still_ms > pace.longest_ms else None
+        return None if pace is None or pace.still_ms is None else pace.still_ms / 1000
 
     def _remember(self, frame: Frame) -> None:
         past = self._past

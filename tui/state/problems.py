@@ -404,12 +404,8 @@ def _of_groups(board: Board) -> Iterator[Problem]:
         parts = [f"{lag} behind"]
         if group.lag.time_lag_ms is not None:
             parts.append(time_lag_cell(group.lag).text)
-        still_s = board.still_s(group.lag)
         growth = growth_of(group.lag)
-        if growth is not None and still_s is not None:
-            growth = group.lag.in_per_sec
-        if group.lag.reason is not Reason.LAG_NEVER_FELL:
-            still_s = None
+        still_s = board.still_s(group.lag) if group.lag.reason is Reason.LAG_NEVER_FELL else None
         if growth is not None and abs(growth) >= 1:
             parts.append(f"{'↑' if growth > 0 else '↓'} {short_count(abs(growth))}/s")
         yield Problem(
