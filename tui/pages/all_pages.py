@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.admin.analysis.incidents import Incident
 from engine.admin.analysis.timeline import timelines
@@ -63,9 +63,11 @@ from tui.pages.reassignments import why_of as why_of_copy
 from tui.pages.replicas import Replica, chosen, replicas_of
 from tui.pages.spark import QueryRow
 from tui.pages.timeline import change_text, kind_cell
-from tui.screen.main_view import MainView
 from tui.state.board import Board, PartitionItem
 from tui.state.location import Location
+
+if TYPE_CHECKING:
+    from tui.screen.main_screen import MainScreen
 
 _OF_THE_BOARD = (
     overview.PAGE,
@@ -83,14 +85,14 @@ _OF_THE_BOARD = (
 """These are drawn from the board alone; plans, znodes and logs are read separately, for the main screen."""
 
 
-def pages_of(screen: MainView, partition_logs: PartitionLogs) -> dict[str, Page]:
+def pages_of(screen: MainScreen, partition_logs: PartitionLogs) -> dict[str, Page]:
     """Return the screens. ``screen`` has the plan and the znodes that two of them show, ``partition_logs`` the logs."""
     read_separately = (_plans(screen), _znodes(screen), _logs(screen, partition_logs))
     fleet = clusters.page_of(screen.dashboard.session.fleet)
     return {page.name: page for page in (*_OF_THE_BOARD, *read_separately, fleet)}
 
 
-def _plans(screen: MainView) -> Page:
+def _plans(screen: MainScreen) -> Page:
     """It imports the planner, so it waits until somebody needs it."""
 
     def rows(view: View) -> Rows:
@@ -118,7 +120,7 @@ def _plans(screen: MainView) -> Page:
     )
 
 
-def _znodes(screen: MainView) -> Page:
+def _znodes(screen: MainScreen) -> Page:
     return Page(
         "zookeeper",
         lambda view: zookeeper.rows_of(screen.znodes, view.location.only),
@@ -129,7 +131,7 @@ def _znodes(screen: MainView) -> Page:
     )
 
 
-def _logs(screen: MainView, of_partition: PartitionLogs) -> Page:
+def _logs(screen: MainScreen, of_partition: PartitionLogs) -> Page:
     ring = screen.dashboard.session.log
 
     def rows(view: View) -> Rows:
@@ -159,7 +161,7 @@ _BAR_MAX = 20
 def aside_of(view: View, page: str, item: Any, width: int) -> list[Line]:
     """Return more about a row of a screen in lines of ``width``; nothing if its columns say it all."""
     made = _ASIDES.get(page)
-    if made is None or item is None or view.board.frame is None:
+    if made is None or item is None:
         return []
     if width >= _COLUMNS_MIN and page not in _ONE_TEXT:
         half = (width - 3) // 2
@@ -246,7 +248,6 @@ def _bars(rows: Sequence[tuple[str, float, str]], width: int) -> list[Line]:
 
 def _broker(view: View, item: BrokerItem, width: int) -> list[Line]:
     board = view.board
-    assert board.frame is not None
     lines = [line((f"broker {item.id}", Tone.STRONG), f"  {item.state}")]
     trouble = f"{brokers.UNANSWERED}; {brokers.MAY_HANG}" if item.id in board.hung else item.trouble
     lines += _told(trouble, width, Tone.BAD) if trouble else []
@@ -268,7 +269,7 @@ def _broker(view: View, item: BrokerItem, width: int) -> list[Line]:
 def _measured(view: View, told: BrokerFigures | None, width: int) -> list[Line]:
     """Say what a broker measures, who told it, and why something is missing."""
     board = view.board
-    if not board.reads_metrics or board.frame is None:
+    if not board.reads_metrics:
         return []
     if told is None or told.told_by is None:
         why = board.frame.stage(Stage.METRICS).error if told is None else told.trouble
@@ -296,7 +297,7 @@ def _measured(view: View, told: BrokerFigures | None, width: int) -> list[Line]:
 def _traffic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
     """Say what a topic's leaders measure, or why they do not."""
     board = view.board
-    if not board.reads_metrics or board.frame is None:
+    if not board.reads_metrics:
         return []
     told, untold = board.frame.traffic.get(topic.name), board.untold(topic)
     lines = _title("traffic")
@@ -312,7 +313,6 @@ def _traffic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
 
 
 def _why_no_traffic(board: Board) -> str:
-    assert board.frame is not None
     status = board.frame.stage(Stage.METRICS)
     if not board.frame.figures:
         return status.error or "not read yet"
@@ -350,7 +350,6 @@ def _topic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
 
 def _partition(view: View, item: PartitionItem, width: int) -> list[Line]:
     board = view.board
-    assert board.frame is not None
     state = state_of(board, item)
     lines = [line((plain(str(item.name)), Tone.STRONG), "  ", state), *_title("replicas")]
     lines += [_replica(replica) for replica in replicas_of(board, item)]
@@ -365,7 +364,6 @@ def _replica(one: Replica) -> Line:
 
 def _past_of(board: Board, item: PartitionItem) -> list[Line]:
     """Return who was out of the ISR and for how long, then everything that happened to the partition."""
-    assert board.frame is not None
     own = [event for event in board.events if _is_about(event, item.name)]
     lines: list[Line] = []
     for row in timelines(own):
@@ -417,7 +415,6 @@ def _group_partition(view: View, one: PartitionLag, width: int) -> list[Line]:
         lines += _told(f"the first of them has waited for {span(one.time_lag_ms / 1000)}", width)
     if one.lost_records:
         lines += _told(f"{counted(one.lost_records, 'record')} before it deleted unread", width, Tone.BAD)
-    assert view.board.frame is not None
     for held in view.board.frame.holding:
         if held.partition == one.name:
             text = f"a transaction holds back committed records from {count(held.start_offset)} on: Z on Partitions (4)"
@@ -476,7 +473,7 @@ def _event(view: View, numbered: tuple[int, Event], width: int) -> list[Line]:
 def _incident(view: View, incident: Incident, width: int) -> list[Line]:
     """What failed, what followed, who took over, and which replicas are still out of sync."""
     cause, board = incident.cause, view.board
-    lasted = span(incident.lasted_s(cause.at_ms if board.frame is None else board.frame.at_ms))
+    lasted = span(incident.lasted_s(board.frame.at_ms))
     is_over = incident.ended_ms is not None
     course = (f"over after {lasted}", Tone.GOOD) if is_over else (f"ongoing for {lasted}", Tone.BAD)
     lines = [line((plain(cause.subject), Tone.STRONG), f"  {kind_cell(cause).text}  ", course)]

@@ -45,7 +45,7 @@ def health_of(member: Member, now_ms: int | None = None) -> tuple[str, Tone]:
 def _status_seen(member: Member, now_ms: int | None) -> HealthStatus | None:
     """Return the verdict on a cluster that is in sight."""
     frame, standing = member.board.frame, member.standing(now_ms)
-    if frame is None or frame.health is None or standing is None or not standing.is_seen:
+    if frame.health is None or standing is None or not standing.is_seen:
         return None
     return status_of(member.board)
 
@@ -53,7 +53,7 @@ def _status_seen(member: Member, now_ms: int | None) -> HealthStatus | None:
 def reasons_of(member: Member, now_ms: int | None = None) -> list[str]:
     """Return why a cluster is not well, or not seen as it should; the gravest first."""
     frame, standing = member.board.frame, member.standing(now_ms)
-    if standing is None or frame is None:
+    if standing is None:
         return [member.error] if member.error else []
     every = problems_of(member.board)
     problems = [problem for problem in every if problem.is_of_cluster] or every
@@ -83,7 +83,7 @@ def _brokers_cell(member: Member) -> Cell:
 
 def _controller(member: Member) -> int | None:
     frame = member.board.frame
-    return None if frame is None or frame.cluster is None else frame.cluster.controller_id
+    return None if frame.cluster is None else frame.cluster.controller_id
 
 
 def _controller_cell(member: Member) -> Cell:
@@ -105,7 +105,7 @@ def _lag_cell(member: Member) -> Cell:
 def version_of(member: Member) -> str | None:
     """Return the releases of its brokers, the oldest first: more than one while it is upgraded."""
     frame = member.board.frame
-    found = {word.release for word in (frame.words.values() if frame is not None else ()) if word.release}
+    found = {word.release for word in frame.words.values() if word.release}
     return ", ".join(sorted(found, key=lambda release: [int(part) for part in release.split(".")])) or None
 
 
@@ -214,14 +214,12 @@ def aside(view: View, member: Member, width: int) -> list[Line]:
         return [*lines, (), *folded(line((plain(member.error), Tone.BAD)), width)]
     for problem in problems_of(member.board):
         lines += folded(line((f"{problem.sign} {problem.subject}", problem.tone), f"  {problem.effect}"), width)
-    if frame is not None:
-        for side in Side:
-            link = frame.link(side)
-            if link.state in (LinkState.LOST, LinkState.DENIED):
-                told = f"{plain(link.address)}: {plain(link.cause)}"
-                lines += folded(line((told, Tone.BAD)), width)
-        if not any(link.cause for link in frame.links.values()):
-            lines += [part for cause in causes_of(frame) for part in folded(line((plain(cause), Tone.WARN)), width)]
+    for side in Side:
+        link = frame.link(side)
+        if link.state in (LinkState.LOST, LinkState.DENIED):
+            lines += folded(line((f"{plain(link.address)}: {plain(link.cause)}", Tone.BAD)), width)
+    if not any(link.cause for link in frame.links.values()):
+        lines += [part for cause in causes_of(frame) for part in folded(line((plain(cause), Tone.WARN)), width)]
     return lines
 
 

@@ -77,6 +77,6 @@ def why_empty(view: View, what: str) -> str:
 def who_sees(view: View) -> str:
     """Return by whose rights there is nothing: on a secured cluster others may see more."""
     frame = view.board.frame
-    if frame is None or not (login_of(frame) or frame.denied):
+    if not (login_of(frame) or frame.denied):
         return ""
     return f" that {frame.principal or 'this login'} may see"

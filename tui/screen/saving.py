@@ -14,13 +14,15 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.common.model import TopicPartition
 from tui.dialogs.menu import Choice, MenuDialog
 from tui.drawing.cells import Column
 from tui.operations.operation import command_text
-from tui.screen.main_view import MainView
+
+if TYPE_CHECKING:
+    from tui.screen.main_screen import MainScreen
 
 
 def write_new(path: Path, text: str) -> None:
@@ -43,7 +45,7 @@ def write_new(path: Path, text: str) -> None:
 class Saving:
     """Writes what the main screen shows to the clipboard and to files."""
 
-    def __init__(self, screen: MainView) -> None:
+    def __init__(self, screen: MainScreen) -> None:
         self._screen = screen
 
     # Copying
@@ -126,7 +128,7 @@ class Saving:
         """If a picture was requested at the start, make it once everything was read or no frame follows, and end."""
         app = self._screen.dashboard
         playback = app.session.feed.playback
-        is_last = playback is not None and app.board.frame is not None and playback.position + 1 >= playback.count
+        is_last = playback is not None and app.board.frame.at_ms > 0 and playback.position + 1 >= playback.count
         fleet = app.session.fleet
         is_whole = app.board.was_read_whole if fleet is None else fleet.is_settled
         if app.session.screenshot is not None and (is_whole or is_last):

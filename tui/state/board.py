@@ -40,6 +40,8 @@ SLICE = 5_000
 
 
 _NO_ANSWER = "no answer"
+NO_FRAME = Frame(0, 0)
+"""What is known before the first frame: nothing."""
 
 
 class PartitionItem(NamedTuple):
@@ -151,7 +153,7 @@ class Board:
     """The newest frame with its figures, its past, and all that has happened. Owned by the dashboard."""
 
     def __init__(self) -> None:
-        self.frame: Frame | None = None
+        self.frame = NO_FRAME
         self.history = History()
         self.findings: list[Finding] = []
         self.stopped_plan: UnfinishedPlan | None = None
@@ -190,7 +192,7 @@ class Board:
 
     def take(self, frame: Frame) -> None:
         """Take a newer frame; a frame from another time (a seek in a recording) starts the past afresh."""
-        if self.frame is not None and frame.at_ms < self.frame.at_ms:
+        if frame.at_ms < self.frame.at_ms:
             self._past.clear()
             self.samples.clear()
             self._counting = None
@@ -198,7 +200,7 @@ class Board:
             self._paces.clear()
             self.hung = self._unanswering = frozenset()
             self._has_judged.clear()
-        is_same_cluster = self.frame is not None and frame.cluster is self.frame.cluster
+        is_same_cluster = frame.cluster is self.frame.cluster
         before = self.topics
         self.frame = frame
         if not is_same_cluster:
@@ -289,20 +291,17 @@ class Board:
     @property
     def has_metadata(self) -> bool:
         """Whether topics and partitions were ever read."""
-        frame = self.frame
-        return frame is not None and frame.cluster is not None and frame.stage(Stage.METADATA).read_at_ms is not None
+        return self.frame.cluster is not None and self.frame.stage(Stage.METADATA).read_at_ms is not None
 
     @property
     def was_read_whole(self) -> bool:
         """Whether every stage was read once, or says why it was not."""
-        frame = self.frame
-        if frame is None or not self.has_metadata:
-            return False
-        return all(status.read_at_ms is not None or status.error for status in frame.stages.values())
+        stages = self.frame.stages.values()
+        return self.has_metadata and all(status.read_at_ms is not None or status.error for status in stages)
 
     def lacks(self, operation: AclOperation, kind: ResourceType, name: str = "") -> bool:
         """Whether a right is missing, so that what it is needed for is hidden."""
-        return self.frame is not None and Right(operation, kind, name) in self.frame.denied
+        return Right(operation, kind, name) in self.frame.denied
 
     @property
     def hides_log_dirs(self) -> bool:
@@ -312,11 +311,11 @@ class Board:
     @property
     def reads_metrics(self) -> bool:
         """Whether anybody reads what brokers themselves measure."""
-        return self.frame is not None and self.frame.stage(Stage.METRICS).source is not None
+        return self.frame.stage(Stage.METRICS).source is not None
 
     def untold(self, topic: TopicSnapshot) -> list[int]:
         """Return the leaders of a topic that do not report its traffic."""
-        figures = {} if self.frame is None else self.frame.figures
+        figures = self.frame.figures
         if all(figure.told_by is not None for figure in figures.values()):
             return []
         silent = {broker for broker, one in figures.items() if one.told_by is None}
@@ -326,7 +325,7 @@ class Board:
     def dir_trends(self) -> list[DirTrend]:
         """All log dirs, the most urgent first."""
         if self._dir_trends is None:
-            self._dir_trends = [] if self.frame is None else dir_trends(self.frame, self.history)
+            self._dir_trends = dir_trends(self.frame, self.history)
         return self._dir_trends
 
     @property
@@ -336,11 +335,11 @@ class Board:
 
     @property
     def topics(self) -> tuple[TopicSnapshot, ...]:
-        return self.frame.cluster.topics if self.frame is not None and self.frame.cluster is not None else ()
+        return () if self.frame.cluster is None else self.frame.cluster.topics
 
     @property
     def brokers(self) -> tuple[BrokerInfo, ...]:
-        return self.frame.cluster.brokers if self.frame is not None and self.frame.cluster is not None else ()
+        return () if self.frame.cluster is None else self.frame.cluster.brokers
 
     @property
     def live(self) -> frozenset[int]:
@@ -349,7 +348,7 @@ class Board:
     @property
     def silent(self) -> frozenset[int]:
         """Brokers that are registered and do not answer."""
-        words = self.frame.words if self.frame is not None else {}
+        words = self.frame.words
         return frozenset(broker for broker in self.live if broker in words and words[broker].trouble)
 
     @property
@@ -359,12 +358,12 @@ class Board:
 
     def topic_figures(self, topic: TopicSnapshot) -> Tally:
         """Return the counts of a topic."""
-        return self._tallies.of_topic(topic, None if self.frame is None else self.frame.min_isr.get(topic.name))
+        return self._tallies.of_topic(topic, self.frame.min_isr.get(topic.name))
 
     @property
     def total(self) -> Tally:
         """The counts of the whole cluster."""
-        return Tally() if self.frame is None else self._tallies.of_frame(self.frame)
+        return self._tallies.of_frame(self.frame)
 
     @property
     def replicas(self) -> Counter[int]:
@@ -441,14 +440,14 @@ class Board:
 
     def _then(self) -> Frame | None:
         """The frame that rates are counted from."""
-        if self.frame is None or not self._past or self._past[0].sequence == self.frame.sequence:
+        if not self._past or self._past[0].sequence == self.frame.sequence:
             return None
         return self._past[0]
 
     def partition_in(self, name: TopicPartition) -> float | None:
         """Return how many records a second a partition gets; None if that is not known yet."""
         then = self._then()
-        if self.frame is None or then is None:
+        if then is None:
             return None
         if self._rates_from is None:
             elapsed_ms = self._offsets_ms(self.frame) - self._offsets_ms(then)
@@ -467,7 +466,7 @@ class Board:
 
     def _topic_in_now(self, topic: TopicSnapshot) -> float | None:
         then = self._then()
-        if self.frame is None or then is None:
+        if then is None:
             return None
         elapsed_ms = self._offsets_ms(self.frame) - self._offsets_ms(then)
         known = [growth for growth in _grown(self.frame, then, topic) if growth is not None]
@@ -482,8 +481,6 @@ class Board:
 
     def topic_bytes(self, topic: TopicSnapshot) -> int | None:
         """Return the bytes of all replicas of a topic that brokers reported."""
-        if self.frame is None:
-            return None
         if topic.name not in self._topic_bytes:
             self._topic_bytes[topic.name] = ReplicaLogs.of(self.frame.logs).topic_bytes(topic.name)
         return self._topic_bytes[topic.name]
@@ -492,7 +489,7 @@ class Board:
     def in_per_s(self) -> float | None:
         """How many records a second the cluster gets."""
         then = self._then()
-        if self.frame is None or then is None or not self.frame.offsets:
+        if then is None or not self.frame.offsets:
             return None
         elapsed_ms = self._offsets_ms(self.frame) - self._offsets_ms(then)
         if elapsed_ms <= 0:
@@ -521,7 +518,7 @@ class Board:
         """
         if self._counting is None:
             then, frame = self._then(), self.frame
-            if then is None or frame is None or not frame.offsets or self._offsets_ms(frame) <= self._offsets_ms(then):
+            if then is None or not frame.offsets or self._offsets_ms(frame) <= self._offsets_ms(then):
                 self._in_by_broker = {}
                 return
             self._counting = self._counted_in_slices(frame, then)
@@ -552,16 +549,13 @@ class Board:
     @property
     def lag(self) -> int | None:
         """How many records all groups together have not read, as far as that is known; see ``has_unknown_lag``."""
-        if self.frame is None:
-            return None
         known = [group.lag.lag for group in self.frame.groups if group.lag.lag is not None]
         return sum(known) if known and not (self.has_unknown_lag and not any(known)) else None
 
     @property
     def has_unknown_lag(self) -> bool:
         """Whether the lag of a group is not known, or not whole: ``lag`` is a lower bound then."""
-        groups = () if self.frame is None else self.frame.groups
-        return any(not group.has_lag or group.lag.has_unknown_lag for group in groups)
+        return any(not group.has_lag or group.lag.has_unknown_lag for group in self.frame.groups)
 
     def broker_bytes(self, broker: int) -> int | None:
         """Return the bytes in a broker's log dirs."""
@@ -578,7 +572,7 @@ class Board:
         return max(shares, default=None)
 
     def _dirs(self, broker: int) -> Iterator[LogDir]:
-        return (log_dir for log_dir in (self.frame.log_dirs if self.frame else ()) if log_dir.broker == broker)
+        return (log_dir for log_dir in self.frame.log_dirs if log_dir.broker == broker)
 
 
 def _grown(frame: Frame, then: Frame, topic: TopicSnapshot) -> list[int | None]:
