@@ -22,7 +22,7 @@ from engine.admin.topics.changes import (
 )
 from engine.common.quantities import counted, parse_rate, parse_size
 from tui.drawing.cells import Cell
-from tui.operations.operation import Outcome, Prepared, command_text, failures_told, result_cell, shortened
+from tui.operations.operation import Operation, Outcome, Prepared, command_text, failures_told, result_cell, shortened
 
 DEFAULT_HINT = "empty: the cluster's default"
 _DEFAULTS = {"partitions": "num.partitions", "factor": "default.replication.factor"}
@@ -30,12 +30,11 @@ _COLUMNS = ("topic", "result", "partitions", "factor")
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTopic:
+class CreateTopic(Operation):
     """A new topic."""
 
     topic: NewTopic
     title: str = "New topic"
-    asks: bool = True
 
     @staticmethod
     def of(name: str, partitions: str, factor: str, configs: str, *, has_defaults: bool = True) -> CreateTopic:
@@ -82,13 +81,12 @@ class CreateTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class GrowTopic:
+class GrowTopic(Operation):
     """More partitions for a topic."""
 
     alteration: TopicAlteration
     before: int
     title: str = "Add partitions"
-    asks: bool = True
 
     @staticmethod
     def of(topic: str, before: int, partitions: str) -> GrowTopic:
@@ -119,14 +117,13 @@ class GrowTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteTopics:
+class DeleteTopics(Operation):
     """Deletes topics with all their records."""
 
     names: tuple[str, ...]
     holds: str = field(default="", compare=False)
     """What all of them hold, as far as that is known."""
     title: str = "Delete topics"
-    asks: bool = True
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         changer = await topic_changer(cluster)
