@@ -131,7 +131,7 @@ def test_a_broker_with_little_has_a_bar_and_an_empty_one_has_none() -> None:
     load = Load("bytes", {1: 1_000_000, 2: None}, {1: 1, 2: 0}, size)
     first, second = text_of(bar_lines([load], [1, 2], 60, 2)).splitlines()[1:]
     assert first.rstrip() == "1         1.0 MB → 1 B ▇░░░░░░░░░░░░░"
-    assert second.rstrip() == "2               — → 0 B"
+    assert second.rstrip() == "2              — → 0 B"
     assert "▇" not in text_of(bar_lines([load], [1], 28, 1)), "without room there are only figures"
 
 
