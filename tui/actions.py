@@ -335,7 +335,6 @@ class Registry:
         return frozenset(key for action in self.actions for key in action.keys)
 
     def on_page(self, page: str) -> tuple[Action, ...]:
-        """Return what can be done on a screen."""
         return tuple(action for action in self.actions if action.is_on(page))
 
     def for_key(self, key: str, page: str, mends: Sequence[str] = ()) -> Action | None:

@@ -120,7 +120,6 @@ class Dashboard(App[int], inherit_bindings=False):
         return [*super().get_line_filters(), *self._own_filters]
 
     def on_mount(self) -> None:
-        """Show the screen, then begin to read."""
         self._signals.enter_context(signals_taken(self.exit))
         self._until_settled.enter_context(full_collections_put_off())
         self._main = MainScreen(self)

@@ -152,7 +152,6 @@ class SettingsDialog(Dialog[AlterSettings]):
     # Keys
 
     def on_key(self, event: events.Key) -> None:
-        """Move the cursor, or begin to type."""
         if self._typing:
             return
         one = self._model.cursor_item
@@ -168,11 +167,9 @@ class SettingsDialog(Dialog[AlterSettings]):
         event.prevent_default()
 
     def on_line_table_moved(self) -> None:
-        """Describe the row."""
         self._describe()
 
     def on_line_table_opened(self) -> None:
-        """A second click edits."""
         self.action_enter()
 
     def _drop(self, one: Setting) -> None:
@@ -240,14 +237,12 @@ class SettingsDialog(Dialog[AlterSettings]):
             self._edits[one.name] = value
 
     def action_leave(self) -> None:
-        """Leave the field, then the window."""
         if self._typing:
             self._stop_typing()
         else:
             super().action_leave()
 
     def action_go_on(self) -> None:
-        """Alter what was edited."""
         if self._typing:
             self._take(self.query_one("#value", Input).value)
         if self._typing:

@@ -31,8 +31,6 @@ _COLUMNS = ("topic", "result", "partitions", "factor")
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic(Operation):
-    """A new topic."""
-
     topic: NewTopic
     title: str = "New topic"
 

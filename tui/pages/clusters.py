@@ -239,7 +239,6 @@ _LABEL_MAX = 20
 
 
 def cluster_tone(name: str, label: str, colour: Colour | None) -> Tone:
-    """Return the tone of a cluster's name."""
     if colour is not None:
         return _TONES[colour]
     return Tone.WARN if _PRODUCTION.search(name) or _PRODUCTION.search(label) else Tone.STRONG

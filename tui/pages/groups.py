@@ -209,7 +209,6 @@ PARTITION_COLUMNS = (
 
 
 def group_of(view: View) -> WatchedGroup | None:
-    """Return the group at this location."""
     return next((group for group in view.board.frame.groups if group.name == view.location.group), None)
 
 

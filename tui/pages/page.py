@@ -32,12 +32,10 @@ class View:
 
 
 def opens_nothing(view: View, item: Any) -> Location | None:
-    """A row opens nothing."""
     return None
 
 
 def no_command(view: View, items: Sequence[Any]) -> list[str]:
-    """No command shows the same."""
     return []
 
 

@@ -23,7 +23,6 @@ _BROKERS_NAMED = 12
 
 
 def items_of(view: View) -> Sequence[PartitionItem]:
-    """Return the partitions at this location."""
     board, where = view.board, view.location
     if where.topic is not None:
         return next((board.items_of(topic) for topic in board.topics if topic.name == where.topic), [])

@@ -119,7 +119,6 @@ COLUMNS = (
 
 
 def rows_of(view: View, plan: OpenedPlan | None) -> Rows:
-    """Return the partitions of the plan."""
     empty = _EMPTY
     if plan is not None:
         empty = plan.error or "there is nothing to do"

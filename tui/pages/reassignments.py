@@ -70,7 +70,6 @@ def items_of(board: Board) -> list[MoveItem]:
 
 
 def bar(share: float | None, width: int = 12) -> str:
-    """Return a bar for a share of 1."""
     if share is None:
         return ""
     full = int(share * width)

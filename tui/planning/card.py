@@ -336,7 +336,6 @@ def _runs_of(path: Path, events: Sequence[Mapping[str, Any]]) -> list[PastRun]:
 
 
 def run_outcome(state: PlanRunState) -> Outcome:
-    """Return how a run ended."""
     title = f"{state.run.verb.value.capitalize()} {state.run.path.name}"
     result = state.result
     if result is None:

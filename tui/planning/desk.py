@@ -57,8 +57,6 @@ log = logging.getLogger(__name__)
 
 
 class PlanDesk:
-    """What the dashboard does with plans."""
-
     def __init__(self, screen: MainScreen, work: Work) -> None:
         self._screen = screen
         self._work = work
@@ -242,7 +240,6 @@ class PlanDesk:
     # Looking at a plan
 
     def show_details(self) -> None:
-        """Show all of the plan."""
         plan = self.plan
         if plan is None or plan.error:
             self._screen.tell("no plan is open: N makes one, o opens a file", is_error=True)

@@ -16,8 +16,6 @@ SAID_MAX = 200
 
 
 class RunState(StrEnum):
-    """The state of a run."""
-
     UNDER_WAY = "under way"
     DONE = "done"
     STOPPED = "stopped"
@@ -61,18 +59,15 @@ class PlanRunState:
 
     @property
     def place(self) -> str:
-        """How far it is."""
         return f"wave {self.wave} of {self.wave_count}"
 
     @property
     def last_words(self) -> str:
-        """The last message."""
         return self.said[-1][1] if self.said else ""
 
     # What the execution reports
 
     def step(self, step: Step, wave: int) -> None:
-        """This step is done."""
         self.wave = wave
         message = {
             Step.LOCKED: "the plan lock is taken",
@@ -89,7 +84,6 @@ class PlanRunState:
         self._changed()
 
     def saved(self, rollback_file: Path) -> None:
-        """The rollback is in this file."""
         self.says(f"the rollback is in {rollback_file}")
 
     def waits_for(self, holder: Holder) -> None:

@@ -347,7 +347,6 @@ def step(screen: MainScreen, by: int) -> None:
 
 
 def seek(screen: MainScreen, *, to_end: bool) -> None:
-    """Go to one end of a recording."""
     playback = screen.dashboard.session.feed.playback
     if playback is not None:
         playback.seek(playback.count - 1 if to_end else 0)

@@ -140,7 +140,6 @@ class MainScreen(Screen[None]):
         yield KeyBar(id="footer")
 
     def on_mount(self) -> None:
-        """Begin at the requested location."""
         self.query_one("#overview", RowsView).set_maker(self._overview_lines)
         self.go_to(self._first, is_visit=False)
         self.set_interval(1.0, self.draw_head, name="head")
@@ -172,7 +171,6 @@ class MainScreen(Screen[None]):
         self.arrive()
 
     def arrive(self) -> None:
-        """Show where one is now."""
         self.close_filter()
         is_overview = self.location.page == "overview"
         here = self.model
@@ -359,11 +357,9 @@ class MainScreen(Screen[None]):
             event.prevent_default()
 
     def on_key_bar_pressed(self, event: KeyBar.Pressed) -> None:
-        """A click on a key is the key."""
         perform(self, event.action_id)
 
     def on_line_table_opened(self) -> None:
-        """A second click opens."""
         perform(self, "row.open")
 
     def on_line_table_moved(self) -> None:
@@ -372,7 +368,6 @@ class MainScreen(Screen[None]):
             self._draw_around()
 
     def on_line_table_header_clicked(self, event: LineTable.HeaderClicked) -> None:
-        """A click on a title sorts by it."""
         self.model.sort_by(event.name)
         self.table.refresh_rows(is_new_data=False)
 

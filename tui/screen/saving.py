@@ -51,7 +51,6 @@ class Saving:
     # Copying
 
     def ask_what_to_copy(self) -> None:
-        """Let a person choose."""
         has_rows = self._screen.location.page != "overview" and bool(self._screen.model.shown)
         why_not = "" if has_rows else "there is no row"
         choices = [
@@ -79,7 +78,6 @@ class Saving:
         return as_csv(model.rows.columns, model.shown)
 
     def command(self) -> str:
-        """Return the command that shows the same."""
         screen = self._screen
         items: list[Any] = [] if screen.location.page == "overview" else screen.model.chosen
         words = screen.page_command(items)
@@ -91,7 +89,6 @@ class Saving:
     # Files
 
     def ask_what_to_export(self) -> None:
-        """Let a person choose."""
         why_not = "" if self._screen.location.page != "overview" else "the overview has no rows"
         choices = [
             Choice("csv", "the rows in sight as CSV", why_not),

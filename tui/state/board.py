@@ -357,7 +357,6 @@ class Board:
         return sorted(self.live | set(self.replicas))
 
     def topic_figures(self, topic: TopicSnapshot) -> Tally:
-        """Return the counts of a topic."""
         return self._tallies.of_topic(topic, self.frame.min_isr.get(topic.name))
 
     @property
@@ -404,7 +403,6 @@ class Board:
         return self._all_items
 
     def items_of(self, topic: TopicSnapshot) -> list[PartitionItem]:
-        """Return the partitions of one topic."""
         kept = self._items.get(topic.name)
         if kept is not None and kept[0] is topic:
             return kept[1]

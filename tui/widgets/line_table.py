@@ -77,7 +77,6 @@ class LineTable(Toned, ScrollView, can_focus=True):
         self._is_arranging = False
 
     def set_model(self, model: TableModel) -> None:
-        """Show another table."""
         self.model = model
         self._widths, self._texts, self._changed = {}, {}, {}
         self.refresh_rows(is_new_data=False)
@@ -298,7 +297,6 @@ class LineTable(Toned, ScrollView, can_focus=True):
         self.refresh()
 
     def on_focus(self) -> None:
-        """Show the cursor's mark."""
         self.refresh()
 
     def on_blur(self) -> None:

@@ -39,7 +39,6 @@ class LinesView(Toned):
         self._make: Callable[[int, int], list[Line]] | None = None
 
     def set_lines(self, lines: Sequence[Line]) -> None:
-        """Show these lines."""
         new = list(lines)
         if new != self._lines:
             has_other_height = self._folds or len(new) != len(self._lines)
@@ -52,7 +51,6 @@ class LinesView(Toned):
         self.remake()
 
     def on_resize(self) -> None:
-        """Make the lines for the new room."""
         self.remake()
 
     def remake(self) -> None:
@@ -64,11 +62,9 @@ class LinesView(Toned):
 
     @property
     def text(self) -> str:
-        """The text shown, for copying and for tests."""
         return "\n".join("".join(text for text, _ in line).rstrip() for line in self._lines)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As high as its lines."""
         return len(self._shown(width))
 
     def _shown(self, width: int) -> list[Line]:
@@ -76,7 +72,6 @@ class LinesView(Toned):
         return [part for line in self._lines for part in folded(line, width)] if self._folds else self._lines
 
     def render_line(self, y: int) -> Strip:
-        """Draw one line."""
         lines = self._shown(self.size.width)
         if y < len(lines):
             return self.strip_of(lines[y], self.size.width)
@@ -115,7 +110,6 @@ class RowsView(LinesView):
         return Strip.join([before, chosen, after])
 
     def on_click(self, event: events.Click) -> None:
-        """Choose the clicked row."""
         left, right = self._columns
         row = self._rows.get(event.y)
         if row is not None and left <= event.x < right:
@@ -150,7 +144,6 @@ class LinesScroll(Toned, ScrollView, can_focus=True):
 
     @property
     def text(self) -> str:
-        """The text shown."""
         return "\n".join("".join(text for text, _ in line).rstrip() for line in self._told)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -168,7 +161,6 @@ class LinesScroll(Toned, ScrollView, can_focus=True):
             self.virtual_size = Size(0, len(self._lines))
 
     def render_line(self, y: int) -> Strip:
-        """Draw one of the visible lines."""
         index = round(self.scroll_offset.y) + y
         if index < len(self._lines):
             return self.strip_of(self._lines[index], self.size.width)
@@ -177,8 +169,6 @@ class LinesScroll(Toned, ScrollView, can_focus=True):
 
 @dataclass(frozen=True, slots=True)
 class KeyItem:
-    """A key with what it does."""
-
     key: str
     title: str
     action_id: str
@@ -207,7 +197,6 @@ class KeyBar(Toned):
         self._items: tuple[KeyItem, ...] = ()
 
     def set_items(self, items: Sequence[KeyItem]) -> None:
-        """Show these keys."""
         new = tuple(items)
         if new != self._items:
             self._items = new
@@ -235,7 +224,6 @@ class KeyBar(Toned):
         return sum(cell_len(item.key) + 1 + cell_len(title) + gap for item, title in pieces) + 1 - gap
 
     def render_line(self, y: int) -> Strip:
-        """Draw the keys."""
         segments: list[Segment] = [Segment(" ", self.base_style)]
         pieces, gap = self._pieces()
         for item, title in pieces:
@@ -250,7 +238,6 @@ class KeyBar(Toned):
         return Strip(segments).adjust_cell_length(self.size.width, self.base_style)
 
     def on_click(self, event: events.Click) -> None:
-        """Do what the clicked key does."""
         left = 1
         pieces, gap = self._pieces()
         for item, title in pieces:
