@@ -13,6 +13,7 @@ from fake_cluster import FakeCluster
 from fake_feed import FakeFeed, fake_feed
 
 from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.log_dirs.describing import with_logs
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.plan_runs import PlanRun, Verb
 from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
@@ -25,7 +26,7 @@ from tui.dialogs.dialog import TextDialog
 from tui.operations.operation import Prepared
 from tui.operations.plans import wave_lines
 from tui.planning import desk
-from tui.planning.desk import solve_apart, with_logs
+from tui.planning.desk import solve_apart
 from tui.planning.plan_run import PlanRunState
 from tui.state.location import Location
 

@@ -10,13 +10,14 @@ import asyncio
 import logging
 import pickle
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.admin.cluster.errors import AdminError, BadRequest
+from engine.admin.log_dirs.describing import with_logs
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import throttle_of_last_run, unfinished_plans
 from engine.admin.reassignment.plan_runs import PlanRun, Verb, beside
@@ -24,9 +25,8 @@ from engine.admin.reassignment.wave_values import WaveControl
 from engine.admin.reassignment.waves import Wave
 from engine.admin.snapshots.taking import take_for_planning
 from engine.common.errors import OperationError
-from engine.common.model import TopicPartition
 from engine.common.quantities import counted
-from engine.common.snapshot import ClusterSnapshot, ReplicaLog, TopicSnapshot
+from engine.common.snapshot import ClusterSnapshot
 from engine.common.snapshot_json import snapshot_to_json
 from engine.runtime.own_process import module_command
 from plans.errors import PlanError
@@ -407,17 +407,6 @@ class PlanDesk:
 
     def _tell(self, title: str, lines: list[Line]) -> None:
         self._screen.app.push_screen(TextDialog(title, lines, is_wide=True, folds=True))
-
-
-def with_logs(snapshot: ClusterSnapshot, logs: Mapping[TopicPartition, tuple[ReplicaLog, ...]]) -> ClusterSnapshot:
-    """Return a snapshot with the logs of its replicas, as a frame has them."""
-
-    def sized(topic: TopicSnapshot) -> TopicSnapshot:
-        names = (TopicPartition(topic.name, partition.partition) for partition in topic.partitions)
-        parts = zip(topic.partitions, names, strict=True)
-        return replace(topic, partitions=tuple(replace(one, replica_logs=logs.get(name, ())) for one, name in parts))
-
-    return replace(snapshot, topics=tuple(map(sized, snapshot.topics)))
 
 
 def command_after(state: PlanRunState) -> tuple[str, list[str]]:

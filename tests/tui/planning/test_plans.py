@@ -14,6 +14,7 @@ from fake_cluster import FakeCluster
 from plan_files import NOT_MEASURED
 
 from engine.admin.cluster.errors import AdminError
+from engine.admin.log_dirs.describing import with_logs
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import JournalRecord, open_journal, read_journal, read_journals, unfinished_plans
 from engine.admin.reassignment.lock_holder import Holder
@@ -48,7 +49,7 @@ from tui.planning.card import (
     run_outcome,
     time_left,
 )
-from tui.planning.desk import command_after, with_logs
+from tui.planning.desk import command_after
 from tui.planning.forms import ask_for_plan
 from tui.planning.opened_plan import OpenedPlan, plan_made, read_plan_file
 from tui.planning.plan_run import PlanRunState, RunState
