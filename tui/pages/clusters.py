@@ -11,7 +11,7 @@ from engine.admin.cluster.target import Side
 from engine.admin.health.report import HealthStatus
 from engine.admin.watch.frame import Frame, LinkState
 from engine.common.model import NO_CONTROLLER
-from tui.drawing.cells import NO_DATA, Cell, Column, Tone, tinted
+from tui.drawing.cells import NO_DATA, Cell, Column, Tone, column, tinted
 from tui.drawing.lines import Line, Span, folded, line, wrapped
 from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, at_least, count, counted, plain, short_count
@@ -109,11 +109,6 @@ def version_of(member: Member) -> str | None:
     return ", ".join(sorted(found, key=lambda release: [int(part) for part in release.split(".")])) or None
 
 
-def _version_cell(member: Member) -> Cell:
-    version = version_of(member)
-    return NO_DATA if version is None else Cell(version, Tone.WARN if "," in version else Tone.PLAIN)
-
-
 def _name_cell(member: Member) -> Cell:
     profile = member.profile
     tone = cluster_tone(profile.name, profile.label or "", profile.colour)
@@ -135,7 +130,8 @@ def _columns(now_ms: int | None) -> tuple[Column, ...]:
         Column("under_replicated", "UNDER-REPL", lambda m: tinted(_under_replicated(m), count(_under_replicated(m))),
                _under_replicated, rank=1, is_figure=True),
         Column("lag", "LAG", _lag_cell, lambda m: m.board.lag, rank=2, is_figure=True, width=6),
-        Column("version", "VERSION", _version_cell, version_of, rank=4),
+        column("version", "VERSION", version_of, rank=4,
+               tone=lambda m: Tone.WARN if "," in (version_of(m) or "") else Tone.PLAIN),
         Column("why", "WHY", lambda m: Cell(plain(why(m))), lambda m: why(m) or None, is_wide=True),
     )  # fmt: skip
 
