@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from engine.admin.cluster.errors import AdminError, BadRequest
 from engine.admin.log_dirs.describing import with_logs
@@ -45,19 +44,17 @@ from tui.planning.card import detail_lines, run_outcome
 from tui.planning.forms import STRATEGIES, ask_for_plan, carry_out, path_named
 from tui.planning.opened_plan import OpenedPlan, plan_made, read_plan_file
 from tui.planning.plan_run import PlanRunState, RunState
+from tui.screen.main_view import MainView
 from tui.screen.offers import Ask, FieldNeeded, PlanWish
 from tui.screen.saving import write_new
 from tui.screen.work import Work
 from tui.state.location import Location
 
-if TYPE_CHECKING:
-    from tui.screen.main_screen import MainScreen
-
 log = logging.getLogger(__name__)
 
 
 class PlanDesk:
-    def __init__(self, screen: MainScreen, work: Work) -> None:
+    def __init__(self, screen: MainView, work: Work) -> None:
         self._screen = screen
         self._work = work
         self.plan: OpenedPlan | None = None

@@ -14,15 +14,13 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engine.common.model import TopicPartition
 from tui.dialogs.menu import Choice, MenuDialog
 from tui.drawing.cells import Column
 from tui.operations.operation import command_text
-
-if TYPE_CHECKING:
-    from tui.screen.main_screen import MainScreen
+from tui.screen.main_view import MainView
 
 
 def write_new(path: Path, text: str) -> None:
@@ -45,7 +43,7 @@ def write_new(path: Path, text: str) -> None:
 class Saving:
     """Writes what the main screen shows to the clipboard and to files."""
 
-    def __init__(self, screen: MainScreen) -> None:
+    def __init__(self, screen: MainView) -> None:
         self._screen = screen
 
     # Copying
