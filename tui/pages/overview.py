@@ -16,7 +16,7 @@ from engine.admin.watch.frame import Stage
 from engine.common.model import NO_CONTROLLER
 from tui.drawing.cells import Cell, Column, Tone, column, figure
 from tui.drawing.lines import Line, Span, beside, fitted, folded, line, panel, width_of, wrapped
-from tui.drawing.sparkline import ceiling_of, chart_lines, spark_lines
+from tui.drawing.sparkline import ceiling_of, chart_lines, sparkline
 from tui.drawing.table_model import Rows, TableModel
 from tui.drawing.units import at_least, count, counted, plain, short_count, span_left
 from tui.pages import brokers, reassignments
@@ -346,7 +346,7 @@ def _add_courses(board: Board, rows: list[Line], ids: Sequence[int], width: int)
         return
     rows[0] = line(*rows[0], (f" 0 to {short_count(top)} in/s", Tone.QUIET))
     for index, course in enumerate(courses):
-        rows[index + 1] = line(*rows[index + 1], " ", (spark_lines(course, width, top=top)[0], Tone.QUIET))
+        rows[index + 1] = line(*rows[index + 1], " ", (sparkline(course, width, top=top), Tone.QUIET))
 
 
 def _bottom(board: Board, width: int, height: int) -> list[Line]:
