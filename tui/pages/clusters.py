@@ -116,15 +116,12 @@ def _name_cell(member: Member) -> Cell:
 
 
 def _columns(now_ms: int | None) -> tuple[Column, ...]:
-    def health_cell(member: Member) -> Cell:
-        return Cell(*health_of(member, now_ms))
-
     def why(member: Member) -> str:
         return " · ".join(reasons_of(member, now_ms))
 
     return (
         Column("cluster", "CLUSTER", _name_cell, lambda m: m.name, width=12),
-        Column("health", "HEALTH", health_cell, lambda m: health_of(m, now_ms)[0], width=13),
+        Column("health", "HEALTH", lambda m: Cell(*health_of(m, now_ms)), lambda m: health_of(m, now_ms)[0], width=13),
         Column("controller", "CTRL", _controller_cell, _controller, rank=3, is_figure=True),
         Column("brokers", "BROKERS", _brokers_cell, lambda m: (_brokers(m.board) or (None,))[0], is_figure=True),
         Column("under_replicated", "UNDER-REPL", lambda m: tinted(_under_replicated(m), count(_under_replicated(m))),

@@ -17,14 +17,13 @@ from engine.common.model import NO_CONTROLLER
 from tui.drawing.cells import Cell, Column, Tone, column, figure
 from tui.drawing.lines import Line, Span, beside, fitted, folded, line, panel, width_of, wrapped
 from tui.drawing.sparkline import ceiling_of, chart_lines, sparkline
-from tui.drawing.table_model import Rows, TableModel
+from tui.drawing.table_model import Rows
 from tui.drawing.units import at_least, count, counted, plain, short_count, span_left
 from tui.pages import brokers, reassignments
 from tui.pages.groups import status_cell, time_lag_cell, trend_cell, unknown_told
 from tui.pages.page import Page, View
 from tui.pages.timeline import gravity, run_line
 from tui.state.board import Board
-from tui.state.location import Location
 from tui.state.problems import Problem, age_told, problems_of, why_lines
 
 WORDS = {HealthStatus.OK: "healthy", HealthStatus.WARNING: "warning", HealthStatus.CRITICAL: "critical"}
@@ -467,13 +466,10 @@ def _since_ms(problem: Problem) -> int | None:
     return None if problem.since is None else problem.since.at_ms
 
 
-def picture_of(board: Board, model: TableModel, width: int, height: int, *, is_seen: bool) -> Picture:
-    """Return the screen with the cursor where the table's model has it."""
-    return overview_of(board, model.shown, width, height, cursor=model.cursor, is_seen=is_seen)
-
-
-def _opens(view: View, problem: Problem) -> Location:
-    return problem.opens
-
-
-PAGE = Page("overview", _page_rows, lambda view, width: [], _opens, command=lambda view, items: ["cluster", "health"])
+PAGE = Page(
+    "overview",
+    _page_rows,
+    lambda view, width: [],
+    lambda view, problem: problem.opens,
+    command=lambda view, items: ["cluster", "health"],
+)

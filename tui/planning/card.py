@@ -89,15 +89,11 @@ def bar_lines(loads: Sequence[Load], brokers: Sequence[int], width: int, rows: i
         for load, part in zip(loads, parts, strict=True):
             before, after = part[index]
             first, second = (max(len(row[at]) for row in part) for at in (0, 1))
-            has_changed = load.before.get(broker) != load.after.get(broker)
-            spans += [(f"{before:>{first}}", Tone.QUIET), (f"{after:>{second}} ", _changed_tone(has_changed))]
+            tone = Tone.PLAIN if load.before.get(broker) == load.after.get(broker) else Tone.ACCENT
+            spans += [(f"{before:>{first}}", Tone.QUIET), (f"{after:>{second}} ", tone)]
             spans += [*_bar(load, broker, bar), ("   ", Tone.PLAIN)]
         lines.append(tuple(spans))
     return lines
-
-
-def _changed_tone(has_changed: bool) -> Tone:
-    return Tone.ACCENT if has_changed else Tone.PLAIN
 
 
 def _figures(load: Load, brokers: Sequence[int]) -> list[tuple[str, str]]:
@@ -229,11 +225,6 @@ def _dir_lines(score: Score) -> list[Line]:
     ]
 
 
-def throttle_text(rate: int | None) -> str:
-    """Return how fast brokers may copy."""
-    return "no throttle" if rate is None else f"throttle {byte_rate(rate)}"
-
-
 # The current run of a plan, and past ones: lines for the page, rows of the history
 
 _TONES = {
@@ -263,7 +254,7 @@ def run_lines(run: PlanRunState, moves: MovesBoard | None = None) -> list[Line]:
 def progress_texts(progress: WaveProgress, moves: MovesBoard | None = None) -> tuple[str, str]:
     """Return where a run is: wave, partitions, throttle; and its progress: bytes, rate, a range for the time left."""
     where = f"wave {progress.wave} of {progress.wave_count}   {progress.done_count}/{progress.count} partitions"
-    where = f"{where}   {throttle_text(progress.throttle)}"
+    where += "   no throttle" if progress.throttle is None else f"   throttle {byte_rate(progress.throttle)}"
     if progress.moved_bytes is None or progress.total_bytes is None:
         return where, "sizes are not known"
     share = progress.moved_bytes / progress.total_bytes if progress.total_bytes else 1.0
