@@ -123,7 +123,7 @@ def _znodes(screen: MainView) -> Page:
         "zookeeper",
         lambda view: zookeeper.rows_of(screen.znodes, view.location.only),
         lambda view, width: zookeeper.summary_of(screen.znodes, view),
-        zookeeper.opens,
+        lambda view, znode: Location("zookeeper", path=znode.path),
         lambda view, item: item.complaint is not None,
         zookeeper.command,
     )

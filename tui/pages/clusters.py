@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 
 from engine.admin.cluster.profiles import Colour
 from engine.admin.cluster.target import Side
@@ -137,10 +136,6 @@ def _is_trouble(member: Member, now_ms: int | None) -> bool:
     return _status_seen(member, now_ms) is not HealthStatus.OK or bool(problems_of(member.board))
 
 
-def _command(items: Sequence[Member]) -> list[str]:
-    return ["cluster", "health", "--cluster", items[0].name] if items else ["profiles", "list"]
-
-
 def page_of(fleet: Fleet | None) -> Page:
     """Return the screen of many clusters."""
     members = () if fleet is None else fleet.members
@@ -164,7 +159,9 @@ def page_of(fleet: Fleet | None) -> Page:
         rows,
         lambda view, width: [],
         is_trouble=lambda view, member: _is_trouble(member, _now(view)),
-        command=lambda view, items: _command(items),
+        command=lambda view, items: (
+            ["cluster", "health", "--cluster", items[0].name] if items else ["profiles", "list"]
+        ),
     )
 
 

@@ -223,17 +223,16 @@ def _topic_summary(board: Board, name: str) -> list[Line]:
     ]
 
 
-def _is_trouble(view: View, item: Any) -> bool:
-    return state_of(view.board, item)[1] is Tone.BAD
-
-
 def _command(view: View, items: Sequence[Any]) -> list[str]:
     topics = dict.fromkeys(item.topic.name for item in items)
     return ["topics", "describe", *(topics or ([view.location.topic] if view.location.topic else []))]
 
 
-def _opens(view: View, item: Any) -> Location:
-    return Location("partition", topic=item.topic.name, partition=item.partition.partition)
-
-
-PAGE = Page("partitions", _rows, _summary, _opens, _is_trouble, _command)
+PAGE = Page(
+    "partitions",
+    _rows,
+    _summary,
+    lambda view, item: Location("partition", topic=item.topic.name, partition=item.partition.partition),
+    lambda view, item: state_of(view.board, item)[1] is Tone.BAD,
+    _command,
+)

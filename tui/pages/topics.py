@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from engine.admin.analysis.tallies import Tally
@@ -138,15 +138,11 @@ def _is_trouble(view: View, topic: Any) -> bool:
     return bool(figures.under_replicated or figures.leaderless or figures.below_min or topic.is_marked_for_deletion)
 
 
-def _command(view: View, items: Sequence[Any]) -> list[str]:
-    return ["topics", "describe", *(topic.name for topic in items)]
-
-
 PAGE = Page(
     "topics",
     _rows,
     _summary,
     lambda view, topic: Location("partitions", topic=topic.name),
     _is_trouble,
-    _command,
+    lambda view, items: ["topics", "describe", *(topic.name for topic in items)],
 )
