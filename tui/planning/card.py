@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from engine.admin.analysis.moves import MovesBoard
-from engine.admin.reassignment.journal import JournalRecord
 from engine.admin.reassignment.wave_progress import WaveProgress
 from plans.score import BrokerScore, Score
 from plans.telling import Units, card_rows, largest, summary
@@ -272,56 +269,6 @@ def time_left(progress: WaveProgress, moves: MovesBoard | None = None) -> str:
             return "time left not known"
         return f"moving now: {span_left(moves.left_s, moves.left_low_s, moves.left_high_s)}"
     return span_left(least, least, most)
-
-
-@dataclass(frozen=True, slots=True)
-class PastRun:
-    """One run of a plan, from its journal."""
-
-    plan: str
-    began: str
-    who: str
-    what: str
-    waves: int
-    waves_done: int
-    ended: str
-    outcome: str
-    """``done``, ``stopped`` with the reason, or that no end is recorded."""
-
-
-NO_END = "no end is recorded: killed, or still under way"
-
-
-def past_runs(journals: Sequence[tuple[Path, JournalRecord]]) -> list[PastRun]:
-    """Return all runs in the journals, the newest first."""
-    runs = [run for path, record in journals for run in _runs_of(path, record.events)]
-    return sorted(runs, key=lambda run: run.began, reverse=True)
-
-
-def _runs_of(path: Path, events: Sequence[Mapping[str, Any]]) -> list[PastRun]:
-    """A run is everything from one ``begun`` to the next."""
-    starts = [index for index, event in enumerate(events) if event["event"] == "begun"]
-    found = []
-    for start, end in pairwise([*starts, len(events)]):
-        begun, rest = events[start], events[start + 1 : end]
-        last = next((event for event in reversed(rest) if event["event"] in ("done", "stopped")), None)
-        outcome, ended = NO_END, NOTHING
-        if last is not None:
-            reason = last.get("reason")
-            outcome, ended = f"stopped: {reason}" if reason else str(last["event"]), str(last.get("time", NOTHING))
-        found.append(
-            PastRun(
-                path.name.removesuffix(".journal"),
-                str(begun.get("time", NOTHING)),
-                str(begun.get("who", NOTHING)),
-                str(begun.get("what", NOTHING)),
-                int(begun.get("waves", 0)),
-                sum(event["event"] == "wave_done" for event in rest),
-                ended,
-                outcome,
-            )
-        )
-    return found
 
 
 def run_outcome(state: PlanRunState) -> Outcome:
