@@ -337,7 +337,9 @@ def _topic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
     ]
     lines += _bars([(name, number, count(number)) for name, number in names[: 2 * _ROWS]], width)
     rates = [
-        (rate, item.partition.partition) for item in board.items_of(topic) if (rate := board.partition_in(item.name))
+        (rate, item.partition.partition)
+        for item in board.items_of(topic)
+        if (rate := board.rates.partition_in(item.name))
     ]
     if rates:
         busiest = sorted(rates, key=lambda one: (-one[0], one[1]))[:_ROWS]

@@ -188,7 +188,7 @@ def _figures(board: Board, width: int) -> list[Line]:
         (count(total.below_min), "under min ISR", Tone.BAD, min_isr and bool(total.below_min)),
         (count(total.led_elsewhere.total()), "not preferred", Tone.STRONG, bool(total.led_elsewhere.total())),
         (count(total.moving), "moving", Tone.ACCENT, bool(total.moving)),
-        (short_count(board.in_per_s), "records in/s", Tone.STRONG, board.in_per_s is not None),
+        (short_count(board.rates.in_per_s), "records in/s", Tone.STRONG, board.rates.in_per_s is not None),
         (at_least(short_count(board.lag), is_least=board.has_unknown_lag), "lag", Tone.STRONG, board.lag is not None),
     ]  # fmt: skip
     words = [line((f"{value} ", tone), (label, Tone.QUIET)) for value, label, tone, shown in pieces if shown]
@@ -391,7 +391,9 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
         late = behind.text if lag.lag else ""
         lines.append(fitted(line("  ", (f"{status.text:<7}", status.tone), " ", *name, f" {figure:>6} ",
                      ("▇" * length + " " * (bar - length), Tone.QUIET), f" {late:>8}  ", more), width))  # fmt: skip
-    if len(lines) < lines_max - 2 and (busiest := board.busiest_topics(lines_max - (len(lines) and len(lines) + 2))):
+    if len(lines) < lines_max - 2 and (
+        busiest := board.rates.busiest_topics(lines_max - (len(lines) and len(lines) + 2))
+    ):
         lines += [(), line(("  busiest topics, records in/s", Tone.QUIET))] if lines else []
         bar = max(0, min(20, width - 46))
         for topic, rate in busiest:

@@ -96,7 +96,7 @@ def columns_of(board: Board) -> tuple[Column, ...]:
         tally("under_min_isr", "UNDER MIN", 2, lambda one: one.below_min),
         tally("not_preferred", "NOT PREF", 3, lambda one: one.led_elsewhere.total(), Tone.WARN),
         tally("moving", "MOVING", 4, lambda one: one.moving, Tone.ACCENT),
-        figure("in_per_s", "IN/S", board.topic_in, short_count, rank=2, width=6),
+        figure("in_per_s", "IN/S", board.rates.topic_in, short_count, rank=2, width=6),
         *(figures if board.reads_metrics else ()),
         Column("bytes", "ON DISK", bytes_cell, board.topic_bytes, rank=3, is_figure=True, width=9),
         Column("cleanup_policy", "CLEANUP", policy, _policy, rank=6, width=7),
