@@ -54,49 +54,47 @@ class Rates:
         self.in_per_s: float | None = None
         self.in_by_broker: dict[int, float] = {}
         self._topics: tuple[TopicSnapshot, ...] = ()
-        self._now: _Ends | None = None
+        self._at_ms = 0
         self._past: deque[_Ends] = deque()
+        self._span: tuple[_Ends, _Ends, int] | None = None
+        """The newest ends, those that rates are counted from, and the time between; None if there is no such time."""
         self._counting: Iterator[int] | None = None
         self._of_topics: dict[str, float | None] = {}
         """Results for the newest frame: several columns of a row need them."""
 
     def take(self, frame: Frame) -> None:
         """Take a newer frame; a frame from another time (a seek in a recording) starts the past afresh."""
-        if self._now is not None and frame.at_ms < self._now.at_ms:
-            self._past.clear()
-            self._counting = None
         now, past = _Ends(frame), self._past
-        self._now, self._of_topics = now, {}
+        if now.at_ms < self._at_ms:
+            past.clear()
+            self._counting = None
+        self._at_ms, self._of_topics = now.at_ms, {}
         self._topics = () if frame.cluster is None else frame.cluster.topics
         if now.read_at_ms is not None and now.ends and (not past or now.at_ms - past[-1].at_ms >= OVER_MS / 4):
             past.append(now)
         while len(past) > 2 and now.at_ms - past[1].at_ms >= OVER_MS:
             past.popleft()
+        is_later = bool(past) and past[0].sequence != now.sequence and now.elapsed_ms(past[0]) > 0
+        self._span = (now, past[0], now.elapsed_ms(past[0])) if is_later else None
         self.in_per_s = self._in_all()
         self._count_by_broker(frozenset() if frame.cluster is None else frozenset(frame.cluster.live_broker_ids))
 
-    def _span(self) -> tuple[_Ends, _Ends, int] | None:
-        """Return the newest ends, those that rates are counted from, and the time between; None if there is none."""
-        now, then = self._now, self._past[0] if self._past else None
-        if now is None or then is None or then.sequence == now.sequence or now.elapsed_ms(then) <= 0:
-            return None
-        return now, then, now.elapsed_ms(then)
-
     def partition_in(self, name: TopicPartition) -> float | None:
         """Return how many records a second a partition gets."""
-        if (span := self._span()) is None:
+        if self._span is None:
             return None
-        end, before = span[0].ends.end(name), span[1].ends.end(name)
-        return None if end is None or before is None else max(0.0, (end - before) * 1000 / span[2])
+        now, then, elapsed_ms = self._span
+        end, before = now.ends.end(name), then.ends.end(name)
+        return None if end is None or before is None else max(0.0, (end - before) * 1000 / elapsed_ms)
 
     def topic_in(self, topic: TopicSnapshot) -> float | None:
         """Return how many records a second a topic gets, over the partitions whose rate is known."""
+        if self._span is None:
+            return None
         if topic.name not in self._of_topics:
-            known: list[int] = []
-            if (span := self._span()) is not None:
-                known = [one for one in span[0].ends.grown(topic.name, span[1].ends) if one is not None]
-            rate = sum(max(0, one) for one in known) * 1000 / span[2] if span is not None and known else None
-            self._of_topics[topic.name] = rate
+            now, then, elapsed_ms = self._span
+            known = [one for one in now.ends.grown(topic.name, then.ends) if one is not None]
+            self._of_topics[topic.name] = sum(max(0, one) for one in known) * 1000 / elapsed_ms if known else None
         return self._of_topics[topic.name]
 
     def busiest_topics(self, count: int) -> list[tuple[TopicSnapshot, float]]:
@@ -108,10 +106,9 @@ class Rates:
 
     def _in_all(self) -> float | None:
         """Return how many records a second the cluster gets."""
-        span = self._span()
-        if span is None or not span[0].ends:
+        if self._span is None or not self._span[0].ends:
             return None
-        now, then, elapsed_ms = span
+        now, then, elapsed_ms = self._span
         if len(now.ends) == len(then.ends):
             # Sums are a tenth of the work, and the same as long as no partition comes or goes.
             grown = now.total - then.total
@@ -122,11 +119,10 @@ class Rates:
     def _count_by_broker(self, live: frozenset[int]) -> None:
         """Count what each broker gets, a slice in each frame."""
         if self._counting is None:
-            span = self._span()
-            if span is None or not span[0].ends:
+            if self._span is None or not self._span[0].ends:
                 self.in_by_broker = {}
                 return
-            self._counting = self._counted_in_slices(*span, live)
+            self._counting = self._counted_in_slices(*self._span, live)
         if next(self._counting, None) is None:
             self._counting = None
 
