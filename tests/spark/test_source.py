@@ -169,7 +169,7 @@ def test_records_that_are_gone(frame: Callable[..., Any], live_cluster: LocalClu
         ({"subscribe": "absent"}, "no such topic: absent"),
         ({"subscribe": "a", "startingOffset": "earliest"}, "did you mean startingOffsets?"),
         ({"subscribe": "a", "maxOffsetsPerTrigger": "1"}, "is for a stream, not for a batch"),
-        ({"subscribe": "a", "kafka.security.protocol": "TLS"}, "security.protocol=TLS is none of"),
+        ({"subscribe": "a", "kafka.security.protocol": "TLS"}, "security.protocol=TLS is not one of"),
     ],
 )
 def test_bad_options_say_what_to_do(frame: Callable[..., Any], options: Mapping[str, str], told: str) -> None:

@@ -15,7 +15,7 @@ from cli.framework.invocation import Invocation
 
 group = CommandGroup("perf", "Load a cluster with records, or read them, and measure.")
 
-Topics = Annotated[list[str] | None, typer.Option("--topic", metavar="TOPIC", help="May be repeated.")]
+Topics = Annotated[list[str] | None, typer.Option("--topic", metavar="TOPIC", help="The same; may be repeated.")]
 Partitions = Annotated[
     list[int] | None, typer.Option("--partition", metavar="N", help="Only this partition; may be repeated.")
 ]

@@ -423,7 +423,7 @@ def _files(log: Location) -> Iterator[tuple[str, list[bytes]]]:
         except (NotADirectoryError, FileNotFoundError):
             lines = whole_lines(log.read(), log.name)
             if lines and not lines[0].startswith(b"{"):
-                raise CorruptFileError(f"{log.shown}: no event log of Spark", path=log.shown) from None
+                raise CorruptFileError(f"{log.shown}: not an event log of Spark", path=log.shown) from None
             yield log.name, lines
             return
     else:
