@@ -121,7 +121,7 @@ def test_where_to_begin_and_to_end(frame: Callable[..., Any], live_cluster: Loca
     ]  # fmt: skip
     late = {"startingOffsetsByTimestamp": by(p0=9_000_000, p1=1_000_099)}
     assert values(**late, startingOffsetsByTimestampStrategy="latest") == [99]
-    with pytest.raises(Exception, match=r"no record is as late as the option startingOffsets"):
+    with pytest.raises(Exception, match=r"no record is as recent as the option startingOffsets"):
         values(**late)
     with pytest.raises(Exception, match=r"must name all partitions"):
         values(startingOffsets=by(p0=1))

@@ -133,7 +133,7 @@ def _never(rule: AclBinding) -> Iterator[str]:
     pattern, entry = rule.pattern, rule.entry
     word = pattern.resource_type.word
     if entry.operation not in (AclOperation.ALL, *SUPPORTED[pattern.resource_type]):
-        yield f"nothing does {entry.operation.word} on a {word}"
+        yield f"{entry.operation.word} does not apply to a {word}"
     if pattern.resource_type is ResourceType.CLUSTER and not pattern.covers(CLUSTER_NAME):
         yield f"the cluster's only name is {CLUSTER_NAME}"
     if pattern.pattern_type is PatternType.LITERAL and pattern.name != ANY_NAME and pattern.name.endswith("*"):
