@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 group = CommandGroup(
     "tokens",
-    "Delegation tokens: passwords that end by themselves, for jobs that get none of their own.",
+    "Delegation tokens: passwords that expire by themselves, for jobs that have none of their own.",
     action_flags={"--create": "create", "--renew": "renew", "--expire": "expire", "--describe": "list"},
 )
 
