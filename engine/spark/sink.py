@@ -86,8 +86,8 @@ def _check_libraries() -> None:
 
 
 async def _write(options: Mapping[str, str], batches: Iterable[Any]) -> int:
+    from engine.spark.offset_reader import opened
     from engine.spark.row_batches import even_parts
-    from engine.spark.source_bounds import opened
 
     lowered = {name.lower(): value for name, value in options.items()}
     async with opened(connection(lowered)) as wire:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine.admin.cluster.errors import BadRequest, Refused, Unreachable
 from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, IsolationLevel, TopicPartition
-from engine.spark import source_bounds
+from engine.spark import offset_reader
 from engine.spark.kafka_options import chosen_columns, schema_text, source_options
 from engine.spark.offset_ranges import (
     OffsetRange,
@@ -25,8 +25,8 @@ from engine.spark.offset_ranges import (
     split,
     to_json,
 )
+from engine.spark.offset_reader import Bounds
 from engine.spark.source import StreamPlan
-from engine.spark.source_bounds import Bounds
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 GIVEN = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
@@ -218,8 +218,8 @@ class Wire:
 
 def test_connections_stay_open_between_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Wire, "made", [], raising=False)
-    monkeypatch.setattr(source_bounds, "WireCluster", Wire)
-    asker = source_bounds.Asker(source_options(GIVEN, is_streaming=True).connection)
+    monkeypatch.setattr(offset_reader, "WireCluster", Wire)
+    asker = offset_reader.Asker(source_options(GIVEN, is_streaming=True).connection)
     failures: list[Exception] = []
 
     async def question(wire: Any) -> Any:
