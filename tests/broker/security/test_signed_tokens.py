@@ -226,7 +226,7 @@ def test_unknown_keys_by_the_thousand_are_one_question(monkeypatch: pytest.Monke
         ({"handler": None}, "nothing checks tokens by it"),
         ({"handler": "com.example.Validator"}, "is a Java class, which this broker cannot run"),
         ({"refresh": "often"}, "refresh.ms"),
-        ({"refresh": "0"}, "refresh.ms=0 is no number of milliseconds"),
+        ({"refresh": "0"}, "refresh.ms=0 is not a number of milliseconds"),
     ],
 )
 def test_wrong_settings_stop_the_start(tmp_path: Path, changed: dict[str, str | None], said: str) -> None:
