@@ -174,7 +174,7 @@ def test_options_of_the_connector() -> None:
         ("endingOffsets", '{"t": {"0": -2}}', "endingOffsets cannot be -2"),
         ("minPartitions", "0", "minPartitions must be a whole number above 0"),
         ("failOnDataLoss", "yes", "failOnDataLoss must be true or false"),
-        ("kafka.isolation.level", "serializable", "kafka.isolation.level wants"),
+        ("kafka.isolation.level", "serializable", "kafka.isolation.level must be"),
         ("kafka.auto.offset.reset", "latest", "the option startingOffsets says where to begin"),
         ("kafka.enable.auto.commit", "true", "the source commits nothing"),
         ("startingOffsetsByTimestampStrategy", "maybe", "must be error or latest"),
