@@ -152,7 +152,7 @@ def _document(text: str) -> object:
         raise BadPlanFile("klamm: missing, this is a plain reassignment file", hint="klamm reassign execute takes it")
     if isinstance(envelope, dict) and envelope.get("format") != FORMAT:
         found = json.dumps(envelope.get("format"))
-        hint = "use the klamm that wrote it, or plan again"
+        hint = "use the version of klamm that wrote it, or plan again"
         raise BadPlanFile(f"klamm.format: this klamm reads format {FORMAT}, not {found}", hint=hint)
     if document.get("version") != KAFKA_VERSION:
         raise BadPlanFile(f"version: must be {KAFKA_VERSION}, not {json.dumps(document.get('version'))}", hint=_HINT)

@@ -225,9 +225,9 @@ def test_a_signal_ends_a_held_cluster_in_the_middle_of_a_command(tmp_path: Path)
 
 def test_a_cluster_in_another_folder_is_ended_and_reached_by_name() -> None:
     status = ClusterStatus("127.0.0.1:2181", True, "127.0.0.1:9092", "/tmp/my cluster", ())
-    assert running_notes(status, is_elsewhere=False) == ("running; end it with: klamm local down",)
+    assert running_notes(status, is_elsewhere=False) == ("running; stop it with: klamm local down",)
     assert running_notes(status, is_elsewhere=True) == (
-        "running; end it with: klamm local down --dir '/tmp/my cluster'",
+        "running; stop it with: klamm local down --dir '/tmp/my cluster'",
         "reach it with: klamm topics list -b 127.0.0.1:9092 --zookeeper 127.0.0.1:2181",
     )
 
