@@ -130,6 +130,17 @@ def test_a_job_that_was_not_run_or_failed_changes_nothing(tmp_path: Path, monkey
     assert log.producers.producers[7].next_sequence == 399
 
 
+def test_the_producers_of_an_offline_log_are_not_read(tmp_path: Path, scanned: list[int]) -> None:
+    log = written(tmp_path, 400)
+    log.truncate_to(399)
+    log.folder.is_offline = True
+    scanned.clear()
+    with pytest.raises(KafkaError) as refused:
+        log.build_producers()
+    assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert not scanned
+
+
 def test_a_log_that_begins_anew_has_nothing_to_read(tmp_path: Path) -> None:
     log = written(tmp_path, 400)
     log.truncate_to(399)

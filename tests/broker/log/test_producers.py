@@ -405,6 +405,26 @@ def test_a_producers_next_transaction_is_unstable_from_its_first_batch_to_its_re
     assert log.last_stable_offset == 5
 
 
+def test_a_compacted_topic_needs_keys_in_a_transaction_that_goes_on_too(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0", LogConfig(cleanup_policy=("compact",)))
+    assert send(log, 1, 1, 0, 0, transactional=True) == 0
+    assert send(log, 1, 1, 0, 1, transactional=True, key=None) == -ErrorCode.INVALID_RECORD
+    assert send(log, 1, 1, 0, 1, transactional=True) == 1
+
+
+def test_a_client_cannot_commit_by_a_marker_of_its_own(tmp_path: Path) -> None:
+    """It is just what the coordinator would write."""
+    log = open_log(tmp_path / "t-0")
+    send(log, 1, 1, 0, 0, transactional=True)
+    with pytest.raises(KafkaError) as refused:
+        log.append_as_leader(marker_batch(1, 0, commit=True), 0)
+    assert refused.value.code == ErrorCode.INVALID_RECORD
+    log.update_high_watermark(log.log_end_offset)
+    assert (log.log_end_offset, log.last_stable_offset) == (1, 0)
+    assert end(log, 1, commit=True) == 1
+    assert log.last_stable_offset == 2
+
+
 def test_a_transaction_is_unstable_until_its_marker_is_replicated(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     send(log, 2, 1, 0, 0, transactional=True)
