@@ -15,10 +15,12 @@ from virtual_time import run_virtual
 from engine.broker.replication import leader_and_isr_change
 from engine.broker.replication.leader_and_isr_change import become_leader_or_follower
 from engine.broker.replication.replica_manager import ReplicaManager
+from engine.broker.replication.settings import ReplicationSettings
 from engine.broker.replication.stop_replica_change import STOPPED_AT_ONCE_MAX, stop_replicas
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.apis.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -274,6 +276,88 @@ class TestLeaderAndIsr:
             await lisr(manager, request(state(1, 0), state(2, 0, index=1)))
             await lisr(manager, request(state(1, 0)))
             assert heard == [(1, 1)]
+
+        in_world(tmp_path, test)
+
+    @pytest.mark.parametrize(
+        ("before", "after"), [(ZERO_TOPIC_ID, TOPIC_ID), (TOPIC_ID, ZERO_TOPIC_ID)], ids=["upgraded", "downgraded"]
+    )
+    def test_a_follower_fetches_by_the_topic_id_that_the_same_epoch_brings(
+        self, tmp_path: Path, before: bytes, after: bytes
+    ) -> None:
+        """A controller that is upgraded gives topics an id, one that is downgraded knows none."""
+
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(2, 0), topic_id=before))
+            assert await lisr(manager, request(state(2, 0), topic_id=after)) == (0, [0])
+            assert manager.fetchers.remove([TP])[TP].topic_id == after
+            assert w.log(1).topic_id == TOPIC_ID, "a log keeps its id"
+
+        in_world(tmp_path, test)
+
+    def test_a_leader_keeps_its_topic_id_whatever_the_same_epoch_brings(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(1, 0)))
+            again = request(state(1, 0), topic_id=ZERO_TOPIC_ID)
+            assert await lisr(manager, again) == (0, [ErrorCode.STALE_CONTROLLER_EPOCH])
+
+        in_world(tmp_path, test)
+
+    def test_a_topic_id_that_cannot_be_noted_is_not_taken(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(2, 0), topic_id=ZERO_TOPIC_ID))
+            (w.log(1).dir / "partition.metadata").mkdir()
+            assert await lisr(manager, request(state(2, 0))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
+            assert [path.name for path in w.brokers[1].failed_dirs] == ["broker-1-0"]
+
+        in_world(tmp_path, test)
+
+    def test_who_shuts_down_follows_without_fetching(self, tmp_path: Path) -> None:
+        """Controlled shutdown makes it a follower of everything, one partition after the other."""
+
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(1, 0)))
+            manager.begin_shutdown()
+            assert await lisr(manager, request(state(2, 1))) == (0, [0])
+            assert manager.partition(*TP).leader_id == 2
+            assert manager.fetchers.fetcher_of(TP) is None
+
+        in_world(tmp_path, test)
+
+    @pytest.mark.parametrize(
+        ("protocol", "offset"), [(MetadataVersion.IBP_3_9_IV0, 2), (MetadataVersion.IBP_2_6_IV0, 0)], ids=str
+    )
+    def test_a_follower_goes_on_where_its_log_ends_unless_its_cuts_come_first(
+        self, tmp_path: Path, protocol: MetadataVersion, offset: int
+    ) -> None:
+        """The Fetch answer tells it what to cut since 2.7. Before that it begins at its high watermark."""
+
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(1, 0)))
+            w.produce(1, b"0")
+            w.produce(1, b"1")
+            assert await lisr(manager, request(state(2, 1))) == (0, [0])
+            assert manager.fetchers.remove([TP])[TP].fetch_offset == offset
+
+        in_world(tmp_path, test, settings=ReplicationSettings(0, inter_broker_protocol_version=protocol))
+
+    def test_a_log_dir_that_fails_meanwhile_is_not_led(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(1, 4)))
+            w.produce(1, b"0")
+            partition, log = manager.partition(*TP), w.log(1)
+            log.flush()
+            log.truncate_to(0)
+            settle = manager.settle_cuts
+
+            async def settle_on_a_failing_disk(logs: Any) -> None:
+                await settle(logs)
+                manager.handle_log_dir_failure(log.log_dir)
+
+            monkeypatch.setattr(manager, "settle_cuts", settle_on_a_failing_disk)
+            assert await lisr(manager, request(state(1, 5))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
+            assert manager.is_offline(TP)
+            assert not partition.is_leader
 
         in_world(tmp_path, test)
 
