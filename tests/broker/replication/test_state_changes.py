@@ -405,6 +405,54 @@ class TestLeaderAndIsr:
         in_world(tmp_path, test)
 
 
+class TestFetchers:
+    def test_a_leader_that_comes_back_elsewhere_is_fetched_from_there(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            both = TP, TopicPartition(TP.topic, 1)
+            await lisr(manager, request(state(2, 0), state(2, 0, index=1)))
+            metadata = w.update_metadata()
+            metadata.live_brokers[1].endpoints[0].port = 9093
+            manager.update_metadata(metadata, correlation_id=2)
+            # The controller names one of them first; the other one's leader is the same broker.
+            assert await lisr(manager, request(state(2, 1))) == (0, [0])
+            (fetcher,) = manager.fetchers.fetchers
+            assert fetcher.leader.node.port == 9093
+            assert set(fetcher.partitions) == set(both)
+            states = manager.fetchers.remove(both)
+            assert [states[one].leader_epoch for one in both] == [1, 0]
+            assert {one.leader.port for one in states.values()} == {9093}
+
+        in_world(tmp_path, test)
+
+    def test_a_leader_without_our_listener_is_not_fetched_from(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            metadata = w.update_metadata()
+            metadata.live_brokers[1].endpoints[0].listener = "EXTERNAL"
+            manager.update_metadata(metadata, correlation_id=2)
+            assert await lisr(manager, request(state(2, 0), state(1, 0, index=1))) == (0, [0, 0])
+            assert manager.fetchers.fetcher_of(TP) is None
+            assert manager.partition(TP.topic, 1).is_leader, "the others go on"
+
+        in_world(tmp_path, test)
+
+    def test_more_fetchers_share_what_one_fetched(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            names = [TopicPartition(TP.topic, index) for index in range(8)]
+            await lisr(manager, request(*(state(1, 0, index=index) for index in range(8))))
+            for name in names:
+                w.produce(1, b"x", topic_partition=name)
+            await lisr(manager, request(*(state(2, 1, index=index) for index in range(8))))
+            (before,) = manager.fetchers.fetchers
+            manager.fetchers.resize(3)
+            assert len(manager.fetchers.fetchers) == 3
+            assert before not in manager.fetchers.fetchers
+            fetched = [name for fetcher in manager.fetchers.fetchers for name in fetcher.partitions]
+            assert sorted(fetched) == names
+            assert {one.fetch_offset for one in manager.fetchers.remove(names).values()} == {1}, "where each was"
+
+        in_world(tmp_path, test)
+
+
 def stop(*states: tuple[int, int, bool], controller_epoch: int = 1, topic: str = TP.topic) -> StopReplicaRequest:
     """Return a request of version 3 or later; each state is (partition, leader epoch, delete)."""
     partition_states = [
