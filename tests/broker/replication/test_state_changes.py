@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
@@ -79,6 +80,11 @@ def in_world(
     run_virtual(run)
 
 
+def nobody_hears(led: Any, followed: Any) -> None:
+    """A listener to new roles where none may be taken."""
+    assert (list(led), list(followed)) == ([], [])
+
+
 class TestLeaderAndIsr:
     def test_a_newer_leader_epoch_is_applied(self, tmp_path: Path) -> None:
         async def test(w: World, manager: ReplicaManager) -> None:
@@ -90,6 +96,7 @@ class TestLeaderAndIsr:
             assert manager.fetchers.fetcher_of(TP) is not None
             assert await lisr(manager, request(state(1, 2))) == (0, [0])
             assert manager.fetchers.fetcher_of(TP) is None
+            assert not manager.fetchers.fetchers, "a fetcher without partitions ends"
 
         in_world(tmp_path, test)
 
@@ -195,6 +202,7 @@ class TestLeaderAndIsr:
             manager.leadership_listeners.append(lambda led, followed: heard.append((len(led), len(followed))))
             await lisr(manager, request(state(1, 0)))
             await lisr(manager, request(state(-1, 1)))
+            assert heard == [(1, 0), (0, 1)]
             await lisr(manager, request(state(-1, 2)))
             await lisr(manager, request(state(1, 3)))
             assert heard == [(1, 0), (0, 1), (1, 0)]
@@ -208,6 +216,7 @@ class TestLeaderAndIsr:
             file = w.log(1).dir / "leader-epoch-checkpoint"
             file.unlink()
             file.mkdir()
+            manager.leadership_listeners.append(nobody_hears)
             assert await lisr(manager, request(state(1, 1))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
             assert [path.name for path in w.brokers[1].failed_dirs] == ["broker-1-0"]
             with pytest.raises(KafkaError) as refused:
@@ -248,6 +257,38 @@ class TestLeaderAndIsr:
             response = await become_leader_or_follower(manager, old, correlation_id=7, api_version=1)
             assert [(p.topic_name, p.partition_index, p.error_code) for p in response.partition_errors] == [(*TP, 0)]
             assert not response.topics
+
+        in_world(tmp_path, test)
+
+    @pytest.mark.parametrize("version", [4, 5])
+    def test_partitions_are_answered_by_topic_since_version_5(self, tmp_path: Path, version: int) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            response = await become_leader_or_follower(
+                manager, request(state(1, 0)), correlation_id=7, api_version=version
+            )
+            assert [p.topic_name for p in response.partition_errors] == ([TP.topic] if version == 4 else [])
+            assert [t.topic_id for t in response.topics] == ([] if version == 4 else [TOPIC_ID])
+
+        in_world(tmp_path, test)
+
+    @pytest.mark.parametrize(
+        ("code", "cause"),
+        [(ErrorCode.KAFKA_STORAGE_ERROR, errno.EMFILE), (ErrorCode.INCONSISTENT_TOPIC_ID, None)],
+        ids=["no descriptor is left", "another topic's log"],
+    )
+    def test_an_error_that_is_no_disks_takes_no_replica_offline(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: ErrorCode, cause: int | None
+    ) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            def failing(*_: Any, **__: Any) -> Any:
+                raise KafkaError(code) from (None if cause is None else OSError(cause, "none left"))
+
+            with monkeypatch.context() as patch:
+                patch.setattr(manager, "open_log", failing)
+                assert await lisr(manager, request(state(1, 0, is_new=True))) == (0, [code])
+            assert TP not in manager.partitions
+            assert not manager.is_offline(TP)
+            assert await lisr(manager, request(state(1, 0, is_new=True))) == (0, [0]), "it may be tried again"
 
         in_world(tmp_path, test)
 
@@ -316,11 +357,14 @@ class TestLeaderAndIsr:
         """Controlled shutdown makes it a follower of everything, one partition after the other."""
 
         async def test(w: World, manager: ReplicaManager) -> None:
-            await lisr(manager, request(state(1, 0)))
+            other = TopicPartition(TP.topic, 1)
+            await lisr(manager, request(state(1, 0), state(2, 0, index=1)))
+            assert manager.fetchers.fetcher_of(other) is not None
             manager.begin_shutdown()
-            assert await lisr(manager, request(state(2, 1))) == (0, [0])
-            assert manager.partition(*TP).leader_id == 2
-            assert manager.fetchers.fetcher_of(TP) is None
+            assert await lisr(manager, request(state(2, 1), state(2, 1, index=1))) == (0, [0, 0])
+            for one in (TP, other):
+                assert manager.partition(*one).leader_id == 2
+                assert manager.fetchers.fetcher_of(one) is None
 
         in_world(tmp_path, test)
 
@@ -355,6 +399,7 @@ class TestLeaderAndIsr:
                 manager.handle_log_dir_failure(log.log_dir)
 
             monkeypatch.setattr(manager, "settle_cuts", settle_on_a_failing_disk)
+            manager.leadership_listeners.append(nobody_hears)
             assert await lisr(manager, request(state(1, 5))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
             assert manager.is_offline(TP)
             assert not partition.is_leader
