@@ -326,7 +326,8 @@ class Invocation:
         who, option = _SIDES[self.asks]
         if target.snapshot is not None:
             hint = f"name the cluster with {option}"
-            raise Stop(Failure(ExitCode.USAGE, "usage", f"only {who} knows this", f"snapshot {target.snapshot}", hint))
+            message = f"a snapshot does not know this, only {who}"
+            raise Stop(Failure(ExitCode.USAGE, "usage", message, str(target.snapshot), hint))
         if target.via is not None and self.asks in ("wire", "zookeeper") and target.via.value != self.asks:
             message = f"only {who} can do this, not --via {target.via.value}"
             raise Stop(Failure(ExitCode.USAGE, "usage", message, hint="leave out --via"))
