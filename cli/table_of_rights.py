@@ -71,7 +71,8 @@ def needs_of(words: str) -> tuple[Need, ...]:
     return tuple(map(Need.of, RIGHTS.get(words, ())))
 
 
-_SEEN = ("Describe Topic~", "DescribeConfigs Topic?: settings", "DescribeConfigs Cluster?: settings of brokers")
+# Log dirs show topics that lists lack, so these commands know what is hidden; without Describe Cluster they do not.
+_SEEN = ("Describe Topic?", "DescribeConfigs Topic?: settings", "DescribeConfigs Cluster?: settings of brokers")
 _WHOLE = (*_SEEN, "Describe Cluster")
 _CHANGE = ("Describe Topic", "Alter Cluster")
 _THROTTLE = ("AlterConfigs Topic: with --throttle", "AlterConfigs Cluster: with --throttle")

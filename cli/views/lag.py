@@ -8,7 +8,7 @@ from dataclasses import fields
 from datetime import datetime
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone
 from cli.output.values import human_duration
 from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag, QueryLag, QueryPartitionLag, lag_metrics
 from engine.admin.lag.spark_positions import ReaderKind
@@ -147,7 +147,7 @@ def _notes(answer: LagAnswer) -> tuple[str, ...]:
 
 def _summary(groups: Sequence[GroupLag]) -> str:
     if not groups:
-        return "no consumer groups"
+        return Nothing("no consumer groups")
     counts = Counter(group.status for group in groups)
     tally = ", ".join(f"{counts[status]} {status}" for status in reversed(LagStatus) if counts[status])
     group_count = sum(group.kind is ReaderKind.GROUP for group in groups)

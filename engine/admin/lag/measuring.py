@@ -14,6 +14,7 @@ from engine.admin.cluster.asking import FAILURES, ask_all, beside_limit_s
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Unknown
 from engine.admin.cluster.wire import WireCluster
+from engine.admin.groups.group_reading import offsets_topic
 from engine.admin.groups.scope import FoundGroups, GroupScope, find_groups
 from engine.admin.groups.values import GroupType
 from engine.admin.lag.history import History, append_sample, read_history
@@ -335,8 +336,7 @@ async def _read_commits(wire: WireCluster, readers: Collection[Reader], now_ms: 
 
 async def _record_keys(wire: WireCluster, readers: Collection[Reader]) -> dict[TopicPartition, dict[bytes, Reader]]:
     """Return the keys of the readers' records, by the partition that they are in."""
-    metadata = await wire.metadata([GROUP_METADATA_TOPIC])
-    count = sum(len(topic.partitions) for topic in metadata.topics)
+    count = sum(len(topic.partitions) for topic in await offsets_topic(wire))
     keys: dict[TopicPartition, dict[bytes, Reader]] = {}
     for group, name in readers if count else ():
         home = TopicPartition(GROUP_METADATA_TOPIC, partition_for(group, count))

@@ -14,7 +14,7 @@ from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.target import Side, Source
 from engine.admin.cluster.waits import Complain
 from engine.admin.topics.changes import NewTopic, TopicAlteration, TopicChange
-from engine.admin.topics.values import TopicName, topic_min_isrs, topic_name
+from engine.admin.topics.values import TopicName, default_min_isr, topic_min_isrs, topic_name
 from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
 
 
@@ -111,5 +111,4 @@ class SnapshotTopicReader:
         return self._snapshot.live_broker_ids
 
     async def min_isr(self, topics: Sequence[TopicSnapshot]) -> Mapping[str, int]:
-        default = self._snapshot.broker_configs.get(None, {}).get("min.insync.replicas")
-        return topic_min_isrs(topics, default)
+        return topic_min_isrs(topics, default_min_isr(self._snapshot.broker_configs))

@@ -29,7 +29,7 @@ from engine.admin.topics.changes import (
 )
 from engine.admin.topics.deletion import refused_while_marked, wait_until_gone
 from engine.admin.topics.selection import select_topics, topic_not_found
-from engine.admin.topics.values import TopicName, topic_min_isrs, topic_name
+from engine.admin.topics.values import TopicName, min_isr_in, topic_min_isrs, topic_name
 from engine.common.assignment import (
     RackAwareMode,
     assign_replicas,
@@ -104,7 +104,7 @@ class ZkTopicReader:
     async def min_isr(self, topics: Sequence[TopicSnapshot]) -> Mapping[str, int]:
         defaults = await self._kafka.configs.get_entity_configs(f"{ConfigType.BROKER.value}/{DEFAULT_ENTITY}")
         self._observe("min.insync.replicas: the topic's, the cluster's dynamic default, or Kafka's default")
-        return topic_min_isrs(topics, defaults.get("min.insync.replicas"))
+        return topic_min_isrs(topics, min_isr_in(defaults))
 
     async def _read(self, names: Sequence[str]) -> list[TopicSnapshot]:
         reads, configs, marked = await asyncio.gather(
