@@ -63,7 +63,8 @@ async def topic_reader(
 
     Args:
         on_unreadable: called with topics whose znodes are unreadable, which are left out.
-        on_unknown_settings: called with settings that no broker returns soon, which are None then.
+        on_unknown_settings: called with settings that no broker returns soon, or whose znodes are unreadable; they
+            are None then.
     """
     match cluster.source:
         case Source.SNAPSHOT:
@@ -72,7 +73,11 @@ async def topic_reader(
             from engine.admin.topics.by_znode import ZkTopicReader
 
             return ZkTopicReader(
-                await cluster.zookeeper(), observe=cluster.observe, on_read=cluster.on_read, on_unreadable=on_unreadable
+                await cluster.zookeeper(),
+                observe=cluster.observe,
+                on_read=cluster.on_read,
+                on_unreadable=on_unreadable,
+                on_unknown_settings=on_unknown_settings,
             )
         case Source.WIRE:
             from engine.admin.topics.by_wire import WireTopicReader

@@ -60,6 +60,7 @@ class ZkTopicReader:
     Args:
         on_unreadable: called with topics whose znodes are unreadable; they are then left out. Without it, reading
             one raises ZnodeFormatError.
+        on_unknown_settings: called with settings that are unreadable, if ``on_unreadable`` is not; they are None then.
     """
 
     def __init__(
@@ -69,9 +70,11 @@ class ZkTopicReader:
         observe: Observer = tell_nobody,
         on_read: OnRead = tell_nobody_how_far,
         on_unreadable: Complain | None = None,
+        on_unknown_settings: Complain | None = None,
     ) -> None:
         self._kafka = KafkaZkClient(zk)
         self._on_unreadable = on_unreadable
+        self._on_unknown_settings = on_unreadable or on_unknown_settings
         self._observe = observe
         self._on_read = on_read
 
@@ -115,7 +118,7 @@ class ZkTopicReader:
         existing = {name: read for name, read in reads.items() if read is not None}
         topics: list[TopicIdReplicaAssignment] = []
         for read in existing.values():
-            with self._unreadable_told():
+            with _unreadable_told(self._on_unreadable):
                 topics.append(or_raise(read))
         states = await self._kafka.partitions.get_partition_states(
             [name for topic in topics for name in topic.by_partition()]
@@ -123,26 +126,27 @@ class ZkTopicReader:
         self._observe(f"ZooKeeper reported {counted(len(existing), 'topic')} with {counted(len(states), 'partition')}")
         found = []
         for topic in topics:
-            with self._unreadable_told():
+            with _unreadable_told(self._on_unreadable):
                 settings = self._settings(configs[topic.topic])
                 found.append(_topic(topic, states, settings, is_marked=topic.topic in marked))
         return found
 
     def _settings(self, read: Mapping[str, str] | CoordinationError) -> Mapping[str, str] | None:
         """Return a topic's settings; None if they cannot be understood: the rest of it can."""
-        with self._unreadable_told():
+        with _unreadable_told(self._on_unknown_settings):
             return or_raise(read)
         return None
 
-    @contextmanager
-    def _unreadable_told(self) -> Iterator[None]:
-        """Report an unreadable znode and continue, if a callback takes it."""
-        try:
-            yield
-        except ZnodeFormatError as error:
-            if self._on_unreadable is None:
-                raise
-            self._on_unreadable(str(error))
+
+@contextmanager
+def _unreadable_told(tell: Complain | None) -> Iterator[None]:
+    """Report an unreadable znode and continue, if somebody is told of it."""
+    try:
+        yield
+    except ZnodeFormatError as error:
+        if tell is None:
+            raise
+        tell(str(error))
 
 
 def _topic(
