@@ -35,6 +35,7 @@ _WORDS = {
     Reason.NO_SUCH_PARTITION: "the topic or partition does not exist",
     Reason.END_UNKNOWN: "end offset not readable",
     Reason.BATCH_RUNS: "",
+    Reason.ENDED_IN_BATCH: "its run has ended in the middle of a batch",
     Reason.BATCH_TOO_LONG: "its batch runs for far longer than others did",
     Reason.BATCH_IS_LATE: "no batch runs, and the next one is late",
     Reason.STARTS: "it has just started, and no batch is planned yet",

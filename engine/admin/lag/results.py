@@ -253,7 +253,7 @@ def _partition_lag(
         None if unread is None else datetime.fromtimestamp(unread / 1000, UTC),
         trend.in_per_sec,
         trend.out_per_sec,
-        None if verdict.status in _AT_A_STANDSTILL else trend.clear_in_ms(lag),
+        None if verdict.status in _AT_A_STANDSTILL or (rhythm or Rhythm()).has_ended else trend.clear_in_ms(lag),
         sample.owner,
         sample.error,
     )

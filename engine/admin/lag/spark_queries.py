@@ -281,9 +281,10 @@ def rhythm_of_batches(query: Query, now_ms: int) -> Rhythm:
     batch_ms = round(statistics.median(taken)) if taken else None
     running = query.in_flight
     if running is None:
-        return Rhythm(None, batch_ms)
+        return Rhythm(None, batch_ms, has_ended=query.has_ended)
     # Without a time, assume that it began just now.
-    return Rhythm(0 if running.planned_ms is None else max(0, now_ms - running.planned_ms), batch_ms)
+    in_flight_ms = 0 if running.planned_ms is None else max(0, now_ms - running.planned_ms)
+    return Rhythm(in_flight_ms, batch_ms, has_ended=query.has_ended)
 
 
 def _rhythm(one: _Source, name: TopicPartition, times: Times, now_ms: int) -> Rhythm:
@@ -370,4 +371,6 @@ def _by_files(query: Query, now_ms: int) -> LagStatus:
     rhythm = rhythm_of_batches(query, now_ms)
     if rhythm.in_flight_ms is None:
         return LagStatus.UNKNOWN
+    if rhythm.has_ended:
+        return LagStatus.STOP
     return LagStatus.STUCK if rhythm.is_stuck else LagStatus.RUNNING

@@ -87,7 +87,7 @@ class ZkTopicReader:
     async def shapes(self, names: Sequence[str]) -> Mapping[str, tuple[int, int]]:
         found = {}
         for name, read in (await self._kafka.topics.read_topics(names)).items():
-            with self._unreadable_told():
+            with _unreadable_told(self._on_unreadable):
                 assignment = None if read is None else list(or_raise(read).by_partition().values())
                 if assignment:
                     found[name] = (len(assignment), len(assignment[0].replicas))
