@@ -26,7 +26,7 @@ PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test run-tests package interop soak mutants bench lint docs site image clean env
+.PHONY: help demo test run-tests spark-archive package interop soak mutants bench lint docs site image clean env
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -53,15 +53,19 @@ test: env
 # Files of tests lie in memory where there are 8 GB for them: on a disk, a fifth of the CPU goes into making and removing them. No test cuts the power.
 run-tests: export TMPDIR ?= $(shell df -Pk /dev/shm 2>/dev/null | awk 'END { print ($$4 > 8000000) ? "/dev/shm" : "/tmp" }')
 run-tests: WORKERS ?= 6
-run-tests: env
+run-tests: env spark-archive
 	@test -e tests/cli/__pycache__ || find $(TESTS) -name 'test_*.py' | sort | xargs -P 2 -n 150 $(BIN)/python -m pytest -q --collect-only >/dev/null 2>&1 || true
 	@$(PYTEST) --ignore=tests/interop --ignore=tests/package $(TESTS)
 
 # Many of these wait for Apache Kafka's own clock: sessions, quotas, rates of a minute.
 interop: WORKERS ?= 6
 soak: WORKERS ?= 4
-interop: env
+interop: env spark-archive
 	@$(PYTEST) tests/interop
+
+# Once for an environment. Without it Spark starts all the same, for twice the CPU.
+spark-archive: env
+	@$(BIN)/python tests/support/spark/class_archive.py 2>/dev/null || true
 
 # Runs every file that asks tests/support/run/soak.py how long to run. The output names the seed; KLAMM_FAULT_SEED=… repeats it.
 SOAK         ?= 10

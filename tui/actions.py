@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, beside, line
@@ -96,189 +97,109 @@ _PAGE_HELP = {
 """The screens by name, with their keys and titles."""
 
 
-def _on(*names: str) -> frozenset[str]:
-    return frozenset(names)
+def _action(
+    group: Group, id_: str, keys: str, title: str, help_: str, pages: str = "", *,
+    changes: bool = False, in_footer: bool = False, short: str = "",
+) -> Action:  # fmt: skip
+    return Action(id_, tuple(keys.split()), title, help_, group, frozenset(pages.split()), changes, in_footer, short)
 
 
-def _page_actions() -> tuple[Action, ...]:
-    return tuple(Action(f"page.{name}", (key,), title, _PAGE_HELP[name], Group.SCREENS) for name, key, title in PAGES)
-
+_screen, _row, _view, _plan, _replay, _program = (
+    partial(_action, group)
+    for group in (Group.SCREENS, Group.ROWS, Group.VIEW, Group.PLANS, Group.RECORDING, Group.PROGRAM)
+)
+_change = partial(_action, Group.CHANGES, changes=True)
 
 ACTIONS: tuple[Action, ...] = (
-    *_page_actions(),
-    Action("row.open", ("enter",), "Open", "Open what is under the cursor.", Group.ROWS, in_footer=True),
-    Action("history.leave", ("escape",), "Back", "Close the filter, or go back to where you came from.", Group.ROWS),
-    Action("history.back", ("left_square_bracket",), "Back in history", "Go back to the previous screen.", Group.ROWS),
-    Action("history.forward", ("right_square_bracket",), "Forward", "Go forward again.", Group.ROWS),
-    Action(
-        "rows.filter", ("slash",), "Filter", "Keep rows that contain a text; !text leaves out, ~text is fuzzy.",
-        Group.ROWS, in_footer=True,
-    ),
-    Action("rows.sort", ("s",), "Sort", "Sort by the next column; a click on a title sorts too.", Group.ROWS),
-    Action("rows.reverse", ("S",), "Reverse", "Reverse the order.", Group.ROWS),
-    Action("rows.right", ("right",), "Columns right", "Show the columns further right; the first stays.", Group.ROWS),
-    Action("rows.left", ("left",), "Columns left", "Show the columns further left again.", Group.ROWS),
-    Action("rows.tag", ("t",), "Tag", "Tag the row: an operation applies to all tagged rows.", Group.ROWS),
-    Action("rows.tag_all", ("T",), "Tag all", "Tag all visible rows, or remove all tags.", Group.ROWS),
-    Action("rows.trouble", ("z",), "Only trouble", "Show only rows with a problem; events by gravity.", Group.ROWS),
-    Action(
-        "partition.log", ("w",), "What happened", "Show what the brokers' state-change logs say about the partition.",
-        Group.ROWS, _on("partitions"), in_footer=True,
-    ),
-    Action(
-        "problem.why", ("w",), "Why", "Say all that is known of the problem: cases, what happened then, what to do.",
-        Group.ROWS, _on("overview"), in_footer=True,
-    ),
-    Action(
-        "problem.incident", ("o",), "Incident", "Show what followed from the failed broker under the cursor, in time.",
-        Group.ROWS, _on("overview"), in_footer=True,
-    ),
-    Action("view.pause", ("space",), "Pause", "Freeze the view; data keeps coming in behind it.", Group.VIEW),
-    Action("view.refresh", ("r",), "Refresh", "Ask the cluster now.", Group.VIEW),
-    Action("view.faster", ("equals_sign",), "Faster", "Ask more often, down to every half second.", Group.VIEW),
-    Action("view.slower", ("minus",), "Slower", "Ask less often, up to every 10 seconds.", Group.VIEW),
-    Action("view.source", ("i",), "Sources", "Show the source of the data, its age and what it cost.", Group.VIEW),
-    Action("view.copy", ("y",), "Copy", "Copy the row, the column, the view or the command for it.", Group.VIEW),
-    Action("view.export", ("ctrl+s",), "Export", "Write the view as CSV or JSON, or the screen as SVG.", Group.VIEW),
-    Action("view.theme", ("ctrl+t",), "Theme", "Use the next theme.", Group.VIEW),
-    Action(
-        "topic.create", ("N",), "New topic", "Create a topic.", Group.CHANGES, _on("topics"), changes=True,
-        in_footer=True, short="new",
-    ),
-    Action(
-        "topic.grow", ("plus",), "Grow", "Add partitions to the topic.", Group.CHANGES, _on("topics", "partitions"),
-        changes=True,
-    ),
-    Action(
-        "settings.alter", ("A",), "Settings", "Show, set or drop settings of the topic or the broker.", Group.CHANGES,
-        _on("topics", "partitions", "brokers"), changes=True, in_footer=True,
-    ),
-    Action(
-        "topic.delete", ("D",), "Delete", "Delete the topics with all their records.", Group.CHANGES, _on("topics"),
-        changes=True, in_footer=True,
-    ),
-    Action(
-        "leader.elect", ("E",), "Elect", "Give partitions back to their preferred leaders.", Group.CHANGES,
-        _on("overview", "brokers", "topics", "partitions"), changes=True, in_footer=True,
-    ),
-    Action(
-        "leader.elect_unclean", ("U",), "Elect unclean",
-        "Elect any live replica if a partition has no leader; records may be lost.", Group.CHANGES,
-        _on("overview", "topics", "partitions"), changes=True,
-    ),
-    Action(
-        "reassignment.cancel", ("C",), "Cancel", "Cancel reassignments: partitions go back to the replicas they had.",
-        Group.CHANGES, _on("reassignments", "overview"), changes=True, in_footer=True,
-    ),
-    Action(
-        "reassignment.throttle", ("H",), "Throttle", "Change how fast brokers copy for reassignments.", Group.CHANGES,
-        _on("reassignments", "overview"), changes=True, in_footer=True,
-    ),
-    Action(
-        "reassignment.unthrottle", ("X",), "Remove throttles", "Remove throttles that no move needs: klamm's first.",
-        Group.CHANGES, _on("reassignments", "overview"), changes=True, in_footer=True, short="unthrottle",
-    ),
-    Action(
-        "replicas.verify", ("V",), "Verify", "Compare the replicas of the topics, batch by batch.", Group.CHANGES,
-        _on("topics", "partitions"),
-    ),
-    Action(
-        "records.delete", ("X",), "Delete records", "Delete the oldest records of the partitions.", Group.CHANGES,
-        _on("partitions"), changes=True,
-    ),
-    Action(
-        "transactions.abort", ("Z",), "Abort hanging",
-        "End transactions that hold readers up and that nobody will end.", Group.CHANGES,
-        _on("partitions", "overview"), changes=True,
-    ),
-    Action(
-        "plan.rebalance", ("B",), "Rebalance", "Plan how to level the brokers.", Group.PLANS,
-        _on("overview", "brokers"),
-    ),
-    Action(
-        "plan.retire", ("R",), "Retire", "Plan how to empty the brokers, so that they can be removed.", Group.PLANS,
-        _on("brokers", "overview"), in_footer=True,
-    ),
-    Action(
-        "plan.replace", ("P",), "Replace", "Plan how another broker takes over from this one.", Group.PLANS,
-        _on("brokers"),
-    ),
-    Action(
-        "plan.move", ("M",), "Move", "Plan how to move the topics to a list of brokers.", Group.PLANS,
-        _on("topics", "partitions"),
-    ),
-    Action(
-        "plan.factor", ("F",), "Factor", "Plan another replication factor for the topics.", Group.PLANS,
-        _on("topics", "partitions"),
-    ),
-    Action(
-        "plan.make", ("N",), "New plan", "Make a plan of any strategy.", Group.PLANS, _on("plans"), in_footer=True,
-        short="new",
-    ),
-    Action("plan.open", ("o",), "Open", "Open a plan file.", Group.PLANS, _on("plans"), in_footer=True),
-    Action("plan.save", ("w",), "Save", "Write the plan to a file.", Group.PLANS, _on("plans"), in_footer=True),
-    Action(
-        "plan.details", ("d",), "Details", "Show the whole plan: score card, brokers, waves, the largest moves.",
-        Group.PLANS, _on("plans"), in_footer=True,
-    ),
-    Action("plan.explain", ("e",), "Explain", "Say why the partition moves.", Group.PLANS, _on("plans")),
-    Action(
-        "plan.check", ("c",), "Check", "Compare the plan with the cluster as it is.", Group.PLANS, _on("plans"),
-        in_footer=True,
-    ),
-    Action(
-        "plan.history", ("J",), "History", "Show what was done with plans, when and by whom, from the journals.",
-        Group.PLANS, _on("plans", "reassignments"),
-    ),
-    Action(
-        "plan.apply", ("A",), "Apply", "Carry the plan out in waves.", Group.PLANS, _on("plans"), changes=True,
-        in_footer=True,
-    ),
-    Action(
-        "plan.resume", ("R",), "Resume", "Continue a plan that was stopped or killed.", Group.PLANS,
-        _on("plans", "reassignments", "overview"),
-        changes=True,
-    ),
-    Action(
-        "plan.rollback", ("B",), "Roll back", "Move every partition of the plan back to where it was.", Group.PLANS,
-        _on("plans"), changes=True, in_footer=True,
-    ),
-    Action(
-        "plan.throttle", ("H",), "Throttle", "Change how fast brokers copy for the plan.", Group.PLANS, _on("plans"),
-        changes=True, in_footer=True,
-    ),
-    Action(
-        "plan.stop", ("Z",), "Stop", "End the run of the plan; moves under way go on in the cluster.", Group.PLANS,
-        _on("plans"), changes=True, in_footer=True,
-    ),
-    Action(
-        "plan.cancel", ("C",), "Cancel", "End the run, and cancel the plan's moves under way.", Group.PLANS,
-        _on("plans"), changes=True, in_footer=True,
-    ),
-    Action(
-        "group.reset", ("O",), "Reset offsets", "Set the group's committed offsets.", Group.CHANGES,
-        _on("groups", "overview"), changes=True, in_footer=True,
-    ),
-    Action(
-        "group.delete_offsets", ("X",), "Delete offsets", "Delete the group's committed offsets of a topic.",
-        Group.CHANGES, _on("groups"), changes=True,
-    ),
-    Action(
-        "group.delete", ("D",), "Delete", "Delete the groups with all their committed offsets.", Group.CHANGES,
-        _on("groups"), changes=True, in_footer=True,
-    ),
-    Action("replay.step", ("full_stop",), "Next frame", "Show the next frame of the recording.", Group.RECORDING),
-    Action("replay.back", ("comma",), "Previous frame", "Show the previous frame.", Group.RECORDING),
-    Action("replay.begin", ("less_than_sign",), "First frame", "Go to the beginning.", Group.RECORDING),
-    Action("replay.end", ("greater_than_sign",), "Last frame", "Go to the end.", Group.RECORDING),
-    Action("command.line", ("colon",), "Command", "Type where to go, such as :t orders or :b 2.", Group.PROGRAM,
-           in_footer=True),
-    Action("palette", ("ctrl+p",), "Palette", "Find an action, a topic, a group or a broker by its name.",
-           Group.PROGRAM),
-    Action("clusters", ("ctrl+o",), "Clusters", "Choose another cluster of your profiles.", Group.PROGRAM),
-    Action("help", ("question_mark", "f1"), "Help", "Show all keys of this screen.", Group.PROGRAM, in_footer=True),
-    Action("quit", ("q",), "Quit", "Quit; the cluster finishes what it was asked to do.", Group.PROGRAM,
-           in_footer=True),
+    *(_screen(f"page.{name}", key, title, _PAGE_HELP[name]) for name, key, title in PAGES),
+    _row("row.open", "enter", "Open", "Open what is under the cursor.", in_footer=True),
+    _row("history.leave", "escape", "Back", "Close the filter, or go back to where you came from."),
+    _row("history.back", "left_square_bracket", "Back in history", "Go back to the previous screen."),
+    _row("history.forward", "right_square_bracket", "Forward", "Go forward again."),
+    _row("rows.filter", "slash", "Filter", "Keep rows that contain a text; !text leaves out, ~text is fuzzy.",
+         in_footer=True),
+    _row("rows.sort", "s", "Sort", "Sort by the next column; a click on a title sorts too."),
+    _row("rows.reverse", "S", "Reverse", "Reverse the order."),
+    _row("rows.right", "right", "Columns right", "Show the columns further right; the first stays."),
+    _row("rows.left", "left", "Columns left", "Show the columns further left again."),
+    _row("rows.tag", "t", "Tag", "Tag the row: an operation applies to all tagged rows."),
+    _row("rows.tag_all", "T", "Tag all", "Tag all visible rows, or remove all tags."),
+    _row("rows.trouble", "z", "Only trouble", "Show only rows with a problem; events by gravity."),
+    _row("partition.log", "w", "What happened", "Show what the brokers' state-change logs say about the partition.",
+         "partitions", in_footer=True),
+    _row("problem.why", "w", "Why", "Say all that is known of the problem: cases, what happened then, what to do.",
+         "overview", in_footer=True),
+    _row("problem.incident", "o", "Incident", "Show what followed from the failed broker under the cursor, in time.",
+         "overview", in_footer=True),
+    _view("view.pause", "space", "Pause", "Freeze the view; data keeps coming in behind it."),
+    _view("view.refresh", "r", "Refresh", "Ask the cluster now."),
+    _view("view.faster", "equals_sign", "Faster", "Ask more often, down to every half second."),
+    _view("view.slower", "minus", "Slower", "Ask less often, up to every 10 seconds."),
+    _view("view.source", "i", "Sources", "Show the source of the data, its age and what it cost."),
+    _view("view.copy", "y", "Copy", "Copy the row, the column, the view or the command for it."),
+    _view("view.export", "ctrl+s", "Export", "Write the view as CSV or JSON, or the screen as SVG."),
+    _view("view.theme", "ctrl+t", "Theme", "Use the next theme."),
+    _change("topic.create", "N", "New topic", "Create a topic.", "topics", in_footer=True, short="new"),
+    _change("topic.grow", "plus", "Grow", "Add partitions to the topic.", "topics partitions"),
+    _change("settings.alter", "A", "Settings", "Show, set or drop settings of the topic or the broker.",
+            "brokers topics partitions", in_footer=True),
+    _change("topic.delete", "D", "Delete", "Delete the topics with all their records.", "topics", in_footer=True),
+    _change("leader.elect", "E", "Elect", "Give partitions back to their preferred leaders.",
+            "overview brokers topics partitions", in_footer=True),
+    _change("leader.elect_unclean", "U", "Elect unclean",
+            "Elect any live replica if a partition has no leader; records may be lost.", "overview topics partitions"),
+    _change("reassignment.cancel", "C", "Cancel", "Cancel reassignments: partitions go back to the replicas they had.",
+            "overview reassignments", in_footer=True),
+    _change("reassignment.throttle", "H", "Throttle", "Change how fast brokers copy for reassignments.",
+            "overview reassignments", in_footer=True),
+    _change("reassignment.unthrottle", "X", "Remove throttles", "Remove throttles that no move needs: klamm's first.",
+            "overview reassignments", in_footer=True, short="unthrottle"),
+    _change("replicas.verify", "V", "Verify", "Compare the replicas of the topics, batch by batch.",
+            "topics partitions", changes=False),
+    _change("records.delete", "X", "Delete records", "Delete the oldest records of the partitions.", "partitions"),
+    _change("transactions.abort", "Z", "Abort hanging",
+            "End transactions that hold readers up and that nobody will end.", "overview partitions"),
+    _plan("plan.rebalance", "B", "Rebalance", "Plan how to level the brokers.", "overview brokers"),
+    _plan("plan.retire", "R", "Retire", "Plan how to empty the brokers, so that they can be removed.",
+          "overview brokers", in_footer=True),
+    _plan("plan.replace", "P", "Replace", "Plan how another broker takes over from this one.", "brokers"),
+    _plan("plan.move", "M", "Move", "Plan how to move the topics to a list of brokers.", "topics partitions"),
+    _plan("plan.factor", "F", "Factor", "Plan another replication factor for the topics.", "topics partitions"),
+    _plan("plan.make", "N", "New plan", "Make a plan of any strategy.", "plans", in_footer=True, short="new"),
+    _plan("plan.open", "o", "Open", "Open a plan file.", "plans", in_footer=True),
+    _plan("plan.save", "w", "Save", "Write the plan to a file.", "plans", in_footer=True),
+    _plan("plan.details", "d", "Details", "Show the whole plan: score card, brokers, waves, the largest moves.",
+          "plans", in_footer=True),
+    _plan("plan.explain", "e", "Explain", "Say why the partition moves.", "plans"),
+    _plan("plan.check", "c", "Check", "Compare the plan with the cluster as it is.", "plans", in_footer=True),
+    _plan("plan.history", "J", "History", "Show what was done with plans, when and by whom, from the journals.",
+          "reassignments plans"),
+    _plan("plan.apply", "A", "Apply", "Carry the plan out in waves.", "plans", changes=True, in_footer=True),
+    _plan("plan.resume", "R", "Resume", "Continue a plan that was stopped or killed.", "overview reassignments plans",
+          changes=True),
+    _plan("plan.rollback", "B", "Roll back", "Move every partition of the plan back to where it was.", "plans",
+          changes=True, in_footer=True),
+    _plan("plan.throttle", "H", "Throttle", "Change how fast brokers copy for the plan.", "plans", changes=True,
+          in_footer=True),
+    _plan("plan.stop", "Z", "Stop", "End the run of the plan; moves under way go on in the cluster.", "plans",
+          changes=True, in_footer=True),
+    _plan("plan.cancel", "C", "Cancel", "End the run, and cancel the plan's moves under way.", "plans", changes=True,
+          in_footer=True),
+    _change("group.reset", "O", "Reset offsets", "Set the group's committed offsets.", "overview groups",
+            in_footer=True),
+    _change("group.delete_offsets", "X", "Delete offsets", "Delete the group's committed offsets of a topic.",
+            "groups"),
+    _change("group.delete", "D", "Delete", "Delete the groups with all their committed offsets.", "groups",
+            in_footer=True),
+    _replay("replay.step", "full_stop", "Next frame", "Show the next frame of the recording."),
+    _replay("replay.back", "comma", "Previous frame", "Show the previous frame."),
+    _replay("replay.begin", "less_than_sign", "First frame", "Go to the beginning."),
+    _replay("replay.end", "greater_than_sign", "Last frame", "Go to the end."),
+    _program("command.line", "colon", "Command", "Type where to go, such as :t orders or :b 2.", in_footer=True),
+    _program("palette", "ctrl+p", "Palette", "Find an action, a topic, a group or a broker by its name."),
+    _program("clusters", "ctrl+o", "Clusters", "Choose another cluster of your profiles."),
+    _program("help", "question_mark f1", "Help", "Show all keys of this screen.", in_footer=True),
+    _program("quit", "q", "Quit", "Quit; the cluster finishes what it was asked to do.", in_footer=True),
 )  # fmt: skip
 """All actions."""
 
@@ -301,7 +222,6 @@ _LABELS = {
     "left": "←",
     "right": "→",
     "escape": "esc",
-    "question_mark_": "?",
 }
 
 
@@ -335,7 +255,6 @@ class Registry:
         return frozenset(key for action in self.actions for key in action.keys)
 
     def on_page(self, page: str) -> tuple[Action, ...]:
-        """Return what can be done on a screen."""
         return tuple(action for action in self.actions if action.is_on(page))
 
     def for_key(self, key: str, page: str, mends: Sequence[str] = ()) -> Action | None:

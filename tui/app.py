@@ -120,7 +120,6 @@ class Dashboard(App[int], inherit_bindings=False):
         return [*super().get_line_filters(), *self._own_filters]
 
     def on_mount(self) -> None:
-        """Show the screen, then begin to read."""
         self._signals.enter_context(signals_taken(self.exit))
         self._until_settled.enter_context(full_collections_put_off())
         self._main = MainScreen(self)
@@ -233,16 +232,14 @@ class Dashboard(App[int], inherit_bindings=False):
             self.notify(trouble, severity="error", timeout=60, markup=False)
 
     @property
-    def newest(self) -> Frame | None:
+    def newest(self) -> Frame:
         """The newest frame, shown or waiting."""
         return self._held or self.board.frame
 
     @property
-    def now_ms(self) -> int | None:
+    def now_ms(self) -> int:
         """The time by the newest frame's clock; a recording stands still between frames."""
         frame = self.newest
-        if frame is None:
-            return None
         if self.session.feed.playback is not None or self.received_at is None:
             return frame.at_ms
         return frame.at_ms + round((self.session.clock() - self.received_at) * 1000)

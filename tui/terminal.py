@@ -1,6 +1,14 @@
 """The terminal that the dashboard draws on, which may vanish or stop taking output while the dashboard runs.
 
 And the keys that come from it, where Textual takes ``esc`` and the next key for one.
+
+Two private parts of Textual (8.2) are replaced here, and nowhere else. To do without them it would need:
+
+* ``XTermParser``, which makes keys of bytes: a method of the driver that makes the parser, or a setting that tells
+  ``esc`` and the key behind it as two. ``process_message``, which is public, comes too late: there ``esc`` before
+  ``enter`` is gone, and before ``1`` it is ``¡``. To rewrite the bytes before they are read would take a thread that
+  knows pastes, replies of the terminal and time-outs as the parser does.
+* ``_file``, the output of the driver: an argument for it. The driver takes ``sys.__stderr__``, which is final.
 """
 
 from __future__ import annotations
@@ -36,9 +44,6 @@ class KeyParser(XTermParser):
 
     A terminal sends the same bytes for both as for alt and the key, which Textual makes of them: it would lose ``esc``
     before ``enter``, and both before a letter or a digit. Alt means something only where ``keys.toml`` says so.
-
-    It replaces a private part of Textual: nothing else sees the bytes before they are keys. To do without it, a driver
-    would need a method that makes its parser, or a setting that tells ``esc`` and the key as two.
     """
 
     def __init__(self, bound: Collection[str], debug: bool = False) -> None:

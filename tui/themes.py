@@ -86,7 +86,6 @@ class ColourlessFilter(LineFilter):
         self._styles: dict[tuple[Style, bool], Style] = {}
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Return the segments without colours."""
         behind = background.rich_color
         return [
             Segment(text, None if style is None else self._plain(style, style.bgcolor == behind), control)
@@ -193,5 +192,4 @@ class PlainTextFilter(LineFilter):
     """For terminals without UTF-8: every other character becomes one of ASCII, in the same width."""
 
     def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
-        """Return the segments in ASCII."""
         return [Segment(ascii_text(text), style, control) for text, style, control in segments]

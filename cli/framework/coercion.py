@@ -65,9 +65,9 @@ def _bytes(value: Any) -> int:
     text = str(value)
     if text.lstrip("-").isdigit():
         return int(text)
-    from engine.common.quantities import parse_size
+    from engine.common.quantities import parse_rate
 
-    return parse_size(text.removesuffix("/s"))
+    return parse_rate(text)
 
 
 _QUANTITIES: dict[tuple[object, str | None], Callable[[Any], Any]] = {

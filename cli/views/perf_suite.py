@@ -26,11 +26,11 @@ _HEADINGS = {
 }
 _SENT = (
     Column("sent_per_sec", Kind.NUMBER, title="Sent/s", drawing=Drawing.BAR, scale="rate"),
-    Column("sent_mb_per_sec", Kind.NUMBER, title="MB/s"),
+    Column("sent_mb_per_sec", Kind.NUMBER, title="MiB/s"),
 )
 _READ = (
     Column("read_per_sec", Kind.NUMBER, title="Read/s", drawing=Drawing.BAR, scale="rate"),
-    Column("read_mb_per_sec", Kind.NUMBER, title="MB/s"),
+    Column("read_mb_per_sec", Kind.NUMBER, title="MiB/s"),
 )
 _LATENCIES = (
     Column("p50_latency_ms", Kind.NUMBER, title="p50 ms"),

@@ -12,7 +12,7 @@ HINT = "2026-11-21T12:23:04.866 (UTC, or with a zone such as +01:00), 2026-11-21
 _ZONE = r"( ?(?:Z|[+-]\d{2}(?::?\d{2})?))?"
 _DATE = re.compile(rf"(\d{{4}}-\d\d-\d\d)(?:[ T](\d\d:\d\d)(?::(\d\d)(?:[.,](\d{{1,9}}))?)?)?{_ZONE}", re.IGNORECASE)
 _TIME_OF_DAY = re.compile(rf"(\d\d:\d\d)(?::(\d\d)(?:[.,](\d{{1,9}}))?)?{_ZONE}", re.IGNORECASE)
-_BACK = re.compile(r"-?(\d+(?:\.\d+)? ?(?:ms|s|m|min|h|d|w))(?: ago)?", re.IGNORECASE)
+_BACK = re.compile(r"-?((?:\d+(?:\.\d+)? ?(?:ms|s|m|min|h|d|w) ?)+)(?: ago)?", re.IGNORECASE)
 _MS = re.compile(r"\d{1,18}")
 
 

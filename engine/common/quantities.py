@@ -1,4 +1,8 @@
-"""Sizes and durations as people write them (``500 GB``, ``50M``, ``30s``, ``2h``), counts as they read them. Pure."""
+"""Sizes, rates and durations as people write and read them: ``500 GB``, ``3.0 MB/s``, ``2h 5m``. Pure.
+
+There is one system of prefixes: k, M and G count in thousands, typed or printed; ``Ki``, ``Mi``, ``Gi`` can be typed.
+What is printed here can be typed, and then means the same to the digits that were printed.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +11,23 @@ from collections.abc import Sequence
 
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _SIZE = re.compile(rf"{_NUMBER}\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
-_DURATION = re.compile(rf"{_NUMBER}\s*(ms|s|m|min|h|d|w)?", re.IGNORECASE)
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_DURATION = re.compile(rf"{_NUMBER}\s*(µs|us|ms|s|m|min|h|d|w)?", re.IGNORECASE)
+_SPAN = re.compile(r"(?=\d)(?:(\d+)d)?\s*(?:(\d+)h)?\s*(?:(\d+)m)?\s*(?:(\d+)s)?", re.IGNORECASE)
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _SPANS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
-_SECONDS = {None: 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+_SECONDS = {
+    None: 1.0,
+    "µs": 1e-6,
+    "us": 1e-6,
+    "ms": 0.001,
+    "s": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+    "w": 604800.0,
+}
 
 
 def parse_size(text: str) -> int:
@@ -27,12 +43,23 @@ def parse_size(text: str) -> int:
     return round(float(match[1]) * unit)
 
 
+def parse_rate(text: str) -> int:
+    """Return the bytes a second that ``text`` means: a size, with or without ``/s``.
+
+    Raises:
+        ValueError: it is not a rate.
+    """
+    return parse_size(text.strip().removesuffix("/s"))
+
+
 def parse_duration_s(text: str) -> float:
-    """Return the seconds that ``text`` means.
+    """Return the seconds that ``text`` means: one figure, or a span such as ``2h 5m``, the largest unit first.
 
     Raises:
         ValueError: it is not a duration.
     """
+    if (span := _SPAN.fullmatch(text.strip())) is not None:
+        return float(sum(int(amount or 0) * length for amount, (_, length) in zip(span.groups(), _SPANS, strict=True)))
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise ValueError(f"not a duration: {text!r}; write 30s, 5m, 2h or a number of seconds")
@@ -45,12 +72,22 @@ def counted(count: int, noun: str) -> str:
 
 
 def size_text(size_bytes: float) -> str:
-    """Return a size as klamm always shows it, in binary units: ``1.2 GiB``."""
-    return scaled_text(size_bytes, 1024, _UNITS, " ")
+    """Return a size as klamm always shows it: ``1.2 GB``."""
+    return scaled_text(size_bytes, _UNITS, " ")
+
+
+def exact_size_text(size_bytes: int) -> str:
+    """Return a size in 1,024s if it is a whole number of them, as many of Kafka's settings are: ``1 GiB``."""
+    if not size_bytes or size_bytes % 1024:
+        return size_text(size_bytes)
+    power = 0
+    while size_bytes % 1024 == 0 and power < 5:
+        size_bytes, power = size_bytes // 1024, power + 1
+    return f"{size_bytes} {'KMGTP'[power - 1]}iB"
 
 
 def rate_text(bytes_per_s: float) -> str:
-    """Return a rate in the units of sizes: ``47.7 MiB/s``."""
+    """Return a rate in the units of sizes: ``47.7 MB/s``."""
     return f"{size_text(bytes_per_s)}/s"
 
 
@@ -64,12 +101,12 @@ def span_text(seconds: int) -> str:
     return " ".join(parts[:2])
 
 
-def scaled_text(value: float, base: int, units: Sequence[str], gap: str) -> str:
-    """Return a figure in the largest unit that it fills, with one decimal below 100: ``12.3k``."""
+def scaled_text(value: float, units: Sequence[str], gap: str) -> str:
+    """Return a figure in the largest unit that it fills, each 1,000 of the one before: ``12.3k``."""
     size, power = float(abs(value)), 0
     # A value that would print as one whole next unit becomes that unit.
-    while size >= base - 0.5 and power < len(units) - 1:
-        size, power = size / base, power + 1
+    while size >= 999.5 and power < len(units) - 1:
+        size, power = size / 1000, power + 1
     digits = 0 if power == 0 or size >= 99.95 else 1
     sign = "-" if value < 0 else ""
     return f"{sign}{size:.{digits}f}{gap if units[power] else ''}{units[power]}"

@@ -16,6 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from engine.common.errors import OperationError
+from engine.common.quantities import size_text
 from engine.local.java import find_java
 from engine.local.zookeeper_jars import find_zookeeper_jars
 
@@ -136,7 +137,7 @@ def _disk(data_dir: Path) -> Check:
     usage = shutil.disk_usage(place)
     is_writable = os.access(place, os.W_OK)
     is_good = usage.free >= DISK_FREE_MIN_BYTES and is_writable
-    found = f"{usage.free / 1024**3:.1f} GiB free in {place}" + ("" if is_writable else ", not writable")
+    found = f"{size_text(usage.free)} free in {place}" + ("" if is_writable else ", not writable")
     how = None if is_good else "free some space, or choose another folder: klamm local up --dir DIR"
     return Check("disk", CheckStatus.OK if is_good else CheckStatus.OPTIONAL, found, "local up", how)
 

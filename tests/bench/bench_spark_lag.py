@@ -11,6 +11,7 @@ from bench_cli import timed
 from bench_lag import GROUPS, KLAMM, PARTITIONS, RECORDS, commit_all
 from wire_client import create_topic
 
+from engine.common.quantities import size_text
 from engine.local.cluster import LocalCluster
 
 SAMPLES = 4
@@ -36,7 +37,7 @@ def main() -> None:
         wall_s, cpu_s = timed([KLAMM, "spark", "history", str(out)])
         size = sum(file.stat().st_size for file in out.rglob("*.parquet"))
         print(f"klamm spark history, {SAMPLES} samples: {wall_s:.2f} s, {cpu_s:.2f} CPU s")
-        print(f"Parquet: {size / SAMPLES / 1024:.0f} KiB a sample")
+        print(f"Parquet: {size_text(size / SAMPLES)} a sample")
 
 
 if __name__ == "__main__":

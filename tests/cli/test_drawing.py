@@ -63,28 +63,28 @@ def lines_of(table: Table, width: int, *, has_blocks: bool = True) -> list[str] 
 
 
 def test_bars_stand_beside_their_figures() -> None:
-    lines = lines_of(BARS, 42)
+    lines = lines_of(BARS, 41)
     assert lines is not None
     assert lines[2:] == [
-        " 1  4.0 KiB ████████████████████████  a",
-        "22  1.0 KiB ██████                    b",
-        " 3      0 B                           c",
-        " 4        -                           d",
+        " 1  4.1 kB ████████████████████████  a",
+        "22  1.0 kB ██████                    b",
+        " 3     0 B                           c",
+        " 4       -                           d",
     ]
 
 
 def test_bars_shrink_and_go_before_figures_do() -> None:
-    assert lines_of(BARS, 22) == [
-        "Id  Size          Note",
-        "──────────────────────",
-        " 1  4.0 KiB ████  a",
-        "22  1.0 KiB █     b",
-        " 3      0 B       c",
-        " 4        -       d",
+    assert lines_of(BARS, 21) == [
+        "Id  Size         Note",
+        "─────────────────────",
+        " 1  4.1 kB ████  a",
+        "22  1.0 kB █     b",
+        " 3     0 B       c",
+        " 4       -       d",
     ]
-    narrow = lines_of(BARS, 18)
+    narrow = lines_of(BARS, 17)
     assert narrow is not None and not any("█" in line for line in narrow)
-    assert lines_of(BARS, 14) is None
+    assert lines_of(BARS, 13) is None
     wide = lines_of(BARS, 400)
     assert wide is not None and max(line.count("█") for line in wide) == BAR_WIDTH_MAX
 

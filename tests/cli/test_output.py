@@ -136,7 +136,7 @@ def test_durations(duration: int, text: str) -> None:
 def test_cells_for_people() -> None:
     assert human_text(Kind.FLAG, True) == "yes"
     assert human_text(Kind.LIST, []) == "-"
-    assert human_text(Kind.BYTES, 2048) == "2.0 KiB"
+    assert human_text(Kind.BYTES, 2048) == "2.0 kB"
     assert human_text(Kind.TEXT, {"a": "1"}) == "a=1"
 
 
@@ -162,10 +162,10 @@ def test_markdown_has_what_a_person_sees_and_no_markup_of_the_data() -> None:
         "two lines  ",
         "of text",
         "",
-        "| Topic name   |    Size |",
-        "|:-------------|--------:|",
-        "| a\\_b\\|c\\*    | 2.0 KiB |",
-        "| -            |       - |",
+        "| Topic name   |   Size |",
+        "|:-------------|-------:|",
+        "| a\\_b\\|c\\*    | 2.0 kB |",
+        "| -            |      - |",
         "",
         "|      |    |",
         "|:-----|:---|",

@@ -21,7 +21,7 @@ from cli.output.drawing import gauge
 from engine.admin.cluster.snapshot_file import save_snapshot
 from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.configs.changes import ConfigChange
-from engine.admin.configs.values import plain_value
+from engine.admin.configs.values import plain_value, reading_of
 from engine.admin.records.fetching import parse_record_filter
 from engine.common.errors import said_by
 from engine.common.model import BrokerInfo, ReplicaAssignment
@@ -80,6 +80,24 @@ def test_help_is_a_word(capsys: Capture) -> None:
 )
 def test_settings_take_units(key: str, value: str, plain: str) -> None:
     assert plain_value(key, value) == plain
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("segment.bytes", "1073741824", "1 GiB"),
+        ("segment.bytes", "50000000", "50.0 MB"),
+        ("retention.ms", "604800000", "7d"),
+        ("leader.replication.throttled.rate", "3000000", "3.0 MB/s"),
+        ("max.message.bytes", "1048588", None),
+        ("retention.bytes", "-1", None),
+        ("file.delete.delay.ms", "500", None),
+        ("flush.ms", "9223372036854775807", None),
+        ("flush.messages", "1000000", None),
+    ],
+)
+def test_settings_are_read_in_larger_units_where_that_is_exact(key: str, value: str, told: str | None) -> None:
+    assert reading_of(key, value) == told
 
 
 @pytest.mark.parametrize(

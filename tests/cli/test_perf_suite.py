@@ -84,7 +84,7 @@ def test_it_stops_where_a_disk_gets_full(program: Callable[..., Ran]) -> None:
 def test_it_does_not_begin_without_room(program: Callable[..., Ran]) -> None:
     ran = program("perf", "suite", "--experiment", "pair", "--producer-bytes", "1000T", "--yes", "-o", "json")
     assert ran.code == ExitCode.BAD_ANSWER
-    assert ran.json["stopped"].startswith("no case has room: pair 1 + 1: it may write 1,120,000,000.0 MB to ")
+    assert ran.json["stopped"].startswith("no case has room: pair 1 + 1: it may write 1.1 PB to ")
     assert (ran.json["cases"], ran.json["left_topics"]) == ([], [])
     fitting = re.search(r"left out for lack of room: 1 of 1 case; none with --producer-bytes (\d+)", ran.err)
     assert fitting is not None and int(fitting[1]) > 0

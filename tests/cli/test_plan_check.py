@@ -255,7 +255,7 @@ def test_a_person_reads_bytes_with_their_unit() -> None:
     report = diff_report(PlanDifference((), figures))
     body = report.sections[0].body
     assert isinstance(body, Table)
-    assert body.rows == [("bytes", "96.6 MiB", "none"), ("moves", "1", "19")]
+    assert body.rows == [("bytes", "101 MB", "none"), ("moves", "1", "19")]
 
 
 def test_plans_are_compared(files: Files, tmp_path: Path, capsys: Capture) -> None:
@@ -293,7 +293,7 @@ def test_a_plan_is_shown_partition_by_partition_without_a_cluster(tmp_path: Path
         assert (
             "<details><summary>3 partitions</summary>\n\n| partition | from | to | copies | leader | wave |" in document
         )
-        assert re.search(r"^\| t-2 \| 2, 1 \| (2, 3|3, 2) \| 3\.0 MiB \| ", document, re.M)
+        assert re.search(r"^\| t-2 \| 2, 1 \| (2, 3|3, 2) \| 3\.1 MB \| ", document, re.M)
         assert document.endswith("\n</details>\n")
     old = json.loads(plan.read_text(encoding="utf-8"))
     del old["klamm"]["sizes"], old["klamm"]["score"]["remaining_bytes"]

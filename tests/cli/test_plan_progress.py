@@ -55,34 +55,34 @@ def show_at(monkeypatch: pytest.MonkeyPatch, view: ExecutionView, moments: Seque
 @pytest.mark.parametrize(
     ("left", "told"),
     [
-        ((1.0, 119.0), "1.0 KiB/s, 2s to 2m left"),
-        ((1.0, 1.5), "1.0 KiB/s, 2s left"),
-        ((1.0, None), "1.0 KiB/s, at least 2s left"),
-        ((None, None), "1.0 KiB/s"),
+        ((1.0, 119.0), "1.0 kB/s, 2s to 2m left"),
+        ((1.0, 1.5), "1.0 kB/s, 2s left"),
+        ((1.0, None), "1.0 kB/s, at least 2s left"),
+        ((None, None), "1.0 kB/s"),
     ],
 )
 def test_the_line_tells_bytes_rate_and_a_range_of_time(left: tuple[float | None, float | None], told: str) -> None:
     progress = WaveProgress(2, 3, 4, 9, 2048, 4096, 1024.0, *left, 5000)
-    assert progress_line(progress) == f"wave 2 of 3, 4/9 partitions, 2.0 KiB of 4.0 KiB [########--------]  50% {told}"
+    assert progress_line(progress) == f"wave 2 of 3, 4/9 partitions, 2.0 kB of 4.1 kB [########--------]  50% {told}"
 
 
 @pytest.mark.parametrize(
     ("room", "told"),
     [
-        (None, "wave 2 of 6, 40/59 partitions, 160 MiB of 500 MiB [#####-----------]  32% {0}"),
-        (100, "wave 2 of 6, 40/59 partitions, 160 MiB of 500 MiB [#####-----------]  32% {0}"),
-        (99, "wave 2 of 6, 40/59 partitions, 160 MiB of 500 MiB [####-----------]  32% {0}"),
-        (88, "wave 2 of 6, 40/59 partitions, 160 MiB of 500 MiB [#---]  32% {0}"),
-        (87, "wave 2 of 6, 40/59 partitions, 160 MiB of 500 MiB  32% {0}"),
-        (79, "wave 2/6, 40/59, 160 MiB of 500 MiB  32% {0}"),
+        (None, "wave 2 of 6, 40/59 partitions, 160 MB of 500 MB [#####-----------]  32% {0}"),
+        (97, "wave 2 of 6, 40/59 partitions, 160 MB of 500 MB [#####-----------]  32% {0}"),
+        (96, "wave 2 of 6, 40/59 partitions, 160 MB of 500 MB [####-----------]  32% {0}"),
+        (85, "wave 2 of 6, 40/59 partitions, 160 MB of 500 MB [#---]  32% {0}"),
+        (84, "wave 2 of 6, 40/59 partitions, 160 MB of 500 MB  32% {0}"),
+        (76, "wave 2/6, 40/59, 160 MB of 500 MB  32% {0}"),
         (59, "wave 2/6, 40/59,  32% {0}"),
         (20, "wave 2/6, 40/59,  32% {0}"),
     ],
 )
 def test_a_narrow_terminal_still_shows_rate_and_time_left(room: int | None, told: str) -> None:
-    progress = WaveProgress(2, 6, 40, 59, 160 << 20, 500 << 20, 102400.0, 1199.0, 1499.0, 102400)
+    progress = WaveProgress(2, 6, 40, 59, 160_000_000, 500_000_000, 100_000.0, 1199.0, 1499.0, 100_000)
     line = progress_line(progress, room)
-    assert line == told.format("100 KiB/s, 20m to 25m left")
+    assert line == told.format("100 kB/s, 20m to 25m left")
     assert room is None or len(line) <= max(room, 49)
 
 
@@ -92,9 +92,9 @@ def test_on_a_terminal_of_80_columns_the_line_ends_with_the_time_left(monkeypatc
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("COLUMNS", "80")
     _, view = view_of(OutputFormat.TABLE)
-    view.show(WaveProgress(10, 12, 540, 590, 160 << 20, 500 << 20, 102400.0, 1199.0, 1499.0, 102400))
+    view.show(WaveProgress(10, 12, 540, 590, 160_000_000, 500_000_000, 100_000.0, 1199.0, 1499.0, 100_000))
     (line,) = terminal.getvalue().splitlines()
-    assert line.endswith("100 KiB/s, 20m to 25m left") and len(line) < 80
+    assert line.endswith("100 kB/s, 20m to 25m left") and len(line) < 80
 
 
 def test_unknown_sizes_are_told() -> None:
@@ -252,10 +252,10 @@ def test_the_lock_then_the_cluster_then_the_journal_tells_the_direction(
         ),
         ({"event": "wave", "wave": 2, "of": 6, "partitions": ["t-0"]}, "wave 2 of 6 has started: 1 partition"),
         (
-            {"event": "throttle", "rate": 102400, "topics": ["fat", "orders"], "brokers": [1, 2]},
-            "a throttle of 100 KiB/s was set on topics fat, orders and brokers 1, 2",
+            {"event": "throttle", "rate": 100_000, "topics": ["fat", "orders"], "brokers": [1, 2]},
+            "a throttle of 100 kB/s was set on topics fat, orders and brokers 1, 2",
         ),
-        ({"event": "asked", "throttle": 51200}, "somebody asked for a throttle of 50.0 KiB/s"),
+        ({"event": "asked", "throttle": 51200}, "somebody asked for a throttle of 51.2 kB/s"),
         ({"event": "wave_done", "wave": 6}, "wave 6 is done"),
         ({"event": "election", "partitions": ["t-0", "t-1"]}, "the election of 2 preferred leaders has started"),
         ({"event": "done", "reason": None, "wave": 6, "throttles_left": []}, "all is done"),
@@ -333,12 +333,12 @@ def test_a_plan_of_another_cluster_is_not_taken_for_carried_out(
 @pytest.mark.parametrize(
     ("verb", "last", "given", "told"),
     [
-        ("resume", 4_000_000, (), "at 3.8 MiB/s a broker"),
-        ("rollback", 4_000_000, (), "at 3.8 MiB/s a broker"),
-        ("rollback", 4_000_000, ("--throttle", "9M"), "at 8.6 MiB/s a broker"),
+        ("resume", 4_000_000, (), "at 4.0 MB/s a broker"),
+        ("rollback", 4_000_000, (), "at 4.0 MB/s a broker"),
+        ("rollback", 4_000_000, ("--throttle", "9M"), "at 9.0 MB/s a broker"),
         ("resume", 4_000_000, ("--throttle", "0"), "without a throttle"),
         ("resume", 0, (), "without a throttle"),
-        ("apply", 4_000_000, (), "at 6.7 MiB/s a broker"),
+        ("apply", 4_000_000, (), "at 7.0 MB/s a broker"),
     ],
 )
 def test_who_goes_on_keeps_the_throttle_of_the_last_run(

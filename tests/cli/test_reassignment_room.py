@@ -26,7 +26,7 @@ GIB = 1 << 30
     ("free", "told"),
     [
         (5 * GIB, ""),
-        (3 * GIB, "warning: broker 1 has to copy 5.0 GiB, but has only 3.0 GiB free in its log dirs\n"),
+        (3 * GIB, "warning: broker 1 has to copy 5.4 GB, but has only 3.2 GB free in its log dirs\n"),
         (None, ""),
     ],
 )

@@ -424,15 +424,19 @@ class Bench:
 
 def _remove_when_ended(folder: Path, benches: Sequence[Bench]) -> None:
     """Have a signal that ends this process end the tests and remove the folder too."""
+    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
     def on_signal(number: int, _frame: object) -> None:
+        # ``timeout`` sends two, and the second would wait for what the first holds.
+        for each in ends:
+            signal.signal(each, signal.SIG_IGN)
         while folder.exists():  # the workers' threads may still write a file or start tests
             for bench in benches:
                 bench.end()
             shutil.rmtree(folder, ignore_errors=True)
         os._exit(128 + number)
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in ends:
         signal.signal(number, on_signal)
 
 

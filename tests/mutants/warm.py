@@ -159,9 +159,12 @@ def _new_codes(path: Path, old: str, new: str) -> list[tuple[FunctionType, CodeT
     if [code.co_qualname for code in old_codes] != [code.co_qualname for code in new_codes]:
         return []
     replacements = dict(zip(map(_place, old_codes), new_codes, strict=True))
+    # What the tests' conftest has frozen, the collector does not know.
+    gc.unfreeze()
     loaded = [
         one for one in gc.get_objects() if isinstance(one, FunctionType) and one.__code__.co_filename == str(path)
     ]
+    gc.freeze()
     codes = [(function, replacements[_place(function.__code__)]) for function in loaded]
     fit = all(function.__code__.co_freevars == code.co_freevars for function, code in codes)
     return codes if fit else []

@@ -62,6 +62,14 @@ def test_tests_that_fail_by_themselves_are_named_and_do_not_end_the_run(
     assert re.fullmatch(rf"{other}: \d+ mutants, 0 survive", told[1])
 
 
+def test_mutants_are_tried_in_forks(tmp_path: Path) -> None:
+    """Where none can be, each takes a process of its own that runs all tests, and an hour becomes a day."""
+    module = "engine/broker/replication/truncation.py"
+    survey, *verdicts = Bench(tmp_path / "0")._in_forks(module, list(mutants_of(module))[:2])
+    assert survey["passed"]
+    assert [verdict["is_tried"] for verdict in verdicts] == [True, True]
+
+
 def test_an_ended_run_leaves_no_process_and_no_file_behind(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.mutants", "--quick", "engine/broker/replication/roles.py"],
@@ -73,6 +81,8 @@ def test_an_ended_run_leaves_no_process_and_no_file_behind(tmp_path: Path) -> No
         started = list(descendants(process.pid))
         assert list(tmp_path.iterdir()), "its copy of the checkout"
     finally:
+        # As ``timeout`` does: to the process, and to its group.
+        process.terminate()
         process.terminate()
         process.wait()
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in started), "all have ended", within_s=20)

@@ -205,8 +205,8 @@ def test_a_figure_has_a_colour_only_where_it_needs_an_eye() -> None:
     assert found["handler_idle_percent"][2] == ("19 %", Tone.WARN)
     assert found["handler_idle_percent"][3] == ("20 %", Tone.PLAIN)
     assert found["throttle_ms"] == {1: ("0", Tone.QUIET), 2: ("250 ms", Tone.WARN), 3: ("0", Tone.QUIET)}
-    assert found["bytes_in_per_s"][1] == ("195 KiB/s", Tone.PLAIN)
-    assert found["bytes_out_per_s"][1] == ("391 KiB/s", Tone.PLAIN)
+    assert found["bytes_in_per_s"][1] == ("200 kB/s", Tone.PLAIN)
+    assert found["bytes_out_per_s"][1] == ("400 kB/s", Tone.PLAIN)
     assert {found[name][1][1] for name in ("produce_p99_ms", "fetch_p99_ms")} == {Tone.PLAIN}
     assert "throttled  produce 250 ms, fetch 0" in beside(measured(cluster), "brokers", 2)
 
@@ -222,9 +222,9 @@ def test_what_nobody_tells_is_a_dash_and_the_reason_stands_beside_it() -> None:
     assert "rates and latencies\ncannot connect: Connection refused" in beside(board, "brokers", 1)
     assert "by jolokia, read 0.0s ago" in beside(board, "brokers", 2)
     of_topics = cells_of(board, "topics")
-    assert of_topics["bytes_in_per_s"] == {"audit": ("—", Tone.QUIET), "orders": ("≥391 KiB/s", Tone.PLAIN)}
+    assert of_topics["bytes_in_per_s"] == {"audit": ("—", Tone.QUIET), "orders": ("≥400 kB/s", Tone.PLAIN)}
     assert "broker 1 does not report: cannot connect" in beside(board, "topics", "orders")
-    assert "≥391 KiB/s in, ≥781 KiB/s out" in beside(board, "topics", "orders")
+    assert "≥400 kB/s in, ≥800 kB/s out" in beside(board, "topics", "orders")
 
 
 def test_before_the_first_reading_the_figures_are_awaited_and_without_a_reader_they_are_not_there() -> None:

@@ -43,7 +43,7 @@ def texts(lines: list[Line]) -> list[str]:
 @pytest.mark.parametrize(
     ("scene", "page", "told"),
     [
-        ("reassigning", reassignments.PAGE, " of 5.6 GiB"),
+        ("reassigning", reassignments.PAGE, " of 6.0 GB"),
         ("reassigning", brokers.PAGE, "T and E give back"),
         ("broker-down", topics.PAGE, "at it, "),
     ],

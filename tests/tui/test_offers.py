@@ -168,7 +168,7 @@ def test_a_deletion_and_a_cancellation_lead_with_the_sum_of_what_they_do() -> No
         driven.main.model.toggle_tag()
         offer = offered(driven, "topic.delete")
         assert isinstance(offer, DeleteTopics)
-        assert offer.holds == "18 partitions, 101 GiB on all brokers"
+        assert offer.holds == "18 partitions, 108 GB on all brokers"
 
     shown(look)
     moving = FakeCluster(5, {"orders": 3})

@@ -36,6 +36,7 @@ from engine.kafka.zk.client import ZkClient
 from engine.local.cluster import LocalCluster
 from tui.app import Dashboard
 from tui.drawing.cells import Tone
+from tui.drawing.units import count
 from tui.operations import reassignments
 from tui.operations.elections import Elect
 from tui.operations.groups import DeleteGroups, DeleteOffsets, ResetOffsets
@@ -43,7 +44,7 @@ from tui.operations.operation import Operation, Outcome, Prepared
 from tui.operations.partitions import AbortHanging, DeleteRecords, VerifyReplicas
 from tui.operations.reassignments import CancelReassignments, ChangeThrottle, RemoveThrottles
 from tui.operations.settings import AlterSettings
-from tui.operations.topics import CreateTopic, DeleteTopics, GrowTopic, size_of
+from tui.operations.topics import CreateTopic, DeleteTopics, GrowTopic, rate_of, whole_number
 from tui.screen.action_handlers import why_not
 from tui.state.session import Session
 from tui.widgets.line_table import LineTable
@@ -409,12 +410,12 @@ def test_moves_are_throttled_and_cancelled(three_brokers: LocalCluster, by_wire:
         "--rollback-file", tmp_path / "back.json",
     ).code == 5  # fmt: skip
     throttle = prepared(target, ChangeThrottle.of("20000"))
-    assert "broker 2  19.5 KiB/s" in throttle.lines
+    assert "broker 2  20.0 kB/s" in throttle.lines
     changed = carried_out(target, ChangeThrottle.of("20000"))
     assert changed.is_good
     (note,) = changed.notes
     assert note.startswith("once the moves have ended it has to go: X on Reassignments removes it, or klamm reassign ")
-    needed = ("broker 2 takes at most 19.5 KiB/s",)
+    needed = ("broker 2 takes at most 20.0 kB/s",)
     kept = prepared(target, RemoveThrottles(needed))
     assert kept.run is None and needed[0] in kept.lines
     assert kept.question.startswith("the moves under way need the throttles that there are: H changes them")
@@ -461,7 +462,7 @@ def test_a_move_is_throttled_and_cancelled_by_keys(three_brokers: LocalCluster, 
     async def scene(driven: Driven) -> None:
         await driven.press("6")
         await driven.until(lambda: bool(driven.lines_with(f"{name}-0")))
-        await driven.sees("takes at most 14.6 KiB/s")
+        await driven.sees("takes at most 15.0 kB/s")
         await driven.press("H")
         await driven.sees("Change the throttle")
         await driven.type("5")
@@ -470,14 +471,14 @@ def test_a_move_is_throttled_and_cancelled_by_keys(three_brokers: LocalCluster, 
         await driven.press("ctrl+u")
         await driven.type("20000")
         await driven.press("enter")
-        await driven.sees("Let brokers copy 19.5 KiB/s each in tried?")
+        await driven.sees("Let brokers copy 20.0 kB/s each in tried?")
         assert "--additional --throttle 20000" in driven.text
         await driven.press("enter")
         assert "Let brokers copy" in driven.text, "enter is no answer"
         await driven.press("y")
         await driven.sees("Change the throttle: done")
         await driven.press("escape")
-        await driven.sees("takes at most 19.5 KiB/s")
+        await driven.sees("takes at most 20.0 kB/s")
         await driven.press("C")
         await driven.sees("Cancel 1 reassignment in tried?")
         assert f"{name}-0: back to " in driven.text
@@ -517,7 +518,7 @@ def test_throttles_that_were_left_behind_are_removed_by_keys(
         await driven.press("X")
         await driven.sees("Remove throttles from 3 brokers and 1 topic in tried?")
         assert f"topic {name}  throttled replicas → none" in driven.text
-        assert "broker 2  14.6 KiB/s → none" in driven.text
+        assert "broker 2  15.0 kB/s → none" in driven.text
         assert f"broker 1 keeps {foreign}=70000: no mark says that klamm set it" in driven.text
         assert "klamm reassign verify --all" in driven.text
         await driven.press("enter", "n")
@@ -673,7 +674,12 @@ def test_bad_values_are_told_in_the_form_and_nothing_is_asked() -> None:
 
 
 def test_a_throttle_is_given_as_in_the_form_of_a_plan() -> None:
-    assert ChangeThrottle.of("2M") == ChangeThrottle.of(str(size_of("the throttle", "2M")))
+    for text in ("2M", "2000000", "2.0 MB/s"):
+        assert ChangeThrottle.of(text).bytes_per_s == rate_of("the throttle", text) == 2_000_000
+
+
+def test_counts_can_be_typed_as_they_are_shown() -> None:
+    assert whole_number("the offset", count(12_345)) == 12_345
 
 
 def test_commands_name_the_cluster_as_it_was_named(three_brokers: LocalCluster) -> None:

@@ -13,6 +13,7 @@ from fake_cluster import FakeCluster
 from fake_feed import FakeFeed, fake_feed
 
 from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.log_dirs.describing import with_logs
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.plan_runs import PlanRun, Verb
 from engine.admin.reassignment.wave_values import Outcome, Step, WavesResult
@@ -25,7 +26,7 @@ from tui.dialogs.dialog import TextDialog
 from tui.operations.operation import Prepared
 from tui.operations.plans import wave_lines
 from tui.planning import desk
-from tui.planning.desk import solve_apart, with_logs
+from tui.planning.desk import solve_apart
 from tui.planning.plan_run import PlanRunState
 from tui.state.location import Location
 
@@ -105,7 +106,7 @@ def test_a_plan_is_told_whole_where_there_is_little_room() -> None:
         await planned(driven)
         told = " ".join(driven.text.split())
         assert "5 leader changes: no plan needs fewer bytes." in told
-        assert "2 waves bound 11 moves, 20.5 GiB optimal by " in told
+        assert "2 waves bound 11 moves, 22.0 GB optimal by " in told
         assert "emptied; broker 5 gets it: it goes from 16 to 27 replicas" in told
         first = driven.text.splitlines().index(driven.lines_with("PARTITION ")[0])
         await driven.press("end")
@@ -345,10 +346,10 @@ def test_what_is_done_is_no_part_of_what_a_resume_copies() -> None:
     names = [TopicPartition("t", number) for number in range(3)]
     first, second, third = (WaveMove(PartitionMove(name, (0, 2)), (0, 1), 1024) for name in names)
     waves = ((first,), (second, third))
-    lines = ("wave 1  1.0 KiB  t-0: 0,1 → 0,2", "wave 2  2.0 KiB  t-1: 0,1 → 0,2, t-2: 0,1 → 0,2")
+    lines = ("wave 1  1.0 kB  t-0: 0,1 → 0,2", "wave 2  2.0 kB  t-1: 0,1 → 0,2, t-2: 0,1 → 0,2")
     assert wave_lines(waves, None) == lines
     standings = {names[0]: Standing.DONE, names[1]: Standing.DONE, names[2]: Standing.MOVING}
-    assert wave_lines(waves, standings) == ("wave 2  1.0 KiB  t-2: 0,1 → 0,2",)
+    assert wave_lines(waves, standings) == ("wave 2  1.0 kB  t-2: 0,1 → 0,2",)
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ async def made_and_applied(driven: Driven, topic: str, file: Path) -> None:
     await driven.type("15000")
     await driven.press("ctrl+g")
     await driven.sees(
-        "Apply plan-move.json in tried: 2 partitions (2 replicas to copy) in 2 waves, at 14.6 KiB/s a broker?"
+        "Apply plan-move.json in tried: 2 partitions (2 replicas to copy) in 2 waves, at 15.0 kB/s a broker?"
     )
     command = next(text for text in driven.text.splitlines() if text.startswith("klamm plan apply"))
     assert fault_of(command.split()[1:]) is None, command
@@ -98,7 +98,7 @@ async def watched_throttled_and_cancelled(driven: Driven, file: Path) -> None:
     assert run is not None
     await driven.until(lambda: run.progress is not None and bool(driven.lines_with("1 under way")))
     assert driven.lines_with("wave 1 of 2   0/2 partitions")
-    assert driven.lines_with("throttle 14.6 KiB/s")
+    assert driven.lines_with("throttle 15.0 kB/s")
     await driven.press("A")
     assert driven.app.screen is driven.main, "one run at a time"
     await driven.press("q")
@@ -110,9 +110,9 @@ async def watched_throttled_and_cancelled(driven: Driven, file: Path) -> None:
     await driven.press("ctrl+u")
     await driven.type("20000")
     await driven.press("enter")
-    await driven.sees("Let brokers copy 19.5 KiB/s each for plan-move.json")
+    await driven.sees("Let brokers copy 20.0 kB/s each for plan-move.json")
     await driven.press("y")
-    await driven.until(lambda: bool(driven.lines_with("throttle 14.6 KiB/s -> 19.5 KiB/s")))
+    await driven.until(lambda: bool(driven.lines_with("throttle 15.0 kB/s -> 20.0 kB/s")))
     await driven.press("q")
     await driven.sees("--throttle 20000")
     await driven.press("n")
@@ -200,7 +200,7 @@ def test_a_run_that_was_killed_is_resumed(
         await driven.sees("Resume plan.json")
         await driven.press("ctrl+g")
         await driven.sees("Resume plan.json in tried")
-        assert "at 14.6 KiB/s a broker" in driven.text, "the form has the throttle of the run that was killed"
+        assert "at 15.0 kB/s a broker" in driven.text, "the form has the throttle of the run that was killed"
         await driven.press("y")
         await driven.until(lambda: driven.main.desk.run is not None and driven.main.desk.run.progress is not None)
         await driven.press("Z")

@@ -22,7 +22,7 @@ from engine.admin.znodes.tree import Znode
 from engine.common.model import TopicPartition
 from tui.dialogs.dialog import TextDialog
 from tui.drawing.cells import Cell, Tone
-from tui.drawing.units import short_count
+from tui.drawing.units import NOTHING, short_count
 from tui.operations.elections import Elect
 from tui.pages import brokers, groups, overview, partitions, topics, zookeeper
 from tui.pages.all_pages import aside_of
@@ -115,6 +115,16 @@ def test_a_group_that_stops_committing_is_not_told_that_it_reads_too_little(monk
     assert re.search(rf"reports .*↑ {short_count(rate * 4)}/s", panels)
     place = View(board, Location("group", group="reports"))
     assert "has committed nothing for 10s" in "".join(part for part, _ in groups.GROUP_PAGE.summary(place, 120)[0])
+    of_group, *_ = groups.PAGE.rows(View(board, Location("groups"))).items
+    of_partition, *_ = groups.GROUP_PAGE.rows(place).items
+    for columns, item, comes in (
+        (groups.COLUMNS, of_group, rate * 4),
+        (groups.PARTITION_COLUMNS, of_partition, rate),
+    ):
+        cells = {column.name: column.cell(item).text for column in columns}
+        assert cells["trend"] == f"↑ {short_count(comes)}/s", "what it committed before does not count"
+        assert cells["clear_in_ms"] == NOTHING
+    assert {column.name: column.cell(of_group).text for column in groups.COLUMNS}["out_per_sec"] == "0"
     board_of(feed, 60, board)
     assert "STALL" in why() and "stands still" in why() and f"↑ {short_count(rate * 4)}/s" in why()
 

@@ -131,10 +131,10 @@ INCIDENTS = {
     ),
     "starved move": Incident(
         _starve, "✖ 1 copy falls behind", "Reassignments › stuck", ("orders-1",),
-        ("sends at most 1000 B/s: the throttle can never finish", "raise the throttle (H); or cancel it (C)"),
+        ("sends at most 1.0 kB/s: the throttle can never finish", "raise the throttle (H); or cancel it (C)"),
         seconds=60,
         mends=("reassignment.throttle", lambda offer: isinstance(offer, Ask) and offer.fields[0].value == "1M"
-               and offer.fields[0].hint == "for each broker, now 1000 B/s, 977 KiB/s would let it end"),
+               and offer.fields[0].hint == "for each broker, now 1.0 kB/s, 1.0 MB/s would let it end"),
     ),
     "leaked throttle": Incident(
         _leak, "▲ 2 throttles left behind", "Reassignments", (),
@@ -255,7 +255,7 @@ def test_throttles_that_moves_need_are_named_instead_of_removed() -> None:
         offer = offered(driven, "reassignment.unthrottle")
         assert isinstance(offer, RemoveThrottles)
         assert offer.needed[0].endswith(
-            "sends at most 1000 B/s: the throttle can never finish: 977 KiB/s would let it end"
+            "sends at most 1.0 kB/s: the throttle can never finish: 1.0 MB/s would let it end"
         )
 
     async def run() -> None:

@@ -21,9 +21,9 @@ def test_short_counts_fit_into_five_characters(value: float | None, text: str) -
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, "—"), (0, "0 B"), (1023, "1023 B"), (1024, "1.0 KiB"), (5 * 1024**3, "5.0 GiB")]
+    ("value", "text"), [(None, "—"), (0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (5 * 10**9, "5.0 GB")]
 )
-def test_sizes_have_binary_units(value: int | None, text: str) -> None:
+def test_sizes_have_decimal_units(value: int | None, text: str) -> None:
     assert units.size(value) == text
 
 

@@ -159,7 +159,7 @@ def edited(look: Callable[[Driven, SettingsDialog, list[object]], Awaitable[None
 def test_settings_are_edited_in_their_table_and_altered_together() -> None:
     async def look(driven: Driven, window: SettingsDialog, found: list[object]) -> None:
         assert driven.drawn.index("retention.ms") < driven.drawn.index("compression.type"), "its own come first"
-        assert "How long records are kept." in driven.text
+        assert "86400000 is 1d. How long records are kept." in driven.text
         await driven.press("ctrl+g")
         await driven.sees("nothing is edited")
         await driven.press("d", "down", "d")

@@ -69,7 +69,6 @@ class ConfirmDialog(Dialog[bool]):
         return not (self._prepared.typed is not None and action in ("yes", "no"))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Go on if the name is right."""
         event.stop()
         # A name with control characters is shown, and so typed, with signs in their place.
         if self._prepared.typed is not None and event.value in (self._prepared.typed, plain(self._prepared.typed)):
@@ -79,15 +78,12 @@ class ConfirmDialog(Dialog[bool]):
         self.query_one("#hint", LinesView).set_lines([line((text, Tone.BAD))])
 
     def action_yes(self) -> None:
-        """Go on."""
         self.dismiss(True)
 
     def action_no(self) -> None:
-        """Do not."""
         self.dismiss(False)
 
     def action_leave(self) -> None:
-        """Do not."""
         self.dismiss(False)
 
     def action_scroll_preview(self, by: int) -> None:
@@ -95,7 +91,6 @@ class ConfirmDialog(Dialog[bool]):
         self.query_one("#preview", LinesScroll).scroll_relative(y=by, animate=False)
 
     def action_copy(self) -> None:
-        """Copy the command."""
         self.app.copy_to_clipboard(self._prepared.command)
 
 
@@ -127,7 +122,6 @@ class OutcomeDialog(Dialog[None]):
         return [*widgets, _command_view(self._command, self._leads)] if self._command else widgets
 
     def action_copy(self) -> None:
-        """Copy the command."""
         self.app.copy_to_clipboard(self._command)
 
 

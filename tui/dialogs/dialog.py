@@ -164,11 +164,9 @@ class TextDialog(Dialog[None]):
         self.set_class(is_wide, "-wide")
 
     def body(self) -> list[Widget]:
-        """Return the lines."""
         return [LinesScroll(self._lines, id="lines", folds=self._folds)]
 
     def action_copy(self) -> None:
-        """Copy what the window is about."""
         if self._copied:
             self.app.copy_to_clipboard(self._copied)
 
@@ -189,7 +187,6 @@ class ProgressDialog(Dialog[None]):
         self._started = time.monotonic()
 
     def body(self) -> list[Widget]:
-        """Return the progress of the work."""
         return [LinesView(id="progress", folds=True)]
 
     def on_mount(self) -> None:
@@ -222,7 +219,6 @@ class WaitDialog(Dialog[None]):
         self._what = what
 
     def body(self) -> list[Widget]:
-        """Return what is waited for."""
         view = LinesView()
         view.set_lines([line((self._what, Tone.ACCENT))])
         return [view]

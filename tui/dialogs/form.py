@@ -47,7 +47,6 @@ class FormDialog(Dialog[Any]):
         )
 
     def body(self) -> list[Widget]:
-        """Return a label and an input for each field."""
         problem = LinesView(id="problem", folds=True)
         if self.ask.problem:
             problem.set_lines([line((self.ask.problem, Tone.BAD))])
@@ -90,7 +89,6 @@ class FormDialog(Dialog[Any]):
             self.action_move(1)
 
     def action_move(self, by: int) -> None:
-        """Go to a field above or below."""
         inputs = list(self.query(Input))
         at = next((index for index, one in enumerate(inputs) if one is self.focused), 0)
         self.set_focus(inputs[max(0, min(at + by, len(inputs) - 1))])

@@ -48,7 +48,6 @@ class MenuDialog(Dialog[str]):
         self._choices = choices
 
     def body(self) -> list[Widget]:
-        """Return the list."""
         options = []
         for number, choice in enumerate(self._choices, 1):
             text = f"{number}  {plain(choice.title)}"
@@ -58,11 +57,9 @@ class MenuDialog(Dialog[str]):
         return [OptionList(*options, id="choices")]
 
     def on_mount(self) -> None:
-        """Give the list the focus."""
         self.query_one(OptionList).focus()
 
     def on_key(self, event: object) -> None:
-        """Choose by number."""
         key = getattr(event, "key", "")
         steps = {"j": OptionList.action_cursor_down, "k": OptionList.action_cursor_up, "g": OptionList.action_first,
                  "G": OptionList.action_last}  # fmt: skip
@@ -74,7 +71,6 @@ class MenuDialog(Dialog[str]):
                 self.dismiss(choice.id)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Choose it."""
         event.stop()
         self.dismiss(event.option.id)
 
@@ -95,11 +91,9 @@ class CommandDialog(Dialog[str]):
         self._suggest = suggest
 
     def body(self) -> list[Widget]:
-        """Return the line and the suggestions."""
         return [LinesView(id="suggestions"), Input(":", id="command", select_on_focus=False)]
 
     def on_mount(self) -> None:
-        """Begin behind the colon."""
         field = self.query_one(Input)
         field.focus()
         field.cursor_position = 1
@@ -109,13 +103,11 @@ class CommandDialog(Dialog[str]):
         return self._suggest(text) if text else []
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        """Show the words that begin like this."""
         event.stop()
         words = [plain(word) for word in self._words()[:8]]
         self.query_one("#suggestions", LinesView).set_lines([line(("  ".join(words), Tone.QUIET))] if words else [])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Go on with what was typed."""
         event.stop()
         self.dismiss(event.value)
 
@@ -157,8 +149,6 @@ _WORDS = {"q": "quit", "q!": "quit", "exit": "quit", "h": "help", "cluster": "cl
 
 @dataclass(frozen=True, slots=True)
 class GoTo:
-    """Show a screen."""
-
     location: Location
 
 

@@ -12,7 +12,7 @@ from textual.widgets import Input
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
-from engine.admin.configs.values import parse_additions, plain_value
+from engine.admin.configs.values import parse_additions, plain_value, reading_of
 from tui.dialogs.dialog import Dialog
 from tui.drawing.cells import Cell, Column, Tone
 from tui.drawing.lines import Line, folded, line
@@ -137,7 +137,9 @@ class SettingsDialog(Dialog[AlterSettings]):
         lines: list[Line] = []
         if one is not None:
             fixed = "only the broker's file sets it; " if one.is_fixed else ""
-            text = f"{fixed}{one.meaning or 'klamm does not know this setting'}"
+            reading = reading_of(one.name, one.value or "")
+            read = "" if reading is None else f"{one.value} is {reading}. "
+            text = f"{read}{fixed}{one.meaning or 'klamm does not know this setting'}"
             lines = folded(line((plain(text), Tone.QUIET)), max(20, self._table.size.width - 2))
         self.query_one("#meaning", LinesView).set_lines(lines[:_MEANING_LINES])
 
@@ -150,7 +152,6 @@ class SettingsDialog(Dialog[AlterSettings]):
     # Keys
 
     def on_key(self, event: events.Key) -> None:
-        """Move the cursor, or begin to type."""
         if self._typing:
             return
         one = self._model.cursor_item
@@ -166,11 +167,9 @@ class SettingsDialog(Dialog[AlterSettings]):
         event.prevent_default()
 
     def on_line_table_moved(self) -> None:
-        """Describe the row."""
         self._describe()
 
     def on_line_table_opened(self) -> None:
-        """A second click edits."""
         self.action_enter()
 
     def _drop(self, one: Setting) -> None:
@@ -238,14 +237,12 @@ class SettingsDialog(Dialog[AlterSettings]):
             self._edits[one.name] = value
 
     def action_leave(self) -> None:
-        """Leave the field, then the window."""
         if self._typing:
             self._stop_typing()
         else:
             super().action_leave()
 
     def action_go_on(self) -> None:
-        """Alter what was edited."""
         if self._typing:
             self._take(self.query_one("#value", Input).value)
         if self._typing:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from typing import Any, NamedTuple
 
 from tui.drawing.units import NOTHING
@@ -76,6 +77,37 @@ class Column:
     basis: object = field(default=None, compare=False)
 
 
+def attribute(path: str) -> Callable[[Any], Any]:
+    """Return what gets an attribute, or an attribute of one: ``lag.in_per_sec``; None where there is none."""
+
+    names = [name for name in path.split(".") if name]
+
+    def of(item: Any) -> Any:
+        for name in names:
+            item = getattr(item, name, None)
+        return item
+
+    return of
+
+
+def column(
+    name: str, title: str, value: Callable[[Any], Any] | str, text: Callable[[Any], str] = str, *,
+    tone: Tone | Callable[[Any], Tone] = Tone.PLAIN, **how: Any,
+) -> Column:  # fmt: skip
+    """Return a column that shows what it is sorted by: an attribute, or what a function of the item returns.
+
+    What is not known has no data.
+    """
+    of = attribute(value) if isinstance(value, str) else value
+
+    def cell(item: Any) -> Cell:
+        found = of(item)
+        return NO_DATA if found is None else Cell(text(found), tone if isinstance(tone, Tone) else tone(item))
+
+    return Column(name, title, cell, of, **how)
+
+
+figure = partial(column, is_figure=True)
 ITEM_ALONE = object()
 """The ``basis`` of a column whose values are parts of the item."""
 

@@ -182,14 +182,12 @@ class TableModel:
         self.sort_by(names[(at + 1) % len(names)])
 
     def reverse(self) -> None:
-        """Reverse the order."""
         key = self.cursor_key
         self.is_reversed = not self.is_reversed
         self._arrange(key)
 
     @property
     def cursor_item(self) -> Any | None:
-        """The item under the cursor."""
         return self.shown[self.cursor] if 0 <= self.cursor < len(self.shown) else None
 
     @property

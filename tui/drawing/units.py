@@ -35,11 +35,11 @@ def at_least(text: str, *, is_least: bool = True) -> str:
 
 def short_count(value: float | None) -> str:
     """Return a number in at most five characters: ``950``, ``12.3k``, ``1.2M``."""
-    return NOTHING if value is None else scaled_text(value, 1000, _COUNTS, "")
+    return NOTHING if value is None else scaled_text(value, _COUNTS, "")
 
 
 def size(value: float | None) -> str:
-    """Return bytes in binary units: ``1.2 GiB``."""
+    """Return bytes as a size: ``1.2 GB``."""
     return NOTHING if value is None else size_text(value)
 
 
@@ -49,13 +49,13 @@ def rate(value: float | None, unit: str = "/s") -> str:
 
 
 def byte_rate(value: float | None) -> str:
-    """Return bytes a second: ``3.4 MiB/s``."""
+    """Return bytes a second: ``3.4 MB/s``."""
     return NOTHING if value is None else rate_text(value)
 
 
 def milliseconds(value: float | None) -> str:
     """Return a short time: ``0``, ``400 µs``, ``12.3 ms``, ``1.2 s``."""
-    return NOTHING if value is None else scaled_text(value * 1000, 1000, ("µs", "ms", "s"), " ") if value else "0"
+    return NOTHING if value is None else scaled_text(value * 1000, ("µs", "ms", "s"), " ") if value else "0"
 
 
 def percent(share: float | None) -> str:

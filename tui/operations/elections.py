@@ -18,20 +18,19 @@ from engine.admin.elections.values import (
 from engine.common.model import NO_LEADER
 from engine.common.quantities import counted
 from tui.drawing.cells import Cell
-from tui.operations.operation import Outcome, Prepared, command_text, flow_told, result_cell, shortened
+from tui.operations.operation import Operation, Outcome, Prepared, command_text, flow_told, result_cell, shortened
 
 _COLUMNS = ("partition", "before", "after", "preferred", "result", "why")
 
 
 @dataclass(frozen=True, slots=True)
-class Elect:
+class Elect(Operation):
     """An election among the partitions of a scope."""
 
     election: ElectionType
     scope: ElectionScope
     leaders: Mapping[int, int] = field(default_factory=dict, compare=False)
     """How many partitions each broker leads now, as far as that is known."""
-    asks: bool = True
 
     @property
     def title(self) -> str:

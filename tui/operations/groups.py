@@ -27,6 +27,7 @@ from engine.common.quantities import counted
 from tui.drawing.cells import Cell
 from tui.drawing.units import NOTHING, count
 from tui.operations.operation import (
+    Operation,
     Outcome,
     Prepared,
     command_text,
@@ -39,7 +40,7 @@ RESET_HINT = "earliest, latest, current, an offset, +10 or -10, 2026-11-21T12:00
 
 
 @dataclass(frozen=True, slots=True)
-class ResetOffsets:
+class ResetOffsets(Operation):
     """Sets a group's committed offsets to where a person says; without topics, all that it has committed."""
 
     group: str
@@ -47,7 +48,6 @@ class ResetOffsets:
     spec: ResetSpec
     words: tuple[str, ...]
     title: str = "Reset offsets"
-    asks: bool = True
 
     @staticmethod
     def of(group: str, topics: str, to: str) -> ResetOffsets:
@@ -134,12 +134,11 @@ def parse_reset(text: str) -> tuple[ResetSpec, tuple[str, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteGroups:
+class DeleteGroups(Operation):
     """Groups deleted with all their committed offsets."""
 
     names: tuple[str, ...]
     title: str = "Delete groups"
-    asks: bool = True
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         wanted = await find_groups_to_delete(cluster, GroupScope(self.names))
@@ -172,13 +171,12 @@ class DeleteGroups:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteOffsets:
+class DeleteOffsets(Operation):
     """A group's committed offsets of some topics deleted."""
 
     group: str
     topics: tuple[str, ...]
     title: str = "Delete offsets"
-    asks: bool = True
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         if not self.topics:

@@ -10,7 +10,7 @@ import shlex
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
@@ -92,13 +92,12 @@ class Prepared:
 class Operation(Protocol):
     """Something to be done to a cluster."""
 
+    asks: ClassVar[bool] = True
+    """Whether it asks before it starts; an operation that only reads does not."""
+
     @property
     def title(self) -> str:
         """What it is, for the windows about it."""
-
-    @property
-    def asks(self) -> bool:
-        """Whether it asks before it starts; an operation that only reads does not."""
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         """Ask what would happen. Changes nothing.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest
@@ -16,6 +17,7 @@ from engine.common.quantities import counted
 from tui.drawing.cells import NO_DATA, Cell
 from tui.drawing.units import count, size
 from tui.operations.operation import (
+    Operation,
     Outcome,
     Prepared,
     command_text,
@@ -30,13 +32,12 @@ _GOOD = (DeletionResult.DELETED, DeletionResult.NOTHING_TO_DO)
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteRecords:
+class DeleteRecords(Operation):
     """Deletes all records before an offset; -1 means all that are committed."""
 
     names: tuple[TopicPartition, ...]
     before_offset: int
     title: str = "Delete records"
-    asks: bool = True
 
     @staticmethod
     def of(names: tuple[TopicPartition, ...], before: str) -> DeleteRecords:
@@ -82,12 +83,11 @@ class DeleteRecords:
 
 
 @dataclass(frozen=True, slots=True)
-class AbortHanging:
+class AbortHanging(Operation):
     """Ends the transactions that hold partitions up and that no coordinator will ever end."""
 
     names: tuple[TopicPartition, ...]
     title: str = "Abort hanging transactions"
-    asks: bool = True
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         wire = await cluster.wire()
@@ -156,13 +156,13 @@ def _row(one: RecordsDeletion) -> tuple[Cell, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class VerifyReplicas:
+class VerifyReplicas(Operation):
     """The replicas of all partitions of some topics, or of ``only`` one, for which there is no command."""
 
     topics: tuple[str, ...]
     only: TopicPartition | None = None
     title: str = "Verify replicas"
-    asks: bool = False
+    asks: ClassVar[bool] = False
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         words = ["replicas", "verify"]

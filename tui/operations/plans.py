@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
@@ -23,10 +24,10 @@ from plans.findings import Check
 from plans.lines import plan_lines
 from tui.drawing.cells import Cell, Tone
 from tui.drawing.units import byte_rate, ids, size
-from tui.operations.operation import Outcome, Prepared, command_text, flow_told, shortened
+from tui.operations.operation import Operation, Outcome, Prepared, command_text, flow_told, shortened
 from tui.operations.plan_commands import running_words
 from tui.operations.reassignments import CancelReassignments
-from tui.operations.topics import size_of, whole_number
+from tui.operations.topics import rate_of, size_of, whole_number
 from tui.planning.card import NO_END, past_runs
 from tui.planning.opened_plan import OpenedPlan
 from tui.planning.words import planner_words
@@ -40,7 +41,7 @@ def run_asked_for(verb: Verb, plan: OpenedPlan, path: Path, values: Mapping[str,
     Raises:
         BadRequest: a value makes no sense.
     """
-    throttle = size_of("the throttle", values["throttle"])
+    throttle = rate_of("the throttle", values["throttle"])
     stall = values["stall"].strip()
     try:
         stall_s = parse_duration_s(stall)
@@ -63,7 +64,7 @@ def run_asked_for(verb: Verb, plan: OpenedPlan, path: Path, values: Mapping[str,
 
 
 @dataclass(frozen=True, slots=True)
-class CarryOutPlan:
+class CarryOutPlan(Operation):
     """Carries a plan out in waves, forward or back. It goes on while the dashboard shows other things.
 
     ``saves`` writes the plan's file first, if it has none yet; ``begins`` starts the run.
@@ -73,7 +74,6 @@ class CarryOutPlan:
     run: PlanRun
     saves: Callable[[Path], None]
     begins: Callable[[PlanRun, Sequence[Wave]], None]
-    asks: bool = True
 
     @property
     def title(self) -> str:
@@ -141,7 +141,7 @@ def _wave_line(number: int, wave: Wave) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelPlan:
+class CancelPlan(Operation):
     """Ends the run of this dashboard, and cancels the plan's moves under way.
 
     ``tells`` learns, beside the run, what became of those moves.
@@ -152,7 +152,6 @@ class CancelPlan:
     tells: Callable[[str], None]
     is_running: bool
     title: str = "Cancel the plan"
-    asks: bool = True
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         names = {move.name for move in self.plan.targets}
@@ -196,14 +195,13 @@ class CancelPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class ThrottlePlan:
+class ThrottlePlan(Operation):
     """Changes the rate of this dashboard's run, in this wave and those that follow."""
 
     run: PlanRun
     limits: ThrottleRange
     changes: Callable[[ThrottleRange], None]
     title: str = "Change the throttle"
-    asks: bool = True
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         cluster.check_may_change()
@@ -218,12 +216,12 @@ class ThrottlePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckPlan:
+class CheckPlan(Operation):
     """Compares the plan with the cluster as it is."""
 
     plan: OpenedPlan
     title: str = "Check the plan"
-    asks: bool = False
+    asks: ClassVar[bool] = False
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         file, path = self.plan.file, self.plan.path
@@ -247,12 +245,12 @@ class CheckPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class PlanHistory:
+class PlanHistory(Operation):
     """What was done with plans, when and by whom, from the journals in these folders; and who holds the lock now."""
 
     folders: tuple[Path, ...]
     title: str = "History of plans"
-    asks: bool = False
+    asks: ClassVar[bool] = False
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         return Prepared(self.title, run=self._read)

@@ -27,21 +27,20 @@ from engine.common.quantities import counted
 from engine.common.snapshot import PartitionSnapshot
 from tui.drawing.cells import Cell
 from tui.drawing.units import byte_rate, ids
-from tui.operations.operation import Outcome, Prepared, command_text, result_cell, shortened
-from tui.operations.topics import size_of
+from tui.operations.operation import Operation, Outcome, Prepared, command_text, result_cell, shortened
+from tui.operations.topics import rate_of
 
 PLAN_FILE = "plan.json"
 """What the command calls the file of the partitions that are moving."""
 
 
 @dataclass(frozen=True, slots=True)
-class CancelReassignments:
+class CancelReassignments(Operation):
     """Stops moves: the partitions go back to the replicas they had. Without names, all moves under way."""
 
     names: tuple[TopicPartition, ...] = ()
     is_forced: bool = False
     title: str = "Cancel reassignments"
-    asks: bool = True
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         plan = tuple(PartitionMove(name, ()) for name in self.names) or None
@@ -114,12 +113,11 @@ def typed_rate(rate: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeThrottle:
+class ChangeThrottle(Operation):
     """Changes the limit for what brokers copy, for all reassignments under way."""
 
     bytes_per_s: int
     title: str = "Change the throttle"
-    asks: bool = True
 
     @staticmethod
     def of(text: str) -> ChangeThrottle:
@@ -128,7 +126,7 @@ class ChangeThrottle:
         Raises:
             BadRequest: it is not a size, or too low for anything to get through.
         """
-        rate = size_of("the throttle", text)
+        rate = rate_of("the throttle", text)
         if rate is None:
             raise BadRequest("give a throttle, such as 50M")
         Throttle(rate).check()
@@ -181,7 +179,7 @@ async def _throttled(cluster: Cluster, settings: ThrottleSettings, wanted: Chang
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveThrottles:
+class RemoveThrottles(Operation):
     """Removes throttles that no move needs from topics and brokers: klamm's; if it has left none, those of others.
 
     ``needed`` are sentences about the throttles that moves go through now.
@@ -189,7 +187,6 @@ class RemoveThrottles:
 
     needed: tuple[str, ...] = ()
     title: str = "Remove throttles"
-    asks: bool = True
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         cluster.check_may_change()

@@ -14,7 +14,7 @@ from engine.admin.reassignment.throttle_settings import THROTTLE_SETTINGS
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
 from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 from tui.drawing.cells import Cell
-from tui.operations.operation import Outcome, Prepared, command_text, result_cell
+from tui.operations.operation import Operation, Outcome, Prepared, command_text, result_cell
 
 _SOURCES = {
     ConfigSource.DYNAMIC_TOPIC_CONFIG: "topic",
@@ -84,14 +84,13 @@ def _setting(entity: Entity, entry: ConfigEntry) -> Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class AlterSettings:
+class AlterSettings(Operation):
     """Alters settings of one entity, all or none of them."""
 
     entity: Entity
     additions: dict[str, str]
     deletions: tuple[str, ...]
     title: str = "Settings"
-    asks: bool = True
 
     @staticmethod
     def of(entity: Entity, edits: Mapping[str, str | None]) -> AlterSettings:

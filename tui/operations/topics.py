@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.admin.cluster.connection import Cluster
@@ -19,9 +20,9 @@ from engine.admin.topics.changes import (
     held_up_told,
     parse_topic_configs,
 )
-from engine.common.quantities import counted, parse_size
+from engine.common.quantities import counted, parse_rate, parse_size
 from tui.drawing.cells import Cell
-from tui.operations.operation import Outcome, Prepared, command_text, failures_told, result_cell, shortened
+from tui.operations.operation import Operation, Outcome, Prepared, command_text, failures_told, result_cell, shortened
 
 DEFAULT_HINT = "empty: the cluster's default"
 _DEFAULTS = {"partitions": "num.partitions", "factor": "default.replication.factor"}
@@ -29,12 +30,9 @@ _COLUMNS = ("topic", "result", "partitions", "factor")
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTopic:
-    """A new topic."""
-
+class CreateTopic(Operation):
     topic: NewTopic
     title: str = "New topic"
-    asks: bool = True
 
     @staticmethod
     def of(name: str, partitions: str, factor: str, configs: str, *, has_defaults: bool = True) -> CreateTopic:
@@ -81,13 +79,12 @@ class CreateTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class GrowTopic:
+class GrowTopic(Operation):
     """More partitions for a topic."""
 
     alteration: TopicAlteration
     before: int
     title: str = "Add partitions"
-    asks: bool = True
 
     @staticmethod
     def of(topic: str, before: int, partitions: str) -> GrowTopic:
@@ -118,14 +115,13 @@ class GrowTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteTopics:
+class DeleteTopics(Operation):
     """Deletes topics with all their records."""
 
     names: tuple[str, ...]
     holds: str = field(default="", compare=False)
     """What all of them hold, as far as that is known."""
     title: str = "Delete topics"
-    asks: bool = True
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         changer = await topic_changer(cluster)
@@ -175,7 +171,7 @@ def whole_number(what: str, text: str) -> int | None:
     if not text.strip():
         return None
     try:
-        return int(text)
+        return int(text.replace(" ", ""))
     except ValueError:
         raise BadRequest(f"{what} must be a whole number, not {text.strip()!r}") from None
 
@@ -196,7 +192,20 @@ def size_of(what: str, text: str) -> int | None:
     Raises:
         BadRequest: it is not a size.
     """
+    return _quantity(parse_size, what, text)
+
+
+def rate_of(what: str, text: str) -> int | None:
+    """Return the bytes a second that a field asks for; None if it is empty.
+
+    Raises:
+        BadRequest: it is not a rate.
+    """
+    return _quantity(parse_rate, what, text)
+
+
+def _quantity(parse: Callable[[str], int], what: str, text: str) -> int | None:
     try:
-        return parse_size(text) if text.strip() else None
+        return parse(text) if text.strip() else None
     except ValueError as error:
         raise BadRequest(f"{what}: {error}") from error

@@ -159,7 +159,7 @@ _BAR_MAX = 20
 def aside_of(view: View, page: str, item: Any, width: int) -> list[Line]:
     """Return more about a row of a screen in lines of ``width``; nothing if its columns say it all."""
     made = _ASIDES.get(page)
-    if made is None or item is None or view.board.frame is None:
+    if made is None or item is None:
         return []
     if width >= _COLUMNS_MIN and page not in _ONE_TEXT:
         half = (width - 3) // 2
@@ -246,7 +246,6 @@ def _bars(rows: Sequence[tuple[str, float, str]], width: int) -> list[Line]:
 
 def _broker(view: View, item: BrokerItem, width: int) -> list[Line]:
     board = view.board
-    assert board.frame is not None
     lines = [line((f"broker {item.id}", Tone.STRONG), f"  {item.state}")]
     trouble = f"{brokers.UNANSWERED}; {brokers.MAY_HANG}" if item.id in board.hung else item.trouble
     lines += _told(trouble, width, Tone.BAD) if trouble else []
@@ -268,7 +267,7 @@ def _broker(view: View, item: BrokerItem, width: int) -> list[Line]:
 def _measured(view: View, told: BrokerFigures | None, width: int) -> list[Line]:
     """Say what a broker measures, who told it, and why something is missing."""
     board = view.board
-    if not board.reads_metrics or board.frame is None:
+    if not board.reads_metrics:
         return []
     if told is None or told.told_by is None:
         why = board.frame.stage(Stage.METRICS).error if told is None else told.trouble
@@ -296,7 +295,7 @@ def _measured(view: View, told: BrokerFigures | None, width: int) -> list[Line]:
 def _traffic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
     """Say what a topic's leaders measure, or why they do not."""
     board = view.board
-    if not board.reads_metrics or board.frame is None:
+    if not board.reads_metrics:
         return []
     told, untold = board.frame.traffic.get(topic.name), board.untold(topic)
     lines = _title("traffic")
@@ -312,7 +311,6 @@ def _traffic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
 
 
 def _why_no_traffic(board: Board) -> str:
-    assert board.frame is not None
     status = board.frame.stage(Stage.METRICS)
     if not board.frame.figures:
         return status.error or "not read yet"
@@ -350,7 +348,6 @@ def _topic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
 
 def _partition(view: View, item: PartitionItem, width: int) -> list[Line]:
     board = view.board
-    assert board.frame is not None
     state = state_of(board, item)
     lines = [line((plain(str(item.name)), Tone.STRONG), "  ", state), *_title("replicas")]
     lines += [_replica(replica) for replica in replicas_of(board, item)]
@@ -365,7 +362,6 @@ def _replica(one: Replica) -> Line:
 
 def _past_of(board: Board, item: PartitionItem) -> list[Line]:
     """Return who was out of the ISR and for how long, then everything that happened to the partition."""
-    assert board.frame is not None
     own = [event for event in board.events if _is_about(event, item.name)]
     lines: list[Line] = []
     for row in timelines(own):
@@ -417,7 +413,6 @@ def _group_partition(view: View, one: PartitionLag, width: int) -> list[Line]:
         lines += _told(f"the first of them has waited for {span(one.time_lag_ms / 1000)}", width)
     if one.lost_records:
         lines += _told(f"{counted(one.lost_records, 'record')} before it deleted unread", width, Tone.BAD)
-    assert view.board.frame is not None
     for held in view.board.frame.holding:
         if held.partition == one.name:
             text = f"a transaction holds back committed records from {count(held.start_offset)} on: Z on Partitions (4)"
@@ -476,7 +471,7 @@ def _event(view: View, numbered: tuple[int, Event], width: int) -> list[Line]:
 def _incident(view: View, incident: Incident, width: int) -> list[Line]:
     """What failed, what followed, who took over, and which replicas are still out of sync."""
     cause, board = incident.cause, view.board
-    lasted = span(incident.lasted_s(cause.at_ms if board.frame is None else board.frame.at_ms))
+    lasted = span(incident.lasted_s(board.frame.at_ms))
     is_over = incident.ended_ms is not None
     course = (f"over after {lasted}", Tone.GOOD) if is_over else (f"ongoing for {lasted}", Tone.BAD)
     lines = [line((plain(cause.subject), Tone.STRONG), f"  {kind_cell(cause).text}  ", course)]

@@ -12,7 +12,7 @@ from engine.admin.analysis.leadership import leadership
 from engine.admin.analysis.restart_board import RestartAdvice, Verdict, restart_board
 from engine.admin.brokers.metrics import IDLE_LOW_PERCENT, BrokerFigures
 from engine.common.model import BrokerInfo
-from tui.drawing.cells import DENIED, NO_DATA, Cell, Column, Tone, tinted
+from tui.drawing.cells import DENIED, NO_DATA, Cell, Column, Tone, attribute, column, figure, tinted
 from tui.drawing.lines import Line, fitted, folded, line, wrapped
 from tui.drawing.table_model import Rows
 from tui.drawing.units import byte_rate, count, milliseconds, percent, plain, short_count, size, span
@@ -63,7 +63,7 @@ class BrokerItem:
 def items_of(board: Board) -> list[BrokerItem]:
     """Return all brokers that are alive or hold replicas."""
     frame = board.frame
-    if frame is None or frame.cluster is None:
+    if frame.cluster is None:
         return []
     total, live = board.total, {broker.id: broker for broker in board.brokers}
     # A dead broker's replicas count in the mean, so the broker counts too; else the others would seem too empty.
@@ -115,22 +115,6 @@ def is_trouble(item: BrokerItem) -> bool:
     return bool(item.info is None or item.trouble or item.missing)
 
 
-def _state(item: BrokerItem) -> Cell:
-    tones = {"up": Tone.GOOD, "down": Tone.BAD, "silent": Tone.BAD}
-    return Cell(item.state, tones[item.state])
-
-
-def _skew(item: BrokerItem) -> Cell:
-    if item.skew is None:
-        return NO_DATA
-    text = f"{item.skew * 100:+.0f} %"
-    return Cell(text, Tone.WARN if abs(item.skew) > 0.1 else Tone.QUIET)
-
-
-def _leaders(item: BrokerItem) -> Cell:
-    return Cell(count(item.leaders), Tone.WARN if item.leaders < item.preferred else Tone.PLAIN)
-
-
 def disk_cell(item: BrokerItem) -> Cell:
     """Return how full the fullest volume is; that a log dir has failed says more than how full the others are."""
     if item.has_failed_dir:
@@ -151,15 +135,6 @@ def _bytes(item: BrokerItem) -> Cell:
 _VERDICTS = {Verdict.SAFE: Tone.GOOD, Verdict.LAST: Tone.GOOD, Verdict.UNKNOWN: Tone.QUIET, Verdict.WAIT: Tone.WARN}
 
 
-def _restart(item: BrokerItem) -> Cell:
-    """Whether it may be stopped now; if not, why."""
-    return Cell(item.restart.verdict.value, _VERDICTS.get(item.restart.verdict, Tone.BAD))
-
-
-def _imbalance(item: BrokerItem) -> Cell:
-    return tinted(item.imbalance, f"{item.imbalance} %", bad_from=10, tone=Tone.WARN)
-
-
 def _full_in_cell(item: BrokerItem) -> Cell:
     if item.full_in_s is None:
         return _unknown_size(item)
@@ -167,39 +142,31 @@ def _full_in_cell(item: BrokerItem) -> Cell:
 
 
 def _told(
-    name: str, title: str, of: Callable[[BrokerFigures], float | None], text: Callable[[float | None], str],
-    *, rank: int, is_bad: Callable[[float], bool] = lambda value: False, width: int = 0,
+    name: str, title: str, of: str, text: Callable[[Any], str], *, is_bad: Callable[[Any], bool] = lambda value: False,
+    **how: Any,
 ) -> Column:  # fmt: skip
     """Return a column of what brokers themselves measure; the text beside the table says why a figure is missing."""
+    value = attribute(f"figures.{of}")
 
-    def value(item: BrokerItem) -> float | None:
-        return None if item.figures is None else of(item.figures)
-
-    def cell(item: BrokerItem) -> Cell:
+    def tone(item: BrokerItem) -> Tone:
         found = value(item)
-        if found is None:
-            return NO_DATA
-        return Cell(text(found), Tone.WARN if is_bad(found) else Tone.PLAIN if found else Tone.QUIET)
+        return Tone.WARN if is_bad(found) else Tone.PLAIN if found else Tone.QUIET
 
-    return Column(name, title, cell, value, rank=rank, is_figure=True, width=width)
-
-
-def _percent(value: float | None) -> str:
-    return percent(None if value is None else value / 100)
+    return figure(name, title, value, text, tone=tone, **how)
 
 
 FIGURES = (
-    _told("bytes_in_per_s", "BYTES IN", lambda f: f.bytes_in.now, byte_rate, rank=4, width=9),
-    _told("bytes_out_per_s", "BYTES OUT", lambda f: f.bytes_out.now, byte_rate, rank=4, width=9),
-    _told("produce_p99_ms", "PROD P99", lambda f: f.produce_p99_ms, milliseconds, rank=5),
-    _told("fetch_p99_ms", "FETCH P99", lambda f: f.fetch_p99_ms, milliseconds, rank=5),
-    _told("handler_idle_percent", "IDLE", lambda f: f.handler_idle_percent, _percent, rank=3, width=5,
+    _told("bytes_in_per_s", "BYTES IN", "bytes_in.now", byte_rate, rank=4, width=9),
+    _told("bytes_out_per_s", "BYTES OUT", "bytes_out.now", byte_rate, rank=4, width=9),
+    _told("produce_p99_ms", "PROD P99", "produce_p99_ms", milliseconds, rank=5),
+    _told("fetch_p99_ms", "FETCH P99", "fetch_p99_ms", milliseconds, rank=5),
+    _told("handler_idle_percent", "IDLE", "handler_idle_percent", lambda value: percent(value / 100), rank=3, width=5,
           is_bad=lambda value: value < IDLE_LOW_PERCENT),
-    _told("throttle_ms", "THROTTLED", lambda f: f.throttle_ms, milliseconds, rank=3, is_bad=lambda value: value > 0),
+    _told("throttle_ms", "THROTTLED", "throttle_ms", milliseconds, rank=3, is_bad=lambda value: value > 0),
 )  # fmt: skip
 COLUMNS = (
-    Column("broker", "BROKER", lambda i: Cell(str(i.id), Tone.STRONG), lambda i: i.id, is_figure=True),
-    Column("state", "STATE", _state, lambda i: i.state, width=6),
+    figure("broker", "BROKER", "id", tone=Tone.STRONG),
+    column("state", "STATE", "state", tone=lambda i: Tone.GOOD if i.state == "up" else Tone.BAD, width=6),
     Column(
         "is_controller", "ROLE", lambda i: Cell("controller" if i.is_controller else "", Tone.ACCENT),
         lambda i: i.is_controller, rank=3, width=10,
@@ -207,23 +174,23 @@ COLUMNS = (
     Column("rack", "RACK", lambda i: Cell((i.info.rack or "") if i.info else ""),
            lambda i: i.info.rack if i.info else None, rank=6),
     Column("host", "HOST", lambda i: Cell(i.host), lambda i: i.host or None, rank=7, is_wide=True),
-    Column("leaders", "LEADERS", _leaders, lambda i: i.leaders, is_figure=True),
-    Column("preferred", "PREFERRED", lambda i: Cell(count(i.preferred), Tone.QUIET), lambda i: i.preferred, rank=5,
-           is_figure=True),
-    Column("replicas", "REPLICAS", lambda i: Cell(count(i.replicas)), lambda i: i.replicas, is_figure=True),
-    Column("skew", "SKEW", _skew, lambda i: i.skew, rank=5, is_figure=True, width=6),
+    figure("leaders", "LEADERS", "leaders", count, tone=lambda i: Tone.WARN if i.leaders < i.preferred else Tone.PLAIN),
+    figure("preferred", "PREFERRED", "preferred", count, tone=Tone.QUIET, rank=5),
+    figure("replicas", "REPLICAS", "replicas", count),
+    figure("skew", "SKEW", "skew", lambda skew: f"{skew * 100:+.0f} %", rank=5, width=6,
+           tone=lambda i: Tone.WARN if abs(i.skew) > 0.1 else Tone.QUIET),
     Column("missing", "MISSED BY", lambda i: tinted(i.missing, count(i.missing)), lambda i: i.missing, rank=1,
            is_figure=True),
-    Column("restart", "RESTART", _restart, lambda i: i.restart.verdict.value, rank=2, width=10),
-    Column("imbalance_percent", "IMBALANCE", _imbalance, lambda i: i.imbalance, rank=6, is_figure=True),
-    Column("in_per_s", "IN/S", lambda i: NO_DATA if i.in_per_s is None else Cell(short_count(i.in_per_s)),
-           lambda i: i.in_per_s, rank=5, is_figure=True, width=6),
+    column("restart", "RESTART", "restart.verdict.value", rank=2, width=10,
+           tone=lambda i: _VERDICTS.get(i.restart.verdict, Tone.BAD)),
+    Column("imbalance_percent", "IMBALANCE", lambda i: tinted(i.imbalance, f"{i.imbalance} %", bad_from=10,
+           tone=Tone.WARN), lambda i: i.imbalance, rank=6, is_figure=True),
+    figure("in_per_s", "IN/S", "in_per_s", short_count, rank=5, width=6),
     *FIGURES,
     Column("bytes", "ON DISK", _bytes, lambda i: i.bytes, rank=4, is_figure=True, width=9),
     Column("disk", "FULL", disk_cell, lambda i: i.disk, rank=4, is_figure=True, width=5),
     Column("full_in_s", "FULL IN", _full_in_cell, lambda i: i.full_in_s, rank=6, is_figure=True, width=7),
-    Column("registered_s", "SESSION", lambda i: NO_DATA if i.registered_s is None else Cell(span(i.registered_s)),
-           lambda i: i.registered_s, rank=6, is_figure=True, width=7, is_age=True),
+    figure("registered_s", "SESSION", "registered_s", span, rank=6, width=7, is_age=True),
 )  # fmt: skip
 
 
@@ -259,7 +226,7 @@ def _belongs(item: BrokerItem, only: Only, board: Board) -> bool:
 def _summary(view: View, width: int) -> list[Line]:
     board = view.board
     frame = board.frame
-    if frame is None or not board.has_metadata:
+    if not board.has_metadata:
         return [line((why_empty(view, "brokers"), Tone.QUIET))]
     total = board.total
     well, known = len(board.live - board.silent), len(board.broker_ids)
@@ -287,7 +254,6 @@ def _restart_lines(board: Board, width: int) -> list[Line]:
 
 def _restart_line(board: Board) -> Line:
     """Say which broker may be restarted next, or what has to end first."""
-    assert board.frame is not None
     advice = restart_board(board.frame, board.total)
     if advice.next_broker is not None:
         return line(
@@ -299,7 +265,6 @@ def _restart_line(board: Board) -> Line:
 
 def _causes(board: Board) -> list[Line]:
     """Say which brokers are behind the under-replication, and why."""
-    assert board.frame is not None
     found = missing_brokers(board.frame, board.total)[:3]
     return [
         line(

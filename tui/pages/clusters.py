@@ -11,7 +11,7 @@ from engine.admin.cluster.target import Side
 from engine.admin.health.report import HealthStatus
 from engine.admin.watch.frame import Frame, LinkState
 from engine.common.model import NO_CONTROLLER
-from tui.drawing.cells import NO_DATA, Cell, Column, Tone, tinted
+from tui.drawing.cells import NO_DATA, Cell, Column, Tone, column, tinted
 from tui.drawing.lines import Line, Span, folded, line, wrapped
 from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, at_least, count, counted, plain, short_count
@@ -45,7 +45,7 @@ def health_of(member: Member, now_ms: int | None = None) -> tuple[str, Tone]:
 def _status_seen(member: Member, now_ms: int | None) -> HealthStatus | None:
     """Return the verdict on a cluster that is in sight."""
     frame, standing = member.board.frame, member.standing(now_ms)
-    if frame is None or frame.health is None or standing is None or not standing.is_seen:
+    if frame.health is None or standing is None or not standing.is_seen:
         return None
     return status_of(member.board)
 
@@ -53,7 +53,7 @@ def _status_seen(member: Member, now_ms: int | None) -> HealthStatus | None:
 def reasons_of(member: Member, now_ms: int | None = None) -> list[str]:
     """Return why a cluster is not well, or not seen as it should; the gravest first."""
     frame, standing = member.board.frame, member.standing(now_ms)
-    if standing is None or frame is None:
+    if standing is None:
         return [member.error] if member.error else []
     every = problems_of(member.board)
     problems = [problem for problem in every if problem.is_of_cluster] or every
@@ -83,7 +83,7 @@ def _brokers_cell(member: Member) -> Cell:
 
 def _controller(member: Member) -> int | None:
     frame = member.board.frame
-    return None if frame is None or frame.cluster is None else frame.cluster.controller_id
+    return None if frame.cluster is None else frame.cluster.controller_id
 
 
 def _controller_cell(member: Member) -> Cell:
@@ -105,13 +105,8 @@ def _lag_cell(member: Member) -> Cell:
 def version_of(member: Member) -> str | None:
     """Return the releases of its brokers, the oldest first: more than one while it is upgraded."""
     frame = member.board.frame
-    found = {word.release for word in (frame.words.values() if frame is not None else ()) if word.release}
+    found = {word.release for word in frame.words.values() if word.release}
     return ", ".join(sorted(found, key=lambda release: [int(part) for part in release.split(".")])) or None
-
-
-def _version_cell(member: Member) -> Cell:
-    version = version_of(member)
-    return NO_DATA if version is None else Cell(version, Tone.WARN if "," in version else Tone.PLAIN)
 
 
 def _name_cell(member: Member) -> Cell:
@@ -135,7 +130,8 @@ def _columns(now_ms: int | None) -> tuple[Column, ...]:
         Column("under_replicated", "UNDER-REPL", lambda m: tinted(_under_replicated(m), count(_under_replicated(m))),
                _under_replicated, rank=1, is_figure=True),
         Column("lag", "LAG", _lag_cell, lambda m: m.board.lag, rank=2, is_figure=True, width=6),
-        Column("version", "VERSION", _version_cell, version_of, rank=4),
+        column("version", "VERSION", version_of, rank=4,
+               tone=lambda m: Tone.WARN if "," in (version_of(m) or "") else Tone.PLAIN),
         Column("why", "WHY", lambda m: Cell(plain(why(m))), lambda m: why(m) or None, is_wide=True),
     )  # fmt: skip
 
@@ -214,14 +210,12 @@ def aside(view: View, member: Member, width: int) -> list[Line]:
         return [*lines, (), *folded(line((plain(member.error), Tone.BAD)), width)]
     for problem in problems_of(member.board):
         lines += folded(line((f"{problem.sign} {problem.subject}", problem.tone), f"  {problem.effect}"), width)
-    if frame is not None:
-        for side in Side:
-            link = frame.link(side)
-            if link.state in (LinkState.LOST, LinkState.DENIED):
-                told = f"{plain(link.address)}: {plain(link.cause)}"
-                lines += folded(line((told, Tone.BAD)), width)
-        if not any(link.cause for link in frame.links.values()):
-            lines += [part for cause in causes_of(frame) for part in folded(line((plain(cause), Tone.WARN)), width)]
+    for side in Side:
+        link = frame.link(side)
+        if link.state in (LinkState.LOST, LinkState.DENIED):
+            lines += folded(line((f"{plain(link.address)}: {plain(link.cause)}", Tone.BAD)), width)
+    if not any(link.cause for link in frame.links.values()):
+        lines += [part for cause in causes_of(frame) for part in folded(line((plain(cause), Tone.WARN)), width)]
     return lines
 
 
@@ -241,7 +235,6 @@ _LABEL_MAX = 20
 
 
 def cluster_tone(name: str, label: str, colour: Colour | None) -> Tone:
-    """Return the tone of a cluster's name."""
     if colour is not None:
         return _TONES[colour]
     return Tone.WARN if _PRODUCTION.search(name) or _PRODUCTION.search(label) else Tone.STRONG

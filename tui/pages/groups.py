@@ -12,7 +12,7 @@ from engine.admin.groups.values import GroupMember
 from engine.admin.lag.results import GroupLag, PartitionLag
 from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.watch.frame import LinkState, Stage, WatchedGroup
-from tui.drawing.cells import DENIED, LOADING, NO_DATA, Cell, Column, Tone
+from tui.drawing.cells import DENIED, LOADING, NO_DATA, Cell, Column, Tone, attribute, column, figure
 from tui.drawing.lines import Line, line, wrapped
 from tui.drawing.sparkline import spark_lines
 from tui.drawing.table_model import Rows
@@ -23,6 +23,7 @@ from tui.state.location import Location, Only
 
 TALL = 30
 """From this many lines on, there is room for more of a group's past."""
+Reading = GroupLag | PartitionLag
 _TONES = {
     LagStatus.OK: Tone.GOOD,
     LagStatus.RUNNING: Tone.GOOD,
@@ -37,17 +38,6 @@ def status_cell(status: LagStatus) -> Cell:
     return Cell(status.value, _TONES.get(status, Tone.BAD))
 
 
-def trend_cell(in_per_sec: float | None, out_per_sec: float | None) -> Cell:
-    """Return whether lag grows or falls, and how fast."""
-    if in_per_sec is None or out_per_sec is None:
-        return NO_DATA
-    difference = in_per_sec - out_per_sec
-    if abs(difference) < max(0.5, in_per_sec * 0.01):
-        return Cell("→ level", Tone.QUIET)
-    arrow, tone = ("↑", Tone.BAD) if difference > 0 else ("↓", Tone.GOOD)
-    return Cell(f"{arrow} {short_count(abs(difference))}/s", tone)
-
-
 def lag_cell(lag: GroupLag) -> Cell:
     """Return how many records a reader has not read."""
     if lag.lag is None:
@@ -56,21 +46,22 @@ def lag_cell(lag: GroupLag) -> Cell:
     return Cell(text, Tone.QUIET if lag.lag == 0 else Tone.PLAIN)
 
 
-def trend_of(lag: GroupLag, *, is_still: bool = False) -> Cell:
-    """Return the trend of a group's lag; not known while the lag is not. ``is_still``: nothing is read any more."""
-    return NO_DATA if lag.has_unknown_lag else trend_cell(lag.in_per_sec, 0.0 if is_still else lag.out_per_sec)
+def trend_cell(lag: Reading | None) -> Cell:
+    """Return whether lag grows or falls, and how fast; not known while the lag is not."""
+    growth = growth_of(lag)
+    if lag is None or growth is None:
+        return NO_DATA
+    if abs(growth) < max(0.5, (lag.in_per_sec or 0.0) * 0.01):
+        return Cell("→ level", Tone.QUIET)
+    arrow, tone = ("↑", Tone.BAD) if growth > 0 else ("↓", Tone.GOOD)
+    return Cell(f"{arrow} {short_count(abs(growth))}/s", tone)
 
 
-def growth_of(lag: GroupLag) -> float | None:
+def growth_of(lag: Reading | None) -> float | None:
     """Return how many records a second the lag grows; negative if it falls."""
-    if lag.has_unknown_lag or lag.in_per_sec is None or lag.out_per_sec is None:
+    if lag is None or lag.in_per_sec is None or lag.out_per_sec is None or getattr(lag, "has_unknown_lag", False):
         return None
     return lag.in_per_sec - lag.out_per_sec
-
-
-def number_cell(value: float | None, text: str) -> Cell:
-    """Return the text of a figure, or of an unknown one."""
-    return NO_DATA if value is None else Cell(text)
 
 
 def _lag(group: WatchedGroup) -> Cell:
@@ -89,18 +80,13 @@ def _state(group: WatchedGroup) -> Cell:
     return NO_DATA if state is None else Cell(state.value, Tone.WARN if "Rebalance" in state.value else Tone.PLAIN)
 
 
-def seconds_of(duration_ms: int | None) -> float | None:
-    """Return a duration in seconds."""
-    return None if duration_ms is None else duration_ms / 1000
-
-
-def time_lag_cell(one: GroupLag | PartitionLag) -> Cell:
+def time_lag_cell(one: Reading | None) -> Cell:
     """Return how long a reader has been behind."""
-    seconds = seconds_of(one.time_lag_ms)
-    if seconds is None:
+    if one is None or one.time_lag_ms is None:
         return NO_DATA
     is_least = isinstance(one, GroupLag) and one.has_unknown_time_lag
-    return Cell(at_least(span(seconds), is_least=is_least), Tone.WARN if seconds > 60 else Tone.PLAIN)
+    text = at_least(span(one.time_lag_ms / 1000), is_least=is_least)
+    return Cell(text, Tone.WARN if one.time_lag_ms > 60_000 else Tone.PLAIN)
 
 
 def why_of(lag: GroupLag) -> str:
@@ -116,40 +102,36 @@ def unknown_told(lag: GroupLag) -> str:
     return f"{count(unknown)} of {count(lag.partition_count)} unknown"
 
 
-def _members(group: WatchedGroup) -> int | None:
-    return None if group.members is None else len(group.members)
+def pace_columns(of: str, *ranks: int) -> tuple[Column, ...]:
+    """Return since when readers are behind, how that changes, and when it ends; ``of`` names the attribute with lag."""
+    lag = attribute(of)
+    return (
+        Column("time_lag_ms", "BEHIND FOR", lambda i: time_lag_cell(lag(i)), attribute(f"{of}.time_lag_ms"),
+               rank=ranks[0], is_figure=True, width=8),
+        Column("trend", "TREND", lambda i: trend_cell(lag(i)), lambda i: growth_of(lag(i)), rank=ranks[1], width=9),
+        figure("clear_in_ms", "CLEAR IN", f"{of}.clear_in_ms", lambda ms: span(ms / 1000), rank=ranks[2], width=8),
+    )  # fmt: skip
 
 
 COLUMNS = (
-    Column("group", "GROUP", lambda g: Cell(g.name, Tone.STRONG), lambda g: g.name, is_wide=True, width=16),
+    column("group", "GROUP", "name", tone=Tone.STRONG, is_wide=True, width=16),
     Column("status", "STATUS", lambda g: status_cell(g.lag.status), lambda g: g.lag.status.rank, width=7),
     Column("state", "STATE", _state, lambda g: g.lag.state.value if g.lag.state else None, rank=3, width=8),
-    Column("member_count", "MEMBERS", lambda g: number_cell(_members(g), str(_members(g))), _members, rank=2,
-           is_figure=True),
+    figure("member_count", "MEMBERS", lambda g: None if g.members is None else len(g.members), rank=2),
     Column("lag", "LAG", _lag, lambda g: g.lag.lag, is_figure=True, width=9),
-    Column("time_lag_ms", "BEHIND FOR", lambda g: time_lag_cell(g.lag), lambda g: g.lag.time_lag_ms, rank=1,
-           is_figure=True, width=8),
-    Column("trend", "TREND", lambda g: trend_of(g.lag), lambda g: growth_of(g.lag), rank=1, width=9),
-    Column("clear_in_ms", "CLEAR IN", lambda g: number_cell(g.lag.clear_in_ms, span(seconds_of(g.lag.clear_in_ms))),
-           lambda g: g.lag.clear_in_ms, rank=4, is_figure=True, width=8),
-    Column("in_per_sec", "IN/S", lambda g: number_cell(g.lag.in_per_sec, short_count(g.lag.in_per_sec)),
-           lambda g: g.lag.in_per_sec, rank=5, is_figure=True, width=6),
-    Column("out_per_sec", "OUT/S", lambda g: number_cell(g.lag.out_per_sec, short_count(g.lag.out_per_sec)),
-           lambda g: g.lag.out_per_sec, rank=5, is_figure=True, width=6),
-    Column("partition_count", "PARTITIONS", lambda g: Cell(count(g.lag.partition_count)),
-           lambda g: g.lag.partition_count, rank=6, is_figure=True),
-    Column("coordinator", "COORDINATOR", lambda g: number_cell(g.coordinator, str(g.coordinator)),
-           lambda g: g.coordinator, rank=7, is_figure=True),
+    *pace_columns("lag", 1, 1, 4),
+    figure("in_per_sec", "IN/S", "lag.in_per_sec", short_count, rank=5, width=6),
+    figure("out_per_sec", "OUT/S", "lag.out_per_sec", short_count, rank=5, width=6),
+    figure("partition_count", "PARTITIONS", "lag.partition_count", count, rank=6),
+    figure("coordinator", "COORDINATOR", "coordinator", rank=7),
     Column("reason", "WHY", lambda g: Cell(why_of(g.lag), Tone.QUIET), lambda g: g.lag.reason, rank=1, width=12),
-)  # fmt: skip
+)
 
 
 def _rows(view: View) -> Rows:
-    frame = view.board.frame
-    groups = frame.groups if frame is not None else ()
     return Rows(
         COLUMNS,
-        groups,
+        view.board.frame.groups,
         lambda group: (group.name, group.lag.type),
         lambda group: f"{group.name} {group.lag.status} {group.lag.state or ''}",
         _why_empty(view),
@@ -157,12 +139,12 @@ def _rows(view: View) -> Rows:
 
 
 def _why_empty(view: View) -> str:
-    status = None if view.board.frame is None else view.board.frame.stage(Stage.GROUPS)
-    if status is not None and status.is_denied:
+    status = view.board.frame.stage(Stage.GROUPS)
+    if status.is_denied:
         return f"{DENIED.text} the cluster does not let you see groups: {status.error}"
-    if status is not None and status.error:
+    if status.error:
         return f"groups could not be read: {status.error}"
-    if status is None or status.read_at_ms is None:
+    if status.read_at_ms is None:
         return "groups have not been read yet"
     return f"no consumer group{who_sees(view)}"
 
@@ -177,7 +159,7 @@ def groups_told(number: int, lag: int | None, *, is_least: bool = False) -> str:
 
 def _summary(view: View, width: int) -> list[Line]:
     frame = view.board.frame
-    if frame is None or frame.stage(Stage.GROUPS).read_at_ms is None:
+    if frame.stage(Stage.GROUPS).read_at_ms is None:
         return [line((_why_empty(view), Tone.QUIET))]
     bad = sum(group.lag.status.is_trouble for group in frame.groups)
     words = [
@@ -217,32 +199,22 @@ PARTITION_COLUMNS = (
     Column("partition", "PARTITION", lambda p: Cell(p.name, Tone.STRONG), lambda p: (p.topic, p.partition),
            is_wide=True, width=16),
     Column("status", "STATUS", lambda p: status_cell(p.status), lambda p: p.status.rank, width=7),
-    Column("committed_offset", "COMMITTED", lambda p: number_cell(p.committed_offset, count(p.committed_offset)),
-           lambda p: p.committed_offset, rank=1, is_figure=True, width=9),
-    Column("log_end_offset", "END", lambda p: number_cell(p.log_end_offset, count(p.log_end_offset)),
-           lambda p: p.log_end_offset, rank=2, is_figure=True, width=9),
-    Column("lag", "LAG", lambda p: number_cell(p.lag, count(p.lag)), lambda p: p.lag, is_figure=True, width=7),
-    Column("time_lag_ms", "BEHIND FOR", time_lag_cell, lambda p: p.time_lag_ms, rank=1, is_figure=True, width=8),
-    Column("trend", "TREND", lambda p: trend_cell(p.in_per_sec, p.out_per_sec),
-           lambda p: None if None in (p.in_per_sec, p.out_per_sec) else p.in_per_sec - p.out_per_sec, rank=2, width=9),
-    Column("clear_in_ms", "CLEAR IN", lambda p: number_cell(p.clear_in_ms, span(seconds_of(p.clear_in_ms))),
-           lambda p: p.clear_in_ms, rank=3, is_figure=True, width=8),
+    figure("committed_offset", "COMMITTED", "committed_offset", count, rank=1, width=9),
+    figure("log_end_offset", "END", "log_end_offset", count, rank=2, width=9),
+    figure("lag", "LAG", "lag", count, width=7),
+    *pace_columns("", 1, 2, 3),
     Column("reason", "WHY", lambda p: Cell(p.reason.replace("_", " "), Tone.QUIET), lambda p: p.reason, rank=3),
     Column("consumer_id", "READ BY", _member, lambda p: p.consumer_id, rank=4),
 )  # fmt: skip
 
 
 def group_of(view: View) -> WatchedGroup | None:
-    """Return the group at this location."""
-    frame = view.board.frame
-    groups = () if frame is None else frame.groups
-    return next((group for group in groups if group.name == view.location.group), None)
+    return next((group for group in view.board.frame.groups if group.name == view.location.group), None)
 
 
 def _group_rows(view: View) -> Rows:
     group = group_of(view)
-    frame = view.board.frame
-    is_read = frame is not None and frame.stage(Stage.GROUPS).read_at_ms is not None
+    is_read = view.board.frame.stage(Stage.GROUPS).read_at_ms is not None
     empty = f"there is no group {view.location.group}" if is_read else "groups have not been read yet"
     is_in_trouble = view.location.only is Only.IN_TROUBLE
     nothing = "no partition of it is in trouble any more" if is_in_trouble else "it has committed nothing"
@@ -258,7 +230,7 @@ def _group_rows(view: View) -> Rows:
 
 def _group_summary(view: View, width: int) -> list[Line]:
     group, frame = group_of(view), view.board.frame
-    if group is None or frame is None:
+    if group is None:
         return []
     state = NOTHING if group.lag.state is None else group.lag.state.value
     members = f"{NOTHING} members" if group.members is None else counted(len(group.members), "member")

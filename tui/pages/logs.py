@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from engine.common.model import TopicPartition
-from tui.drawing.cells import NO_DATA, Cell, Column, Tone
+from tui.drawing.cells import NO_DATA, Cell, Column, Tone, attribute, column, figure
 from tui.drawing.lines import Line, line
 from tui.drawing.table_model import Rows
 from tui.drawing.units import clock_time, count, counted, ids, plain, size
@@ -34,10 +34,10 @@ def _level(one: LogLine) -> Cell:
 
 
 COLUMNS = (
-    Column("time", "TIME (UTC)", lambda e: Cell(clock_time(e.at_ms)), lambda e: e.at_ms, width=10),
+    column("time", "TIME (UTC)", "at_ms", clock_time, width=10),
     Column("level", "LEVEL", _level, lambda e: e.level, width=7),
-    Column("logger", "PART", lambda e: Cell(e.logger, Tone.QUIET), lambda e: e.logger, rank=2),
-    Column("message", "MESSAGE", lambda e: Cell(plain(e.message)), lambda e: e.message, is_wide=True, width=30),
+    column("logger", "PART", "logger", tone=Tone.QUIET, rank=2),
+    column("message", "MESSAGE", "message", plain, is_wide=True, width=30),
 )
 
 
@@ -84,22 +84,15 @@ _WHOLE_WIDTH = 90
 _BAD_LEVELS = {"ERROR": Tone.BAD, "FATAL": Tone.BAD, "WARN": Tone.WARN}
 
 
-def _state(name: str, tone: Tone = Tone.PLAIN) -> tuple[object, object]:
-    def value(entry: PartitionEntry) -> object:
-        return None if entry.state is None else getattr(entry.state, name)
+def _state(name: str, title: str, text: Callable[[Any], str] = str, *, tone: Tone = Tone.PLAIN, **how: Any) -> Column:
+    """Return a column of what an entry says of the partition's state; most entries say nothing of it."""
+    value = attribute(f"state.{name}")
 
     def cell(entry: PartitionEntry) -> Cell:
         found = value(entry)
-        if found is None:
-            return Cell("")
-        return Cell(ids(found) if isinstance(found, tuple) else str(found), tone)
+        return Cell("" if found is None else text(found), tone)
 
-    return cell, value
-
-
-def _state_column(name: str, title: str, *, rank: int, tone: Tone = Tone.PLAIN, is_figure: bool = True) -> Column:
-    cell, value = _state(name, tone)
-    return Column(name, title, cell, value, rank=rank, is_figure=is_figure)  # type: ignore[arg-type]
+    return Column(name, title, cell, value, **how)
 
 
 def _time(entry: PartitionEntry) -> Cell:
@@ -114,18 +107,17 @@ def _stamp(entry: PartitionEntry) -> str:
 
 PARTITION_COLUMNS = (
     Column("time", "TIME (UTC)", _time, lambda e: e.at_ms, width=18),
-    Column("broker", "BROKER", lambda e: NO_DATA if e.row.broker is None else Cell(str(e.row.broker), Tone.STRONG),
-           lambda e: e.row.broker, is_figure=True),
+    figure("broker", "BROKER", "row.broker", tone=Tone.STRONG),
     Column("role", "AS", lambda e: Cell(e.row.role or "", Tone.ACCENT if e.is_by_controller else Tone.QUIET),
            lambda e: e.row.role, rank=3, width=10),
     Column("level", "LEVEL", lambda e: Cell((e.row.level or "").lower(), _BAD_LEVELS.get(e.row.level, Tone.QUIET)),
            lambda e: e.row.level, rank=4, width=5),
-    _state_column("leader", "LEADER", rank=1),
-    _state_column("isr", "ISR", rank=1, is_figure=False),
-    _state_column("leader_epoch", "EPOCH", rank=2, tone=Tone.QUIET),
-    _state_column("partition_epoch", "VERSION", rank=5, tone=Tone.QUIET),
-    Column("message", "MESSAGE", lambda e: Cell(plain(e.row.message)), lambda e: e.row.message, is_wide=True, width=24),
-    Column("source", "LOG", lambda e: Cell(plain(e.row.source), Tone.QUIET), lambda e: e.row.source, rank=8),
+    _state("leader", "LEADER", rank=1, is_figure=True),
+    _state("isr", "ISR", ids, rank=1),
+    _state("leader_epoch", "EPOCH", rank=2, tone=Tone.QUIET, is_figure=True),
+    _state("partition_epoch", "VERSION", rank=5, tone=Tone.QUIET, is_figure=True),
+    column("message", "MESSAGE", "row.message", plain, is_wide=True, width=24),
+    column("source", "LOG", "row.source", plain, tone=Tone.QUIET, rank=8),
 )  # fmt: skip
 
 

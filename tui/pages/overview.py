@@ -14,13 +14,13 @@ from engine.admin.analysis.moves import moves_board
 from engine.admin.health.report import HealthStatus
 from engine.admin.watch.frame import Stage
 from engine.common.model import NO_CONTROLLER
-from tui.drawing.cells import Cell, Column, Tone
+from tui.drawing.cells import Cell, Column, Tone, column, figure
 from tui.drawing.lines import Line, Span, beside, fitted, folded, line, panel, width_of, wrapped
 from tui.drawing.sparkline import ceiling_of, chart_lines, spark_lines
 from tui.drawing.table_model import Rows, TableModel
 from tui.drawing.units import at_least, count, counted, plain, short_count, span_left
 from tui.pages import brokers, reassignments
-from tui.pages.groups import status_cell, time_lag_cell, trend_of, unknown_told
+from tui.pages.groups import status_cell, time_lag_cell, trend_cell, unknown_told
 from tui.pages.page import Page, View
 from tui.pages.timeline import gravity, run_line
 from tui.state.board import Board
@@ -92,7 +92,7 @@ def overview_of(
 
 def status_of(board: Board) -> HealthStatus | None:
     """Return how the cluster is. A disk that fills up is seen by its trend alone, which no check of one moment has."""
-    health = board.frame.health if board.frame is not None else None
+    health = board.frame.health
     if health is None:
         return None
     return HealthStatus.WARNING if health.status is HealthStatus.OK and board.filling else health.status
@@ -163,7 +163,7 @@ def _stakes(problems: Sequence[Problem], board: Board) -> Line:
 
 def _nothing_wrong(board: Board) -> str:
     frame = board.frame
-    if frame is None or frame.stage(Stage.GROUPS).read_at_ms is None:
+    if frame.stage(Stage.GROUPS).read_at_ms is None:
         return "nothing is wrong with the brokers; groups have not been read"
     return f"nothing is wrong that {frame.principal or 'this login'} may see" if frame.denied else "nothing is wrong"
 
@@ -171,12 +171,12 @@ def _nothing_wrong(board: Board) -> str:
 def _figures(board: Board, width: int) -> list[Line]:
     """Return the cluster's figures in a line or two; what is zero and should be is left out."""
     frame, total = board.frame, board.total
-    cluster = frame.cluster if frame is not None else None
+    cluster = frame.cluster
     if cluster is None or not board.has_metadata:
         return []
     well, known = len(board.live - board.silent), len(board.broker_ids)
     has_controller = cluster.controller_id != NO_CONTROLLER
-    min_isr = frame is not None and frame.stage(Stage.SETTINGS).read_at_ms is not None
+    min_isr = frame.stage(Stage.SETTINGS).read_at_ms is not None
     pieces: list[tuple[str, str, Tone, bool]] = [
         (f"{well} of {known}", "brokers answer" if board.silent else "brokers up",
          Tone.BAD if well < known else Tone.STRONG, True),
@@ -304,12 +304,6 @@ def _state(item: brokers.BrokerItem) -> Cell:
     return Cell(f"{sign} {item.state}{' ctrl' if item.is_controller else ''}", tone)
 
 
-def _restart(item: brokers.BrokerItem) -> Cell:
-    advice = item.restart
-    tone = Tone.GOOD if advice.may_be_restarted else Tone.QUIET
-    return Cell(advice.verdict.value, tone)
-
-
 def _lead_columns(most: int) -> tuple[Column, Column]:
     """Leaders against those that it should lead, as figures and as a bar: all brokers have one scale."""
 
@@ -331,17 +325,17 @@ def _lead_columns(most: int) -> tuple[Column, Column]:
 
 
 _STRIP = (
-    Column("broker", "BROKER", lambda i: Cell(str(i.id), Tone.STRONG), lambda i: i.id, is_figure=True),
+    figure("broker", "BROKER", "id", tone=Tone.STRONG),
     Column("state", "STATE", _state, lambda i: i.state),
-    Column("replicas", "REPLICAS", lambda i: Cell(count(i.replicas)), lambda i: i.replicas, is_figure=True),
+    figure("replicas", "REPLICAS", "replicas", count),
     Column("disk", "DISK", brokers.disk_cell, lambda i: i.disk, is_figure=True),
-    Column("restart", "RESTART", _restart, lambda i: i.restart.verdict.value),
-)
-_WIDER = (
-    Column("missing", "MISSED BY", lambda i: Cell(count(i.missing), Tone.BAD if i.missing else Tone.QUIET),
-           lambda i: i.missing, is_figure=True),
-    Column("in_per_s", "IN/S", lambda i: Cell(short_count(i.in_per_s)), lambda i: i.in_per_s, is_figure=True, width=5),
+    column("restart", "RESTART", "restart.verdict.value",
+           tone=lambda i: Tone.GOOD if i.restart.may_be_restarted else Tone.QUIET),
 )  # fmt: skip
+_WIDER = (
+    figure("missing", "MISSED BY", "missing", count, tone=lambda i: Tone.BAD if i.missing else Tone.QUIET),
+    Column("in_per_s", "IN/S", lambda i: Cell(short_count(i.in_per_s)), lambda i: i.in_per_s, is_figure=True, width=5),
+)
 
 
 def _add_courses(board: Board, rows: list[Line], ids: Sequence[int], width: int) -> None:
@@ -359,9 +353,9 @@ def _bottom(board: Board, width: int, height: int) -> list[Line]:
     """Return what moves, who reads, and what happened: side by side where there is room."""
     if width < _WIDE:
         return panel("Last changes", _events(board, width - 2, height - 2), width, height)
-    moving = bool(board.frame is not None and board.total.moving)
+    moving = bool(board.total.moving)
     left = width * 21 // 40
-    has_groups = board.frame is not None and bool(board.frame.groups)
+    has_groups = bool(board.frame.groups)
     each = (left + 1) // 2 - 1 if moving and has_groups else left
     is_stacked = each < min(left, _PANEL_MIN)
     wide = left if is_stacked else each
@@ -380,7 +374,7 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
     """Return the groups furthest behind; where there is room, then the busiest topics."""
     # A group whose lag is not known may be the furthest of all.
     groups = sorted(
-        (group.lag for group in (board.frame.groups if board.frame is not None else ())),
+        (group.lag for group in board.frame.groups),
         key=lambda lag: (not lag.has_unknown_lag, -(lag.lag or 0)),
     )
     shown = groups[:lines_max]
@@ -390,7 +384,7 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
     lines = []
     for lag in shown:
         status, behind = status_cell(lag.status), time_lag_cell(lag)
-        trend = trend_of(lag, is_still=board.still_s(lag) is not None)
+        trend = trend_cell(lag)
         more = (unknown_told(lag), Tone.QUIET) if lag.has_unknown_lag else (trend.text, _course(trend, lag))
         figure = at_least(short_count(lag.lag), is_least=lag.has_unknown_lag)
         length = max(round(lag.lag / most * bar), bar > 0) if lag.lag else 0
@@ -415,7 +409,6 @@ def _course(trend: Cell, lag: Any) -> Tone:
 
 
 def _moves(board: Board, width: int, lines_max: int) -> list[Line]:
-    assert board.frame is not None
     moves = moves_board(board.frame, board.history)
     left = span_left(moves.left_s, moves.left_low_s, moves.left_high_s)
     ending = "" if moves.left_s is None else f", {left}"
@@ -450,8 +443,7 @@ def _rows(columns: Sequence[Column], items: Sequence[Any]) -> list[Line]:
 
 def _events(board: Board, width: int, lines_max: int) -> list[Line]:
     """Return the gravest of the last changes: the newest moments first, in each the gravest first."""
-    assert board.frame is not None or not board.events
-    late_ms = 0 if board.frame is None else board.frame.at_ms - _LATE_MS
+    late_ms = board.frame.at_ms - _LATE_MS
     # What is grave is not pushed out by what came after it.
     runs = sorted(board.history.runs, key=lambda run: (run.event.at_ms < late_ms, gravity(run.event), -run.event.at_ms))
     kept = sorted(runs[: max(0, lines_max)], key=lambda run: (-run.event.at_ms, gravity(run.event)))

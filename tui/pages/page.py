@@ -32,12 +32,10 @@ class View:
 
 
 def opens_nothing(view: View, item: Any) -> Location | None:
-    """A row opens nothing."""
     return None
 
 
 def no_command(view: View, items: Sequence[Any]) -> list[str]:
-    """No command shows the same."""
     return []
 
 
@@ -77,6 +75,6 @@ def why_empty(view: View, what: str) -> str:
 def who_sees(view: View) -> str:
     """Return by whose rights there is nothing: on a secured cluster others may see more."""
     frame = view.board.frame
-    if frame is None or not (login_of(frame) or frame.denied):
+    if not (login_of(frame) or frame.denied):
         return ""
     return f" that {frame.principal or 'this login'} may see"

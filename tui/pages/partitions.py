@@ -11,7 +11,7 @@ from engine.admin.watch.judging import facts_of
 from engine.admin.watch.log_ends import LogEnds
 from engine.admin.watch.replica_logs import ReplicaLogs
 from engine.common.model import NO_LEADER
-from tui.drawing.cells import ITEM_ALONE, NO_DATA, Cell, Column, Tone
+from tui.drawing.cells import ITEM_ALONE, Cell, Column, Tone, column, figure
 from tui.drawing.lines import Line, line
 from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, count, counted, ids, plain, short_count, size, span
@@ -23,7 +23,6 @@ _BROKERS_NAMED = 12
 
 
 def items_of(view: View) -> Sequence[PartitionItem]:
-    """Return the partitions at this location."""
     board, where = view.board, view.location
     if where.topic is not None:
         return next((board.items_of(topic) for topic in board.topics if topic.name == where.topic), [])
@@ -35,11 +34,10 @@ def items_of(view: View) -> Sequence[PartitionItem]:
 def state_of(board: Board, item: PartitionItem) -> tuple[str, Tone]:
     """Return a partition's worst problem, in Kafka's words, by the rules of the health checks."""
     frame, partition = board.frame, item.partition
-    min_isr = None if frame is None else frame.min_isr.get(item.topic.name)
-    is_capped = frame is not None and frame.caps_min_isr
+    min_isr = frame.min_isr.get(item.topic.name)
     if not partition.is_led(board.live):
         return "offline", Tone.BAD
-    if min_isr is not None and partition.is_under_min_isr(min_isr, board.live, is_capped=is_capped):
+    if min_isr is not None and partition.is_under_min_isr(min_isr, board.live, is_capped=frame.caps_min_isr):
         return "under min ISR", Tone.BAD
     if partition.is_under_replicated:
         return "under-replicated", Tone.BAD
@@ -64,7 +62,7 @@ _CHECKS = {
 def _kept_by(only: Only | None, board: Board) -> Callable[[PartitionItem], bool] | None:
     """Return what keeps the partitions that a finding is about; they may have worse problems besides."""
     frame = board.frame
-    if only is None or frame is None or frame.cluster is None:
+    if only is None or frame.cluster is None:
         return None
     if only is Only.HELD_UP:
         held = {transaction.partition for transaction in frame.holding}
@@ -78,14 +76,11 @@ def _kept_by(only: Only | None, board: Board) -> Callable[[PartitionItem], bool]
 def columns_of(board: Board) -> tuple[Column, ...]:
     """Return the columns; offsets and sizes are the board's."""
     frame = board.frame
-    ends = LogEnds.of({} if frame is None else frame.offsets)
-    logs = ReplicaLogs.of({} if frame is None else frame.logs)
+    ends = LogEnds.of(frame.offsets)
+    logs = ReplicaLogs.of(frame.logs)
 
     def state(item: PartitionItem) -> tuple[str, Tone]:
         return state_of(board, item)
-
-    def end(item: PartitionItem) -> int | None:
-        return ends.end(item.name)
 
     def bytes_of(item: PartitionItem) -> int | None:
         leader = item.partition.leader
@@ -101,41 +96,28 @@ def columns_of(board: Board) -> tuple[Column, ...]:
         return max(lags, default=None)
 
     def age_s(item: PartitionItem) -> float | None:
-        read_at = frame.read_at_ms.get(item.name) if frame is not None else None
-        return None if frame is None or read_at is None else (frame.at_ms - read_at) / 1000
-
-    def known(value: float | None, text: str, tone: Tone = Tone.PLAIN) -> Cell:
-        return NO_DATA if value is None else Cell(text, tone)
-
-    def behind_cell(item: PartitionItem) -> Cell:
-        lag = behind(item)
-        return known(lag, short_count(lag), Tone.WARN if lag else Tone.QUIET)
+        read_at = frame.read_at_ms.get(item.name)
+        return None if read_at is None else (frame.at_ms - read_at) / 1000
 
     columns = (
         Column("partition", "PARTITION", lambda i: Cell(str(i.name), Tone.STRONG), lambda i: i.name, is_wide=True,
                width=16, basis=ITEM_ALONE),
         Column("state", "STATE", lambda i: Cell(*state(i)), lambda i: state(i)[0], width=10),
         Column("leader", "LEADER", _leader, lambda i: i.partition.leader, is_figure=True, basis=ITEM_ALONE),
-        Column("replicas", "REPLICAS", lambda i: Cell(ids(i.partition.replicas)), lambda i: i.partition.replicas,
-               basis=ITEM_ALONE),
+        column("replicas", "REPLICAS", "partition.replicas", ids, basis=ITEM_ALONE),
         Column("isr", "ISR", _isr, lambda i: i.partition.isr, width=5, basis=ITEM_ALONE),
-        Column("osr", "MISSING", _osr, lambda i: i.partition.osr, rank=5, basis=ITEM_ALONE),
-        Column("leader_epoch", "EPOCH", lambda i: known(i.partition.leader_epoch, str(i.partition.leader_epoch),
-               Tone.QUIET), lambda i: i.partition.leader_epoch, rank=6, is_figure=True, basis=ITEM_ALONE),
-        Column("zk_version", "ZK VERSION", lambda i: known(i.partition.zk_version, str(i.partition.zk_version),
-               Tone.QUIET), lambda i: i.partition.zk_version, rank=8, is_figure=True, basis=ITEM_ALONE),
-        Column("end_offset", "END", lambda i: known(end(i), count(end(i))), end, rank=2, is_figure=True, width=9,
-               basis=ends),
-        Column("in_per_s", "IN/S", lambda i: known(board.partition_in(i.name), short_count(board.partition_in(i.name))),
-               lambda i: board.partition_in(i.name), rank=3, is_figure=True, width=6),
-        Column("bytes", "SIZE", lambda i: known(bytes_of(i), size(bytes_of(i))), bytes_of, rank=4, is_figure=True,
-               width=9, basis=logs),
-        Column("follower_lag", "BEHIND", behind_cell, behind, rank=4, is_figure=True, width=6, basis=logs),
+        column("osr", "MISSING", lambda i: i.partition.osr, lambda osr: ids(osr) if osr else "", rank=5,
+               tone=lambda i: Tone.BAD if i.partition.osr else Tone.QUIET, basis=ITEM_ALONE),
+        figure("leader_epoch", "EPOCH", "partition.leader_epoch", tone=Tone.QUIET, rank=6, basis=ITEM_ALONE),
+        figure("zk_version", "ZK VERSION", "partition.zk_version", tone=Tone.QUIET, rank=8, basis=ITEM_ALONE),
+        figure("end_offset", "END", lambda i: ends.end(i.name), count, rank=2, width=9, basis=ends),
+        figure("in_per_s", "IN/S", lambda i: board.partition_in(i.name), short_count, rank=3, width=6),
+        figure("bytes", "SIZE", bytes_of, size, rank=4, width=9, basis=logs),
+        figure("follower_lag", "BEHIND", behind, short_count, rank=4, width=6, basis=logs,
+               tone=lambda i: Tone.WARN if behind(i) else Tone.QUIET),
     )  # fmt: skip
-    if frame is not None and frame.read_at_ms:
-        aged = Column("age_s", "SEEN", lambda i: known(age_s(i), span(age_s(i)), Tone.QUIET), age_s, rank=1,
-                      is_figure=True, is_age=True)  # fmt: skip
-        return (*columns, aged)
+    if frame.read_at_ms:
+        return (*columns, figure("age_s", "SEEN", age_s, span, tone=Tone.QUIET, rank=1, is_age=True))
     return columns
 
 
@@ -150,11 +132,6 @@ def _leader(item: PartitionItem) -> Cell:
 
 def _isr(item: PartitionItem) -> Cell:
     return Cell(ids(item.partition.isr), Tone.BAD if item.partition.is_under_replicated else Tone.PLAIN)
-
-
-def _osr(item: PartitionItem) -> Cell:
-    missing = item.partition.osr
-    return Cell(ids(missing), Tone.BAD) if missing else Cell("", Tone.QUIET)
 
 
 def _rows(view: View) -> Rows:
@@ -203,7 +180,7 @@ def _broker_line(board: Board, broker: int) -> Line:
     total, state, tone = board.total, "is up", Tone.GOOD
     if broker not in board.live:
         state, tone = "is down", Tone.BAD
-    elif broker in board.silent and board.frame is not None:
+    elif broker in board.silent:
         state, tone = f"is silent: {plain(board.frame.words[broker].trouble)}", Tone.BAD
     return line(
         (f"broker {broker} {state}", tone),

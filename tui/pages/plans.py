@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from engine.admin.analysis.moves import moves_board
 from engine.common.model import TopicPartition
-from tui.drawing.cells import NO_DATA, Cell, Column, Tone
+from tui.drawing.cells import Cell, Column, Tone, column, figure
 from tui.drawing.lines import Line, beside, folded, line, width_of, wrapped
 from tui.drawing.table_model import Rows
 from tui.drawing.units import count, ids, size
@@ -81,7 +81,7 @@ def _planned(
 ) -> PlannedItem:
     if before is None:
         before = () if item is None else item.partition.assignment.origin_replicas
-    if item is None or board.frame is None:
+    if item is None:
         return PlannedItem(name, before, target, item, None, wave)
     logs = board.frame.logs.get(name, ())
     own = [log.size_bytes for log in logs if log.broker == item.partition.leader and not log.is_future]
@@ -110,18 +110,15 @@ COLUMNS = (
     Column("partition", "PARTITION", lambda i: Cell(str(i.name), Tone.STRONG), lambda i: i.name, is_wide=True,
            width=16),
     Column("state", "STATE", _state, lambda i: i.state, width=9),
-    Column("replicas", "BEFORE", lambda i: Cell(ids(i.before)), lambda i: i.before),
-    Column("target", "AFTER", lambda i: Cell(ids(i.target), Tone.ACCENT), lambda i: i.target),
-    Column("adds", "ADDS", lambda i: Cell(ids(_adds(i))), _adds, rank=2),
-    Column("wave", "WAVE", lambda i: NO_DATA if i.wave is None else Cell(str(i.wave)), lambda i: i.wave, rank=3,
-           is_figure=True),
-    Column("copied_bytes", "TO COPY", lambda i: NO_DATA if i.copied_bytes is None else Cell(size(i.copied_bytes)),
-           lambda i: i.copied_bytes, rank=1, is_figure=True, width=9),
+    column("replicas", "BEFORE", "before", ids),
+    column("target", "AFTER", "target", ids, tone=Tone.ACCENT),
+    column("adds", "ADDS", _adds, ids, rank=2),
+    figure("wave", "WAVE", "wave", rank=3),
+    figure("copied_bytes", "TO COPY", "copied_bytes", size, rank=1, width=9),
 )  # fmt: skip
 
 
 def rows_of(view: View, plan: OpenedPlan | None) -> Rows:
-    """Return the partitions of the plan."""
     empty = _EMPTY
     if plan is not None:
         empty = plan.error or "there is nothing to do"
@@ -136,7 +133,7 @@ def summary_of(
     ran: list[Line] = []
     if run is not None:
         frame = view.board.frame
-        ran = run_lines(run, moves_board(frame, view.board.history) if frame and run.is_under_way else None)
+        ran = run_lines(run, moves_board(frame, view.board.history) if run.is_under_way else None)
     if plan is None:
         items = items_of(view.board, None)
         head = line(("reassignments under way", Tone.STRONG), ("   N makes a plan   o opens a file", Tone.QUIET))

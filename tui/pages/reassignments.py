@@ -11,7 +11,7 @@ from engine.admin.analysis.throttles import ThrottleAdvice, ThrottleVerdict, thr
 from engine.admin.health.report import Check
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import ReplicaAssignment, TopicPartition
-from tui.drawing.cells import DENIED, NO_DATA, Cell, Column, Tone
+from tui.drawing.cells import DENIED, NO_DATA, Cell, Column, Tone, attribute, column, figure
 from tui.drawing.lines import Line, line
 from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, byte_rate, count, counted, ids, percent, plain, size, span, span_left
@@ -62,8 +62,6 @@ class MoveItem:
 
 def items_of(board: Board) -> list[MoveItem]:
     """Return all copies, those that stand still first, then partitions with nothing to copy."""
-    if board.frame is None:
-        return []
     moving = board.history.moving(board.frame)
     copies = moves_board(board.frame, board.history).copies
     items = [MoveItem(copy.name, moving[copy.name].assignment, copy) for copy in copies]
@@ -72,7 +70,6 @@ def items_of(board: Board) -> list[MoveItem]:
 
 
 def bar(share: float | None, width: int = 12) -> str:
-    """Return a bar for a share of 1."""
     if share is None:
         return ""
     full = int(share * width)
@@ -89,18 +86,6 @@ def _tone(copy: CopyProgress | None) -> Tone:
     return Tone.WARN if copy.waits_long else _TONES.get(copy.state, Tone.QUIET)
 
 
-def _of(item: MoveItem, name: str) -> Any:
-    return None if item.copy is None else getattr(item.copy, name)
-
-
-def _bytes(name: str, title: str) -> Column:
-    def cell(item: MoveItem) -> Cell:
-        value = _of(item, name)
-        return NO_DATA if value is None else Cell(size(value))
-
-    return Column(name, title, cell, lambda i: _of(i, name), rank=4, is_figure=True, width=9)
-
-
 def _left(item: MoveItem) -> Cell:
     """The time left, as a range if the samples leave a wide one."""
     copy = item.copy
@@ -109,11 +94,6 @@ def _left(item: MoveItem) -> Cell:
     low, high = copy.left_low_s, copy.left_high_s
     is_wide = low is not None and high is not None and high > 1.5 * max(low, 1.0)
     return Cell(f"{span(low)} to {span(high)}" if is_wide else span(copy.left_s))
-
-
-def _rate(item: MoveItem) -> Cell:
-    rate = _of(item, "rate")
-    return NO_DATA if rate is None else Cell(byte_rate(rate))
 
 
 def waited(copy: CopyProgress) -> str:
@@ -138,21 +118,17 @@ def _why(item: MoveItem) -> str:
 COLUMNS = (
     Column("partition", "PARTITION", lambda m: Cell(str(m.name), Tone.STRONG), lambda m: m.name, is_wide=True,
            width=16),
-    Column("broker", "TO BROKER", lambda m: NO_DATA if m.broker is None else Cell(str(m.broker), Tone.ACCENT),
-           lambda m: m.broker, rank=1, is_figure=True),
+    figure("broker", "TO BROKER", "broker", tone=Tone.ACCENT, rank=1),
     Column("state", "STATE", _state, lambda m: m.state, width=12),
-    Column("replicas", "FROM", lambda m: Cell(ids(m.assignment.origin_replicas)),
-           lambda m: m.assignment.origin_replicas, rank=3),
-    Column("target", "TO", lambda m: Cell(ids(m.assignment.target_replicas)),
-           lambda m: m.assignment.target_replicas, rank=3),
+    column("replicas", "FROM", "assignment.origin_replicas", ids, rank=3),
+    column("target", "TO", "assignment.target_replicas", ids, rank=3),
     Column("bar", "", lambda m: Cell(bar(m.share), Tone.ACCENT), lambda m: m.share, rank=5, width=12),
-    Column("share", "DONE", lambda m: NO_DATA if m.share is None else Cell(percent(m.share)), lambda m: m.share,
-           is_figure=True, width=5),
-    _bytes("copied_bytes", "COPIED"),
-    _bytes("total_bytes", "OF"),
-    Column("rate", "RATE", _rate, lambda m: _of(m, "rate"), rank=2, is_figure=True, width=11),
-    Column("left_s", "TIME LEFT", _left, lambda m: _of(m, "left_s"), rank=1, is_figure=True, width=8),
-    Column("reason", "WHY", lambda m: Cell(_why(m), Tone.QUIET), _why, rank=3),
+    figure("share", "DONE", "share", percent, width=5),
+    figure("copied_bytes", "COPIED", "copy.copied_bytes", size, rank=4, width=9),
+    figure("total_bytes", "OF", "copy.total_bytes", size, rank=4, width=9),
+    figure("rate", "RATE", "copy.rate", byte_rate, rank=2, width=11),
+    Column("left_s", "TIME LEFT", _left, attribute("copy.left_s"), rank=1, is_figure=True, width=8),
+    column("reason", "WHY", _why, tone=Tone.QUIET, rank=3),
 )  # fmt: skip
 
 
@@ -174,7 +150,7 @@ def _is_trouble(view: View, move: MoveItem) -> bool:
 
 def _why_empty(view: View) -> str:
     frame = view.board.frame
-    if frame is None or not view.board.has_metadata:
+    if not view.board.has_metadata:
         return why_empty(view, "reassignments")
     if frame.stage(Stage.REASSIGNMENTS).is_denied:
         return f"{DENIED.text} reassignments are hidden: {rights_told(frame)}"
@@ -183,8 +159,6 @@ def _why_empty(view: View) -> str:
 
 def _summary(view: View, width: int) -> list[Line]:
     board = view.board
-    if board.frame is None:
-        return []
     moves = moves_board(board.frame, board.history)
     left_behind = _left_behind(board.frame)
     if not moves.partitions:
@@ -235,7 +209,6 @@ def _waiting_long(copies: list[CopyProgress]) -> list[Line]:
 
 def _throttles(board: Board, moves: MovesBoard) -> list[Line]:
     """Say what the throttles do, beginning with those that never let it end."""
-    assert board.frame is not None
     told = throttles_told(throttle_advice(board.frame, moves))
     if not told:
         return [line(("no throttle limits these copies   H sets one", Tone.QUIET))]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from engine.common.snapshot import PartitionSnapshot, ReplicaLog
-from tui.drawing.cells import NO_DATA, Cell, Column, Tone
+from tui.drawing.cells import Cell, Column, Tone, column, figure
 from tui.drawing.lines import Line, line
 from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, count, ids, plain, short_count, size
@@ -50,30 +50,14 @@ class Replica(NamedTuple):
         return "out of sync", Tone.BAD
 
 
-def _of_log(name: str, text: Any) -> tuple[Any, Any]:
-    def value(replica: Replica) -> Any:
-        return None if replica.log is None else getattr(replica.log, name)
-
-    def cell(replica: Replica) -> Cell:
-        found = value(replica)
-        return NO_DATA if found is None else Cell(text(found))
-
-    return cell, value
-
-
-def _behind(replica: Replica) -> Cell:
-    lag = None if replica.log is None else replica.log.offset_lag
-    return NO_DATA if lag is None else Cell(short_count(lag), Tone.WARN if lag else Tone.QUIET)
-
-
 COLUMNS = (
-    Column("broker", "BROKER", lambda r: Cell(str(r.broker), Tone.STRONG), lambda r: r.broker, is_figure=True),
-    Column("role", "ROLE", lambda r: Cell(r.role), lambda r: r.role, width=19),
+    figure("broker", "BROKER", "broker", tone=Tone.STRONG),
+    column("role", "ROLE", "role", width=19),
     Column("state", "STATE", lambda r: Cell(*r.state), lambda r: r.state[0], width=12),
-    Column("bytes", "SIZE", *_of_log("size_bytes", size), is_figure=True, width=9),
-    Column("offset_lag", "BEHIND", _behind, lambda r: None if r.log is None else r.log.offset_lag, is_figure=True,
-           width=6),
-    Column("log_dir", "LOG DIR", *_of_log("log_dir", plain), rank=2, is_wide=True, width=20),
+    figure("bytes", "SIZE", "log.size_bytes", size, width=9),
+    figure("offset_lag", "BEHIND", "log.offset_lag", short_count, width=6,
+           tone=lambda r: Tone.WARN if r.log.offset_lag else Tone.QUIET),
+    column("log_dir", "LOG DIR", "log.log_dir", plain, rank=2, is_wide=True, width=20),
 )  # fmt: skip
 
 
@@ -88,7 +72,7 @@ def _replicas(view: View) -> list[Replica]:
 
 def replicas_of(board: Board, item: PartitionItem) -> list[Replica]:
     """Return the replicas of a partition, then those being copied to another log dir."""
-    logs = () if board.frame is None else board.frame.logs.get(item.name, ())
+    logs = board.frame.logs.get(item.name, ())
     by_broker = {log.broker: log for log in logs if not log.is_future}
     live = board.live
     replicas = [Replica(b, item.partition, by_broker.get(b), b in live) for b in item.partition.replicas]
@@ -109,7 +93,7 @@ def _rows(view: View) -> Rows:
 
 def _summary(view: View, width: int) -> list[Line]:
     frame, found = view.board.frame, chosen(view)
-    if frame is None or not found:
+    if not found:
         return []
     (item,) = found
     partition = item.partition

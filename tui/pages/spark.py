@@ -14,21 +14,11 @@ from engine.admin.lag.spark_positions import ReaderKind
 from engine.admin.lag.spark_queries import Job, JobSource
 from engine.admin.lag.verdicts import LagStatus
 from engine.admin.watch.frame import Stage
-from tui.drawing.cells import NO_DATA, Cell, Column, Tone
+from tui.drawing.cells import NO_DATA, Cell, Column, Tone, attribute, column, figure
 from tui.drawing.lines import Line, line
 from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, count, plain, short_count, span
-from tui.pages.groups import (
-    growth_of,
-    lag_cell,
-    number_cell,
-    seconds_of,
-    status_cell,
-    time_lag_cell,
-    trend_cell,
-    trend_of,
-    why_of,
-)
+from tui.pages.groups import lag_cell, pace_columns, status_cell, why_of
 from tui.pages.page import Page, View
 from tui.state.location import Location, QueryKey
 
@@ -70,27 +60,6 @@ class QueryRow(NamedTuple):
     def topics(self) -> str:
         return "" if self.source is None else ", ".join(self.source.topics)
 
-    def of_lag(self, name: str) -> Any:
-        """Return a figure of its lag; None if that is not known."""
-        return None if self.lag is None else getattr(self.lag, name)
-
-
-def _lag(row: QueryRow) -> Cell:
-    return NO_DATA if row.lag is None else lag_cell(row.lag)
-
-
-def _behind_for(row: QueryRow) -> Cell:
-    return NO_DATA if row.lag is None else time_lag_cell(row.lag)
-
-
-def _last_commit(row: QueryRow) -> Cell:
-    since_ms = row.since_commit_ms
-    return NO_DATA if since_ms is None else Cell(f"{span(since_ms / 1000)} ago")
-
-
-def _growth(row: QueryRow) -> float | None:
-    return None if row.lag is None else growth_of(row.lag)
-
 
 def why_of_row(row: QueryRow) -> str:
     """Return the reason of a source's status."""
@@ -100,39 +69,27 @@ def why_of_row(row: QueryRow) -> str:
 
 
 COLUMNS = (
-    Column("query", "QUERY", lambda r: Cell(r.name, Tone.STRONG), lambda r: r.name, is_wide=True, width=16),
+    column("query", "QUERY", "name", tone=Tone.STRONG, is_wide=True, width=16),
     Column("status", "STATUS", lambda r: status_cell(r.status), lambda r: r.status.rank, width=9),
-    Column("batch_id", "BATCH", lambda r: number_cell(r.job.last_batch, str(r.job.last_batch)),
-           lambda r: r.job.last_batch, rank=2, is_figure=True, width=6),
-    Column("topics", "TOPICS", lambda r: Cell(r.topics), lambda r: r.topics, rank=3, width=8),
-    Column("lag", "LAG", _lag, lambda r: r.of_lag("lag"), is_figure=True, width=9),
-    Column("time_lag_ms", "BEHIND FOR", _behind_for, lambda r: r.of_lag("time_lag_ms"), rank=1, is_figure=True,
-           width=8),
-    Column("trend", "TREND", lambda r: NO_DATA if r.lag is None else trend_of(r.lag), _growth, rank=1,
+    figure("batch_id", "BATCH", "job.last_batch", rank=2, width=6),
+    column("topics", "TOPICS", "topics", rank=3, width=8),
+    Column("lag", "LAG", lambda r: NO_DATA if r.lag is None else lag_cell(r.lag), attribute("lag.lag"), is_figure=True,
            width=9),
-    Column("clear_in_ms", "CLEAR IN",
-           lambda r: number_cell(r.of_lag("clear_in_ms"), span(seconds_of(r.of_lag("clear_in_ms")))),
-           lambda r: r.of_lag("clear_in_ms"), rank=4, is_figure=True, width=8),
-    Column("last_commit_ms", "LAST COMMIT", _last_commit, lambda r: r.since_commit_ms, rank=2, is_figure=True, width=9,
+    *pace_columns("lag", 1, 1, 4),
+    figure("last_commit_ms", "LAST COMMIT", "since_commit_ms", lambda ms: f"{span(ms / 1000)} ago", rank=2, width=9,
            is_age=True),
-    Column("in_flight", "IN FLIGHT", lambda r: number_cell(r.of_lag("in_flight"), count(r.of_lag("in_flight"))),
-           lambda r: r.of_lag("in_flight"), rank=5, is_figure=True, width=7),
-    Column("in_per_sec", "IN/S", lambda r: number_cell(r.of_lag("in_per_sec"), short_count(r.of_lag("in_per_sec"))),
-           lambda r: r.of_lag("in_per_sec"), rank=6, is_figure=True, width=6),
-    Column("out_per_sec", "OUT/S", lambda r: number_cell(r.of_lag("out_per_sec"), short_count(r.of_lag("out_per_sec"))),
-           lambda r: r.of_lag("out_per_sec"), rank=5, is_figure=True, width=6),
-    Column("reason", "WHY", lambda r: Cell(plain(why_of_row(r)), Tone.QUIET), why_of_row, rank=1, width=12),
+    figure("in_flight", "IN FLIGHT", "lag.in_flight", count, rank=5, width=7),
+    figure("in_per_sec", "IN/S", "lag.in_per_sec", short_count, rank=6, width=6),
+    figure("out_per_sec", "OUT/S", "lag.out_per_sec", short_count, rank=5, width=6),
+    column("reason", "WHY", why_of_row, plain, tone=Tone.QUIET, rank=1, width=12),
     Column("kind", "TOLD BY", lambda r: Cell(KINDS.get(r.job.kind, r.job.kind.value), Tone.QUIET),
            lambda r: r.job.kind.value, rank=7),
-    Column("path", "PATH", lambda r: Cell(plain(r.job.path), Tone.QUIET), lambda r: r.job.path, rank=8),
+    column("path", "PATH", "job.path", plain, tone=Tone.QUIET, rank=8),
 )  # fmt: skip
 
 
 def _rows_of(view: View) -> list[QueryRow]:
-    frame = view.board.frame
-    if frame is None:
-        return []
-    rows = []
+    frame, rows = view.board.frame, []
     for query in frame.queries:
         lags = {lag.source: lag for lag in query.lags}
         for source in query.job.sources or (None,):
@@ -152,8 +109,8 @@ def _rows(view: View) -> Rows:
 
 
 def _why_empty(view: View) -> str:
-    status = None if view.board.frame is None else view.board.frame.stage(Stage.SPARK)
-    if status is None or (status.source is None and not status.error):
+    status = view.board.frame.stage(Stage.SPARK)
+    if status.source is None and not status.error:
         return "checkpoints and event logs have not been read yet"
     if status.source is None:
         return status.error
@@ -163,18 +120,18 @@ def _why_empty(view: View) -> str:
 
 
 def _summary(view: View, width: int) -> list[Line]:
-    frame = view.board.frame
-    status = None if frame is None else frame.stage(Stage.SPARK)
-    if frame is None or status is None or (status.read_at_ms is None and status.source is not None):
+    status = view.board.frame.stage(Stage.SPARK)
+    if not view.board.frame.stages or (status.read_at_ms is None and status.source is not None):
         return []
     if status.source is None:
         return [line((text, Tone.QUIET)) for text in _HOW]
     rows = _rows_of(view)
     bad = sum(row.status.is_trouble for row in rows)
-    lags = [lag for row in rows if (lag := row.of_lag("lag")) is not None]
+    lags = [row.lag.lag for row in rows if row.lag is not None and row.lag.lag is not None]
     unknown = len(rows) - len(lags)
+    frame = view.board.frame
     jobs = len(frame.queries)
-    is_least = any(row.of_lag("has_unknown_lag") for row in rows)
+    is_least = any(row.lag is not None and row.lag.has_unknown_lag for row in rows)
     behind = f"{'at least ' * is_least}{count(sum(lags))} records behind" if lags or not rows else "lag not known"
     lines = [
         line(
@@ -221,24 +178,16 @@ PAGE = Page(
 # One source of a query
 
 
-def _offset(name: str) -> Any:
-    return lambda p: number_cell(getattr(p, name), count(getattr(p, name)))
-
-
 PARTITION_COLUMNS = (
     Column("partition", "PARTITION", lambda p: Cell(p.name, Tone.STRONG), lambda p: (p.topic, p.partition),
            is_wide=True, width=16),
     Column("status", "STATUS", lambda p: status_cell(p.status), lambda p: p.status.rank, width=9),
-    Column("committed", "COMMITTED", _offset("committed"), lambda p: p.committed, rank=1, is_figure=True, width=9),
-    Column("planned", "PLANNED", _offset("planned"), lambda p: p.planned, rank=3, is_figure=True, width=9),
-    Column("end", "END", _offset("end"), lambda p: p.end, rank=2, is_figure=True, width=9),
-    Column("lag", "LAG", _offset("lag"), lambda p: p.lag, is_figure=True, width=7),
-    Column("time_lag_ms", "BEHIND FOR", time_lag_cell, lambda p: p.time_lag_ms, rank=1, is_figure=True, width=8),
-    Column("trend", "TREND", lambda p: trend_cell(p.in_per_sec, p.out_per_sec),
-           lambda p: None if None in (p.in_per_sec, p.out_per_sec) else p.in_per_sec - p.out_per_sec, rank=2, width=9),
-    Column("clear_in_ms", "CLEAR IN", lambda p: number_cell(p.clear_in_ms, span(seconds_of(p.clear_in_ms))),
-           lambda p: p.clear_in_ms, rank=3, is_figure=True, width=8),
-    Column("planned_lag", "BEYOND PLAN", _offset("planned_lag"), lambda p: p.planned_lag, rank=5, is_figure=True),
+    figure("committed", "COMMITTED", "committed", count, rank=1, width=9),
+    figure("planned", "PLANNED", "planned", count, rank=3, width=9),
+    figure("end", "END", "end", count, rank=2, width=9),
+    figure("lag", "LAG", "lag", count, width=7),
+    *pace_columns("", 1, 2, 3),
+    figure("planned_lag", "BEYOND PLAN", "planned_lag", count, rank=5),
     Column("lost_records", "LOST", lambda p: Cell(count(p.lost_records), Tone.BAD) if p.lost_records else NO_DATA,
            lambda p: p.lost_records, rank=5, is_figure=True),
     Column("reason", "WHY", lambda p: Cell(plain(p.error or p.reason.replace("_", " ")), Tone.QUIET),
@@ -255,7 +204,7 @@ def _query_rows(view: View) -> Rows:
     partitions: Sequence[QueryPartitionLag] = () if row is None or row.lag is None else row.lag.partitions
     empty = "it has planned nothing yet"
     if row is None:
-        empty = "this query is gone" if view.board.frame is not None else "queries have not been read yet"
+        empty = "this query is gone" if view.board.frame.stages else "queries have not been read yet"
     elif row.lag is None:
         empty = "its partitions are not known while no broker says where they end"
     return Rows(

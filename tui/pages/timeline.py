@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.admin.analysis.incidents import Incident, Run
 from engine.admin.watch.events import Event, EventKind
-from tui.drawing.cells import Cell, Column, Tone
+from tui.drawing.cells import Cell, Column, Tone, column
 from tui.drawing.lines import Line, line
 from tui.drawing.table_model import Rows
 from tui.drawing.units import clock_time, count, counted, ids, plain, span
@@ -98,7 +98,7 @@ def columns_of(board: Board) -> tuple[Column, ...]:
 
     def why(numbered: tuple[int, Event]) -> Cell:
         incident = board.incident_of(numbered)
-        if incident is None or board.frame is None:
+        if incident is None:
             return Cell(numbered[1].reason, Tone.QUIET)
         lasted = span(incident.lasted_s(board.frame.at_ms))
         if incident.ended_ms is not None:
@@ -107,12 +107,12 @@ def columns_of(board: Board) -> tuple[Column, ...]:
         return Cell(f"ongoing for {lasted}{left}", Tone.BAD)
 
     return (
-        Column("time", "TIME (UTC)", lambda e: Cell(clock_time(e[1].at_ms)), lambda e: e[1].at_ms, width=10),
+        column("time", "TIME (UTC)", lambda e: e[1].at_ms, clock_time, width=10),
         Column("within_ms", "WITHIN", lambda e: _within(e[1]), lambda e: e[1].within_ms, rank=4, is_figure=True,
                width=6),
         Column("kind", "WHAT", lambda e: kind_cell(e[1]), lambda e: e[1].kind, width=20),
-        Column("subject", "OF", lambda e: Cell(e[1].subject, Tone.STRONG), lambda e: e[1].subject, width=16),
-        Column("change", "CHANGE", lambda e: Cell(_cut(change(e))), change, rank=1, width=16),
+        column("subject", "OF", lambda e: e[1].subject, tone=Tone.STRONG, width=16),
+        column("change", "CHANGE", change, _cut, rank=1, width=16),
         Column("reason", "WHY", why, lambda e: why(e).text, rank=2, is_wide=True, width=12),
     )  # fmt: skip
 
@@ -168,15 +168,13 @@ def _summary(view: View, width: int) -> list[Line]:
 
 def _absent(view: View) -> list[Line]:
     """Say which replicas have been out of sync the longest."""
-    frame = view.board.frame
-    if frame is None:
-        return []
     out = list(view.board.history.absences.present(view.board.topics))
     if not out:
         return []
     longest = nsmallest(3, out)
     shown = ", ".join(
-        f"{name} without {broker} for {span((frame.at_ms - since) / 1000)}" for since, name, broker in longest
+        f"{name} without {broker} for {span((view.board.frame.at_ms - since) / 1000)}"
+        for since, name, broker in longest
     )
     return [line((f"{counted(len(out), 'replica')} out of sync: {shown}", Tone.BAD))]
 

@@ -10,7 +10,7 @@ from engine.admin.health.checks import DELETION_STUCK_MS
 from engine.admin.watch.judging import facts_of
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.snapshot import TopicSnapshot
-from tui.drawing.cells import DENIED, NO_DATA, Cell, Column, Tone, tinted
+from tui.drawing.cells import DENIED, NO_DATA, Cell, Column, Tone, figure, tinted
 from tui.drawing.lines import Line, line, wrapped
 from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, at_least, byte_rate, count, counted, short_count, size
@@ -34,7 +34,7 @@ def _rows(view: View) -> Rows:
 def _kept_by(only: Only | None, board: Board) -> Callable[[TopicSnapshot], bool] | None:
     """Return what keeps the topics that a finding is about."""
     frame = board.frame
-    if only is None or frame is None or frame.cluster is None:
+    if only is None or frame.cluster is None:
         return None
     facts = facts_of(frame)
     if only is Only.DELETION_STUCK:
@@ -46,18 +46,16 @@ def _kept_by(only: Only | None, board: Board) -> Callable[[TopicSnapshot], bool]
 def columns_of(board: Board) -> tuple[Column, ...]:
     """Return the columns; their counts come from the board."""
 
-    def figure(name: str, title: str, rank: int, of: Callable[[Tally], int], tone: Tone = Tone.BAD) -> Column:
+    def tally(name: str, title: str, rank: int, of: Callable[[Tally], int], tone: Tone = Tone.BAD) -> Column:
         def value(topic: TopicSnapshot) -> int:
             return of(board.topic_figures(topic))
 
-        return Column(
-            name, title, lambda t: tinted(value(t), count(value(t)), tone=tone), value, rank=rank, is_figure=True
-        )
+        return Column(name, title, lambda t: tinted(value(t), count(value(t)), tone=tone), value, rank, is_figure=True)
 
     def min_isr(topic: TopicSnapshot) -> int | None:
-        return None if board.frame is None else board.frame.min_isr.get(topic.name)
+        return board.frame.min_isr.get(topic.name)
 
-    def known(value: float | None, text: str, *, is_hidden: bool = False) -> Cell:
+    def known(value: float | None, text: str, *, is_hidden: bool) -> Cell:
         return Cell(text) if value is not None else DENIED if is_hidden else NO_DATA
 
     def hides(topic: TopicSnapshot) -> bool:
@@ -71,7 +69,7 @@ def columns_of(board: Board) -> tuple[Column, ...]:
 
     def traffic(name: str, title: str, place: int) -> Column:
         def value(topic: TopicSnapshot) -> float | None:
-            traffic = None if board.frame is None else board.frame.traffic.get(topic.name)
+            traffic = board.frame.traffic.get(topic.name)
             return None if traffic is None else traffic[place]
 
         def cell(topic: TopicSnapshot) -> Cell:
@@ -90,18 +88,15 @@ def columns_of(board: Board) -> tuple[Column, ...]:
 
     return (
         Column("topic", "TOPIC", _name, lambda t: t.name, is_wide=True, width=16),
-        Column("partition_count", "PARTITIONS", lambda t: Cell(count(len(t.partitions))), lambda t: len(t.partitions),
-               is_figure=True),
-        Column("replication_factor", "RF", lambda t: Cell(str(t.replication_factor)), lambda t: t.replication_factor,
-               rank=1, is_figure=True),
+        figure("partition_count", "PARTITIONS", lambda t: len(t.partitions), count),
+        figure("replication_factor", "RF", "replication_factor", rank=1),
         Column("min_isr", "MIN ISR", min_isr_cell, min_isr, rank=4, is_figure=True),
-        figure("under_replicated", "UNDER-REPL", 0, lambda tally: tally.under_replicated),
-        figure("offline", "OFFLINE", 1, lambda tally: tally.leaderless),
-        figure("under_min_isr", "UNDER MIN", 2, lambda tally: tally.below_min),
-        figure("not_preferred", "NOT PREF", 3, lambda tally: tally.led_elsewhere.total(), Tone.WARN),
-        figure("moving", "MOVING", 4, lambda tally: tally.moving, Tone.ACCENT),
-        Column("in_per_s", "IN/S", lambda t: known(board.topic_in(t), short_count(board.topic_in(t))), board.topic_in,
-               rank=2, is_figure=True, width=6),
+        tally("under_replicated", "UNDER-REPL", 0, lambda one: one.under_replicated),
+        tally("offline", "OFFLINE", 1, lambda one: one.leaderless),
+        tally("under_min_isr", "UNDER MIN", 2, lambda one: one.below_min),
+        tally("not_preferred", "NOT PREF", 3, lambda one: one.led_elsewhere.total(), Tone.WARN),
+        tally("moving", "MOVING", 4, lambda one: one.moving, Tone.ACCENT),
+        figure("in_per_s", "IN/S", board.topic_in, short_count, rank=2, width=6),
         *(figures if board.reads_metrics else ()),
         Column("bytes", "ON DISK", bytes_cell, board.topic_bytes, rank=3, is_figure=True, width=9),
         Column("cleanup_policy", "CLEANUP", policy, _policy, rank=6, width=7),

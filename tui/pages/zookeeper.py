@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from tui.drawing.cells import NO_DATA, Cell, Column, Tone
+from tui.drawing.cells import NO_DATA, Cell, Column, Tone, figure
 from tui.drawing.lines import Line, line
 from tui.drawing.table_model import Rows
 from tui.drawing.units import plain
@@ -65,7 +65,7 @@ COLUMNS = (
     Column("name", "ZNODE", lambda z: Cell(z.name + ("/" if z.children_count else ""), Tone.STRONG),
            lambda z: z.name, width=20),
     Column("children", "CHILDREN", _children, lambda z: z.children_count, rank=3, is_figure=True),
-    Column("version", "VERSION", lambda z: Cell(str(z.version)), lambda z: z.version, rank=1, is_figure=True),
+    figure("version", "VERSION", "version", rank=1),
     Column("kind", "KIND", lambda z: Cell(z.kind or "", Tone.QUIET), lambda z: z.kind, rank=5),
     Column("owner", "SESSION", lambda z: Cell(z.ephemeral_owner or "", Tone.ACCENT), lambda z: z.ephemeral_owner,
            rank=4),

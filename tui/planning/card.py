@@ -280,9 +280,7 @@ def time_left(progress: WaveProgress, moves: MovesBoard | None = None) -> str:
         if moves is None or moves.left_s is None:
             return "time left not known"
         return f"moving now: {span_left(moves.left_s, moves.left_low_s, moves.left_high_s)}"
-    if most is None:
-        return f"at least {span(least)} left"
-    return f"{span(least)} left" if span(least) == span(most) else f"{span(least)} to {span(most)} left"
+    return span_left(least, least, most)
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,7 +334,6 @@ def _runs_of(path: Path, events: Sequence[Mapping[str, Any]]) -> list[PastRun]:
 
 
 def run_outcome(state: PlanRunState) -> Outcome:
-    """Return how a run ended."""
     title = f"{state.run.verb.value.capitalize()} {state.run.path.name}"
     result = state.result
     if result is None:

@@ -10,12 +10,13 @@ import asyncio
 import logging
 import pickle
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from engine.admin.cluster.errors import AdminError, BadRequest
+from engine.admin.log_dirs.describing import with_logs
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import throttle_of_last_run, unfinished_plans
 from engine.admin.reassignment.plan_runs import PlanRun, Verb, beside
@@ -23,9 +24,8 @@ from engine.admin.reassignment.wave_values import WaveControl
 from engine.admin.reassignment.waves import Wave
 from engine.admin.snapshots.taking import take_for_planning
 from engine.common.errors import OperationError
-from engine.common.model import TopicPartition
 from engine.common.quantities import counted
-from engine.common.snapshot import ClusterSnapshot, ReplicaLog, TopicSnapshot
+from engine.common.snapshot import ClusterSnapshot
 from engine.common.snapshot_json import snapshot_to_json
 from engine.runtime.own_process import module_command
 from plans.errors import PlanError
@@ -54,8 +54,6 @@ log = logging.getLogger(__name__)
 
 
 class PlanDesk:
-    """What the dashboard does with plans."""
-
     def __init__(self, screen: MainView, work: Work) -> None:
         self._screen = screen
         self._work = work
@@ -133,7 +131,7 @@ class PlanDesk:
                 asyncio.timeout(session.timeout_s),
             ):
                 return await take_for_planning(cluster, dialog.note)
-        if frame is None or frame.cluster is None:
+        if frame.cluster is None:
             raise OperationError("the cluster is not known yet")
         return with_logs(frame.cluster, frame.logs)
 
@@ -239,7 +237,6 @@ class PlanDesk:
     # Looking at a plan
 
     def show_details(self) -> None:
-        """Show all of the plan."""
         plan = self.plan
         if plan is None or plan.error:
             self._screen.tell("no plan is open: N makes one, o opens a file", is_error=True)
@@ -407,17 +404,6 @@ class PlanDesk:
 
     def _tell(self, title: str, lines: list[Line]) -> None:
         self._screen.app.push_screen(TextDialog(title, lines, is_wide=True, folds=True))
-
-
-def with_logs(snapshot: ClusterSnapshot, logs: Mapping[TopicPartition, tuple[ReplicaLog, ...]]) -> ClusterSnapshot:
-    """Return a snapshot with the logs of its replicas, as a frame has them."""
-
-    def sized(topic: TopicSnapshot) -> TopicSnapshot:
-        names = (TopicPartition(topic.name, partition.partition) for partition in topic.partitions)
-        parts = zip(topic.partitions, names, strict=True)
-        return replace(topic, partitions=tuple(replace(one, replica_logs=logs.get(name, ())) for one, name in parts))
-
-    return replace(snapshot, topics=tuple(map(sized, snapshot.topics)))
 
 
 def command_after(state: PlanRunState) -> tuple[str, list[str]]:

@@ -19,7 +19,7 @@ from plans.capacity_file import parse_capacities
 from plans.errors import BadOption
 from plans.options import BrokerCapacity, LogDirCapacity, PlanOptions, Strategy
 from tui.operations.plans import CancelPlan, CarryOutPlan, CheckPlan, PlanHistory, ThrottlePlan, run_asked_for
-from tui.operations.topics import size_of, whole_number
+from tui.operations.topics import rate_of, size_of, whole_number
 from tui.pages.page import View
 from tui.planning.words import planner_words
 from tui.screen.main_view import Desk
@@ -119,7 +119,7 @@ def _wish(strategy: Strategy, folder: Path, values: Mapping[str, str]) -> PlanWi
                 minimise=option_texts.minimise(least, "fewest") if least else None,
                 max_moves=whole_number("moves at most", values["max_moves"]),
                 max_bytes=size_of("bytes at most", values["max_bytes"]),
-                throttle=size_of("the throttle", values["throttle"]) or None,
+                throttle=rate_of("the throttle", values["throttle"]) or None,
                 tolerance_percent=_tolerance(values["tolerance"]),
                 broker_capacities=brokers,
                 log_dir_capacities=log_dirs,
@@ -217,7 +217,7 @@ def _throttle(desk: Desk) -> Offer:
     assert run is not None
 
     def build(values: Mapping[str, str]) -> ThrottlePlan:
-        rate = size_of("the throttle", values["rate"])
+        rate = rate_of("the throttle", values["rate"])
         if rate is None:
             raise BadRequest("give a throttle, such as 50M")
         return ThrottlePlan(run.run, ThrottleRange.of(rate), desk.set_throttle)

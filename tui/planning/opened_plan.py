@@ -80,7 +80,6 @@ class OpenedPlan:
 
 
 def plan_made(made: MadePlan, capacity_file: Path | None = None) -> OpenedPlan:
-    """Return a new plan."""
     sizes = {partition.name: partition.size for partition in made.problem.partitions}
     return replace(_opened(None, encode_plan(made.plan), made.plan, sizes, made), capacity_file=capacity_file)
 

@@ -16,8 +16,6 @@ SAID_MAX = 200
 
 
 class RunState(StrEnum):
-    """The state of a run."""
-
     UNDER_WAY = "under way"
     DONE = "done"
     STOPPED = "stopped"
@@ -61,18 +59,15 @@ class PlanRunState:
 
     @property
     def place(self) -> str:
-        """How far it is."""
         return f"wave {self.wave} of {self.wave_count}"
 
     @property
     def last_words(self) -> str:
-        """The last message."""
         return self.said[-1][1] if self.said else ""
 
     # What the execution reports
 
     def step(self, step: Step, wave: int) -> None:
-        """This step is done."""
         self.wave = wave
         message = {
             Step.LOCKED: "the plan lock is taken",
@@ -81,7 +76,7 @@ class PlanRunState:
             Step.ELECTED: "preferred leaders are elected",
         }.get(step)
         if message is not None:
-            self._say(message)
+            self.says(message)
 
     def show(self, progress: WaveProgress) -> None:
         """The progress has changed."""
@@ -89,16 +84,11 @@ class PlanRunState:
         self._changed()
 
     def saved(self, rollback_file: Path) -> None:
-        """The rollback is in this file."""
-        self._say(f"the rollback is in {rollback_file}")
+        self.says(f"the rollback is in {rollback_file}")
 
     def waits_for(self, holder: Holder) -> None:
         """Another operator holds the lock."""
-        self._say(f"the lock is held by {holder}, for {holder.what}; waiting, in case that klamm has ended")
-
-    def says(self, text: str) -> None:
-        """Something that a person should know."""
-        self._say(text)
+        self.says(f"the lock is held by {holder}, for {holder.what}; waiting, in case that klamm has ended")
 
     # How it ended
 
@@ -109,18 +99,19 @@ class PlanRunState:
         message = f"{result.done} of {result.count} partitions are {where}"
         if result.reason is not None:
             message = f"stopped at wave {result.wave} of {result.wave_count}: {result.reason}"
-        self._say(message)
+        self.says(message)
 
     def failed(self, error: str) -> None:
         """The cluster has refused, or cannot be reached."""
         self.error = error
-        self._say(error)
+        self.says(error)
 
     def stopped(self) -> None:
         """A person has stopped it. The caller says what becomes of the moves under way."""
         self.was_stopped = True
-        self._say("stopped")
+        self.says("stopped")
 
-    def _say(self, text: str) -> None:
+    def says(self, text: str) -> None:
+        """Something that a person should know."""
         self.said.append((self._clock(), text))
         self._changed()

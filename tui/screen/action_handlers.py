@@ -282,7 +282,7 @@ def _named(screen: MainView, page: str) -> list[str]:
         case "brokers":
             return [str(broker) for broker in board.broker_ids]
         case "groups":
-            return [group.name for group in (board.frame.groups if board.frame is not None else ())]
+            return [group.name for group in board.frame.groups]
     return []
 
 
@@ -345,7 +345,6 @@ def step(screen: MainView, by: int) -> None:
 
 
 def seek(screen: MainView, *, to_end: bool) -> None:
-    """Go to one end of a recording."""
     playback = screen.dashboard.session.feed.playback
     if playback is not None:
         playback.seek(playback.count - 1 if to_end else 0)

@@ -140,7 +140,6 @@ class MainScreen(Screen[None]):
         yield KeyBar(id="footer")
 
     def on_mount(self) -> None:
-        """Begin at the requested location."""
         self.query_one("#overview", RowsView).set_maker(self._overview_lines)
         self.go_to(self._first, is_visit=False)
         self.set_interval(1.0, self.draw_head, name="head")
@@ -172,7 +171,6 @@ class MainScreen(Screen[None]):
         self.arrive()
 
     def arrive(self) -> None:
-        """Show where one is now."""
         self.close_filter()
         is_overview = self.location.page == "overview"
         here = self.model
@@ -359,11 +357,9 @@ class MainScreen(Screen[None]):
             event.prevent_default()
 
     def on_key_bar_pressed(self, event: KeyBar.Pressed) -> None:
-        """A click on a key is the key."""
         perform(self, event.action_id)
 
     def on_line_table_opened(self) -> None:
-        """A second click opens."""
         perform(self, "row.open")
 
     def on_line_table_moved(self) -> None:
@@ -372,7 +368,6 @@ class MainScreen(Screen[None]):
             self._draw_around()
 
     def on_line_table_header_clicked(self, event: LineTable.HeaderClicked) -> None:
-        """A click on a title sorts by it."""
         self.model.sort_by(event.name)
         self.table.refresh_rows(is_new_data=False)
 
@@ -437,7 +432,7 @@ def title_line(screen: MainView) -> Line:
         crumbs += [(" › ", Tone.QUIET), (plain(crumb), Tone.STRONG)]
     word = health_word(app.board, is_seen=standing_of(app.newest, app.now_ms).is_seen)
     pace = f"  every {app.session.feed.status.interval_s:g}s "
-    if app.session.feed.playback is not None and app.board.frame is not None:
+    if app.session.feed.playback is not None and app.board.frame.at_ms:
         pace = f"  at {clock_time(app.board.frame.at_ms)} "
     way, marks = line(*crumbs), line(*_marks(screen))
     left = line(*way, *marks)
@@ -472,8 +467,7 @@ def _marks(screen: MainView) -> list[tuple[str, Tone]]:
     if app.session.why_no_changes and not app.session.shows_fleet:
         marks.append(("  read-only", Tone.WARN))
     if app.is_paused or feed.status.is_paused:
-        frame = app.board.frame
-        since = f" at {clock_time(frame.at_ms)}" if app.is_paused and frame is not None else ""
+        since = f" at {clock_time(app.board.frame.at_ms)}" if app.is_paused and app.board.frame.at_ms else ""
         marks.append((f"  paused{since}", Tone.WARN))
     if (playback := feed.playback) is not None:
         cut = f" ({playback.cut_short})" if playback.cut_short else ""

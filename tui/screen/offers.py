@@ -118,7 +118,7 @@ def topic_gone(view: View, items: Sequence[Any]) -> NotNow | None:
         return None
     names = topics_of(view, items) or ((view.location.topic,) if view.location.topic is not None else ())
     frame = view.newest or view.board.frame
-    if frame is None or frame.cluster is None or frame.stage(Stage.METADATA).read_at_ms is None:
+    if frame.cluster is None or frame.stage(Stage.METADATA).read_at_ms is None:
         return None
     known = {topic.name for topic in frame.cluster.topics}
     gone = [name for name in names if name not in known]
@@ -253,7 +253,7 @@ def _remove_throttles(view: View, items: Sequence[Any]) -> Offer:
 def _throttles_in_force(view: View) -> list[ThrottleAdvice]:
     """Return the throttles that moves under way go through."""
     frame = view.board.frame
-    return [] if frame is None else throttle_advice(frame, moves_board(frame, view.board.history))
+    return throttle_advice(frame, moves_board(frame, view.board.history))
 
 
 def _verify(view: View, items: Sequence[Any]) -> Offer:
@@ -291,7 +291,7 @@ def _one_group(view: View, items: Sequence[Any]) -> str | None:
     if view.location.page != "overview":
         return str(items[0].name) if len(items) == 1 else None
     # The problem of a group is about its partitions.
-    groups = () if view.board.frame is None else view.board.frame.groups
+    groups = view.board.frame.groups
     return next((group.name for group in groups if items and items[0] in group.lag.partitions), None)
 
 
@@ -315,9 +315,8 @@ def _reset(view: View, items: Sequence[Any]) -> Offer:
 
 def _standing(view: View, name: str) -> str:
     """Return the partitions at which a group stands still, where its members may fail at the next record."""
-    groups = () if view.board.frame is None else view.board.frame.groups
     numbers: dict[str, list[int]] = {}
-    for group in groups:
+    for group in view.board.frame.groups:
         for one in group.lag.partitions if group.name == name else ():
             if one.reason is Reason.STANDS_STILL and one.consumer_id:
                 numbers.setdefault(one.topic, []).append(one.partition)
@@ -330,8 +329,7 @@ def _delete_offsets(view: View, items: Sequence[Any]) -> Offer:
     group = _one_group(view, items)
     if group is None:
         return NotNow("choose one group")
-    frame = view.board.frame
-    known = next((found for found in (frame.groups if frame is not None else ()) if found.name == group), None)
+    known = next((found for found in view.board.frame.groups if found.name == group), None)
     topics = " ".join(dict.fromkeys(partition.topic for partition in known.lag.partitions)) if known is not None else ""
     needed = FieldNeeded("topics", "Topics", topics, "orders or orders:0,1")
     title = f"Delete offsets of group {group}"

@@ -49,7 +49,6 @@ class Saving:
     # Copying
 
     def ask_what_to_copy(self) -> None:
-        """Let a person choose."""
         has_rows = self._screen.location.page != "overview" and bool(self._screen.model.shown)
         why_not = "" if has_rows else "there is no row"
         choices = [
@@ -77,7 +76,6 @@ class Saving:
         return as_csv(model.rows.columns, model.shown)
 
     def command(self) -> str:
-        """Return the command that shows the same."""
         screen = self._screen
         items: list[Any] = [] if screen.location.page == "overview" else screen.model.chosen
         words = screen.page_command(items)
@@ -89,7 +87,6 @@ class Saving:
     # Files
 
     def ask_what_to_export(self) -> None:
-        """Let a person choose."""
         why_not = "" if self._screen.location.page != "overview" else "the overview has no rows"
         choices = [
             Choice("csv", "the rows in sight as CSV", why_not),
@@ -126,7 +123,7 @@ class Saving:
         """If a picture was requested at the start, make it once everything was read or no frame follows, and end."""
         app = self._screen.dashboard
         playback = app.session.feed.playback
-        is_last = playback is not None and app.board.frame is not None and playback.position + 1 >= playback.count
+        is_last = playback is not None and app.board.frame.at_ms > 0 and playback.position + 1 >= playback.count
         fleet = app.session.fleet
         is_whole = app.board.was_read_whole if fleet is None else fleet.is_settled
         if app.session.screenshot is not None and (is_whole or is_last):

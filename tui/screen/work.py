@@ -154,7 +154,7 @@ class Work:
     async def _look_for_stopped_plan(self) -> None:
         app, desk = self._screen.dashboard, self._screen.opened_desk
         session, board, target = app.session, app.board, app.session.target
-        cluster = None if board.frame is None else board.frame.cluster
+        cluster = board.frame.cluster
         if target is None or cluster is None or (desk is not None and desk.run is not None and desk.run.is_under_way):
             return
         found = await asyncio.to_thread(_stopped_plan, session.folder, cluster.cluster_id)

@@ -40,6 +40,8 @@ SLICE = 5_000
 
 
 _NO_ANSWER = "no answer"
+NO_FRAME = Frame(0, 0)
+"""What is known before the first frame: nothing."""
 
 
 class PartitionItem(NamedTuple):
@@ -109,13 +111,27 @@ class Pace(NamedTuple):
     seen_ms: int
     longest_ms: int = 0
     """The longest time between two moves."""
+    told: GroupLag | None = None
+    """Its lag without what it read before, if it has stopped."""
+
+    @property
+    def still_ms(self) -> int | None:
+        """For how long it has committed nothing though it is behind; None if that may be its pace."""
+        still_ms = self.seen_ms - self.since_ms
+        return still_ms if self.lag.lag and still_ms >= TELLING_SPAN_MS and still_ms > self.longest_ms else None
 
     def after(self, lag: GroupLag, now_ms: int) -> Pace:
         """Return its pace once its offsets were read again."""
         committed = _committed(lag)
         if committed == self.committed:
-            return self._replace(lag=lag, seen_ms=now_ms)
+            pace = self._replace(lag=lag, seen_ms=now_ms)
+            return pace._replace(told=None if pace.still_ms is None else _stopped(lag))
         return Pace(lag, committed, now_ms, now_ms, longest_ms=max(self.longest_ms, now_ms - self.since_ms))
+
+
+def _stopped(lag: GroupLag) -> GroupLag:
+    partitions = tuple(replace(one, out_per_sec=0.0, clear_in_ms=None) for one in lag.partitions)
+    return replace(lag, partitions=partitions, out_per_sec=0.0, clear_in_ms=None)
 
 
 def _committed(lag: GroupLag) -> int:
@@ -137,7 +153,7 @@ class Board:
     """The newest frame with its figures, its past, and all that has happened. Owned by the dashboard."""
 
     def __init__(self) -> None:
-        self.frame: Frame | None = None
+        self.frame = NO_FRAME
         self.history = History()
         self.findings: list[Finding] = []
         self.stopped_plan: UnfinishedPlan | None = None
@@ -176,7 +192,7 @@ class Board:
 
     def take(self, frame: Frame) -> None:
         """Take a newer frame; a frame from another time (a seek in a recording) starts the past afresh."""
-        if self.frame is not None and frame.at_ms < self.frame.at_ms:
+        if frame.at_ms < self.frame.at_ms:
             self._past.clear()
             self.samples.clear()
             self._counting = None
@@ -184,7 +200,7 @@ class Board:
             self._paces.clear()
             self.hung = self._unanswering = frozenset()
             self._has_judged.clear()
-        is_same_cluster = self.frame is not None and frame.cluster is self.frame.cluster
+        is_same_cluster = frame.cluster is self.frame.cluster
         before = self.topics
         self.frame = frame
         if not is_same_cluster:
@@ -195,6 +211,7 @@ class Board:
             self._event_count += len(frame.events)
         self._dir_trends = None
         self.findings = self._sanity.check(frame)
+        self._note_paces(frame)
         self._note_troubles(frame)
         self._topic_in, self._topic_bytes, self._in_per_s, self._rates_from = {}, {}, None, None
         self._remember(frame)
@@ -206,7 +223,6 @@ class Board:
         if frame.health is not None:
             wrong |= {reason.check: "cluster" for reason in frame.health.reasons}
             wrong |= {("broker", id_): "cluster" for id_ in (*self.silent, *(set(self.broker_ids) - self.live))}
-        self._paces = {group.name: self._pace_of(group, frame.at_ms) for group in frame.groups}
         wrong |= {("log dir", trend.broker, trend.log_dir): "cluster" for trend in self.filling}
         readers: dict[Hashable, LagStatus] = {("group", group.name): group.lag.status for group in frame.groups}
         readers |= {("query", query.job.path): query.job.status for query in frame.queries}
@@ -225,6 +241,14 @@ class Board:
         self.hung = (self.hung | self._unanswering) - self.live
         self._unanswering = frozenset(id_ for id_ in self.silent if _NO_ANSWER in frame.words[id_].trouble)
 
+    def _note_paces(self, frame: Frame) -> None:
+        """Note how groups commit; one that has stopped reads nothing, whatever its rates still have from before."""
+        self._paces = {group.name: self._pace_of(group, frame.at_ms) for group in frame.groups}
+        stopped = {name: pace.told for name, pace in self._paces.items() if pace.told is not None}
+        if stopped:
+            groups = (replace(group, lag=stopped.get(group.name, group.lag)) for group in frame.groups)
+            self.frame = replace(frame, groups=tuple(groups))
+
     def _pace_of(self, group: WatchedGroup, now_ms: int) -> Pace:
         pace = self._paces.get(group.name)
         if pace is None:
@@ -237,10 +261,7 @@ class Board:
         The verdict on a standstill takes longer, and so do rates: what was committed before is still in them.
         """
         pace = self._paces.get(lag.group)
-        if pace is None or not lag.lag:
-            return None
-        still_ms = pace.seen_ms - pace.since_ms
-        return still_ms / 1000 if still_ms >= TELLING_SPAN_MS and still_ms > pace.longest_ms else None
+        return None if pace is None or pace.still_ms is None else pace.still_ms / 1000
 
     def _remember(self, frame: Frame) -> None:
         past = self._past
@@ -270,20 +291,17 @@ class Board:
     @property
     def has_metadata(self) -> bool:
         """Whether topics and partitions were ever read."""
-        frame = self.frame
-        return frame is not None and frame.cluster is not None and frame.stage(Stage.METADATA).read_at_ms is not None
+        return self.frame.cluster is not None and self.frame.stage(Stage.METADATA).read_at_ms is not None
 
     @property
     def was_read_whole(self) -> bool:
         """Whether every stage was read once, or says why it was not."""
-        frame = self.frame
-        if frame is None or not self.has_metadata:
-            return False
-        return all(status.read_at_ms is not None or status.error for status in frame.stages.values())
+        stages = self.frame.stages.values()
+        return self.has_metadata and all(status.read_at_ms is not None or status.error for status in stages)
 
     def lacks(self, operation: AclOperation, kind: ResourceType, name: str = "") -> bool:
         """Whether a right is missing, so that what it is needed for is hidden."""
-        return self.frame is not None and Right(operation, kind, name) in self.frame.denied
+        return Right(operation, kind, name) in self.frame.denied
 
     @property
     def hides_log_dirs(self) -> bool:
@@ -293,11 +311,11 @@ class Board:
     @property
     def reads_metrics(self) -> bool:
         """Whether anybody reads what brokers themselves measure."""
-        return self.frame is not None and self.frame.stage(Stage.METRICS).source is not None
+        return self.frame.stage(Stage.METRICS).source is not None
 
     def untold(self, topic: TopicSnapshot) -> list[int]:
         """Return the leaders of a topic that do not report its traffic."""
-        figures = {} if self.frame is None else self.frame.figures
+        figures = self.frame.figures
         if all(figure.told_by is not None for figure in figures.values()):
             return []
         silent = {broker for broker, one in figures.items() if one.told_by is None}
@@ -307,7 +325,7 @@ class Board:
     def dir_trends(self) -> list[DirTrend]:
         """All log dirs, the most urgent first."""
         if self._dir_trends is None:
-            self._dir_trends = [] if self.frame is None else dir_trends(self.frame, self.history)
+            self._dir_trends = dir_trends(self.frame, self.history)
         return self._dir_trends
 
     @property
@@ -317,11 +335,11 @@ class Board:
 
     @property
     def topics(self) -> tuple[TopicSnapshot, ...]:
-        return self.frame.cluster.topics if self.frame is not None and self.frame.cluster is not None else ()
+        return () if self.frame.cluster is None else self.frame.cluster.topics
 
     @property
     def brokers(self) -> tuple[BrokerInfo, ...]:
-        return self.frame.cluster.brokers if self.frame is not None and self.frame.cluster is not None else ()
+        return () if self.frame.cluster is None else self.frame.cluster.brokers
 
     @property
     def live(self) -> frozenset[int]:
@@ -330,7 +348,7 @@ class Board:
     @property
     def silent(self) -> frozenset[int]:
         """Brokers that are registered and do not answer."""
-        words = self.frame.words if self.frame is not None else {}
+        words = self.frame.words
         return frozenset(broker for broker in self.live if broker in words and words[broker].trouble)
 
     @property
@@ -339,13 +357,12 @@ class Board:
         return sorted(self.live | set(self.replicas))
 
     def topic_figures(self, topic: TopicSnapshot) -> Tally:
-        """Return the counts of a topic."""
-        return self._tallies.of_topic(topic, None if self.frame is None else self.frame.min_isr.get(topic.name))
+        return self._tallies.of_topic(topic, self.frame.min_isr.get(topic.name))
 
     @property
     def total(self) -> Tally:
         """The counts of the whole cluster."""
-        return Tally() if self.frame is None else self._tallies.of_frame(self.frame)
+        return self._tallies.of_frame(self.frame)
 
     @property
     def replicas(self) -> Counter[int]:
@@ -386,7 +403,6 @@ class Board:
         return self._all_items
 
     def items_of(self, topic: TopicSnapshot) -> list[PartitionItem]:
-        """Return the partitions of one topic."""
         kept = self._items.get(topic.name)
         if kept is not None and kept[0] is topic:
             return kept[1]
@@ -422,14 +438,14 @@ class Board:
 
     def _then(self) -> Frame | None:
         """The frame that rates are counted from."""
-        if self.frame is None or not self._past or self._past[0].sequence == self.frame.sequence:
+        if not self._past or self._past[0].sequence == self.frame.sequence:
             return None
         return self._past[0]
 
     def partition_in(self, name: TopicPartition) -> float | None:
         """Return how many records a second a partition gets; None if that is not known yet."""
         then = self._then()
-        if self.frame is None or then is None:
+        if then is None:
             return None
         if self._rates_from is None:
             elapsed_ms = self._offsets_ms(self.frame) - self._offsets_ms(then)
@@ -448,7 +464,7 @@ class Board:
 
     def _topic_in_now(self, topic: TopicSnapshot) -> float | None:
         then = self._then()
-        if self.frame is None or then is None:
+        if then is None:
             return None
         elapsed_ms = self._offsets_ms(self.frame) - self._offsets_ms(then)
         known = [growth for growth in _grown(self.frame, then, topic) if growth is not None]
@@ -463,8 +479,6 @@ class Board:
 
     def topic_bytes(self, topic: TopicSnapshot) -> int | None:
         """Return the bytes of all replicas of a topic that brokers reported."""
-        if self.frame is None:
-            return None
         if topic.name not in self._topic_bytes:
             self._topic_bytes[topic.name] = ReplicaLogs.of(self.frame.logs).topic_bytes(topic.name)
         return self._topic_bytes[topic.name]
@@ -473,7 +487,7 @@ class Board:
     def in_per_s(self) -> float | None:
         """How many records a second the cluster gets."""
         then = self._then()
-        if self.frame is None or then is None or not self.frame.offsets:
+        if then is None or not self.frame.offsets:
             return None
         elapsed_ms = self._offsets_ms(self.frame) - self._offsets_ms(then)
         if elapsed_ms <= 0:
@@ -502,7 +516,7 @@ class Board:
         """
         if self._counting is None:
             then, frame = self._then(), self.frame
-            if then is None or frame is None or not frame.offsets or self._offsets_ms(frame) <= self._offsets_ms(then):
+            if then is None or not frame.offsets or self._offsets_ms(frame) <= self._offsets_ms(then):
                 self._in_by_broker = {}
                 return
             self._counting = self._counted_in_slices(frame, then)
@@ -533,16 +547,13 @@ class Board:
     @property
     def lag(self) -> int | None:
         """How many records all groups together have not read, as far as that is known; see ``has_unknown_lag``."""
-        if self.frame is None:
-            return None
         known = [group.lag.lag for group in self.frame.groups if group.lag.lag is not None]
         return sum(known) if known and not (self.has_unknown_lag and not any(known)) else None
 
     @property
     def has_unknown_lag(self) -> bool:
         """Whether the lag of a group is not known, or not whole: ``lag`` is a lower bound then."""
-        groups = () if self.frame is None else self.frame.groups
-        return any(not group.has_lag or group.lag.has_unknown_lag for group in groups)
+        return any(not group.has_lag or group.lag.has_unknown_lag for group in self.frame.groups)
 
     def broker_bytes(self, broker: int) -> int | None:
         """Return the bytes in a broker's log dirs."""
@@ -559,7 +570,7 @@ class Board:
         return max(shares, default=None)
 
     def _dirs(self, broker: int) -> Iterator[LogDir]:
-        return (log_dir for log_dir in (self.frame.log_dirs if self.frame else ()) if log_dir.broker == broker)
+        return (log_dir for log_dir in self.frame.log_dirs if log_dir.broker == broker)
 
 
 def _grown(frame: Frame, then: Frame, topic: TopicSnapshot) -> list[int | None]:

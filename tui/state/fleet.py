@@ -58,7 +58,7 @@ class Member:
         if self.target is None:
             return None
         frame, standing = self.board.frame, standing_of(self.board.frame)
-        is_old = frame is not None and now_ms is not None and now_ms - frame.at_ms > _STALE_MS
+        is_old = now_ms is not None and now_ms - frame.at_ms > _STALE_MS
         return Standing.STALE if standing.is_seen and is_old else standing
 
     @property
@@ -68,8 +68,7 @@ class Member:
 
     def is_known_since(self, at_ms: int) -> bool:
         """Whether it was read after this time, or cannot be reached."""
-        frame = self.board.frame
-        read_at_ms = None if frame is None else frame.stage(Stage.METADATA).read_at_ms
+        read_at_ms = self.board.frame.stage(Stage.METADATA).read_at_ms
         return self.standing() in _LOST or (self.is_settled and (read_at_ms or 0) >= at_ms)
 
     def log_standing(self, frame: Frame) -> None:

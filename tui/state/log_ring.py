@@ -21,8 +21,6 @@ FILES_KEPT = 3
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line of the log."""
-
     number: int
     at_ms: int
     level: int
@@ -64,7 +62,6 @@ class _OneLine(logging.Formatter):
         super().__init__("%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s")
 
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
-        """Return the time of a line."""
         return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -149,8 +149,6 @@ class Problem:
 
 def problems_of(board: Board) -> Sequence[Problem]:
     """Return what is wrong, the gravest first: offline partitions, brokers, what follows from them, late readers."""
-    if board.frame is None:
-        return []
     found = [
         *_of_cluster(board),
         *_of_moves(board),
@@ -165,7 +163,7 @@ def problems_of(board: Board) -> Sequence[Problem]:
 
 def age_told(problem: Problem, board: Board) -> str:
     """Return for how long it has been so, as far as anybody saw it."""
-    if problem.since is None or board.frame is None:
+    if problem.since is None:
         return ""
     seconds = max(0, board.frame.at_ms - problem.since.at_ms) // 1000
     text = span(seconds) if seconds else "0s"
@@ -211,7 +209,7 @@ def _around(problem: Problem, board: Board) -> list[Run]:
 
 
 def _of_cluster(board: Board) -> Iterator[Problem]:
-    health = board.frame.health if board.frame is not None else None
+    health = board.frame.health
     for reason in health.reasons if health is not None else ():
         if reason.check in _BROKERS:
             yield from _brokers(board, reason)
@@ -227,7 +225,6 @@ def _of_cluster(board: Board) -> Iterator[Problem]:
 
 def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
     frame, total = board.frame, board.total
-    assert frame is not None
     is_down = reason.check is Check.MISSING_BROKERS
     ids = sorted(set(board.broker_ids) - board.live) if is_down else sorted(board.silent)
     for broker in ids:
@@ -320,7 +317,7 @@ def _incident_of(board: Board, check: Check) -> int | None:
 
 def _of_moves(board: Board) -> Iterator[Problem]:
     """Copies that do not end by themselves."""
-    if board.frame is None or not board.total.moving:
+    if not board.total.moving:
         return
     moves = moves_board(board.frame, board.history)
     for state, (singular, plural) in _STUCK.items():
@@ -370,7 +367,7 @@ def _of_plans(board: Board) -> Iterator[Problem]:
 
 def _effect(board: Board, reason: HealthReason) -> str:
     """Return what the cases have in common, else the first cases."""
-    if reason.check is Check.UNDER_REPLICATED_DEAD_BROKER and board.frame is not None and reason.count > 1:
+    if reason.check is Check.UNDER_REPLICATED_DEAD_BROKER and reason.count > 1:
         missed = [missing for missing in missing_brokers(board.frame, board.total) if missing.broker not in board.live]
         if missed and missed[0].missed_by == board.total.under_replicated:
             return f"all miss broker {missed[0].broker}"
@@ -395,7 +392,6 @@ def _doubts(board: Board) -> Iterator[Problem]:
 
 
 def _of_groups(board: Board) -> Iterator[Problem]:
-    assert board.frame is not None
     for group in board.frame.groups:
         if not group.lag.status.is_trouble:
             continue
@@ -404,12 +400,8 @@ def _of_groups(board: Board) -> Iterator[Problem]:
         parts = [f"{lag} behind"]
         if group.lag.time_lag_ms is not None:
             parts.append(time_lag_cell(group.lag).text)
-        still_s = board.still_s(group.lag)
         growth = growth_of(group.lag)
-        if growth is not None and still_s is not None:
-            growth = group.lag.in_per_sec
-        if group.lag.reason is not Reason.LAG_NEVER_FELL:
-            still_s = None
+        still_s = board.still_s(group.lag) if group.lag.reason is Reason.LAG_NEVER_FELL else None
         if growth is not None and abs(growth) >= 1:
             parts.append(f"{'↑' if growth > 0 else '↓'} {short_count(abs(growth))}/s")
         yield Problem(
@@ -446,7 +438,6 @@ def _cases_of(group: WatchedGroup, still_s: float | None) -> Iterator[str]:
 
 def _of_queries(board: Board) -> Iterator[Problem]:
     """Queries of Spark, which read the cluster as groups do."""
-    assert board.frame is not None
     for query in board.frame.queries:
         job = query.job
         if not job.status.is_trouble:

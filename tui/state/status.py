@@ -39,10 +39,8 @@ STALE_FACTOR = 3
 STALE_MIN_MS = 5_000
 
 
-def standing_of(frame: Frame | None, now_ms: int | None = None) -> Standing:
+def standing_of(frame: Frame, now_ms: int | None = None) -> Standing:
     """Return the standing of the dashboard with the cluster of a frame."""
-    if frame is None:
-        return Standing.CONNECTING
     states = [frame.link(side).state for side in Side if frame.link(side).state is not LinkState.UNUSED]
     is_first_look = frame.stage(Stage.METADATA).read_at_ms is None and LinkState.CONNECTING in states
     if not states or (is_first_look and not {LinkState.LOST, LinkState.DENIED} & {*states}):
@@ -63,11 +61,9 @@ def _is_hidden(frame: Frame, status: StageStatus) -> bool:
     return status.is_denied and bool(frame.denied) and status.source is not StageSource.WATCH
 
 
-def login_of(frame: Frame | None) -> str | None:
+def login_of(frame: Frame) -> str | None:
     """Return who is logged in; None where nobody logs in and nothing is hidden."""
-    if frame is None or (frame.principal == _ANONYMOUS and not frame.denied):
-        return None
-    return frame.principal
+    return None if frame.principal == _ANONYMOUS and not frame.denied else frame.principal
 
 
 def rights_told(frame: Frame) -> str:
@@ -96,13 +92,13 @@ def oldest_late_stage(frame: Frame, now_ms: int | None = None) -> tuple[Stage, i
     return max(late, key=lambda one: one[1], default=None)
 
 
-def status_lines(frame: Frame | None, width: int, *, now_ms: int | None = None) -> list[Line]:
+def status_lines(frame: Frame, width: int, *, now_ms: int | None = None) -> list[Line]:
     """Return the word, the age of the last good data, the causes and the next try; causes are cut last."""
     standing = standing_of(frame, now_ms)
     word: Span = (f"{_SIGNS.get(standing, '✖')} {standing.value}", _TONES.get(standing, Tone.BAD))
     if standing is Standing.CONNECTING:
         word = (word[0], Tone.ACCENT)
-    if frame is None:
+    if not frame.stages:
         return [line(word, ("  nothing has been read yet", Tone.QUIET))]
     now_ms = frame.at_ms if now_ms is None else now_ms
     pieces = [line(word, (f"  {_age(frame, now_ms)}", Tone.QUIET)), *(line(cause) for cause in _causes(frame, now_ms))]
@@ -161,9 +157,9 @@ def _next_try(link: Link, now_ms: int) -> str:
     return f", next try in {span(max(0, link.next_try_ms - now_ms) / 1000)}"
 
 
-def source_lines(frame: Frame | None) -> list[Line]:
+def source_lines(frame: Frame) -> list[Line]:
     """Return a line for each stage: its source, its age, its cost, and what went wrong."""
-    if frame is None:
+    if not frame.stages:
         return [line(("nothing has been read yet", Tone.QUIET))]
     header = f"{'what':<14}{'how':<10}{'age':>9}{'every':>9}{'took':>9}{'requests':>10}  trouble"
     lines = [line((header, Tone.QUIET))]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
@@ -22,6 +22,7 @@ from textual.strip import Strip
 from tui.drawing.cells import Cell, Column, Tone
 from tui.drawing.table_model import TableModel
 from tui.drawing.units import count, plain
+from tui.widgets.toned import Toned
 
 log = logging.getLogger(__name__)
 
@@ -36,39 +37,17 @@ _MARK = 2
 """The place on the left for a tag or the cursor."""
 
 
-class LineTable(ScrollView, can_focus=True):
+class LineTable(Toned, ScrollView, can_focus=True):
     """The rows of a ``TableModel``."""
-
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "line-table--header",
-        "line-table--sorted",
-        "line-table--cursor",
-        "line-table--changed",
-        "line-table--tag",
-        *(f"line-table--{tone.value}" for tone in Tone),
-    }
 
     DEFAULT_CSS = """
     LineTable {
         background: $background;
         color: $foreground;
+        overflow: auto;
         scrollbar-size-vertical: 1;
         scrollbar-size-horizontal: 0;
         &:focus { background-tint: $foreground 0%; }
-        & > .line-table--header { color: $quiet; text-style: bold; }
-        & > .line-table--sorted { color: $accent; text-style: bold; }
-        & > .line-table--cursor { background: $selected; text-style: bold; }
-        & > .line-table--changed { background: $changed; }
-        & > .line-table--tag { color: $accent; text-style: bold; }
-        & > .line-table--plain { color: $foreground; }
-        & > .line-table--strong { color: $foreground; text-style: bold; }
-        & > .line-table--quiet { color: $quiet; }
-        & > .line-table--accent { color: $accent; }
-        & > .line-table--good { color: $success; }
-        & > .line-table--warn { color: $warning; }
-        & > .line-table--bad, & > .line-table--alarm { color: $error; text-style: bold; }
-        & > .line-table--alert { color: $warning; text-style: bold; }
-        & > .line-table--frame { color: $quiet; }
     }
     """
 
@@ -95,11 +74,9 @@ class LineTable(ScrollView, can_focus=True):
         """Columns that do not fit; ``model.skipped`` counts others, which were scrolled away."""
         self._texts: dict[Any, tuple[str, ...]] = {}
         self._changed: dict[Any, frozenset[int]] = {}
-        self._styles: dict[str, Style] = {}
         self._is_arranging = False
 
     def set_model(self, model: TableModel) -> None:
-        """Show another table."""
         self.model = model
         self._widths, self._texts, self._changed = {}, {}, {}
         self.refresh_rows(is_new_data=False)
@@ -249,15 +226,15 @@ class LineTable(ScrollView, can_focus=True):
             # The table was not on the screen yet when its rows came.
             self._lay_out()
         if y == 0:
-            return Strip(self._header()).adjust_cell_length(width, self._base_style)
+            return Strip(self._header()).adjust_cell_length(width, self.base_style)
         index = round(self.scroll_offset.y) + y - 1
         if index < len(self.model.shown):
             return Strip(self._row(index)).adjust_cell_length(width, self._row_style(index))
         if not self.model.shown and y == 2:
-            return Strip([Segment("  " + self._why_empty(), self._style(Tone.QUIET))]).adjust_cell_length(
-                width, self._base_style
+            return Strip([Segment("  " + self._why_empty(), self.tone_style(Tone.QUIET))]).adjust_cell_length(
+                width, self.base_style
             )
-        return Strip.blank(width, self._base_style)
+        return Strip.blank(width, self.base_style)
 
     def _why_empty(self) -> str:
         if self.model.arranging is not None:
@@ -268,16 +245,17 @@ class LineTable(ScrollView, can_focus=True):
         return self.model.rows.empty
 
     def _header(self) -> list[Segment]:
-        segments = [Segment(" " * _MARK, self._base_style)]
+        segments = [Segment(" " * _MARK, self.base_style)]
         for place, (column, width) in enumerate(self._layout):
             is_sorted = column.name == self.model.sort_name
             title = f"{column.title} {'▼' if self.model.is_reversed else '▲'}" if is_sorted else column.title
-            style = self._component("line-table--sorted" if is_sorted else "line-table--header")
-            segments += [Segment(_fitted(title, width, is_right=column.is_figure), style), self._gap()]
+            style = self.tone_style(Tone.ACCENT if is_sorted else Tone.QUIET) + Style(bold=True)
+            gap = Segment(" " * GAP, self.base_style)
+            segments += [Segment(_fitted(title, width, is_right=column.is_figure), style), gap]
             if place == 0 and self.model.skipped:
-                segments.append(Segment(f"←{self.model.skipped}".ljust(_MORE), self._style(Tone.QUIET)))
+                segments.append(Segment(f"←{self.model.skipped}".ljust(_MORE), self.tone_style(Tone.QUIET)))
         if self._out_of_sight:
-            segments.append(Segment(f"{self._out_of_sight}→", self._style(Tone.QUIET)))
+            segments.append(Segment(f"{self._out_of_sight}→", self.tone_style(Tone.QUIET)))
         return segments
 
     def _row(self, index: int) -> list[Segment]:
@@ -286,13 +264,15 @@ class LineTable(ScrollView, can_focus=True):
         base = self._row_style(index)
         changed = self._changed.get(key, frozenset())
         places = {column.name: place for place, column in enumerate(self.model.rows.columns)}
-        segments = [Segment(self._mark(index, key), base + self._component_part("line-table--tag"))]
+        is_chosen = index == self.model.cursor
+        mark = self.tone_style(Tone.ACCENT) + Style(bold=True)
+        segments = [Segment(self._mark(index, key), mark + self.behind("chosen") if is_chosen else mark)]
         gap = GAP + (_MORE if self.model.skipped else 0)
         for column, width in self._layout:
             cell: Cell = column.cell(item)
-            style = base + self._part(cell.tone)
-            if places[column.name] in changed and index != self.model.cursor:
-                style += self._component_part("line-table--changed", background=True)
+            style = self.tone_style(cell.tone)
+            if is_chosen or places[column.name] in changed:
+                style += self.behind("chosen" if is_chosen else "changed")
             shown = plain(cell.text)
             if places[column.name] == 0:
                 shown = _elided(shown, width)
@@ -301,47 +281,12 @@ class LineTable(ScrollView, can_focus=True):
             gap = GAP
         return segments
 
-    @property
-    def _base_style(self) -> Style:
-        """The table's own style; computing it costs more than drawing a line."""
-        if "" not in self._styles:
-            self._styles[""] = self.rich_style
-        return self._styles[""]
-
     def _mark(self, index: int, key: Any) -> str:
         cursor = "▌" if index == self.model.cursor and self.has_focus else " "
         return cursor + ("•" if key in self.model.tags else " ")
 
-    def _gap(self) -> Segment:
-        return Segment(" " * GAP, self._base_style)
-
     def _row_style(self, index: int) -> Style:
-        if index == self.model.cursor:
-            return self._base_style + self._component_part("line-table--cursor", background=True)
-        return self._base_style
-
-    def _style(self, tone: Tone) -> Style:
-        return self._base_style + self._part(tone)
-
-    def _part(self, tone: Tone) -> Style:
-        return self._component_part(f"line-table--{tone.value}")
-
-    def _component(self, name: str) -> Style:
-        return self._base_style + self._component_part(name)
-
-    def _component_part(self, name: str, *, background: bool = False) -> Style:
-        """Return a component's style without its background, or its background alone."""
-        cached = self._styles.get(name)
-        if cached is None:
-            whole = self.get_component_rich_style(name, partial=True)
-            cached = Style(bgcolor=whole.bgcolor) if background else Style(color=whole.color, bold=whole.bold)
-            self._styles[name] = cached
-        return cached
-
-    def notify_style_update(self) -> None:
-        """Forget colours: the theme has changed."""
-        self._styles.clear()
-        super().notify_style_update()
+        return self.base_style + self.behind("chosen") if index == self.model.cursor else self.base_style
 
     # Moving
 
@@ -352,7 +297,6 @@ class LineTable(ScrollView, can_focus=True):
         self.refresh()
 
     def on_focus(self) -> None:
-        """Show the cursor's mark."""
         self.refresh()
 
     def on_blur(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar
 
 from rich.cells import cell_len
@@ -18,72 +17,20 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
-from textual.widget import Widget
 
 from tui.drawing.cells import Tone
-from tui.drawing.lines import Line, fitted, folded
-from tui.drawing.units import plain
+from tui.drawing.lines import Line, folded
 from tui.widgets.line_table import LineTable
+from tui.widgets.toned import Toned
 
-_TONES_CSS = """
-        & > .tone--plain { color: $foreground; }
-        & > .tone--strong { color: $foreground; text-style: bold; }
-        & > .tone--quiet { color: $quiet; }
-        & > .tone--accent { color: $accent; }
-        & > .tone--good { color: $success; }
-        & > .tone--warn { color: $warning; }
-        & > .tone--bad { color: $error; text-style: bold; }
-        & > .tone--frame { color: $frame; }
-        & > .tone--alarm { color: $background; background: $error; text-style: bold; }
-        & > .tone--alert { color: $background; background: $warning; text-style: bold; }
-        & > .tone--chosen { background: $selected; }
-"""
 _GAP = 2
 """Blanks between two keys of a bar."""
-_CLASSES = {"tone--chosen", *(f"tone--{tone.value}" for tone in Tone)}
-_LOUD = (Tone.ALARM, Tone.ALERT)
 
 
-class _Toned(Widget):
-    """Knows the style of each tone."""
-
-    @cached_property
-    def _styles(self) -> dict[Tone | None, Style]:
-        """The styles used so far; computing one costs more than drawing a line."""
-        return {}
-
-    def notify_style_update(self) -> None:
-        """Forget colours: the theme has changed."""
-        self._styles.clear()
-        super().notify_style_update()
-
-    @property
-    def base_style(self) -> Style:
-        """The widget's own style."""
-        if None not in self._styles:
-            self._styles[None] = self.rich_style
-        return self._styles[None]
-
-    def tone_style(self, tone: Tone) -> Style:
-        """Return the tone's colour on this widget's background."""
-        found = self._styles.get(tone)
-        if found is None:
-            part = self.get_component_rich_style(f"tone--{tone.value}", partial=True)
-            behind = Style(bgcolor=part.bgcolor) if tone in _LOUD else Style()
-            found = self._styles[tone] = self.base_style + Style(color=part.color, bold=part.bold) + behind
-        return found
-
-    def strip_of(self, line: Line, width: int) -> Strip:
-        """Return a line in exactly ``width`` cells."""
-        segments = [Segment(plain(text), self.tone_style(tone)) for text, tone in fitted(line, width)]
-        return Strip(segments).adjust_cell_length(width, self.base_style)
-
-
-class LinesView(_Toned, Widget):
+class LinesView(Toned):
     """Lines of text, as many as fit. A function can make them for the available room."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = _CLASSES
-    DEFAULT_CSS = f"LinesView {{ height: auto; {_TONES_CSS} }}"
+    DEFAULT_CSS = "LinesView { height: auto; }"
 
     def __init__(self, *, id: str | None = None, folds: bool = False) -> None:
         super().__init__(id=id)
@@ -92,7 +39,6 @@ class LinesView(_Toned, Widget):
         self._make: Callable[[int, int], list[Line]] | None = None
 
     def set_lines(self, lines: Sequence[Line]) -> None:
-        """Show these lines."""
         new = list(lines)
         if new != self._lines:
             has_other_height = self._folds or len(new) != len(self._lines)
@@ -105,7 +51,6 @@ class LinesView(_Toned, Widget):
         self.remake()
 
     def on_resize(self) -> None:
-        """Make the lines for the new room."""
         self.remake()
 
     def remake(self) -> None:
@@ -117,11 +62,9 @@ class LinesView(_Toned, Widget):
 
     @property
     def text(self) -> str:
-        """The text shown, for copying and for tests."""
         return "\n".join("".join(text for text, _ in line).rstrip() for line in self._lines)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As high as its lines."""
         return len(self._shown(width))
 
     def _shown(self, width: int) -> list[Line]:
@@ -129,7 +72,6 @@ class LinesView(_Toned, Widget):
         return [part for line in self._lines for part in folded(line, width)] if self._folds else self._lines
 
     def render_line(self, y: int) -> Strip:
-        """Draw one line."""
         lines = self._shown(self.size.width)
         if y < len(lines):
             return self.strip_of(lines[y], self.size.width)
@@ -163,13 +105,11 @@ class RowsView(LinesView):
         if y != self._chosen:
             return strip
         left, right = self._columns
-        behind = Style(bgcolor=self.get_component_rich_style("tone--chosen", partial=True).bgcolor)
         before, row, after = strip.divide([left, right, self.size.width])
-        chosen = Strip(Segment(text, (style or Style()) + behind) for text, style, _ in row)
+        chosen = Strip(Segment(text, (style or Style()) + self.behind("chosen")) for text, style, _ in row)
         return Strip.join([before, chosen, after])
 
     def on_click(self, event: events.Click) -> None:
-        """Choose the clicked row."""
         left, right = self._columns
         row = self._rows.get(event.y)
         if row is not None and left <= event.x < right:
@@ -177,15 +117,14 @@ class RowsView(LinesView):
             self.post_message(self.Clicked(row))
 
 
-class LinesScroll(_Toned, ScrollView, can_focus=True):
+class LinesScroll(Toned, ScrollView, can_focus=True):
     """Lines that can be scrolled through."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = _CLASSES
-    DEFAULT_CSS = f"""
-    LinesScroll {{
+    DEFAULT_CSS = """
+    LinesScroll {
         height: auto; max-height: 100%; overflow: hidden auto;
-        scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; {_TONES_CSS}
-    }}
+        scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0;
+    }
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -205,7 +144,6 @@ class LinesScroll(_Toned, ScrollView, can_focus=True):
 
     @property
     def text(self) -> str:
-        """The text shown."""
         return "\n".join("".join(text for text, _ in line).rstrip() for line in self._told)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -223,7 +161,6 @@ class LinesScroll(_Toned, ScrollView, can_focus=True):
             self.virtual_size = Size(0, len(self._lines))
 
     def render_line(self, y: int) -> Strip:
-        """Draw one of the visible lines."""
         index = round(self.scroll_offset.y) + y
         if index < len(self._lines):
             return self.strip_of(self._lines[index], self.size.width)
@@ -232,8 +169,6 @@ class LinesScroll(_Toned, ScrollView, can_focus=True):
 
 @dataclass(frozen=True, slots=True)
 class KeyItem:
-    """A key with what it does."""
-
     key: str
     title: str
     action_id: str
@@ -245,11 +180,10 @@ class KeyItem:
     """Other keys make room for it."""
 
 
-class KeyBar(_Toned, Widget):
+class KeyBar(Toned):
     """Keys in one line; a click is the same as the key. If they do not fit, titles are shortened or left out."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = _CLASSES
-    DEFAULT_CSS = f"KeyBar {{ height: 1; {_TONES_CSS} }}"
+    DEFAULT_CSS = "KeyBar { height: 1; }"
 
     class Pressed(Message):
         """A key of the bar was clicked."""
@@ -263,7 +197,6 @@ class KeyBar(_Toned, Widget):
         self._items: tuple[KeyItem, ...] = ()
 
     def set_items(self, items: Sequence[KeyItem]) -> None:
-        """Show these keys."""
         new = tuple(items)
         if new != self._items:
             self._items = new
@@ -291,7 +224,6 @@ class KeyBar(_Toned, Widget):
         return sum(cell_len(item.key) + 1 + cell_len(title) + gap for item, title in pieces) + 1 - gap
 
     def render_line(self, y: int) -> Strip:
-        """Draw the keys."""
         segments: list[Segment] = [Segment(" ", self.base_style)]
         pieces, gap = self._pieces()
         for item, title in pieces:
@@ -306,7 +238,6 @@ class KeyBar(_Toned, Widget):
         return Strip(segments).adjust_cell_length(self.size.width, self.base_style)
 
     def on_click(self, event: events.Click) -> None:
-        """Do what the clicked key does."""
         left = 1
         pieces, gap = self._pieces()
         for item, title in pieces:

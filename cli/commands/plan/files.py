@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -95,8 +96,19 @@ def size_option(name: str, text: str | None) -> int | None:
     """Return the bytes that an option means."""
     from engine.common.quantities import parse_size
 
+    return _quantity_option(name, text, parse_size)
+
+
+def rate_option(name: str, text: str | None) -> int | None:
+    """Return the bytes a second that an option means."""
+    from engine.common.quantities import parse_rate
+
+    return _quantity_option(name, text, parse_rate)
+
+
+def _quantity_option(name: str, text: str | None, parse: Callable[[str], int]) -> int | None:
     try:
-        return None if text is None else parse_size(text)
+        return None if text is None else parse(text)
     except ValueError as error:
         raise UsageError(f"{name}: {error}") from error
 
@@ -120,7 +132,7 @@ def throttle_options(
     """Return the throttle that options name, or else the advice; None (``--throttle 0``): full speed."""
     from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 
-    start = size_option("--throttle", throttle)
+    start = rate_option("--throttle", throttle)
     start = advice if start is None else start
     if not start:
         if any(option is not None for option in (floor, ceiling, p99)):
@@ -128,7 +140,7 @@ def throttle_options(
         return None
     return ThrottleRange.of(
         start,
-        size_option("--throttle-floor", floor),
-        size_option("--throttle-ceiling", ceiling),
+        rate_option("--throttle-floor", floor),
+        rate_option("--throttle-ceiling", ceiling),
         None if p99 is None else seconds_option("--throttle-p99", p99),
     )

@@ -13,7 +13,7 @@ from enum import StrEnum
 from engine.admin.cluster.errors import BadRequest, Unreachable
 from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase
 from engine.admin.cluster.settings_silence import UNKNOWN_SETTINGS_HINT
-from engine.common.quantities import parse_duration_s, parse_size
+from engine.common.quantities import exact_size_text, parse_duration_s, parse_rate, parse_size, span_text
 from engine.common.snapshot import TopicSnapshot
 
 SEE_SETTINGS = Phrase("see what is set with: ", Operation.DESCRIBE_CONFIGS)
@@ -186,6 +186,8 @@ class ConfigChange:
         return f"{self.name}: {old} → {new}"
 
 
+_DURATIONS = (".ms", "_ms")
+_RATES = ("byte_rate", "throttled.rate")
 _COMMA_OUTSIDE_BRACKETS = re.compile(r",(?=[^\]]*(?:\[|$))")
 
 
@@ -226,11 +228,24 @@ def _quantity(key: str, value: str) -> str:
     Raises:
         ValueError: the value is not a quantity.
     """
-    if key.endswith((".ms", "_ms")):
+    if key.endswith(_DURATIONS):
         return str(round(parse_duration_s(value) * 1000))
-    if "bytes" in key or key.endswith(("byte_rate", "throttled.rate")):
-        return str(parse_size(value))
-    return value
+    if key.endswith(_RATES):
+        return str(parse_rate(value))
+    return str(parse_size(value)) if "bytes" in key else value
+
+
+def reading_of(key: str, value: str) -> str | None:
+    """Return a setting's number in larger units, ``1 GiB`` or ``7d``; None if there is no such number that is exact."""
+    if not value.isdecimal() or (number := int(value)) < 1000:
+        return None
+    if key.endswith(_DURATIONS):
+        text = span_text(number // 1000)
+    elif key.endswith(_RATES):
+        text = f"{exact_size_text(number)}/s"
+    else:
+        text = exact_size_text(number)
+    return text if plain_value(key, text) == value else None
 
 
 def settings_of(configs: EntityConfigs) -> Mapping[str, str]:

@@ -6,11 +6,12 @@ Where one finding can be worse than another, the worst come first, because only 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from operator import itemgetter
 
-from engine.admin.cluster.remedies import Do, Give, Operation, Parameter, Part, Phrase, Words
+from engine.admin.cluster.remedies import Words
+from engine.admin.health.leftover_throttles import how_to_remove, leftover_throttles
 from engine.admin.health.report import (
     EXAMPLES_MAX,
     Check,
@@ -19,17 +20,10 @@ from engine.admin.health.report import (
     HoldingTransaction,
     report_of,
 )
-from engine.admin.reassignment.throttle_settings import (
-    RATES,
-    REPLICA_LISTS,
-    is_mark_alone,
-    marked_rates,
-    read_list,
-)
 from engine.admin.topics.values import DEFAULT_MIN_ISR
 from engine.common.model import NO_CONTROLLER, NO_LEADER, TopicPartition
 from engine.common.quantities import counted
-from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, TopicSnapshot
+from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.turns import in_turns
 from engine.kafka.formats.transaction_state import TransactionState
 
@@ -181,12 +175,12 @@ def assess(
         memory: topics that it knows are not checked again.
     """
     topics = (memory or TopicMemory()).of(facts)
-    throttles = _throttles(facts, topics)
+    throttles = leftover_throttles(facts, topics.moving_topics)
     found = topics.found | {Check.UNDER_MIN_ISR: [line for _, line in sorted(topics.under_min_isr, key=_IN_SYNC)]}
     return report_of(
         examples_max=examples_max,
         advice={
-            Check.LEAKED_THROTTLES: _without_throttles(throttles),
+            Check.LEAKED_THROTTLES: how_to_remove(throttles),
             Check.UNDER_REPLICATED_LAGGING: _failed_below(facts, topics),
         },
         findings=[
@@ -431,95 +425,6 @@ def _held_up(partition: PartitionSnapshot, live: Set[int]) -> str:
     assignment = partition.assignment
     dead = [str(b) for b in assignment.adding_replicas if b not in partition.isr and b not in live]
     return f" (waits for {', '.join(dead)}, dead)" if dead else ""
-
-
-def has_throttles(snapshot: ClusterSnapshot) -> bool:
-    """Whether any topic or broker is throttled, needed or not."""
-    of_topics = (topic.configs for topic in snapshot.topics if topic.configs)
-    return any(not configs.keys().isdisjoint(REPLICA_LISTS) for configs in of_topics) or any(
-        not configs.keys().isdisjoint(RATES) for configs in snapshot.broker_configs.values()
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class _Throttle:
-    """A setting that throttles a topic, a broker, or all brokers (neither)."""
-
-    key: str
-    value: str
-    topic: str | None = None
-    broker: int | None = None
-    is_dead: bool = False
-    is_ours: bool = False
-    """Whether klamm has set it."""
-
-    def __str__(self) -> str:
-        return f"{self.whose}: {self.key}={self.value}"
-
-    @property
-    def whose(self) -> str:
-        if self.topic is not None:
-            return f"topic {self.topic}"
-        return "all brokers" if self.broker is None else f"broker {self.broker}{', dead' if self.is_dead else ''}"
-
-
-def _throttles(facts: HealthFacts, topics: _TopicFindings) -> list[_Throttle]:
-    """Return throttles that serve no reassignment: on topics that do not move, and on brokers while nothing moves.
-
-    While something moves, a topic may keep just the mark of a rate that brokers still have. While a plan is carried
-    out, nothing is left behind: between two waves nothing moves, and the next one needs the throttle.
-    """
-    if facts.plan is not None:
-        return []
-    is_anything_moving = bool(topics.moving or facts.listed_reassignments)
-    found = [
-        _Throttle(key, topic.configs[key], topic=topic.name, is_ours=bool(read_list(topic.configs[key]).marks))
-        for topic in facts.snapshot.topics
-        if topic.configs and topic.name not in topics.moving_topics
-        for key in REPLICA_LISTS
-        if topic.configs.get(key)
-        if not is_anything_moving or not is_mark_alone(topic.configs[key])
-    ]
-    if is_anything_moving:
-        return found
-    snapshot = facts.snapshot
-    ours = marked_rates(topic.configs for topic in snapshot.topics if topic.configs)
-    for broker, configs in sorted(snapshot.broker_configs.items(), key=lambda item: -1 if item[0] is None else item[0]):
-        is_dead = broker is not None and broker not in snapshot.live_broker_ids
-        found += [
-            _Throttle(key, configs[key], broker=broker, is_dead=is_dead, is_ours=configs[key] in ours[key])
-            for key in RATES
-            if key in configs
-        ]
-    return found
-
-
-def _without_throttles(throttles: Sequence[_Throttle]) -> Words:
-    """Return how to remove throttles: klamm's all at once, those of others by name."""
-    others: dict[str, list[_Throttle]] = {}
-    for throttle in throttles:
-        if not throttle.is_ours:
-            others.setdefault(throttle.whose, []).append(throttle)
-    deletions = [_deletion(of_one) for of_one in others.values()]
-    steps: list[Words] = deletions[:EXAMPLES_MAX]
-    if len(deletions) > EXAMPLES_MAX:
-        steps.append(f"and so on, for {len(deletions) - EXAMPLES_MAX} more")
-    if any(throttle.is_ours for throttle in throttles):
-        steps.insert(0, Phrase(Operation.VERIFY_REASSIGNMENT, " removes klamm's"))
-    return Phrase(*[part for step in steps for part in ("; ", step)][1:])
-
-
-def _deletion(throttles: Sequence[_Throttle]) -> Words:
-    """Return how to delete the settings of one topic or broker."""
-    one = throttles[0]
-    if one.topic is not None:
-        whose: Part = Do(Operation.ALTER_TOPIC_CONFIGS, one.topic)
-    elif one.broker is not None:
-        whose = Do(Operation.ALTER_BROKER_CONFIGS, str(one.broker))
-    else:
-        whose = Operation.ALTER_BROKER_DEFAULTS
-    via = (" ", Give(Parameter.VIA, "zookeeper")) if one.is_dead else ()
-    return Phrase(whose, " ", Give(Parameter.DELETE_CONFIG, ",".join(one.key for one in throttles)), *via)
 
 
 def _deletions(facts: HealthFacts) -> list[str]:

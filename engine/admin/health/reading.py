@@ -15,7 +15,7 @@ from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.rights import Right, missing_rights
 from engine.admin.cluster.target import Source
 from engine.admin.cluster.waits import Complain, Waits
-from engine.admin.health.checks import has_throttles
+from engine.admin.health.leftover_throttles import has_throttles
 from engine.admin.health.report import HealthFacts, HoldingTransaction, used_percent, used_percents
 from engine.admin.log_dirs.describing import note_hidden_topics
 from engine.admin.snapshots.taking import read_snapshot

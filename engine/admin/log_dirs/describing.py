@@ -7,7 +7,7 @@ It asks all brokers at the same time, so that a hanging one delays nobody, and r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from engine.admin.cluster.asking import FAILURES, answer_limit
@@ -192,16 +192,6 @@ def with_sizes(snapshot: ClusterSnapshot, dirs: Sequence[LogDir]) -> ClusterSnap
             lag = _UNKNOWN_LAG if r.offset_lag is None else r.offset_lag
             log = ReplicaLog(log_dir.broker, log_dir.log_dir or "", r.size_bytes, lag, r.is_future)
             logs.setdefault(TopicPartition(r.topic, r.partition), []).append(log)
-    topics = [
-        replace(
-            topic,
-            partitions=tuple(
-                replace(p, replica_logs=tuple(logs.get(TopicPartition(topic.name, p.partition), ())))
-                for p in topic.partitions
-            ),
-        )
-        for topic in snapshot.topics
-    ]
     log_dirs = tuple(
         LogDirSnapshot(log_dir.broker, log_dir.log_dir, log_dir.total_bytes, log_dir.usable_bytes)
         for log_dir in dirs
@@ -210,4 +200,17 @@ def with_sizes(snapshot: ClusterSnapshot, dirs: Sequence[LogDir]) -> ClusterSnap
     failed = tuple(
         FailedLogDir(log_dir.broker, log_dir.log_dir, log_dir.error) for log_dir in dirs if log_dir.error is not None
     )
-    return replace(snapshot, topics=tuple(topics), log_dirs=log_dirs, failed_log_dirs=failed)
+    return replace(with_logs(snapshot, logs), log_dirs=log_dirs, failed_log_dirs=failed)
+
+
+def with_logs(snapshot: ClusterSnapshot, logs: Mapping[TopicPartition, Sequence[ReplicaLog]]) -> ClusterSnapshot:
+    """Return a snapshot with the logs of its replicas, by partition."""
+
+    def sized(topic: TopicSnapshot) -> TopicSnapshot:
+        names = (TopicPartition(topic.name, partition.partition) for partition in topic.partitions)
+        parts = zip(topic.partitions, names, strict=True)
+        return replace(
+            topic, partitions=tuple(replace(one, replica_logs=tuple(logs.get(name, ()))) for one, name in parts)
+        )
+
+    return replace(snapshot, topics=tuple(map(sized, snapshot.topics)))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from engine.admin.cluster.connection import Cluster
 from engine.admin.log_dirs.describing import LogDir, read_log_dirs
 from engine.admin.perf.suite import Case, bytes_on_broker, bytes_on_disks
+from engine.common.quantities import size_text
 
 
 class MustStop(Exception):
@@ -98,8 +99,8 @@ class WatchedDisks:
             if room / need < least:
                 least = room / need
                 worst = (
-                    f"it may write {_megabytes(need)} to {disk.log_dir} of broker {disk.broker}, which has room for "
-                    f"{_megabytes(room)} above the {self._free_share_min:.0%} that stay free"
+                    f"it may write {size_text(need)} to {disk.log_dir} of broker {disk.broker}, which has room for "
+                    f"{size_text(room)} above the {self._free_share_min:.0%} that stay free"
                 )
         return worst
 
@@ -118,7 +119,3 @@ class WatchedDisks:
             for other in dirs
             if other.total_bytes == one.total_bytes and self._hosts.get(other.broker) == host
         }
-
-
-def _megabytes(size_bytes: float) -> str:
-    return f"{size_bytes / 1e6:,.1f} MB"

@@ -19,7 +19,7 @@ from engine.admin.cluster.errors import AnswerLost, Refused, Unreachable
 from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import ClusterTarget, Side
 from engine.admin.groups.scope import GroupScope
-from engine.admin.health.checks import has_throttles
+from engine.admin.health.leftover_throttles import has_throttles
 from engine.admin.health.reading import holding_of, read_holding
 from engine.admin.lag.measuring import LagMeter, LagOptions
 from engine.admin.lag.spark_traces import QueryTraces

@@ -363,9 +363,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._handle_frame(frame, out, begun_s)
                 begun_s = perf_counter()
                 if begun_s >= until_s and not inbox.is_empty:
-                    self._waits_for_turn = True
-                    self._waits_since_s = begun_s
-                    Turns.of_loop().put(self._take_turn)
+                    self._wait_for_turn()
                 if len(out) >= QUEUED_BYTES_MAX or not self._can_handle():
                     return False
         except Exception as error:
@@ -651,6 +649,11 @@ class Connection(asyncio.BufferedProtocol):
         elif not self._is_reading_paused and not self._can_handle():
             self._is_reading_paused = True
             self._pause_reading()
+
+    def _wait_for_turn(self) -> None:
+        self._waits_for_turn = True
+        self._waits_since_s = perf_counter()
+        Turns.of_loop().put(self._take_turn)
 
     def _take_turn(self) -> None:
         self._waits_for_turn = False

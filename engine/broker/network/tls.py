@@ -42,6 +42,9 @@ _FEW_RECORDS: Final = 4
 _TAKEN_BYTES: Final = 2 * RECORD_BYTES_MAX
 """Bytes that TLS gets at a time: with less, it would move the rest of a record about more often."""
 
+_TAKEN_RECORDS: Final = 128
+"""Records that TLS gets at a time. If each is a KeyUpdate, they take 2 ms."""
+
 SEALED_BYTES_MAX: Final = 8 * RECORD_BYTES_MAX
 """Bytes to encrypt ahead of the socket: a slow peer holds no more of them."""
 
@@ -105,9 +108,19 @@ class TlsSender(SocketSender):
             self._send_now(records)
 
     def send_records(self) -> None:
-        """Send what TLS itself has to say, and what is encrypted. Behind a queue it goes out with that."""
-        if not self._queue and self._outgoing.pending:
-            self._send_now(self._outgoing.read())
+        """Send what TLS itself has to say: behind what is encrypted, before what is not."""
+        if not self._outgoing.pending:
+            return
+        records = self._outgoing.read()
+        if not self._queue:
+            self._send_now(records)
+            return
+        if self._is_head_sealed:
+            head = self._queue.popleft()
+            assert isinstance(head, memoryview)
+            self.queued_bytes -= len(head)
+            records = bytes(head) + records
+        self._put_records_first(memoryview(records))
 
     def _send_now(self, records: bytes) -> None:
         try:
@@ -135,8 +148,6 @@ class TlsSender(SocketSender):
             return sent
         self._queue.popleft()
         self._is_head_sealed = False
-        if self._outgoing.pending:
-            self._put_records_first(memoryview(self._outgoing.read()))
         return sent
 
     def _seal(self) -> bool:
@@ -319,7 +330,7 @@ class TlsConnection(Connection):
         filled, size_max, tls, incoming, read = 0, len(room), self._tls, self._incoming, self._read
         parts: list[bytes] = []
         is_over = False
-        while filled < size_max and not is_over:
+        while filled < size_max and not is_over and not self._waits_for_turn:
             sizes: list[int] = []
             if not incoming.pending and not tls.pending():
                 sizes = self._take_next()
@@ -335,8 +346,8 @@ class TlsConnection(Connection):
                     is_over = not size
                     filled += size
             except ssl.SSLWantReadError:
-                # A record of TLS itself was among them.
-                pass
+                # A record of TLS itself was among them. New keys cost as much as ten small requests.
+                self._wait_for_turn()
             except ssl.SSLZeroReturnError:
                 is_over = True
             if parts:
@@ -359,7 +370,7 @@ class TlsConnection(Connection):
                 sizes.append(RECORD_BYTES_MAX)
                 break
             after = end + _RECORD_HEAD.size + size
-            if after > len(data) or (after > _TAKEN_BYTES and sizes):
+            if after > len(data) or (sizes and (after > _TAKEN_BYTES or len(sizes) == _TAKEN_RECORDS)):
                 break
             end = after
             # To read nothing says nothing.

@@ -324,9 +324,9 @@ def test_the_throttle_lines_name_all_brokers_that_send_and_take() -> None:
     lines = PAGE.summary(View(board, Location("reassignments")), 120)
     told = ["".join(text for text, _ in one) for one in lines[1:]]
     assert told == [
-        "brokers 1, 3 send at most 977 KiB/s   H changes it",
-        "broker 2 sends at most 1.9 MiB/s   H changes it",
-        "brokers 7, 8, 9 take at most 977 KiB/s   H changes it",
+        "brokers 1, 3 send at most 1.0 MB/s   H changes it",
+        "broker 2 sends at most 2.0 MB/s   H changes it",
+        "brokers 7, 8, 9 take at most 1.0 MB/s   H changes it",
     ]
 
 

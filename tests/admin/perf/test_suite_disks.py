@@ -276,7 +276,7 @@ def test_it_does_not_begin_where_no_case_has_room() -> None:
     options = SuiteOptions(producer_bytes_max=2000 * MB)
     suite, brokers = run(lambda _: None, "replicas", "record-size", options=options, at_start=at_start)
     assert suite.stopped is not None
-    assert suite.stopped.startswith("no case has room: record-size 10: it may write 2,200.0 MB to /data of broker 1")
+    assert suite.stopped.startswith("no case has room: record-size 10: it may write 2.2 GB to /data of broker 1")
     assert (suite.results, brokers.created) == ([], [])
 
 

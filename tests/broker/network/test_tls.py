@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import _ssl
 import asyncio
+import ctypes
 import os
 import random
 import socket
@@ -10,19 +12,20 @@ import ssl
 import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from certificates import Authority, Signed
-from cryptography.hazmat.bindings.openssl.binding import Binding
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
 
 from engine.broker.log.file_range import FileRange, OpenFile
-from engine.broker.network import connection
+from engine.broker.network import connection, tls
 from engine.broker.network.connection import ADMIT_WITHIN_MS
 from engine.broker.network.request import RequestHead
 from engine.broker.network.server import ServerLimits, SocketServer
+from engine.broker.network.tls import TlsConnection
 from engine.broker.security.listener_security import TlsListener
 from engine.common.clock import ManualClock
 from engine.common.model import SecurityProtocol
@@ -486,39 +489,246 @@ def test_damaged_records_end_the_connection(tmp_path: Path, damage: Callable[[by
     run(check)
 
 
+KEY_UPDATE_BYTES = 27
+
+
+class Pointer(ctypes.c_void_p):
+    """An address in C, which ctypes would make a number of, and cut short."""
+
+
+@cache
+def openssl() -> ctypes.CDLL:
+    """Return the OpenSSL that Python's ``ssl`` uses."""
+    lib = ctypes.CDLL(_ssl.__file__)
+    for name in ("TLS_client_method", "SSL_CTX_new", "SSL_new", "BIO_s_mem", "BIO_new"):
+        getattr(lib, name).restype = Pointer
+    return lib
+
+
+class OpenSslPeer:
+    """A client that calls OpenSSL itself, for what Python's ``ssl`` does not offer."""
+
+    SET_VERSION_MAX = 124
+    WANT_READ = 2
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, version: ssl.TLSVersion) -> None:
+        self._reader, self._writer, self.transport = reader, writer, writer.transport
+        self.lib = lib = openssl()
+        self._context = lib.SSL_CTX_new(lib.TLS_client_method())
+        lib.SSL_CTX_ctrl(self._context, self.SET_VERSION_MAX, ctypes.c_long(version), None)
+        self.tls = lib.SSL_new(self._context)
+        self._incoming, self._outgoing = lib.BIO_new(lib.BIO_s_mem()), lib.BIO_new(lib.BIO_s_mem())
+        lib.SSL_set_bio(self.tls, self._incoming, self._outgoing)
+        lib.SSL_set_connect_state(self.tls)
+        self._held = ctypes.create_string_buffer(65_536)
+
+    def write(self, record: bytes) -> None:
+        """Encrypt a record; it goes out with the others at the next step."""
+        assert self.lib.SSL_write(self.tls, record, len(record)) == len(record)
+
+    def update_keys(self, *, peers_too: bool) -> None:
+        assert self.lib.SSL_key_update(self.tls, int(peers_too)) == 1
+        assert self.lib.SSL_do_handshake(self.tls) == 1
+
+    async def read(self) -> bytes:
+        size = await self.until_done(lambda: self.lib.SSL_read(self.tls, self._held, len(self._held)))
+        assert size > 0, "the connection is over"
+        return self._held.raw[:size]
+
+    async def until_done(self, step: Callable[[], int]) -> int:
+        """Exchange bytes until a step of TLS is over; return its result, or a number below zero."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                self.lib.ERR_clear_error()
+                result = step()
+                self.send_records()
+                if result > 0 or self.lib.SSL_get_error(self.tls, result) != self.WANT_READ:
+                    return result or -1
+                if not (came := await self._reader.read(65_536)):
+                    return -1
+                assert self.lib.BIO_write(self._incoming, came, len(came)) == len(came)
+
+    def send_records(self) -> None:
+        """Give the socket all that is encrypted."""
+        records = []
+        held = ctypes.create_string_buffer(65_536)
+        while (size := self.lib.BIO_read(self._outgoing, held, len(held))) > 0:
+            records.append(held.raw[:size])
+        self._writer.write(b"".join(records))
+
+    def close(self) -> None:
+        self._writer.close()
+        self.lib.SSL_free(self.tls)
+        self.lib.SSL_CTX_free(self._context)
+
+
+@asynccontextmanager
+async def openssl_peer(host: str, port: int, version: ssl.TLSVersion) -> AsyncIterator[OpenSslPeer]:
+    peer = OpenSslPeer(*await asyncio.open_connection(host, port), version)
+    try:
+        assert await peer.until_done(lambda: peer.lib.SSL_do_handshake(peer.tls)) == 1
+        yield peer
+    finally:
+        peer.close()
+
+
 def test_nobody_renegotiates(tmp_path: Path) -> None:
     """Of TLS 1.2: a client could make the broker compute signatures forever, and change who it is."""
-    bound = Binding()
-    ffi, lib = bound.ffi, bound.lib
 
     async def check() -> None:
-        async with serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (_, host, port):
-            reader, writer = await asyncio.open_connection(host, port)
-            context = ffi.gc(lib.SSL_CTX_new(lib.TLS_method()), lib.SSL_CTX_free)
-            lib.SSL_CTX_set_max_proto_version(context, lib.TLS1_2_VERSION)
-            tls = ffi.gc(lib.SSL_new(context), lib.SSL_free)
-            incoming, outgoing = lib.BIO_new(lib.BIO_s_mem()), lib.BIO_new(lib.BIO_s_mem())
-            lib.SSL_set_bio(tls, incoming, outgoing)
-            lib.SSL_set_connect_state(tls)
-            held = ffi.new("char[]", 65536)
+        async with (
+            serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (_, host, port),
+            openssl_peer(host, port, ssl.TLSVersion.TLSv1_2) as peer,
+        ):
+            assert peer.lib.SSL_renegotiate(peer.tls) == 1
+            assert await peer.until_done(lambda: peer.lib.SSL_do_handshake(peer.tls)) < 0
 
-            async def until_done(step: Callable[[], int]) -> int:
-                """Exchange bytes until a step of TLS is over; return its result, or TLS's error below zero."""
-                async with asyncio.timeout(PATIENCE_S):
-                    while True:
-                        result = step()
-                        while (size := lib.BIO_read(outgoing, held, 65536)) > 0:
-                            writer.write(ffi.buffer(held, size)[:])
-                        if result > 0 or lib.SSL_get_error(tls, result) != lib.SSL_ERROR_WANT_READ:
-                            return result or -1
-                        if not (got := await reader.read(65536)):
-                            return -1
-                        lib.BIO_write(incoming, got, len(got))
+    run(check)
 
-            assert await until_done(lambda: lib.SSL_do_handshake(tls)) == 1
-            lib.SSL_renegotiate(tls)
-            assert await until_done(lambda: lib.SSL_do_handshake(tls)) < 0
-            writer.close()
+
+@pytest.mark.parametrize("peers_too", [False, True], ids=["own", "both"])
+@pytest.mark.parametrize("every", [1, 3, 7])
+def test_small_records_with_new_keys_among_them_are_all_answered(tmp_path: Path, every: int, peers_too: bool) -> None:
+    """A KeyUpdate of TLS 1.3 has no content: who reads as many times as there are records reads less than came."""
+    count = 60
+    names = ["x" * (7 * number % 300) for number in range(count)]
+
+    async def check() -> None:
+        async with (
+            serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (_, host, port),
+            openssl_peer(host, port, ssl.TLSVersion.TLSv1_3) as peer,
+        ):
+            # What comes with the handshake's end TLS gets with it: the others wait for an answer.
+            peer.write(metadata_request("t", 0))
+            answers, numbers = await peer.read(), []
+            for number in range(1, count):
+                if number % every == 0:
+                    peer.update_keys(peers_too=peers_too)
+                peer.write(metadata_request(names[number], number))
+            peer.update_keys(peers_too=peers_too)
+            peer.send_records()
+            while len(numbers) < count:
+                while len(answers) >= 4 and len(answers) >= (end := 4 + int.from_bytes(answers[:4], "big")):
+                    numbers.append(int.from_bytes(answers[4:8], "big"))
+                    answers = answers[end:]
+                if len(numbers) < count:
+                    answers += await peer.read()
+            assert numbers == list(range(count))
+
+    run(check)
+
+
+def test_a_flood_of_new_keys_takes_turns_with_others(tmp_path: Path) -> None:
+    """Each costs as much as ten small requests."""
+    flood = 3_000
+
+    async def check() -> None:
+        async with (
+            serving({ApiKey.METADATA: answer_with_name}, tls=listener(tmp_path)) as (server, host, port),
+            openssl_peer(host, port, ssl.TLSVersion.TLSv1_3) as peer,
+        ):
+            peer.write(metadata_request("t", 0))
+            await peer.read()
+            (connection,) = server.connections
+            assert isinstance(connection, TlsConnection)
+            for _ in range(flood):
+                peer.update_keys(peers_too=True)
+            peer.write(metadata_request("t", 1))
+            peer.send_records()
+            answer = asyncio.create_task(peer.read())
+            turns, before = 0, 0
+            while not answer.done():
+                left = len(connection._encrypted)
+                assert before - left < 200 * KEY_UPDATE_BYTES
+                turns += left > 0
+                before = left
+                await asyncio.sleep(0)
+            assert correlation_ids([(await answer)[4:]]) == [1]
+            # The last of each read leaves nothing behind.
+            assert turns > flood / 200 / 2
+
+    run(check)
+
+
+def test_new_keys_that_a_peer_asks_for_and_does_not_read_are_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They wait in their place among the answers, and nothing is read from the peer while much waits."""
+    monkeypatch.setattr(connection, "QUEUED_BYTES_MAX", 400_000)
+    answered, flood = 300_000, 8_000
+
+    def handle(request: RequestHead, body: Any) -> Outgoing:
+        return Outgoing(struct.pack(">ii", 4 + answered, request.correlation_id) + bytes(answered))
+
+    async def check() -> None:
+        limits = ServerLimits(socket_send_buffer_bytes=16_384)
+        async with (
+            serving({ApiKey.METADATA: handle}, limits, tls=listener(tmp_path)) as (server, host, port),
+            openssl_peer(host, port, ssl.TLSVersion.TLSv1_3) as peer,
+        ):
+            (served,) = server.connections
+            assert isinstance(served, TlsConnection)
+            peer.transport.pause_reading()
+            peer.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16_384)
+            peer.write(metadata_request("t", 0))
+            for _ in range(flood):
+                peer.update_keys(peers_too=True)
+            peer.write(metadata_request("t", 1))
+            peer.send_records()
+            async with asyncio.timeout(PATIENCE_S):
+                while served._can_handle() or served._waits_for_turn:
+                    await asyncio.sleep(0)
+            assert served._outgoing.pending == 0
+            assert served._sender is not None
+            assert 400_000 <= served._sender.queued_bytes < 400_000 + 200 * KEY_UPDATE_BYTES
+            peer.transport.resume_reading()
+            answers = b""
+            while len(answers) < 2 * (8 + answered):
+                answers += await peer.read()
+            assert correlation_ids([answers[4:], answers[8 + answered + 4 :]]) == [0, 1]
+
+    run(check)
+
+
+def test_new_keys_come_before_an_answer_that_waits_for_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not encrypted yet will be, with the new ones."""
+    size = 100_000
+    (tmp_path / "f").write_bytes(bytes(size))
+    file = OpenFile(os.open(tmp_path / "f", os.O_RDONLY))
+    read, is_in_memory = tls._read, False
+
+    def from_file(request: RequestHead, body: Any) -> Outgoing:
+        out = Outgoing(struct.pack(">ii", 4 + size, request.correlation_id))
+        out.splice(FileRange(file, 0, size))
+        return out
+
+    async def check() -> None:
+        nonlocal is_in_memory
+        monkeypatch.setattr(tls, "_read", lambda head, room: is_in_memory and read(head, room))
+        async with (
+            serving({ApiKey.METADATA: from_file}, tls=listener(tmp_path)) as (server, host, port),
+            openssl_peer(host, port, ssl.TLSVersion.TLSv1_3) as peer,
+        ):
+            (served,) = server.connections
+            peer.write(metadata_request("t", 0))
+            peer.send_records()
+            async with asyncio.timeout(PATIENCE_S):
+                while not served.is_unread:
+                    await asyncio.sleep(0)
+                # OpenSSL answers to the last one once it encrypts.
+                for _ in range(3):
+                    peer.update_keys(peers_too=True)
+                peer.write(metadata_request("t", 1))
+                peer.send_records()
+                while served._sender.queued_bytes < 2 * size:
+                    await asyncio.sleep(0)
+            is_in_memory = True
+            answers = b""
+            while len(answers) < 2 * (8 + size):
+                answers += await peer.read()
+            assert correlation_ids([answers[4:], answers[8 + size + 4 :]]) == [0, 1]
 
     run(check)
 

@@ -203,6 +203,26 @@ def test_a_refusal_is_said_in_kafkas_words_and_by_bare_tokens_not_at_all(mechani
     run(check)
 
 
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+def test_an_unknown_user_and_a_wrong_password_are_refused_alike(mechanism: str) -> None:
+    """In the same words, and not before the delay."""
+
+    async def check() -> None:
+        async with listening(connection_failed_authentication_delay_ms="200") as listener:
+            answers, loop = [], asyncio.get_running_loop()
+            for name, password in (("alice", "wrong"), ("nobody", "alice-pw")):
+                peer = await listener.connect()
+                begin = loop.time()
+                answer = await peer.log_in(mechanism, exchange(mechanism, password, name))
+                assert loop.time() - begin > 0.19
+                answers.append((answer.error_code, answer.error_message, bytes(answer.auth_bytes)))
+                assert await peer.is_hung_up()
+            assert answers[0] == answers[1]
+            assert answers[0][0] == ErrorCode.SASL_AUTHENTICATION_FAILED
+
+    run(check)
+
+
 def test_a_refusal_waits_and_others_are_served_meanwhile() -> None:
     async def check() -> None:
         async with listening(connection_failed_authentication_delay_ms="300") as listener:

@@ -7,6 +7,7 @@ import hmac
 import json
 from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -107,6 +108,73 @@ def test_scram_refuses_a_wrong_password_and_tells_no_more_than_that_it_is_wrong(
         server.send(final)
     assert caught.value.told is None
     assert refusal(scram(), b"n,,n=nobody,r=abc").told is None
+
+
+class Key(bytes):
+    """A secret that tells how alike another is once somebody looks for a difference: byte by byte, or by its hash."""
+
+    def refuse(self, *_: object) -> Any:
+        raise AssertionError("a secret is compared, and not in constant time")
+
+    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __contains__ = __hash__ = refuse  # type: ignore[assignment]
+    startswith = endswith = find = index = __getitem__ = __iter__ = refuse
+
+
+class Password(str):
+    __slots__ = ()
+
+    def encode(self, *_: object) -> bytes:  # type: ignore[override]
+        return Key(str.encode(self))
+
+    __eq__ = __ne__ = __lt__ = __gt__ = __le__ = __ge__ = __contains__ = __hash__ = Key.refuse  # type: ignore[assignment]
+    startswith = endswith = find = index = __getitem__ = __iter__ = Key.refuse  # type: ignore[assignment]
+
+
+@pytest.fixture
+def compared(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """Return the lengths of all that is compared in constant time."""
+    lengths: list[tuple[int, int]] = []
+    compare = hmac.compare_digest
+
+    def note(one: bytes, other: bytes) -> bool:
+        lengths.append((len(one), len(other)))
+        return compare(one, other)
+
+    monkeypatch.setattr(hmac, "compare_digest", note)
+    return lengths
+
+
+@pytest.mark.parametrize("password", ["al1ce-pw", "al1ce-pX", "a", "al1ce-pw and more"])
+def test_a_password_is_compared_as_a_whole_in_constant_time(password: str, compared: list[tuple[int, int]]) -> None:
+    server = plain_server({"alice": Password("al1ce-pw")})
+    if password == "al1ce-pw":
+        assert agreed(plain_exchange("alice", password), server).name == "alice"
+    else:
+        refusal(server, f"\0alice\0{password}".encode())
+    assert compared == [(8, len(password))]
+
+
+def test_an_unknown_user_takes_as_long_as_a_wrong_password(compared: list[tuple[int, int]]) -> None:
+    refusal(plain_server({"alice": Password("al1ce-pw")}), b"\0nobody\0al1ce-pX")
+    ((_, length),) = compared
+    assert length == 8
+
+
+@pytest.mark.parametrize("is_token", [False, True], ids=["password", "token"])
+@pytest.mark.parametrize("is_right", [True, False], ids=["right", "wrong"])
+@pytest.mark.parametrize(("mechanism", "length"), [("SCRAM-SHA-256", 32), ("SCRAM-SHA-512", 64)])
+def test_a_proof_is_compared_as_a_whole_in_constant_time(
+    mechanism: str, length: int, is_right: bool, is_token: bool, compared: list[tuple[int, int]]
+) -> None:
+    stored = ScramCredential.of_password(mechanism, "al1ce-pw", b"salt", 4096)
+    credential = replace(stored, stored_key=Key(stored.stored_key), server_key=Key(stored.server_key))
+    server = scram_server(mechanism, lambda name, _: (credential, LoggedIn(name)))
+    client = scram_exchange(mechanism, "alice", "al1ce-pw" if is_right else "al1ce-pX", is_token=is_token)
+    next(server)
+    final = client.send(server.send(next(client)))
+    with pytest.raises(StopIteration if is_right else LoginRefused):
+        server.send(final)
+    assert compared == [(length, length)]
 
 
 def test_a_false_proof_never_passes_whatever_the_client_changes() -> None:

@@ -178,13 +178,13 @@ async def listening(**settings: str) -> AsyncIterator[Listener]:
         listener.close()
 
 
-def exchange(mechanism: str, password: str = "alice-pw") -> Exchange:
+def exchange(mechanism: str, password: str = "alice-pw", name: str = "alice") -> Exchange:
     if mechanism == "PLAIN":
-        return plain_exchange("alice", password)
+        return plain_exchange(name, password)
     if mechanism == "OAUTHBEARER":
         options = {"unsecuredLoginStringClaim_sub": "alice"}
         return oauthbearer_exchange(unsecured_token(options, now_s=ManualClock().now_ms() / 1000), {})
-    return scram_exchange(mechanism, "alice", password, is_token=False)
+    return scram_exchange(mechanism, name, password, is_token=False)
 
 
 MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib import util
 from pathlib import Path
 from typing import Any
 
 import pytest
+from class_archive import SPARK_HOME, short_lived_with_archive
 
 from engine.local.java import find_java
 from engine.spark.session import SparkOptions, spark_session
 
-SPARK_HOME = Path(next(iter(util.find_spec("pyspark").submodule_search_locations)))  # type: ignore[union-attr,arg-type]
+__all__ = ["SPARK_HOME"]
 
-# A test's JVM ends before it is warm. A second compiler and a collector with many threads would only take cores from
-# the other tests.
-SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SHORT_LIVED = short_lived_with_archive()
 
 SETTINGS = (
     ("spark.driver.extraJavaOptions", SHORT_LIVED),

@@ -14,6 +14,7 @@ from fake_cluster import FakeCluster
 from plan_files import NOT_MEASURED
 
 from engine.admin.cluster.errors import AdminError
+from engine.admin.log_dirs.describing import with_logs
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import JournalRecord, open_journal, read_journal, read_journals, unfinished_plans
 from engine.admin.reassignment.lock_holder import Holder
@@ -48,7 +49,7 @@ from tui.planning.card import (
     run_outcome,
     time_left,
 )
-from tui.planning.desk import command_after, with_logs
+from tui.planning.desk import command_after
 from tui.planning.forms import ask_for_plan
 from tui.planning.opened_plan import OpenedPlan, plan_made, read_plan_file
 from tui.planning.plan_run import PlanRunState, RunState
@@ -130,8 +131,8 @@ def test_the_brokers_that_change_most_are_shown_where_there_is_little_room() -> 
 def test_a_broker_with_little_has_a_bar_and_an_empty_one_has_none() -> None:
     load = Load("bytes", {1: 1_000_000, 2: None}, {1: 1, 2: 0}, size)
     first, second = text_of(bar_lines([load], [1, 2], 60, 2)).splitlines()[1:]
-    assert first.rstrip() == "1         977 KiB → 1 B ▇░░░░░░░░░░░░░"
-    assert second.rstrip() == "2               — → 0 B"
+    assert first.rstrip() == "1         1.0 MB → 1 B ▇░░░░░░░░░░░░░"
+    assert second.rstrip() == "2              — → 0 B"
     assert "▇" not in text_of(bar_lines([load], [1], 28, 1)), "without room there are only figures"
 
 
@@ -268,8 +269,8 @@ def test_a_run_tells_where_it_is_how_it_goes_and_what_was_said() -> None:
     run.says("wave 2 waits, for at most 15 s: the ISR has shrunk for orders-0")
     assert (run.state, run.is_under_way, len(changes)) == (RunState.UNDER_WAY, True, 5)
     told = text_of(run_lines(run))
-    assert "▶ apply plan.json: under way   wave 2 of 3   4/9 partitions   throttle 4.9 KiB/s" in told
-    assert "━━━━━━━━╌╌╌╌╌╌╌╌ 50 %  2.0 KiB of 4.0 KiB   1.0 KiB/s   1s to 1m 59s left" in told
+    assert "▶ apply plan.json: under way   wave 2 of 3   4/9 partitions   throttle 5.0 kB/s" in told
+    assert "━━━━━━━━╌╌╌╌╌╌╌╌ 50 %  2.0 kB of 4.1 kB   1.0 kB/s   1s to 1m 59s left" in told
     assert "the ISR has shrunk for orders-0" in told
     assert [text for _, text in run.said][:2] == ["the plan lock is taken", "wave 2 of 3 begins"]
 
