@@ -165,7 +165,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
         "Describe Cluster?: sizes",
         "DescribeConfigs Cluster?: with --rates",
     ),
-    "cluster snapshot": _WHOLE,
+    "cluster snapshot": ("Describe Topic~", *_WHOLE[1:]),
     "produce": ("Write Topic", "Write TransactionalId: with --transactional-id"),
     "consume": ("Read Topic", "Read Group: with --group"),
     "perf producer": ("Write Topic", "Write TransactionalId: with --transactional-id"),
