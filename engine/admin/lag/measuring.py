@@ -83,6 +83,8 @@ class LagMeter:
         self._cluster_id: str | None = None
         self.latest: dict[_Key, GroupSample] = {}
         """The groups as the last measurement saw them, with their members."""
+        self.others: tuple[str, ...] = ()
+        """Groups of other protocols, which it left out."""
 
     async def measure(
         self, on_look: OnLook | None = None, *, found: FoundGroups | None = None
@@ -101,6 +103,7 @@ class LagMeter:
         history, complaints = await self._begin()
         if found is None:
             found = await find_groups(self._cluster, self._scope)
+        self.others = found.others
         latest: dict[_Key, GroupSample] = {}
         failures += found.failures
         asked = found
