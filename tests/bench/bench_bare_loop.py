@@ -3,6 +3,8 @@
 The bare loop reads the same requests and splits their frames, checks the checksums of batches and stamps their offsets,
 appends as many bytes to as many files by as many writes, and answers. What the coordinator writes and what it answers
 is made once. It decodes, decides and remembers nothing, so no broker that does can reach it.
+With commits there is a second loop, which does what any coordinator has to: it decodes them, encodes their records, in
+one batch for all that come in a turn of the event loop, and their answers, with the codecs of the broker.
 ``KLAMM_BENCH_ONLY=100x1,1x10,commitx10`` runs some rows.
 """
 
@@ -18,10 +20,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import cast
+from typing import ClassVar, cast
 
 import bench_transactions
 import commit_load
@@ -29,8 +32,9 @@ import uvloop
 from bench_transactions import TOPIC
 from crc32c import crc32c
 
+from engine.broker.coordinator.groups.commit_gathering import commit_batch
 from engine.broker.coordinator.groups.records import OFFSETS_BASE_SEQUENCE, offset_records
-from engine.broker.coordinator.groups.values import CommittedOffset
+from engine.broker.coordinator.groups.values import CommittedOffset, Offsets
 from engine.broker.coordinator.transactions.records import transition_batch
 from engine.broker.coordinator.transactions.transaction import Transition
 from engine.common.model import TopicPartition
@@ -45,19 +49,30 @@ from engine.kafka.protocol.apis.add_partitions_to_txn import (
 )
 from engine.kafka.protocol.apis.end_txn import EndTxnResponse
 from engine.kafka.protocol.apis.init_producer_id import InitProducerIdResponse
+from engine.kafka.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
 from engine.kafka.protocol.apis.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from engine.kafka.protocol.frames import decode_request, encode_response
+from engine.kafka.protocol.codec import decoder, encoder
+from engine.kafka.protocol.frames import decode_request, decode_request_header, encode_response
 from engine.kafka.protocol.records import layout
+from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.encode import encode_batch
 
 SHAPES = {f"{r}x{p}": (r, p) for p in (1, 10) for r in (1, 10, 100)} | {"commitx1": (0, 1), "commitx10": (0, 10)}
 """Records in each partition, and partitions; without records it is a group's commit."""
 GROUPS = 1_000
+IBP = parse_metadata_version("3.9")
 BUFFER_BYTES = 1024 * 1024
 
 _FRAME = struct.Struct(">ih")
 _BASE_OFFSET = struct.Struct(">q")
 _CRC = struct.Struct(">I")
+_HEAD = struct.Struct(">iiB")
+"""Of an answer: size, correlation id, no tags."""
 _FILE_OF_STATE = 0
 
 
@@ -92,13 +107,16 @@ class BareLoop(asyncio.BufferedProtocol):
                 break
             if key == ApiKey.PRODUCE:
                 self._append_batches(start, size)
-            for file, data in self._appends.get(key, ()):
-                os.write(self._files[file], data)
-            out += self._answers[key]
+            out += self._answer(key, start)
             start += 4 + size
         self._buffer[: self._end - start] = self._buffer[start : self._end]
         self._end -= start
         self._transport.write(out)
+
+    def _answer(self, key: int, start: int) -> bytes:
+        for file, data in self._appends.get(key, ()):
+            os.write(self._files[file], data)
+        return self._answers[key]
 
     def _append_batches(self, start: int, size: int) -> None:
         places = self._batches.get(size)
@@ -111,6 +129,55 @@ class BareLoop(asyncio.BufferedProtocol):
             self._offset += 1
             _BASE_OFFSET.pack_into(batch, 0, self._offset)
             os.write(self._files[file], batch)
+
+
+class CommitLoop(BareLoop):
+    """Decodes and encodes commits; those of all connections that come in one turn are written together."""
+
+    turn: ClassVar[list[tuple[CommitLoop, OffsetCommitRequest]]] = []
+    decode = staticmethod(decoder(OffsetCommitRequest, commit_load.VERSION))
+    encode = staticmethod(encoder(OffsetCommitResponse, commit_load.VERSION))
+
+    def _answer(self, key: int, start: int) -> bytes:
+        if not self.turn:
+            asyncio.get_running_loop().call_soon(self._write)
+        buffer = memoryview(self._buffer)
+        _, body = decode_request_header(buffer, start + 4)
+        self.turn.append((self, self.decode(buffer, body)[0]))
+        return b""
+
+    def _write(self) -> None:
+        now_ms = int(time.time() * 1000)
+        commits = [(request.group_id, _offsets(request, now_ms)) for _, request in self.turn]
+        os.write(self._files[_FILE_OF_STATE], commit_batch(commits, now_ms, Codec.NONE, IBP))
+        for connection, request in self.turn:
+            out = bytearray(_HEAD.size)
+            self.encode(out, _response(request))
+            _HEAD.pack_into(out, 0, len(out) - 4, 7, 0)
+            connection._transport.write(out)
+        self.turn.clear()
+
+
+def _offsets(request: OffsetCommitRequest, now_ms: int) -> Offsets:
+    return {
+        TopicPartition(topic.name, asked.partition_index): CommittedOffset(
+            asked.committed_offset, "", asked.committed_leader_epoch, now_ms
+        )
+        for topic in request.topics
+        for asked in topic.partitions
+    }
+
+
+def _response(request: OffsetCommitRequest) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[
+            OffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[OffsetCommitResponsePartition(partition_index=p.partition_index) for p in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 def _places_of_batches(frame: bytes) -> list[tuple[int, int]]:
@@ -167,9 +234,7 @@ def _appends(partitions: int) -> Appends:
         EndTransactionMarker(ControlRecordType.COMMIT, 0), producer_id=1, producer_epoch=0, timestamp_ms=now_ms
     )
     offsets = {name: CommittedOffset(1_000, "", 0, now_ms) for name in names}
-    commit = encode_batch(
-        offset_records("bench-100", offsets, now_ms, parse_metadata_version("3.9")), base_sequence=OFFSETS_BASE_SEQUENCE
-    )
+    commit = encode_batch(offset_records("bench-100", offsets, now_ms, IBP), base_sequence=OFFSETS_BASE_SEQUENCE)
     return {
         ApiKey.ADD_PARTITIONS_TO_TXN: [state(TransactionState.ONGOING, names)],
         ApiKey.END_TXN: [
@@ -181,10 +246,10 @@ def _appends(partitions: int) -> Appends:
     }
 
 
-async def _serve(folder: Path, partitions: int) -> None:
+async def _serve(folder: Path, partitions: int, loop: type[BareLoop]) -> None:
     files = [os.open(folder / str(p), os.O_CREAT | os.O_WRONLY | os.O_APPEND) for p in range(partitions + 1)]
     answers, appends = _answers(partitions), _appends(partitions)
-    server = await asyncio.get_running_loop().create_server(lambda: BareLoop(files, answers, appends), "127.0.0.1", 0)
+    server = await asyncio.get_running_loop().create_server(lambda: loop(files, answers, appends), "127.0.0.1", 0)
     print(server.sockets[0].getsockname()[1], flush=True)
     await server.serve_forever()
 
@@ -209,7 +274,7 @@ def main() -> None:
         json.loads(said.stdout)
         return (cpu_seconds(pid) - before_s) * 1e6 / count
 
-    print(f"{'CPU, us each':28} {'klamm':>9} {'bare loop':>9} {'ratio':>7}")
+    print(f"{'CPU, us each':28} {'klamm':>9} {'bare loop':>9} {'ratio':>7} {'with codecs':>12} {'ratio':>7}")
     try:
         with one_broker("klamm", folder / "klamm") as cluster:
             for name, (records, partitions) in SHAPES.items():
@@ -217,14 +282,19 @@ def main() -> None:
                     continue
                 (files := folder / name).mkdir()
                 command = [sys.executable, __file__, str(files), str(partitions)]
-                with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as bare:
-                    assert bare.stdout is not None
-                    port = int(bare.stdout.readline())
-                    ends = (broker_pid(cluster), cluster.bootstrap_servers), (bare.pid, f"127.0.0.1:{port}")
+                with ExitStack() as stack:
+                    ends = [(broker_pid(cluster), cluster.bootstrap_servers)]
+                    for option in ((), ("--with-codecs",))[: 1 if records else 2]:
+                        bare = stack.enter_context(
+                            subprocess.Popen([*command, *option], stdout=subprocess.PIPE, text=True)
+                        )
+                        stack.callback(bare.terminate)
+                        assert bare.stdout is not None
+                        ends.append((bare.pid, f"127.0.0.1:{int(bare.stdout.readline())}"))
                     costs = [[cost(*end, records, partitions) for end in ends] for _ in range(WARM_UPS + ROUNDS)]
-                    bare.terminate()
-                ours, limit = (median(column) for column in zip(*costs[WARM_UPS:], strict=True))
-                print(f"{name:28} {ours:9.0f} {limit:9.0f} {ours / limit:6.1f}x", flush=True)
+                ours, *limits = (median(column) for column in zip(*costs[WARM_UPS:], strict=True))
+                shown = "".join(f" {limit:9.0f} {ours / limit:6.1f}x" for limit in limits)
+                print(f"{name:28} {ours:9.0f}{shown}", flush=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -233,5 +303,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("partitions", type=int)
+    parser.add_argument("--with-codecs", action="store_true")
     options = parser.parse_args()
-    uvloop.run(_serve(options.folder, options.partitions))
+    uvloop.run(_serve(options.folder, options.partitions, CommitLoop if options.with_codecs else BareLoop))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from engine.broker.fetch.conversion import Converted
 from engine.broker.fetch.reads import FetchBroker, FetchReads
-from engine.broker.fetch.session_cache import INVALID_SESSION_ID, FetchContext, FetchPartition, PartitionOutcome
+from engine.broker.fetch.session_cache import INVALID_SESSION_ID, FetchContext, FetchPartition
 from engine.broker.replication.metadata_cache import LeaderHints
+from engine.broker.replication.partition import Partition
 from engine.broker.replication.partition_read import PartitionRead
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -56,11 +57,18 @@ def build_response(
     current: FetchableTopicResponse | None = None
     found = ((read, read.records) for read in reads.reads) if converted is None else converted
     is_incremental = fetch.is_incremental
-    for wanted, (read, records) in zip(reads.partitions, found, strict=True):
+    fetched = broker.replica_manager.environment.topics.fetched
+    replica_id = reads.parameters.replica_id
+    for wanted, (read, records), (partition, _, _) in zip(reads.partitions, found, reads.ends, strict=True):
         if is_incremental and records is None and _is_known(wanted, read):
             continue
-        if not fetch.must_answer(wanted, _outcome(read)):
+        if not fetch.must_answer(wanted, read):
             continue
+        if partition is not None and read.records is not None:
+            if replica_id < 0:
+                partition.counts.bytes_out += read.records.size_bytes
+            else:
+                _count_replication(partition, replica_id, read.records.size_bytes)
         key = wanted.key
         if current is None or (current.topic_id if version >= 13 else current.topic) != (
             key.topic_id if version >= 13 else key.topic
@@ -72,8 +80,8 @@ def build_response(
             data.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         if hints is not None and read.error in _LEADER_ERRORS:
             _name_new_leader(hints, wanted, data)
+        fetched.append(data.error_code)
         current.partitions.append(data)
-    reads.count_bytes_out()
     reads.settle()
     response = FetchResponse(session_id=fetch.session_id, responses=responses)
     if hints is not None and hints.nodes:
@@ -94,14 +102,11 @@ def _is_known(wanted: FetchPartition, read: PartitionRead) -> bool:
     )
 
 
-def _outcome(read: PartitionRead) -> PartitionOutcome:
-    return PartitionOutcome(
-        error_code=read.error,
-        size_bytes=read.size_bytes,
-        high_watermark=read.high_watermark,
-        log_start_offset=read.log_start_offset,
-        must_tell=read.diverging_epoch is not None or read.preferred_read_replica >= 0,
-    )
+def _count_replication(partition: Partition, replica_id: int, size_bytes: int) -> None:
+    topics = partition.environment.topics
+    topics.replication_bytes_out += size_bytes
+    if replica_id in partition.assignment.adding_replicas:
+        topics.reassignment_bytes_out += size_bytes
 
 
 def _partition_data(index: int, read: PartitionRead, records: object) -> PartitionData:

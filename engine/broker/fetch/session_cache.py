@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple, Protocol
 
 from engine.broker.replication.isr import SessionFetch
+from engine.broker.replication.partition_read import PartitionRead
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 
@@ -114,17 +115,6 @@ class FetchPartition:
             self.steady = None
 
 
-class PartitionOutcome(NamedTuple):
-    """The part of a partition's answer that decides whether an incremental answer must carry it."""
-
-    error_code: int
-    size_bytes: int
-    high_watermark: int
-    log_start_offset: int
-    must_tell: bool
-    """The answer must carry a diverging epoch or a preferred read replica."""
-
-
 def named_once(partitions: list[FetchPartition]) -> list[FetchPartition]:
     """Return each partition's last mention, in the order of the first mentions."""
     if len(partitions) < 2:
@@ -224,23 +214,25 @@ class FetchContext:
         """Whether the session has moved on without this request's answer, which can no longer be built."""
         return self.session is not None and self.session.epoch != self._epoch
 
-    def must_answer(self, partition: FetchPartition, outcome: PartitionOutcome) -> bool:
+    def must_answer(self, partition: FetchPartition, read: PartitionRead) -> bool:
         """Return whether the answer must carry this partition; remember what it says."""
         if self.session is None:
             return True
+        size_bytes = read.size_bytes
         changed = (
-            outcome.size_bytes > 0
-            or outcome.high_watermark != partition.sent_high_watermark
-            or outcome.log_start_offset != partition.sent_log_start_offset
-            or outcome.must_tell
+            size_bytes > 0
+            or read.high_watermark != partition.sent_high_watermark
+            or read.log_start_offset != partition.sent_log_start_offset
+            or read.diverging_epoch is not None
+            or read.preferred_read_replica >= 0
         )
-        partition.sent_high_watermark = outcome.high_watermark
-        partition.sent_log_start_offset = outcome.log_start_offset
-        if outcome.error_code:
+        partition.sent_high_watermark = read.high_watermark
+        partition.sent_log_start_offset = read.log_start_offset
+        if read.error is not ErrorCode.NONE:
             # The next answer must show that the error is over, even if nothing else has changed.
             partition.sent_high_watermark = -1
             changed = True
-        if outcome.size_bytes > 0 and self.is_incremental:
+        if size_bytes > 0 and self.is_incremental:
             # Partitions that had data go to the end, so that none starves if the answer's size is limited.
             self.session.place_last(partition)
         return changed or not self.is_incremental

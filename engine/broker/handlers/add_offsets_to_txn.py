@@ -10,6 +10,8 @@ Version notes
 
 from __future__ import annotations
 
+from typing import cast
+
 from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.preconditions import are_transactions_refused, understood
@@ -36,4 +38,5 @@ def add_offsets_to_txn(context: RequestContext, request: AddOffsetsToTxnRequest)
         [context.broker.group_coordinator.partition_for(request.group_id)],
         added,
     )
-    return deferred
+    # Without followers the answer is ready at once, and need not wait anywhere.
+    return deferred if deferred.response is None else cast("AddOffsetsToTxnResponse", deferred.response)

@@ -15,6 +15,8 @@ Version notes
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from functools import lru_cache
+from typing import Any
 
 from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.broker.handlers.context import RequestContext
@@ -40,6 +42,8 @@ FROM_BROKERS = 4
 
 Errors = Sequence[tuple[TopicPartition, ErrorCode]]
 """The answer for each partition. A partition that was named twice is answered twice, as by Kafka."""
+
+_new: Callable[..., Any] = tuple.__new__
 
 
 @handles(ApiKey.ADD_PARTITIONS_TO_TXN, requires=["Write TransactionalId", "Write Topic", "ClusterAction Cluster"])
@@ -92,10 +96,12 @@ def _add(
     missing: set[TopicPartition] = set()
     cache = context.broker.metadata_cache
     for topic in pieces(asked.topics, "partitions"):
-        own = [TopicPartition(topic.name, index) for index in topic.partitions]
+        name = topic.name
+        # Same as TopicPartition(…), without its detour through Python.
+        own: list[TopicPartition] = [_new(TopicPartition, (name, index)) for index in topic.partitions]
         named += own
         partitions.update(dict.fromkeys(own))
-        there = cache.partitions(topic.name)
+        there = cache.partitions(name)
         missing.update([p for p in own if p.partition not in there])
         yield
     if are_transactions_refused(context):
@@ -136,5 +142,7 @@ def _response(
     return answer
 
 
+@lru_cache(maxsize=10_000)
 def _result(index: int, error: ErrorCode) -> AddPartitionsToTxnPartitionResult:
+    """Return the answer for a partition. Responses share it: they are encoded and never changed."""
     return AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error)

@@ -135,6 +135,9 @@ def by_topic(
     """Return the partitions' results by topic, in the order in which the topics came. It yields after each of them."""
     topics: dict[str, list[R]] = {}
     for (topic, index), error in errors:
-        topics.setdefault(topic, []).append(result(index, error))
+        results = topics.get(topic)
+        if results is None:
+            results = topics[topic] = []
+        results.append(result(index, error))
         yield
     return topics.items()

@@ -209,7 +209,7 @@ class _Answers:
 def _answer(
     context: RequestContext, request: ProduceRequest, outcome: _Outcome, response: ProduceResponse
 ) -> ProduceResponse | Deferred | object:
-    if outcome.has_refused and request.acks:
+    if outcome.has_refused:
         for _ in _complete_refusals(context, response):
             pass
     return _send(context, request, outcome, response)
@@ -234,20 +234,24 @@ async def _answer_later(
     """Append the records that needed long work, and flush what must be on the disk before the answer; in turns."""
     for unprepared in outcome.to_prepare:
         await _append_prepared(context, request.acks, unprepared, outcome)
-    await asyncio.gather(*(_flush(context, unflushed, outcome) for unflushed in outcome.to_flush))
-    if outcome.has_refused and request.acks:
+    await asyncio.gather(*(_flush(context, request.acks, unflushed, outcome) for unflushed in outcome.to_flush))
+    if outcome.has_refused:
         await carry_out(_complete_refusals(context, response))
     return _send(context, request, outcome, response)
 
 
-async def _flush(context: RequestContext, unflushed: _Unflushed, outcome: _Outcome) -> None:
-    log, answer = unflushed
+async def _flush(context: RequestContext, acks: int, unflushed: _Unflushed, outcome: _Outcome) -> None:
+    partition, log, answer, noted = unflushed
     try:
         await context.broker.replica_manager.flushes.flush(log)
     except KafkaError as error:
+        noted = [0, 0]
+        if acks:
+            partition.environment.topics.not_produced += 1
         outcome.has_refused = True
         _refuse(answer, error)
         outcome.waiting = [waiting for waiting in outcome.waiting if waiting.answer is not answer]
+    partition.counts.appends += noted
 
 
 async def _append_prepared(context: RequestContext, acks: int, unprepared: _Unprepared, outcome: _Outcome) -> None:
@@ -285,10 +289,13 @@ class _Unprepared(NamedTuple):
 
 
 class _Unflushed(NamedTuple):
-    """A log that must be on the disk before the answer."""
+    """A partition whose log must be on the disk before the answer."""
 
+    partition: Partition
     log: Log
     answer: PartitionProduceResponse
+    noted: list[int]
+    """What the append has noted for the counts of its topic. Kafka counts an append after its flush."""
 
 
 class _Outcome:
@@ -428,7 +435,9 @@ def _accept(
     log = partition.leader_log
     is_flush_due = log is not None and log.is_flush_due
     if log is not None and is_flush_due:
-        outcome.to_flush.append(_Unflushed(log, answer))
+        appends = partition.counts.appends
+        outcome.to_flush.append(_Unflushed(partition, log, answer, appends[-2:]))
+        del appends[-2:]
     # Without followers the append has raised the high watermark.
     if acks == ACKS_ALL and (partition.followers or is_flush_due):
         outcome.waiting.append(_Waiting(partition, result.last_offset + 1, answer))

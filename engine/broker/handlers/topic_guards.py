@@ -25,6 +25,7 @@ from engine.broker.handlers.guarding import (
 )
 from engine.broker.handlers.in_turns import Steps, each
 from engine.broker.handlers.refusals import NO_TOPIC, NO_TXN, Partitions, element, said
+from engine.broker.metrics.topics import BrokerTopics
 from engine.broker.network.connection import PRODUCED_AT_ONCE_MAX
 from engine.broker.network.request import CLOSE_CONNECTION, NO_RESPONSE
 from engine.common.acl import AclOperation
@@ -50,7 +51,7 @@ _PRODUCED = Partitions(ApiKey.PRODUCE, "topic_data", "responses", base_offset=-1
 def guard_produce(ask: Ask, request: Any) -> Any:
     topics, transactional_id = request.topic_data, request.transactional_id
     if transactional_id is not None and _is_transactional(request) and not ask.may(WRITE, TXN, transactional_id):
-        steps = _produce_refused(request, [], topics, NO_TXN)
+        steps = _produce_refused(ask, request, [], topics, NO_TXN)
     elif len(topics) <= PRODUCED_AT_ONCE_MAX and all(
         ask.may(WRITE, TOPIC, topic.name, count=len(topic.partition_data)) for topic in topics
     ):
@@ -69,12 +70,13 @@ def guard_produce(ask: Ask, request: Any) -> Any:
 
 def _produce_to_some(ask: Ask, request: Any) -> Steps[Any]:
     kept, refused = yield from ask.parted(request.topic_data, WRITE, TOPIC)
-    return (yield from _produce_refused(request, kept, refused, NO_TOPIC)) if refused else None
+    return (yield from _produce_refused(ask, request, kept, refused, NO_TOPIC)) if refused else None
 
 
-def _produce_refused(request: Any, kept: list[Any], refused: list[Any], code: ErrorCode) -> Steps[Any]:
+def _produce_refused(ask: Ask, request: Any, kept: list[Any], refused: list[Any], code: ErrorCode) -> Steps[Any]:
     request.topic_data = kept
     entries = yield from _PRODUCED.refused(refused, code)
+    _counts(ask).produce_errors[code] += sum(len(entry.partition_responses) for entry in entries)
     if request.acks == 0:
         return lambda answer: CLOSE_CONNECTION
     if not kept:
@@ -106,11 +108,18 @@ def guard_fetch(ask: Ask, request: Any) -> Any:
     if request.session_id:
         # It opens another, and hears then of all partitions.
         return fetch.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
-    return _follower_refused(request)
+    return _follower_refused(ask, request)
 
 
-def _follower_refused(request: Any) -> Steps[Any]:
-    return fetch.FetchResponse(responses=(yield from _FETCHED.refused(request.topics)))
+def _follower_refused(ask: Ask, request: Any) -> Steps[Any]:
+    entries = yield from _FETCHED.refused(request.topics)
+    _counts(ask).fetch_errors[NO_TOPIC] += sum(len(entry.partitions) for entry in entries)
+    return fetch.FetchResponse(responses=entries)
+
+
+def _counts(ask: Ask) -> BrokerTopics:
+    """Return where errors of Produce and Fetch are counted: nobody walks through their answers."""
+    return ask.context.broker.replica_manager.environment.topics
 
 
 def guard_metadata(ask: Ask, request: Any) -> Steps[Any]:

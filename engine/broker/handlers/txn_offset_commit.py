@@ -13,8 +13,9 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Generator
-from typing import Any
+from collections.abc import Callable, Coroutine, Generator
+from functools import lru_cache
+from typing import Any, cast
 
 from engine.broker.coordinator.groups.commit_gathering import CommitErrors
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer, Offsets
@@ -43,6 +44,8 @@ LOADING_SINCE = 2
 
 ABORTABLE_SINCE = 4
 """The first version whose clients understand TRANSACTION_ABORTABLE."""
+
+_new: Callable[..., Any] = tuple.__new__
 
 
 @handles(ApiKey.TXN_OFFSET_COMMIT, requires=["Write TransactionalId", "Read Group", "Read Topic"])
@@ -115,7 +118,8 @@ def _commit(
         producer_epoch=request.producer_epoch,
         verification=None if verified is None else verified.verifications.get(partition),
     )
-    return deferred
+    # Without followers the answer is ready at once, and need not wait anywhere.
+    return deferred if deferred.response is None else cast("TxnOffsetCommitResponse", deferred.response)
 
 
 def _split(
@@ -127,14 +131,18 @@ def _split(
     errors: CommitErrors = {}
     for topic in pieces(request.topics, "partitions"):
         yield
-        existing = context.broker.metadata_cache.partitions(topic.name)
+        name = topic.name
+        existing = context.broker.metadata_cache.partitions(name)
         for asked in topic.partitions:
-            partition = TopicPartition(topic.name, asked.partition_index)
-            if asked.partition_index not in existing:
+            index = asked.partition_index
+            # Same as TopicPartition(…) and CommittedOffset(…), without their detour through Python.
+            partition = _new(TopicPartition, (name, index))
+            if index not in existing:
                 errors[partition] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 continue
-            offsets[partition] = CommittedOffset(
-                asked.committed_offset, asked.committed_metadata or "", asked.committed_leader_epoch, now_ms
+            offsets[partition] = _new(
+                CommittedOffset,
+                (asked.committed_offset, asked.committed_metadata or "", asked.committed_leader_epoch, now_ms, None),
             )
     return offsets, errors
 
@@ -147,9 +155,13 @@ def _steps(context: RequestContext, errors: CommitErrors) -> Generator[None, Non
     if context.api_version < LOADING_SINCE:
         loading, unavailable = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE
         errors = {partition: unavailable if error is loading else error for partition, error in errors.items()}
-    topics = yield from by_topic(
-        errors.items(), lambda index, error: TxnOffsetCommitResponsePartition(partition_index=index, error_code=error)
-    )
+    topics = yield from by_topic(errors.items(), _answer)
     return TxnOffsetCommitResponse(
         topics=[TxnOffsetCommitResponseTopic(name=topic, partitions=partitions) for topic, partitions in topics]
     )
+
+
+@lru_cache(maxsize=10_000)
+def _answer(index: int, error: ErrorCode) -> TxnOffsetCommitResponsePartition:
+    """Return the answer for a partition. Responses share it: they are encoded and never changed."""
+    return TxnOffsetCommitResponsePartition(partition_index=index, error_code=error)

@@ -327,7 +327,14 @@ class Log:
                     marker = read_plain_marker(records, 0)
                 if marker is None or not producer.is_committed_by(producer_epoch, marker):
                     return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
-            # A coordinator's batches have no sequence, and so go the long way.
+            elif origin is _COORDINATOR:
+                if attributes ^ TRANSACTIONAL_BIT not in terms.coordinators_attributes or not producer.takes_offsets(
+                    producer_epoch,
+                    sequence,
+                    self._producers.verifications.get(producer_id),
+                    must_verify=self._environment.verifies_transactions,
+                ):
+                    return self._append_the_long_way(records, leader_epoch, origin, may_prepare, prepared)
             elif (
                 attributes ^ TRANSACTIONAL_BIT not in terms.in_place_attributes
                 or not producer.is_continued_in_transaction(

@@ -135,6 +135,19 @@ class ProducerEntry:
             return verification.is_presented and verification.lowest_sequence == base_sequence
         return self.current_txn_first_offset != NO_TRANSACTION or not must_verify
 
+    def takes_offsets(
+        self, producer_epoch: int, base_sequence: int, verification: Verification | None, *, must_verify: bool
+    ) -> bool:
+        """Return whether offsets that a coordinator writes plainly belong to a transaction that is, or may be, open.
+
+        All such batches have the same sequence, so none says which is next.
+        """
+        if base_sequence < 0 or self.producer_epoch != producer_epoch:
+            return False
+        if verification is not None:
+            return verification.is_presented
+        return self.current_txn_first_offset != NO_TRANSACTION or not must_verify
+
     def is_committed_by(self, producer_epoch: int, marker: EndTransactionMarker) -> bool:
         """Return whether a marker plainly commits the open transaction, so that it needs no further check."""
         return (

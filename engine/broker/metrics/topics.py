@@ -97,6 +97,10 @@ class BrokerTopics:
         self.not_produced = 0
         """Of the appends, those that no answer to a Produce request has called a success."""
         self.produce_errors: Counter[int] = Counter()
+        self.fetched: list[int] = []
+        """Error codes of the partitions in answers to Fetch since ``fold``; most are 0."""
+        self.fetch_errors: Counter[int] = Counter()
+        """Those that are folded."""
         self.produced_conversions, self.fetched_conversions = Conversions(), Conversions()
         self._topics: dict[str, TopicCounts] = {}
         self._meters: dict[str, dict[str, Meter]] = {}
@@ -112,7 +116,9 @@ class BrokerTopics:
         return self._gone["produces"] + sum(counts.produces for counts in self._topics.values()) - self.not_produced
 
     def fold(self) -> None:
-        """Add up the appends of each topic."""
+        """Add up the appends of each topic, and the error codes of Fetch."""
+        self.fetch_errors.update(self.fetched)
+        self.fetched.clear()
         for counts in self._topics.values():
             counts.fold()
 

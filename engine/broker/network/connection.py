@@ -625,8 +625,11 @@ class Connection(asyncio.BufferedProtocol):
             self.closed_because = CloseReason.FAULT
             self._context.totals.unanswered += 1
             return
-        if route.count_errors is not None and type(response) is route.response_class:
-            route.count_errors(route.errors, response)
+        if route.count_errors is not None:
+            if type(response) is route.response_class:
+                route.count_errors(route.errors, response)
+        elif route.counts_whole and response.error_code:
+            route.errors[response.error_code] += 1
         size = len(out) - start - 4
         if len(out.ranges) > ranges_before:
             size += sum(part.size_bytes for _, part in out.ranges[ranges_before:])

@@ -59,6 +59,7 @@ class Route:
         "api_key",
         "api_version",
         "count_errors",
+        "counts_whole",
         "decode",
         "encode",
         "errors",
@@ -86,8 +87,12 @@ class Route:
         self.follower_times = RequestTimes() if key is ApiKey.FETCH else self.times
         self.response_class = response_class(key)
         self.errors: defaultdict[int, int] = defaultdict(int)
-        """Error codes in its answers. Produce's are counted where it appends, without a walk through the answer."""
-        self.count_errors = None if key is ApiKey.PRODUCE else error_counter(self.response_class, api_version)
+        """Error codes in its answers. Produce and Fetch count those of partitions where they append and read, without
+        a walk through the answer; of Fetch it has only the errors of whole answers.
+        """
+        self.counts_whole = key is ApiKey.FETCH
+        is_counted = key in (ApiKey.PRODUCE, ApiKey.FETCH)
+        self.count_errors = None if is_counted else error_counter(self.response_class, api_version)
         self.has_client_id = request_header_version(key, api_version) >= 1
         self.request_has_tags = request_header_version(key, api_version) >= 2
         self.response_has_tags = response_header_version(key, api_version) >= 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -12,9 +14,9 @@ from engine.broker.fetch.session_cache import (
     FetchPartition,
     FetchSessionCache,
     PartitionKey,
-    PartitionOutcome,
     next_epoch,
 )
+from engine.broker.replication.partition_read import PartitionRead
 from engine.common.errors import ErrorCode
 
 
@@ -48,11 +50,14 @@ def context(opened: FetchContext | ErrorCode) -> FetchContext:
     return opened
 
 
-def outcome(size: int = 0, high_watermark: int = 5, log_start: int = 0, error: int = 0) -> PartitionOutcome:
-    return PartitionOutcome(error, size, high_watermark, log_start, must_tell=False)
+def outcome(
+    size: int = 0, high_watermark: int = 5, log_start: int = 0, error: ErrorCode = ErrorCode.NONE
+) -> PartitionRead:
+    records: Any = SimpleNamespace(size_bytes=size) if size else None
+    return PartitionRead(error, high_watermark, log_start_offset=log_start, records=records)
 
 
-def answered(opened: FetchContext, result: PartitionOutcome) -> list[int]:
+def answered(opened: FetchContext, result: PartitionRead) -> list[int]:
     return [p.key.partition for p in opened.partitions if opened.must_answer(p, result)]
 
 
@@ -104,7 +109,7 @@ def test_partitions_with_data_go_to_the_end() -> None:
 def test_the_end_of_an_error_is_told_even_if_nothing_else_changed() -> None:
     cache = FetchSessionCache(10, random.Random(1))
     first = context(open_session(cache, partition(0)))
-    assert answered(first, outcome(error=6)) == [0]
+    assert answered(first, outcome(error=ErrorCode.NOT_LEADER_OR_FOLLOWER)) == [0]
     second = context(open_session(cache, session_id=first.session_id, epoch=1))
     assert answered(second, outcome()) == [0]
     third = context(open_session(cache, session_id=first.session_id, epoch=2))

@@ -99,6 +99,14 @@ async def test_a_flush_that_fails_is_answered(tmp_path: Path, monkeypatch: pytes
         disk.broken = str(bad.log_dir)
         answer = await ask(w, b"a", 0, 1, acks=acks)
         assert w.brokers[1].failed_dirs == [bad.log_dir]
+        # Kafka flushes inside the append: it counts neither records nor a success, and an expected error is no failure.
+        topics = w.brokers[1].replica_manager.environment.topics
+        topics.fold()
+        counts = topics.of(TP.topic)
+        assert (counts.produces, counts.messages_in, counts.bytes_in) == (2, 1, len(data_batch(b"a")))
+        assert counts.failed_produces == 0
+        assert topics.produce_errors == {ErrorCode.KAFKA_STORAGE_ERROR: 1}
+        assert topics.produced == (1 if acks else 0)
         if acks == 0:
             assert answer is CLOSE_CONNECTION
             return

@@ -16,7 +16,7 @@ from engine.broker.log.producer_entry import Verification
 from engine.broker.log.results import AppendResult
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.config.log_config import LogConfig
-from engine.kafka.protocol.records.layout import ATTRIBUTES, TRANSACTIONAL_BIT
+from engine.kafka.protocol.records.layout import ATTRIBUTES, NO_SEQUENCE, TRANSACTIONAL_BIT
 
 E = ErrorCode
 
@@ -176,9 +176,49 @@ class LongWay(Log):
         )
 
 
+@pytest.mark.parametrize("verifies", [True, False])
+@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize("approval", ["approved", "asked", "none"])
+@pytest.mark.parametrize(("epoch", "sequence"), [(0, 0), (1, 0), (2, 0), (1, NO_SEQUENCE)])
+def test_a_coordinators_offsets_are_taken_as_on_the_long_way(
+    tmp_path: Path, verifies: bool, is_open: bool, approval: str, epoch: int, sequence: int
+) -> None:
+    seen: list[object] = []
+    for kind in (Log, LongWay):
+        environment = Verifying()
+        environment.verifies_transactions = verifies
+        log = open_log(tmp_path / f"{kind.__name__}-0", environment=environment)
+        log.__class__ = kind
+        first = data_batch(b"a", producer=(1, 1, 0), transactional=True, timestamp_ms=NOW_MS)
+        said = [_sent(log, first, "approved", (1, NO_SEQUENCE, 1), AppendOrigin.COORDINATOR)]
+        if not is_open:
+            said.append(_appended(log, marker_batch(1, 1, commit=True), AppendOrigin.COORDINATOR))
+        batch = data_batch(b"b", b"c", producer=(1, epoch, sequence), transactional=True, timestamp_ms=NOW_MS)
+        said.append(_sent(log, batch, approval, (1, NO_SEQUENCE, epoch), AppendOrigin.COORDINATOR))
+        said += [_shown(log), [path.read_bytes() for path in log.dir.glob("*.log")]]
+        seen.append(said)
+        log.close()
+    assert seen[0] == seen[1]
+
+
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(["send", "send", "send", "send", "commit", "commit", "abort", "replicate", "roll", "cut"]),
+        st.sampled_from(
+            [
+                "send",
+                "send",
+                "send",
+                "send",
+                "offsets",
+                "offsets",
+                "commit",
+                "commit",
+                "abort",
+                "replicate",
+                "roll",
+                "cut",
+            ]
+        ),
         st.sampled_from([1, 1, 2]),  # producer id
         st.sampled_from([0, 0, 0, 0, 1]),  # epoch
         st.sampled_from([0, 0, 0, 0, 0, 0, 1, -1]),  # distance from the sequence that is next
@@ -219,6 +259,10 @@ def test_the_short_path_of_transactions_does_what_the_long_one_does(
                     timestamp_ms=NOW_MS,
                 )
                 seen.append(_sent(log, batch, approval, (producer_id, sequence, epoch)))
+            elif what == "offsets":
+                batch = data_batch(b"v", producer=(producer_id, epoch, 0), transactional=True, timestamp_ms=NOW_MS)
+                wanted = (producer_id, NO_SEQUENCE, epoch)
+                seen.append(_sent(log, batch, approval, wanted, AppendOrigin.COORDINATOR))
             elif what in ("commit", "abort"):
                 batch = marker_batch(producer_id, epoch, commit=what == "commit", coordinator_epoch=coordinator_epoch)
                 seen.append(_appended(log, batch, AppendOrigin.COORDINATOR))
@@ -237,13 +281,19 @@ def test_the_short_path_of_transactions_does_what_the_long_one_does(
         log.close()
 
 
-def _sent(log: Log, batch: memoryview, approval: str, wanted: tuple[int, int, int]) -> object:
+def _sent(
+    log: Log,
+    batch: memoryview,
+    approval: str,
+    wanted: tuple[int, int, int],
+    origin: AppendOrigin = AppendOrigin.CLIENT,
+) -> object:
     producer_id, sequence, epoch = wanted
     asked = None if approval == "none" else log.producers.begin_verification(producer_id, sequence, epoch, NOW_MS)
     if asked is None or approval == "asked":
-        return _appended(log, batch, AppendOrigin.CLIENT)
+        return _appended(log, batch, origin)
     with asked:
-        return _appended(log, batch, AppendOrigin.CLIENT)
+        return _appended(log, batch, origin)
 
 
 def _appended(log: Log, batch: memoryview, origin: AppendOrigin) -> object:

@@ -8,6 +8,7 @@ import signal
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,11 +21,13 @@ from metric_work import COUNTED, counted_work
 from public_boards import BOARDS
 from wire_client import WireClient, create_topic, fetch, produce, wait_until_led
 
+from engine.broker.fetch.in_turns import FETCHED_AT_ONCE_MAX
 from engine.broker.log.preparation import PREPARED_RECORDS
 from engine.broker.metrics.mbeans import MBean
 from engine.broker.metrics.measures import TICK_S
 from engine.broker.metrics.prometheus import series_of
 from engine.broker.metrics.reference import PAGE, ROWS, page
+from engine.broker.metrics.requests import error_counter
 from engine.broker.server.settings import metrics_address
 from engine.common.errors import ConfigError, ErrorCode
 from engine.kafka.config.broker import BrokerConfig
@@ -37,6 +40,7 @@ from engine.kafka.protocol.apis.alter_client_quotas import (
     RequestEntryData,
 )
 from engine.kafka.protocol.apis.delete_topics import DeleteTopicsRequest
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, ForgottenTopic
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.kafka.protocol.apis.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from engine.kafka.protocol.apis.leave_group import LeaveGroupRequest
@@ -243,6 +247,57 @@ class TestFiguresMove:
                 assert times["Max"] == throttle_ms
             finally:
                 limit(1000, remove=True)
+
+    def test_errors_of_fetch(self, pages: str) -> None:
+        """They are counted while an answer is built: as many as a walk through the answers finds."""
+
+        def counted() -> Counter[int]:
+            found = self.told(pages, "kafka.network:type=RequestMetrics,name=ErrorsPerSec,request=Fetch,error=*")
+            return Counter({ErrorCode[name.partition("error=")[2]]: each["Count"] for name, each in found.items()})
+
+        def parts(*numbers: int, offset: int = 0) -> list[FetchPartition]:
+            return [
+                FetchPartition(partition=number, fetch_offset=offset, partition_max_bytes=9000) for number in numbers
+            ]
+
+        def asked(*topics: FetchTopic, **more: Any) -> FetchRequest:
+            return FetchRequest(max_wait_ms=100, min_bytes=1, max_bytes=9000, topics=list(topics), **more)
+
+        def answered(request: FetchRequest, version: int) -> Any:
+            answer = client.ask(request, version)
+            count = error_counter(FetchResponse, version)
+            assert count is not None
+            count(walked, answer)
+            # As Kafka does, also where no version told of it.
+            walked[ErrorCode.NONE] += version < 7
+            return answer
+
+        address = f"{pages.removeprefix('http://').partition(':')[0]}:{PORT}"
+        create_topic(address, "errors", partitions=3)
+        wait_until_led(address, "errors")
+        walked: Counter[int] = Counter()
+        before = counted()
+        with self.client(pages) as client:
+            assert produce(client, "errors", encode_message_set([Record(0, 1, b"k", b"v", [])], 1), version=2)
+            known, none = FetchTopic(topic="errors", partitions=parts(0, 1)), FetchTopic(topic="none")
+            none.partitions = parts(0, 7)
+            late = FetchTopic(topic="errors", partitions=parts(2, offset=50))
+            for version in (3, 4, 7, 12):
+                answered(asked(known, none), version)
+                answered(asked(late, known), version)
+            answered(asked(FetchTopic(topic_id=bytes(range(16)), partitions=parts(0))), 13)
+            # A session: whole, with nothing new, without a topic, of another epoch, and one that is not there.
+            opened = answered(asked(known, none, session_epoch=0), 12).session_id
+            left = [ForgottenTopic(topic="none", partitions=[0, 7]), ForgottenTopic(topic="errors", partitions=[0])]
+            answered(asked(session_id=opened, session_epoch=1, forgotten_topics_data=left), 12)
+            answered(asked(session_id=opened, session_epoch=2), 12)
+            assert answered(asked(session_id=opened, session_epoch=9), 12).error_code
+            assert answered(asked(session_id=opened + 1, session_epoch=1), 12).error_code
+            # So many are read in turns, in several pieces.
+            many = FetchTopic(topic="none", partitions=parts(*range(FETCHED_AT_ONCE_MAX)))
+            answered(asked(many, known), 12)
+        assert walked.keys() >= {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE, ErrorCode.UNKNOWN_TOPIC_ID}
+        assert counted() - before == walked
 
     def test_refused_records(self, pages: str) -> None:
         def count(name: str) -> int:

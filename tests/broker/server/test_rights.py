@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -53,6 +55,7 @@ class Broker:
             "listener.name.sasl_plaintext.plain.sasl.jaas.config": f"{MODULE} required {own};",
             "authorizer.class.name": "kafka.security.authorizer.AclAuthorizer",
             "super.users": "User:admin",
+            "klamm.metrics.listener": f"{self.host}:9093",
             "auto.create.topics.enable": "false",
         }
 
@@ -132,6 +135,27 @@ def test_rights_are_given_and_taken_while_clients_work(broker: Broker) -> None:
         "INFO Principal = User:alice is Denied Operation = Describe from host = " in log
     ) and "on resource = Topic:LITERAL:orders for request = Metadata with resourceRefCount = 1 " in log
     assert "secret value" not in log
+
+
+@in_event_loop
+async def test_refusals_are_counted_as_errors(broker: Broker) -> None:
+    """Kafka counts them, too, where no answer tells of them (acks=0)."""
+    alice = broker.client("alice")
+    by_follower = fetch(0)
+    by_follower.replica_id = 1
+    await alice.send(send(), 9)
+    await alice.send(by_follower, 12)
+    await alice.send(fetch(0), 12)
+    alice.tell(send(acks=0), 9)
+    async with asyncio.timeout(20):
+        while alice.is_connected:
+            await asyncio.sleep(0.01)
+    name = "kafka.network:type=RequestMetrics,name=ErrorsPerSec,request={},error=TOPIC_AUTHORIZATION_FAILED"
+    for api in ("Produce", "Fetch"):
+        page = f"http://{broker.host}:9093/jolokia/read/{name.format(api)}"
+        with urllib.request.urlopen(page, timeout=20) as answer:
+            assert json.load(answer)["value"]["Count"] == 2, api
+    await alice.close()
 
 
 @in_event_loop

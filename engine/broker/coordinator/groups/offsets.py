@@ -103,7 +103,7 @@ class GroupOffsets:
         held = self._in_transactions.get(producer_id, {})
         for partition, value in offsets.items():
             if partition in held:
-                held[partition] = StoredOffset(value, log_offset)
+                held[partition] = _new(StoredOffset, (value, log_offset))
 
     def fail_transactional_commit(self, producer_id: int, partitions: Iterable[TopicPartition]) -> None:
         """Forget a transaction's offsets that could not be written."""

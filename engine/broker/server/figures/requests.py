@@ -67,11 +67,15 @@ class RequestFigures:
 
     def _count_errors(self, now_s: float) -> None:
         topics = self._server.replica_manager.environment.topics
-        errors: dict[str, Counter[int]] = {"Produce": Counter(topics.produce_errors)}
+        topics.fold()
+        errors = {"Produce": Counter(topics.produce_errors), "Fetch": Counter(topics.fetch_errors)}
         errors["Produce"][ErrorCode.NONE] = topics.produced
         for route in self._server.routes():
+            counts = errors.setdefault(_api_name(route), Counter())
             # ``+=`` of a Counter would walk it twice.
-            errors.setdefault(_api_name(route), Counter()).update(route.errors)
+            counts.update(route.errors)
+            if route.counts_whole:
+                counts[ErrorCode.NONE] += route.times.answers()[0] - sum(route.errors.values())
         for name, counts in errors.items():
             meters = self._api(name).errors
             for code, count in counts.items():
