@@ -265,6 +265,9 @@ def _why_group(one: GroupLag) -> str:
     if one.reason is None:
         return "nothing committed"
     words = _WORDS[one.reason]
+    if one.reason is Reason.BATCH_RUNS and isinstance(one, QueryLag) and one.in_flight_since is not None:
+        # Files show that it was planned. Whether somebody still runs it, only an event log tells, once it has ended.
+        words = f"its batch is not finished since {one.in_flight_since:%H:%M:%S} UTC"
     if one.where is None:
         return words
     more = one.unknown_partition_count

@@ -151,9 +151,15 @@ def test_an_event_log_tells_that_the_batch_in_flight_runs_no_more(
     def said(found: dict[str, Any]) -> tuple[object, ...]:
         return found["status"], found["reason"]
 
-    assert said(row()) == ("RUNNING", "batch_runs")
+    running = row()
+    assert said(running) == ("RUNNING", "batch_runs")
+    since = datetime.fromisoformat(running["in_flight_since"])
+    assert 0 < (datetime.now(UTC) - since).total_seconds() < 60
+    told = " ".join(program("lag", "--checkpoint", "q", "-o", "table").out.split())
+    assert f"its batch is not finished since {since:%H:%M:%S} UTC" in told
     (logs / "local-1").write_text(event_lines(batches, has_ended=True))
     stopped = row("--event-log", "events")
+    assert stopped["in_flight_since"] == running["in_flight_since"]
     assert (*said(stopped), stopped["clear_in_ms"]) == ("STOP", "ended_in_batch", None)
     assert "in the middle of a batch" in program("lag", "--checkpoint", "q", "--event-log", "events", "-o", "table").out
     # Started again, by a run whose log is there too, and by one whose log is not.

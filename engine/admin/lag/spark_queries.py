@@ -231,7 +231,8 @@ def _row(one: _Source, series: Mapping[TopicPartition, list[Point]], times: Time
         for partition in partitions
         if partition.planned is not None and partition.committed is not None
     ]
-    last = one.query.last_batch
+    last, running = one.query.last_batch, one.query.in_flight
+    planned_ms = None if running is None else running.planned_ms
     given = {field.name: getattr(group, field.name) for field in fields(GroupLag)}
     if not one.is_placed:
         given["status"], given["reason"] = verdict_without_position(one.query, now_ms)
@@ -246,6 +247,7 @@ def _row(one: _Source, series: Mapping[TopicPartition, list[Point]], times: Time
             "source": one.source,
             "path": one.query.path,
             "in_flight": sum(in_flight) if in_flight else None,
+            "in_flight_since": None if planned_ms is None else datetime.fromtimestamp(planned_ms / 1000, UTC),
         }
     )
 
