@@ -26,7 +26,7 @@ class ExitCode(IntEnum):
 _MEANINGS = {
     ExitCode.DONE: "done, and the answer is good",
     ExitCode.BAD_ANSWER: "done, and the answer is bad: unhealthy, replicas differ, something is missing here",
-    ExitCode.USAGE: "wrong use: unknown option, bad file, bad value, a topic or broker named that does not exist",
+    ExitCode.USAGE: "wrong use: unknown option, bad file, bad value, a named topic or broker that does not exist",
     ExitCode.UNREACHABLE: "the cluster could not be reached, or did not answer in time",
     ExitCode.REFUSED: "the cluster refused: an error code of Kafka, named, with what to do next",
     ExitCode.UNDER_WAY: "accepted, or sent without an answer, and not known to be done: look before you repeat it",

@@ -57,7 +57,9 @@ ENTRIES = (
         "tokens", "cli.commands.tokens", "Delegation tokens: list, create, renew, expire", _CLUSTER,
         aliases=("token",),
     ),
-    Entry("lag", "cli.commands.lag", "Which readers are behind, and do they catch up", _CLUSTER, attribute="command"),
+    Entry(
+        "lag", "cli.commands.lag", "Which readers are behind, and whether they catch up", _CLUSTER, attribute="command"
+    ),
     Entry(
         "exporter", "cli.commands.exporter", "A cluster's metrics for Prometheus, with a board and alerts", _CLUSTER,
         attribute="command",
@@ -83,7 +85,7 @@ ENTRIES = (
     Entry("produce", "cli.commands.produce", "Send each line of stdin as a record", _DATA, attribute="command"),
     Entry("consume", "cli.commands.consume", "Print records, one per line", _DATA, attribute="command"),
     Entry(
-        "perf", "cli.commands.perf", "Load a cluster with records, or read them, and measure", _DATA,
+        "perf", "cli.commands.perf", "Load-test a cluster: send or read records, and measure", _DATA,
         aliases=("performance",),
     ),
     Entry(
@@ -100,7 +102,7 @@ ENTRIES = (
         attribute="command",
     ),
     Entry(
-        "shims", "cli.commands.shims", "Kafka's shell names as scripts, for command lines of old scripts", _TOOL,
+        "shims", "cli.commands.shims", "Kafka's tool names as scripts, for old scripts that call them", _TOOL,
         attribute="command",
     ),
     Entry(

@@ -61,7 +61,7 @@ class Need:
         effect = {
             Without.REFUSED: "",
             Without.HIDDEN: "hidden without it",
-            Without.LEFT_OUT: "left out without it, silently",
+            Without.LEFT_OUT: "silently left out without it",
         }[self.without]
         return ", ".join(filter(None, (self.remark, effect)))
 

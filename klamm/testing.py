@@ -275,7 +275,9 @@ class LocalCluster:
 
     def _running(self) -> _Holder:
         if self._holder is None:
-            raise OperationError("the cluster does not run", hint="call start() first, or use it inside its with block")
+            raise OperationError(
+                "the cluster is not running", hint="call start() first, or use it inside its with block"
+            )
         return self._holder
 
 

@@ -33,7 +33,7 @@ def parse_capacities(text: str, where: str) -> tuple[tuple[BrokerCapacity, ...],
     for key, value in document.get("log-dirs", {}).items():
         broker, colon, path = key.partition(":")
         if not colon or not broker.isdecimal() or not path:
-            raise BadOption(f"[log-dirs] {key}: wants BROKER:DIRECTORY: {where}", hint=_HINT)
+            raise BadOption(f"[log-dirs] {key}: must be BROKER:DIRECTORY: {where}", hint=_HINT)
         dirs.append(LogDirCapacity(int(broker), path, _size("log-dirs", key, value, where)))
     return (
         tuple(sorted(brokers, key=lambda one: one.broker)),

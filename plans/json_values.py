@@ -50,7 +50,7 @@ def from_json(wanted: Any, value: object, place: str = "") -> Any:
         return None if value is None else from_json(_not_none(parts), value, place)
     if origin is tuple:
         if not isinstance(value, list):
-            raise JsonValueError(place, f"wants a list, not {_shown(value)}")
+            raise JsonValueError(place, f"must be a list, not {_shown(value)}")
         if parts[0] in (int, str) and all(type(item) is parts[0] for item in value):
             return tuple(value)
         return tuple(from_json(parts[0], item, f"{place}[{index}]") for index, item in enumerate(value))
@@ -77,7 +77,7 @@ def _later(wanted: Any) -> frozenset[str]:
 
 def _object(wanted: Any, value: object, place: str) -> Any:
     if not isinstance(value, dict):
-        raise JsonValueError(place, f"wants an object, not {_shown(value)}")
+        raise JsonValueError(place, f"must be an object, not {_shown(value)}")
     fields = _fields(wanted)
     prefix = f"{place}." if place else ""
     for key in value:
@@ -94,12 +94,12 @@ def _scalar(wanted: Any, value: object, place: str) -> Any:
     if isinstance(wanted, type) and issubclass(wanted, Enum):
         known = [member.value for member in wanted]
         if value not in known:
-            raise JsonValueError(place, f"wants one of {', '.join(known)}, not {_shown(value)}")
+            raise JsonValueError(place, f"must be one of {', '.join(known)}, not {_shown(value)}")
         return wanted(value)
     if wanted is float and type(value) in (int, float) and math.isfinite(float(value)):  # type: ignore[arg-type]
         return float(value)  # type: ignore[arg-type]
     if type(value) is not wanted or wanted is float:
-        raise JsonValueError(place, f"wants {_WORDS[wanted]}, not {_shown(value)}")
+        raise JsonValueError(place, f"must be {_WORDS[wanted]}, not {_shown(value)}")
     return value
 
 

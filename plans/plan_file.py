@@ -109,7 +109,7 @@ def decode_plan(text: str) -> PlanFile:
     _check_entries("partitions", plan.partitions)
     _check_entries("klamm.rollback", plan.klamm.rollback)
     if plan.klamm.sizes and len(plan.klamm.sizes) != len(plan.partitions):
-        raise BadPlanFile("klamm.sizes: wants as many as there are partitions", hint=_HINT)
+        raise BadPlanFile("klamm.sizes: must have one for each partition", hint=_HINT)
     if {entry.name for entry in plan.partitions} != {entry.name for entry in plan.klamm.rollback}:
         raise BadPlanFile("klamm.rollback: it does not have the partitions of the plan", hint=_HINT)
     return plan
@@ -152,10 +152,10 @@ def _document(text: str) -> object:
         raise BadPlanFile("klamm: missing, this is a plain reassignment file", hint="klamm reassign execute takes it")
     if isinstance(envelope, dict) and envelope.get("format") != FORMAT:
         found = json.dumps(envelope.get("format"))
-        hint = "use the klamm that wrote it, or plan again"
+        hint = "use the version of klamm that wrote it, or plan again"
         raise BadPlanFile(f"klamm.format: this klamm reads format {FORMAT}, not {found}", hint=hint)
     if document.get("version") != KAFKA_VERSION:
-        raise BadPlanFile(f"version: wants {KAFKA_VERSION}, not {json.dumps(document.get('version'))}", hint=_HINT)
+        raise BadPlanFile(f"version: must be {KAFKA_VERSION}, not {json.dumps(document.get('version'))}", hint=_HINT)
     return document
 
 
@@ -178,11 +178,11 @@ def _check_entries(place: str, entries: tuple[PlanEntry, ...]) -> None:
         if entry.partition < 0:
             raise BadPlanFile(f"{here}.partition: {entry.partition} is not a partition", hint=_HINT)
         if not entry.replicas or min(entry.replicas) < 0:
-            raise BadPlanFile(f"{here}.replicas: wants at least one broker id, and none below 0", hint=_HINT)
+            raise BadPlanFile(f"{here}.replicas: must have at least one broker id, and none below 0", hint=_HINT)
         if len(set(entry.replicas)) < len(entry.replicas):
             raise BadPlanFile(f"{here}.replicas: a broker appears twice", hint=_HINT)
         if len(entry.log_dirs) != len(entry.replicas):
-            raise BadPlanFile(f"{here}.log_dirs: wants as many as there are replicas", hint=_HINT)
+            raise BadPlanFile(f"{here}.log_dirs: must have one for each replica", hint=_HINT)
 
 
 def _text(value: object, indent: str) -> str:

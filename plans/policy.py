@@ -213,10 +213,10 @@ class _Reader:
         return self.document.get(section, {}).get(key)
 
     def _wrong(self, rule: str, value: object, wanted: str) -> BadPolicy:
-        return BadPolicy(f"{rule} wants {wanted}, not {value!r}", _line_of(self.lines, rule))
+        return BadPolicy(f"{rule} must be {wanted}, not {value!r}", _line_of(self.lines, rule))
 
     def _wrong_key(self, rule: str, key: str, wanted: str) -> BadPolicy:
-        return BadPolicy(f"{rule} wants {wanted}, not {key!r}", _line_of(self.lines, f"{rule}.{key}"))
+        return BadPolicy(f"{rule} must be {wanted}, not {key!r}", _line_of(self.lines, f"{rule}.{key}"))
 
 
 def _line_of(lines: Mapping[str, int], rule: str) -> int:

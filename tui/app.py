@@ -338,11 +338,8 @@ class Dashboard(App[int], inherit_bindings=False):
             self.screen.call_after_refresh(is_drawn.set)
             await is_drawn.wait()
             before, drawn = drawn, self.export_screenshot(title="klamm top")
-        self._write_picture(path, drawn)
+        await asyncio.to_thread(path.write_text, drawn, encoding="utf-8")
         self.exit(code)
-
-    def _write_picture(self, path: Path, drawn: str) -> None:
-        path.write_text(drawn, encoding="utf-8")
 
     def action_interrupt(self) -> None:
         """End as Ctrl-C ends other programs; what was sent to the cluster goes on there."""

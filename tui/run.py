@@ -217,63 +217,57 @@ _KEY = re.compile(r"(ctrl\+|shift\+|alt\+)*([a-z]+[a-z_0-9]*|[A-Z]|[0-9])")
 _TAKEN = frozenset({"up", "down", "home", "end", "pageup", "pagedown", "tab", "shift+tab", "ctrl+c"})
 
 
-@dataclass(frozen=True, slots=True)
-class KeyProblem:
-    """What is wrong in a key file, and where."""
-
-    path: Path
-    line: int
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.message}"
-
-
 def key_file_path(environment: Mapping[str, str]) -> Path:
     """Return where ``keys.toml`` is looked for, whether it exists or not."""
     return user_folder(environment, "XDG_CONFIG_HOME", ".config") / "keys.toml"
 
 
-def load_keys(path: Path, registry: Registry) -> tuple[Registry, list[KeyProblem]]:
+def load_keys(path: Path, registry: Registry) -> tuple[Registry, list[str]]:
     """Return the registry with the file's keys, and what is wrong; with a problem, the registry as it was."""
     try:
         text = path.read_text(encoding="utf-8")
+        document = tomllib.loads(text)
     except FileNotFoundError:
         return registry, []
-    except (OSError, UnicodeDecodeError) as error:
-        return registry, [KeyProblem(path, 1, f"cannot be read: {error}")]
-    try:
-        document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        return registry, [KeyProblem(path, _line_of_error(error), f"not TOML: {error}")]
-    return _checked(path, text.splitlines(), document, registry)
+        found = re.search(r"at line (\d+)", str(error))
+        return registry, [f"{path}:{found[1] if found else 1}: not TOML: {error}"]
+    except (OSError, UnicodeDecodeError) as error:
+        return registry, [f"{path}:1: cannot be read: {error}"]
+    problems, bound = _checked(text.splitlines(), document, registry)
+    rebound = registry if problems else registry.rebound(bound)
+    return rebound, [f"{path}:{line}: {message}" for line, message in problems]
+
+
+_Problem = tuple[int, str]
+"""A line, and what is wrong there."""
 
 
 def _checked(
-    path: Path, lines: list[str], document: dict[str, Any], registry: Registry
-) -> tuple[Registry, list[KeyProblem]]:
+    lines: list[str], document: dict[str, Any], registry: Registry
+) -> tuple[list[_Problem], dict[str, tuple[str, ...]]]:
+    """Return what is wrong, and the keys of each action that the file names."""
     problems = [
-        KeyProblem(path, _line_with(lines, name), f"unknown table {name!r}: keys stand under [keys]")
+        (_line_with(lines, name), f"unknown table {name!r}: keys stand under [keys]")
         for name in document
         if name != "keys"
     ]
     entries = document.get("keys", {})
     if not isinstance(entries, dict):
-        return registry, [KeyProblem(path, _line_with(lines, "keys"), "keys must be a table: [keys]")]
+        return [(_line_with(lines, "keys"), "keys must be a table: [keys]")], {}
     known = {action.id for action in registry.actions}
     bound: dict[str, tuple[str, ...]] = {}
     for name, value in _flat(entries):
         line = _line_with(lines, name)
         keys = _keys_of(value)
         if name not in known:
-            problems.append(KeyProblem(path, line, f"no action is called {name!r}{_alike(name, known)}"))
+            problems.append((line, f"no action is called {name!r}{_alike(name, known)}"))
         elif keys is None:
-            problems.append(KeyProblem(path, line, f"{name}: write a key, or a list of keys"))
+            problems.append((line, f"{name}: write a key, or a list of keys"))
         else:
-            problems += [KeyProblem(path, line, f"{name}: {why}") for key in keys if (why := _refusal(key))]
+            problems += [(line, f"{name}: {why}") for key in keys if (why := _refusal(key))]
             bound[name] = keys
-    problems += _conflicts(path, lines, registry.rebound(bound), bound)
-    return (registry, problems) if problems else (registry.rebound(bound), [])
+    return [*problems, *_conflicts(lines, registry.rebound(bound), bound)], bound
 
 
 def _flat(entries: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
@@ -299,9 +293,7 @@ def _refusal(key: str) -> str | None:
     return None
 
 
-def _conflicts(
-    path: Path, lines: list[str], registry: Registry, bound: Mapping[str, tuple[str, ...]]
-) -> list[KeyProblem]:
+def _conflicts(lines: list[str], registry: Registry, bound: Mapping[str, tuple[str, ...]]) -> list[_Problem]:
     """Return a problem for each key of the file that another action has on the same screen."""
     problems, told = [], set()
     for page, _, _ in PAGES:
@@ -319,9 +311,7 @@ def _conflicts(
                 told.add((key, other, action.id))
                 mine = action.id if action.id in bound else other
                 theirs = other if mine == action.id else action.id
-                problems.append(
-                    KeyProblem(path, _line_with(lines, mine), f"{key_label(key)} is the key of {theirs} too")
-                )
+                problems.append((_line_with(lines, mine), f"{key_label(key)} is the key of {theirs} too"))
     return problems
 
 
@@ -339,8 +329,3 @@ def _line_with(lines: list[str], name: str) -> int:
             if wanted in line.partition("#")[0]:
                 return number
     return 1
-
-
-def _line_of_error(error: tomllib.TOMLDecodeError) -> int:
-    found = re.search(r"at line (\d+)", str(error))
-    return int(found[1]) if found else 1

@@ -38,7 +38,7 @@ TransactionalIds = Annotated[
 Tokens = Annotated[list[str] | None, typer.Option("--delegation-token", metavar="ID", help="A delegation token.")]
 Users = Annotated[
     list[str] | None,
-    typer.Option("--user-principal", metavar="USER", help="A user whose tokens it is about, such as User:bob."),
+    typer.Option("--user-principal", metavar="USER", help="A user whose tokens the rule is about, such as User:bob."),
 ]
 PatternTypes = Annotated[
     str,
@@ -58,17 +58,20 @@ AllowPrincipals = Annotated[
 ]
 DenyPrincipals = Annotated[list[str] | None, typer.Option("--deny-principal", metavar="P", help="Who may not.")]
 AllowHosts = Annotated[
-    list[str] | None, typer.Option("--allow-host", metavar="IP", help="From where they may; from anywhere by default.")
+    list[str] | None,
+    typer.Option("--allow-host", metavar="IP", help="The address that they may come from.  [default: any]"),
 ]
-DenyHosts = Annotated[list[str] | None, typer.Option("--deny-host", metavar="IP", help="From where they may not.")]
+DenyHosts = Annotated[
+    list[str] | None, typer.Option("--deny-host", metavar="IP", help="The address that they may not come from.")
+]
 Producer = Annotated[
-    bool, typer.Option("--producer", help="What producers need: write, describe, create on topics; ids if named.")
+    bool, typer.Option("--producer", help="What producers need: write, describe and create on topics; and on ids.")
 ]
 Consumer = Annotated[
-    bool, typer.Option("--consumer", help="What consumers need: read, describe on topics, read on groups.")
+    bool, typer.Option("--consumer", help="What consumers need: read and describe on topics, read on groups.")
 ]
 Idempotent = Annotated[
-    bool, typer.Option("--idempotent", help="With --producer: also the right to be idempotent, for old brokers.")
+    bool, typer.Option("--idempotent", help="With --producer: also idempotent-write, which old brokers ask for.")
 ]
 RuleFile = Annotated[
     Path, typer.Argument(metavar="FILE", allow_dash=True, help="YAML as acls export prints it; - is stdin.")
@@ -263,7 +266,7 @@ async def explain(
 async def lint(
     invocation: Invocation,
     file: Annotated[
-        Path | None, typer.Option("--file", metavar="FILE", allow_dash=True, help="Look at a file of rules instead.")
+        Path | None, typer.Option("--file", metavar="FILE", allow_dash=True, help="Check a file of rules instead.")
     ] = None,
 ) -> Report:
     """Find rules that never match, that others shadow or make redundant, or that open everything to everybody.
@@ -347,7 +350,7 @@ async def diff(invocation: Invocation, file: RuleFile) -> Report:
 async def apply(
     invocation: Invocation,
     file: RuleFile,
-    prune: Annotated[bool, typer.Option("--prune", help="Also remove the rules that the file lacks.")] = False,
+    prune: Annotated[bool, typer.Option("--prune", help="Also remove rules that are not in the file.")] = False,
 ) -> Report:
     """Give the cluster the rules of a file. New rules are added before others are removed.
 

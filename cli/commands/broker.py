@@ -37,7 +37,9 @@ def start(
     ] = None,
     log_folder: Annotated[
         Path | None,
-        typer.Option("--log-folder", metavar="DIR", help="Write Kafka's log files there.  [env: LOG_DIR; else stderr]"),
+        typer.Option(
+            "--log-folder", metavar="DIR", help="Write Kafka's log files there.  [env: LOG_DIR; default: stderr]"
+        ),
     ] = None,
 ) -> ExitCode:
     """Run one broker until TERM or Ctrl-C, which is a controlled shutdown.

@@ -138,7 +138,7 @@ async def alter(
     ] = None,
     force: BesidePlan = False,
 ) -> Report:
-    """Set and drop settings, all or none, and show each before and after.
+    """Set and drop settings, all of them or none, and show each one before and after.
 
     A change that may lose records, such as a shorter retention, needs --yes in a script.
 

@@ -33,18 +33,20 @@ EntityDefault = Annotated[
 Topic = Annotated[
     str | None,
     typer.Option(
-        "--topic", metavar="NAME", help="Short for --entity-type topics and name.", autocompletion=complete_topics
+        "--topic", metavar="NAME", help="Short for --entity-type topics and its name.", autocompletion=complete_topics
     ),
 ]
 Broker = Annotated[
     str | None,
     typer.Option(
-        "--broker", metavar="ID", help="Short for --entity-type brokers and id.", autocompletion=complete_brokers
+        "--broker", metavar="ID", help="Short for --entity-type brokers and its id.", autocompletion=complete_brokers
     ),
 ]
-BrokerDefaults = Annotated[bool, typer.Option("--broker-defaults", help="Short for brokers and --entity-default.")]
+BrokerDefaults = Annotated[
+    bool, typer.Option("--broker-defaults", help="Short for --entity-type brokers --entity-default.")
+]
 BrokerLogger = Annotated[
-    str | None, typer.Option("--broker-logger", metavar="ID", help="Short for --entity-type broker-loggers and id.")
+    str | None, typer.Option("--broker-logger", metavar="ID", help="Short for --entity-type broker-loggers and its id.")
 ]
 Client = Annotated[str | None, typer.Option("--client", metavar="ID", help="Quotas of a client id.")]
 ClientDefaults = Annotated[bool, typer.Option("--client-defaults", help="Quotas of all client ids.")]

@@ -64,8 +64,8 @@ GroupToJoin = Annotated[
     typer.Option(
         "--group",
         metavar="G",
-        help="Join this group: continue at its committed offsets, commit what was printed. A new group starts as "
-        "without one: at new records, or --from-beginning.",
+        help="Join this group: continue at its committed offsets, commit what was printed. A new group starts "
+        "where klamm starts without one: at new records, or --from-beginning.",
         autocompletion=complete_groups,
     ),
 ]
@@ -136,8 +136,9 @@ async def command(
 
     It follows the leaders as they move, and waits for an absent one: for --timeout if given, or 30 s with --until-end.
     Without --group it joins no group and commits nothing. A pattern never matches Kafka's internal topics; if you name
-    one, its records are printed decoded, as JSON. A time without a zone is UTC, 02:00 the last one, and 2h that long
-    ago. Ends at --max-messages, --until-end, a stop, --timeout-ms, Ctrl-C, or when nobody reads the output any more.
+    one, its records are printed decoded, as JSON. Times without a zone are UTC; 02:00 is the last time it was 02:00,
+    and 2h is two hours ago. Ends at --max-messages, --until-end, a stop, --timeout-ms, Ctrl-C, or when nobody reads the
+    output any more.
     """
     from engine.admin.records.consume import ConsumeOptions
     from engine.common.model import IsolationLevel
@@ -150,7 +151,7 @@ async def command(
     if not texts:
         raise UsageError("name the topics to read")
     if group is not None and (partition or offset is not None or from_time is not None or to_time is not None):
-        raise UsageError("--group continues at the committed offsets: leave --partition, --offset and times out")
+        raise UsageError("--group continues at the committed offsets: leave out --partition, --offset and times")
     start, end = _start_and_end(offset, from_time, to_time, from_oldest=from_beginning or until_end)
     until_end = until_end or end is not None
     end = end or _Place()
@@ -378,7 +379,7 @@ def _start_and_end(
 
     first, stop = _range(offset)
     if stop is not None and to_time is not None:
-        raise UsageError("--offset names a stop: leave --to-time out")
+        raise UsageError("--offset names a stop: leave out --to-time")
     first, stop = first if from_time is None else f"@{from_time}", stop if to_time is None else f"@{to_time}"
     start = _place("--offset" if from_time is None else "--from-time", first)
     if first is None and (from_oldest or stop is not None):

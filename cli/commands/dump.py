@@ -70,7 +70,7 @@ def command(
     if Path("-") in wanted:
         raise UsageError("klamm dump needs real files: their names say what they are, so - cannot be stdin")
     if not wanted:
-        raise UsageError("name the files to be dumped")
+        raise UsageError("name the files to dump")
     if offsets_decoder and transaction_log_decoder:
         raise UsageError("--offsets-decoder and --transaction-log-decoder exclude each other")
     decoder = PayloadDecoder.OFFSETS if offsets_decoder else None

@@ -76,7 +76,7 @@ async def command(
         bool, typer.Option("--partitions", help="Series for each partition, too: there may be very many.")
     ] = False,
     series_max: Annotated[
-        int, typer.Option("--series-max", metavar="N", min=1, help="So many series of one metric at most.")
+        int, typer.Option("--series-max", metavar="N", min=1, help="At most this many series of one metric.")
     ] = 50_000,
     interval: Annotated[
         str, typer.Option("--interval", metavar="TIME", help="Time between two readings: 500ms to 10s.")
@@ -100,8 +100,8 @@ async def command(
 
     A scrape costs the cluster nothing: it gets what was read last. A reading that takes long is repeated less often,
     and a broker that does not answer delays nothing else. Figures that are too old are left out. While nobody answers,
-    klamm_cluster_up is 0 and there are no figures; /healthz then says why, with the status 503, else how old they are.
-    /metrics is 503 until there is a first answer.
+    klamm_cluster_up is 0 and there are no figures. /healthz says how old the figures are, or, with status 503, why
+    there are none. /metrics returns 503 until there is a first answer.
     """
     if printed is not None:
         _print_text(printed, listen)
@@ -216,5 +216,5 @@ def _patterns(texts: list[str]) -> tuple[re.Pattern[str], ...]:
         try:
             patterns.append(re.compile(text))
         except re.error as error:
-            raise UsageError(f"--group: {text!r} is no regular expression ({error})") from error
+            raise UsageError(f"--group: {text!r} is not a regular expression ({error})") from error
     return tuple(patterns)

@@ -56,7 +56,7 @@ Isolation = Annotated[
 ]
 FailOn = Annotated[
     str,
-    typer.Option("--fail-on", metavar="stall|warn|unknown", help="The mildest status that makes the exit code 1."),
+    typer.Option("--fail-on", metavar="stall|warn|unknown", help="The least severe status that makes the exit code 1."),
 ]
 GroupIds = Annotated[
     list[str] | None,
@@ -102,8 +102,8 @@ async def command(
     The status follows from rules, not from thresholds. OK: keeps up. WARN: moves, but the lag never falls. STALL: has
     members but does not move. STOP: records wait and nobody reads them. REWIND: went back, or is beyond the end of the
     log. UNKNOWN: nothing committed, no leader, too few samples, or a reader that rarely commits and is not late
-    compared with its own last commits. A group without lag needs one sample, other groups need several. Interval times
-    samples should be longer than twice the time between two commits.
+    compared with its own last commits. A group without lag needs one sample, other groups need several. --interval
+    times --samples should be longer than twice the time between two commits.
 
     Spark queries commit nothing; their checkpoints and event logs show where they are. --checkpoint and --event-log
     report only those queries; add --group or --all-groups to report groups too. Without any of these options, lag

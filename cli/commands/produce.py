@@ -52,7 +52,7 @@ NoIdempotence = Annotated[
 ]
 TransactionalId = Annotated[
     str | None,
-    typer.Option("--transactional-id", metavar="ID", help="Send all in one transaction: all is seen, or nothing."),
+    typer.Option("--transactional-id", metavar="ID", help="Send all in one transaction: readers see all or nothing."),
 ]
 TransactionTimeout = Annotated[
     str,
@@ -81,9 +81,9 @@ async def command(
     input_format: InputFormat = "lines",
     partition: Annotated[
         int | None,
-        typer.Option("--partition", metavar="N", help="The partition of all; by default by key, as in Kafka."),
+        typer.Option("--partition", metavar="N", help="The partition for all records.  [default: by key, as in Kafka]"),
     ] = None,
-    acks: Annotated[str, typer.Option("--acks", metavar="all|1|0", help="Replicas that must have it.")] = "all",
+    acks: Annotated[str, typer.Option("--acks", metavar="all|1|0", help="Replicas that must have a record.")] = "all",
     compression: Annotated[
         str, typer.Option("--compression", metavar="CODEC", help="none, gzip, snappy, lz4 or zstd.")
     ] = "none",

@@ -51,13 +51,15 @@ MutationRate = Annotated[
 ]
 ConnectionRate = Annotated[
     str | None,
-    typer.Option("--connection-creation-rate", metavar="N", help="Connections a second that it may open."),
+    typer.Option("--connection-creation-rate", metavar="N", help="How many connections a second it may open."),
 ]
 AddConfig = Annotated[
-    list[str] | None, typer.Option("--add-config", metavar="K=V,…", help="Quotas by Kafka's names, as kafka-configs.")
+    list[str] | None,
+    typer.Option("--add-config", metavar="K=V,…", help="Quotas by Kafka's names, as in kafka-configs."),
 ]
 DeleteConfig = Annotated[
-    list[str] | None, typer.Option("--delete-config", metavar="K,…", help="Which to remove; else all that are set.")
+    list[str] | None,
+    typer.Option("--delete-config", metavar="K,…", help="Which to remove.  [default: all that are set]"),
 ]
 
 

@@ -26,7 +26,8 @@ def command(
 ) -> Report:
     """Write Kafka's shell names (kafka-topics.sh, kafka-topics, …) into a folder for old scripts.
 
-    The commands and options of such scripts work. The output is klamm's, so code that parses it must be adapted.
+    Such scripts find the tools that they call, with their options, and read the lines that Kafka's tools print. Exit
+    codes and errors are klamm's.
 
     Each is a script of two lines that calls this klamm. It never replaces a file that klamm did not write.
     """

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 group = CommandGroup(
     "tokens",
-    "Delegation tokens: passwords that end by themselves, for jobs that get none of their own.",
+    "Delegation tokens: passwords that expire by themselves, for jobs that have none of their own.",
     action_flags={"--create": "create", "--renew": "renew", "--expire": "expire", "--describe": "list"},
 )
 
-TokenId = Annotated[str | None, typer.Argument(metavar="TOKEN-ID", help="Which token; klamm looks its HMAC up.")]
-Hmac = Annotated[str | None, typer.Option("--hmac", metavar="TEXT", help="Its HMAC instead; ps would show it.")]
+TokenId = Annotated[str | None, typer.Argument(metavar="TOKEN-ID", help="Which token; klamm looks up its HMAC.")]
+Hmac = Annotated[str | None, typer.Option("--hmac", metavar="TEXT", help="Its HMAC instead; others can see it in ps.")]
 
 
 @group.command(
@@ -39,7 +39,9 @@ async def list_tokens(
     owner_principal: Annotated[
         list[str] | None, typer.Option("--owner-principal", metavar="P", help="Only tokens that it owns or may renew.")
     ] = None,
-    show_hmac: Annotated[bool, typer.Option("--show-hmac", help="Also what one logs in with.")] = False,
+    show_hmac: Annotated[
+        bool, typer.Option("--show-hmac", help="Also show the HMACs, with which their users log in.")
+    ] = False,
 ) -> Report:
     """List the tokens that you may see: yours, those that you may renew, and those that a rule lets you describe."""
     from cli.framework.cluster_session import open_cluster
@@ -63,7 +65,11 @@ async def create(
     invocation: Invocation,
     max_life_time_period: Annotated[
         str | None,
-        typer.Option("--max-life-time-period", metavar="TIME", help="When it ends for good.  [default: the brokers']"),
+        typer.Option(
+            "--max-life-time-period",
+            metavar="TIME",
+            help="How long it may live, renewals included.  [default: the brokers']",
+        ),
     ] = None,
     renewer_principal: Annotated[
         list[str] | None, typer.Option("--renewer-principal", metavar="P", help="Who may renew it besides its owner.")
@@ -74,7 +80,7 @@ async def create(
 ) -> Report:
     """Make a token, and print its HMAC: the password of whoever logs in with it.
 
-    A client logs in by SCRAM with the token's id as user, the HMAC as password and tokenauth=true. For a token of
+    A client logs in by SCRAM with the token's id as user, the HMAC as password and tokenauth=true. To make a token for
     somebody else you need create-tokens on that user.
     """
     from cli.framework.cluster_session import open_cluster
@@ -85,7 +91,7 @@ async def create(
     for principal in (*(renewer_principal or ()), *([owner_principal] if owner_principal else ())):
         parse_principal(principal)
     async with open_cluster(invocation, for_change=True) as cluster:
-        if not invocation.goes_ahead(f"make a token of {owner_principal or 'yours'} in {cluster.target.title}"):
+        if not invocation.goes_ahead(f"make a token for {owner_principal or 'you'} in {cluster.target.title}"):
             return _report([])
         token = await tokens.create_token(
             cluster, owner=owner_principal, renewers=renewer_principal or (), max_lifetime_ms=limit
@@ -144,7 +150,7 @@ async def expire(
     _check_one(token_id, hmac)
     async with open_cluster(invocation, for_change=True) as cluster:
         text = await _hmac(cluster, token_id, hmac)
-        if not invocation.confirm(f"end the token in {cluster.target.title}", is_destructive=True):
+        if not invocation.confirm(f"expire the token in {cluster.target.title}", is_destructive=True):
             return _expiry(token_id, None)
         return _expiry(token_id, await tokens.expire_token(cluster, text, period))
 

@@ -172,7 +172,7 @@ async def find_hanging(
         typer.Option(
             "--max-transaction-timeout",
             metavar="TIME",
-            help="Leave out those with a record in this time: they may end.",
+            help="Leave out those that wrote a record within this time: they may still end.",
         ),
     ] = "15m",
     topic: Annotated[
@@ -225,7 +225,7 @@ async def abort(
         int | None, typer.Option("--start-offset", metavar="N", min=0, help="Where the transaction begins.")
     ] = None,
     producer_id: Annotated[
-        int | None, typer.Option("--producer-id", metavar="N", min=0, help="Its producer, if no --start-offset.")
+        int | None, typer.Option("--producer-id", metavar="N", min=0, help="Its producer, instead of --start-offset.")
     ] = None,
     producer_epoch: Annotated[
         int | None, typer.Option("--producer-epoch", metavar="N", min=0, max=32767, help="The producer's epoch.")
@@ -235,13 +235,13 @@ async def abort(
         typer.Option("--coordinator-epoch", metavar="N", min=0, help="As klamm transactions producers shows it."),
     ] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Also if its coordinator will end it, or nothing is known of it.")
+        bool, typer.Option("--force", help="Even if its coordinator will end it, or nothing is known about it.")
     ] = False,
 ) -> Report:
     """End a hanging transaction in one partition: write the marker that its coordinator never will.
 
-    Its records stay in the log; readers of committed records leave them out. klamm refuses if the coordinator still
-    has the transaction with this partition: aborted here and committed elsewhere, it would be seen in part.
+    Its records stay in the log; readers of committed records leave them out. klamm refuses if the coordinator still has
+    the transaction with this partition: if it were aborted here and committed elsewhere, readers would see part of it.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.transactions import aborted_report
@@ -333,7 +333,7 @@ def _partition(name: str | None, topic: str | None, partition: int | None) -> tu
     assert name is not None
     first, dash, number = name.rpartition("-")
     if not dash or not first or not number.isdecimal():
-        raise UsageError(f"{name!r} is no partition: write TOPIC-PARTITION, such as orders-3, or give --topic")
+        raise UsageError(f"{name!r} is not a partition: write TOPIC-PARTITION, such as orders-3, or give --topic")
     return first, int(number)
 
 

@@ -43,7 +43,7 @@ def start(
         typer.Option("--port", metavar="P", min=1, max=65535, help="2181 if it is free, otherwise another free port."),
     ] = None,
     directory: Annotated[
-        Path | None, typer.Option("--dir", metavar="DIR", help="Its data; a temporary folder if none is named.")
+        Path | None, typer.Option("--dir", metavar="DIR", help="Where its data goes.  [default: a temporary folder]")
     ] = None,
     host: Annotated[str | None, typer.Option("--host", metavar="HOST", help="Where it listens.")] = None,
 ) -> ExitCode:

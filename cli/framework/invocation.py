@@ -338,7 +338,7 @@ class Invocation:
             raise Stop(Failure(ExitCode.USAGE, "usage", f"only {who} knows this", f"snapshot {target.snapshot}", hint))
         if target.via is not None and self.asks in ("wire", "zookeeper") and target.via.value != self.asks:
             message = f"only {who} can do this, not --via {target.via.value}"
-            raise Stop(Failure(ExitCode.USAGE, "usage", message, hint="leave --via out"))
+            raise Stop(Failure(ExitCode.USAGE, "usage", message, hint="leave out --via"))
 
     def _refuse_read_only(self, target: ClusterTarget) -> None:
         if target.snapshot is not None:

@@ -179,7 +179,7 @@ def invocation_from(needs: Needs, values: Mapping[str, Any]) -> Invocation:
     if output is OutputFormat.PROMETHEUS and not needs.metrics:
         raise UsageError("--output prometheus is for commands that measure, such as klamm lag")
     if output is OutputFormat.KAFKA and not needs.kafka:
-        raise UsageError("--output kafka is for commands with a tool of Kafka's that prints the same")
+        raise UsageError("--output kafka is for commands that Kafka has a tool for")
     if output is OutputFormat.MARKDOWN and needs.streams:
         raise UsageError("--output markdown is for reports; this command writes as it goes: use csv or jsonl")
     if values["quiet"] and values["verbose"]:

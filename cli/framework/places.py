@@ -31,7 +31,7 @@ MetricsUrl = Annotated[
     typer.Option(
         "--metrics-url",
         metavar="URL",
-        help="Where each broker serves them: http://{host}:7071/metrics, http://{host}:8778/jolokia, "
+        help="Where each broker serves its metrics: http://{host}:7071/metrics, http://{host}:8778/jolokia, "
         "jmx://{host}:9999 or jmxs://USER:${env:PASSWORD}@{host}:9999; {id} is its id.  "
         "[default: what the profile or the broker says]",
     ),

@@ -58,7 +58,7 @@ def load_report(loads: Sequence[BrokerLoad], troubles: Mapping[int, str] | None 
         for b in loads
     ]
     shown = without_empty(Table(columns, rows), keeps=("broker", "alive"))
-    notes = [f"rates are not known of broker {broker}: {why}" for broker, why in (troubles or {}).items()]
+    notes = [f"the rates of broker {broker} are not known: {why}" for broker, why in (troubles or {}).items()]
     return Report(loads, Table(columns, rows), (Section(body=shown),), (*_spread_notes(loads), *notes))
 
 
@@ -110,7 +110,7 @@ def _spread_notes(loads: Sequence[BrokerLoad]) -> tuple[str, ...]:
         notes[0] += f", {_spread(sizes, size_text)}"
     if len(sizes) < len(live):
         silent = ", ".join(str(load.broker) for load in live if load.size_bytes is None)
-        notes.append(f"sizes are not known of broker{'' if len(live) - len(sizes) == 1 else 's'} {silent}")
+        notes.append(f"the sizes of broker{'' if len(live) - len(sizes) == 1 else 's'} {silent} are not known")
     return tuple(notes)
 
 

@@ -17,7 +17,7 @@ from engine.admin.lag.verdicts import LagStatus, Reason
 _UNKNOWN = "unknown"
 _WORDS = {
     Reason.CAUGHT_UP: "",
-    Reason.NO_RECORDS: "no record is unread, only markers or holes",
+    Reason.NO_RECORDS: "no record is unread, only markers or gaps",
     Reason.KEEPS_UP: "",
     Reason.LAG_FELL: "the lag falls",
     Reason.LAG_NEVER_FELL: "the lag never falls",

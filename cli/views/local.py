@@ -38,9 +38,9 @@ _SHOWN = (Column("id", Kind.NUMBER), Column("alive", tone=_alive_tone), *_COLUMN
 def running_notes(status: ClusterStatus, *, is_elsewhere: bool) -> tuple[str, ...]:
     """Say how to end a cluster in the background, and how to reach one that commands do not find by themselves."""
     if not is_elsewhere:
-        return ("running; end it with: klamm local down",)
+        return ("running; stop it with: klamm local down",)
     return (
-        f"running; end it with: klamm local down --dir {quote(status.dir)}",
+        f"running; stop it with: klamm local down --dir {quote(status.dir)}",
         f"reach it with: klamm topics list -b {status.bootstrap_servers} --zookeeper {status.zookeeper}",
     )
 

@@ -91,7 +91,7 @@ class ExecutionView:
 
     def waits_for(self, holder: Holder) -> None:
         """Tell who holds the lock."""
-        self._say(f"the lock is held by {holder}, for {holder.what}; waiting, in case that klamm has ended")
+        self._say(f"the lock is held by {holder}, for {holder.what}; waiting in case that run was killed")
 
     def says(self, text: str) -> None:
         """Tell what a person wants to know."""

@@ -67,5 +67,5 @@ class Requirement(NamedTuple):
         spelling, _, resource_type = text.partition(" ")
         operation = next((each for each in AclOperation if each.spelling == spelling), None)
         if operation is None:
-            raise ValueError(f"{spelling!r} is no operation of access lists")
+            raise ValueError(f"{spelling!r} is not an operation of access rules")
         return cls(operation, ResourceType(resource_type))

@@ -146,8 +146,8 @@ class LocalBroker:
         self._check_listeners(merged["listeners"])
         if not is_free(self.spec.host, self.spec.port):
             raise OperationError(
-                f"broker {self.id} cannot listen on {self.address}: the address is taken, or not of this machine",
-                hint="end what listens there, or choose another port",
+                f"broker {self.id} cannot listen on {self.address}: the address is taken, or is not this machine's",
+                hint="stop what listens there, or choose another port",
             )
         for folder in (*self.spec.log_dirs, self.logs_path):
             folder.mkdir(parents=True, exist_ok=True)

@@ -187,14 +187,14 @@ def _pattern(text: str | None) -> str | None:
 def _assigned(text: str) -> tuple[TopicPartition, ...]:
     document = _json_object("assign", text)
     if not all(isinstance(numbers, list) and all(_is_int(n) for n in numbers) for numbers in document.values()):
-        raise BadRequest("assign wants topics with lists of partitions", hint='as in {"orders": [0, 1]}')
+        raise BadRequest("assign must be topics with lists of partitions", hint='as in {"orders": [0, 1]}')
     return tuple(TopicPartition(topic, number) for topic, numbers in document.items() for number in numbers)
 
 
 def _start(given: Mapping[str, str], default: int) -> Edge:
     strategy = given.get("startingoffsetsbytimestampstrategy", "error").lower()
     if strategy not in _STRATEGIES:
-        raise BadRequest("startingOffsetsByTimestampStrategy wants error or latest", where=strategy)
+        raise BadRequest("startingOffsetsByTimestampStrategy must be error or latest", where=strategy)
     return _edge(given, "starting", default, refused=None, takes_latest=strategy == "latest")
 
 
@@ -225,7 +225,9 @@ def _numbers(name: str, text: str) -> PartitionNumbers:
         isinstance(numbers, dict) and all(key.isdecimal() and _is_int(n) for key, n in numbers.items())
         for numbers in document.values()
     ):
-        raise BadRequest(f"{name} wants topics with numbers by partition", hint='as in {"orders": {"0": 23, "1": -2}}')
+        raise BadRequest(
+            f"{name} must be topics with a number for each partition", hint='as in {"orders": {"0": 23, "1": -2}}'
+        )
     return {TopicPartition(topic, int(key)): n for topic, numbers in document.items() for key, n in numbers.items()}
 
 
@@ -246,13 +248,13 @@ def _is_int(value: object) -> bool:
 def _flag(given: Mapping[str, str], name: str, default: bool) -> bool:
     text = given.get(name.lower(), str(default)).strip().lower()
     if text not in ("true", "false"):
-        raise BadRequest(f"{name} wants true or false", where=text)
+        raise BadRequest(f"{name} must be true or false", where=text)
     return text == "true"
 
 
 def _whole(name: str, text: str, least: int = 0) -> int:
     if not text.strip().isdecimal() or int(text) < least:
-        raise BadRequest(f"{name} wants a whole number{f' above {least - 1}' if least else ''}", where=text)
+        raise BadRequest(f"{name} must be a whole number{f' above {least - 1}' if least else ''}", where=text)
     return int(text)
 
 
@@ -264,7 +266,7 @@ def _count(given: Mapping[str, str], name: str) -> int | None:
 def _duration_ms(text: str) -> int:
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None:
-        raise BadRequest("maxTriggerDelay wants a duration", where=text, hint="such as 15m or 30s")
+        raise BadRequest("maxTriggerDelay must be a duration", where=text, hint="such as 15m or 30s")
     return int(match[1]) * _UNITS_MS[match[2]]
 
 
@@ -272,7 +274,7 @@ def _isolation(text: str) -> IsolationLevel:
     try:
         return IsolationLevel[text.strip().upper()]
     except KeyError:
-        raise BadRequest("kafka.isolation.level wants read_committed or read_uncommitted", where=text) from None
+        raise BadRequest("kafka.isolation.level must be read_committed or read_uncommitted", where=text) from None
 
 
 def sink_topic(options: Mapping[str, str]) -> str | None:

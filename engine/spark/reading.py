@@ -22,8 +22,8 @@ from engine.kafka.protocol.apis.fetch import PartitionData
 from engine.kafka.protocol.records.header import iter_batches
 from engine.spark.kafka_options import Connection
 from engine.spark.offset_ranges import OffsetRange
+from engine.spark.offset_reader import PATIENCE_S
 from engine.spark.sent_files import properties_here
-from engine.spark.source_bounds import PATIENCE_S
 
 if TYPE_CHECKING:
     from engine.spark.columns import RecordBatch

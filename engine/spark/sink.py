@@ -86,8 +86,8 @@ def _check_libraries() -> None:
 
 
 async def _write(options: Mapping[str, str], batches: Iterable[Any]) -> int:
+    from engine.spark.offset_reader import opened
     from engine.spark.row_batches import even_parts
-    from engine.spark.source_bounds import opened
 
     lowered = {name.lower(): value for name, value in options.items()}
     async with opened(connection(lowered)) as wire:
@@ -148,10 +148,10 @@ def _producer_options(given: Mapping[str, str]) -> ProducerOptions:
 def _producer_settings(given: Mapping[str, str]) -> tuple[int, Codec, bool, float]:
     acks, idempotence = given.get("kafka.acks", "all"), given.get("kafka.enable.idempotence", "true").lower()
     if acks not in _ACKS:
-        raise BadRequest("kafka.acks wants all, 1 or 0", where=acks)
+        raise BadRequest("kafka.acks must be all, 1 or 0", where=acks)
     delivery = given.get("kafka.delivery.timeout.ms", "120000")
     if not delivery.isdecimal():
-        raise BadRequest("kafka.delivery.timeout.ms wants a number", where=delivery)
+        raise BadRequest("kafka.delivery.timeout.ms must be a number", where=delivery)
     codec = _codec(given.get("kafka.compression.type", "none"))
     return _ACKS[acks], codec, idempotence != "false", int(delivery) / 1000
 

@@ -26,8 +26,8 @@ from engine.spark.offset_ranges import (
     split,
     to_json,
 )
+from engine.spark.offset_reader import Asker, Bounds, all_known, asked, read_bounds, resolve
 from engine.spark.reading import DataLost, ReadTask, read_range
-from engine.spark.source_bounds import Asker, Bounds, all_known, asked, read_bounds, resolve
 
 if TYPE_CHECKING:
     from engine.spark.columns import RecordBatch

@@ -107,13 +107,13 @@ class BareLoop(asyncio.BufferedProtocol):
                 break
             if key == ApiKey.PRODUCE:
                 self._append_batches(start, size)
-            out += self._answer(key, start)
+            out += self._answer(key, memoryview(self._buffer)[start + 4 : start + 4 + size])
             start += 4 + size
         self._buffer[: self._end - start] = self._buffer[start : self._end]
         self._end -= start
         self._transport.write(out)
 
-    def _answer(self, key: int, start: int) -> bytes:
+    def _answer(self, key: int, frame: memoryview) -> bytes:
         for file, data in self._appends.get(key, ()):
             os.write(self._files[file], data)
         return self._answers[key]
@@ -138,12 +138,11 @@ class CommitLoop(BareLoop):
     decode = staticmethod(decoder(OffsetCommitRequest, commit_load.VERSION))
     encode = staticmethod(encoder(OffsetCommitResponse, commit_load.VERSION))
 
-    def _answer(self, key: int, start: int) -> bytes:
+    def _answer(self, key: int, frame: memoryview) -> bytes:
         if not self.turn:
             asyncio.get_running_loop().call_soon(self._write)
-        buffer = memoryview(self._buffer)
-        _, body = decode_request_header(buffer, start + 4)
-        self.turn.append((self, self.decode(buffer, body)[0]))
+        _, body = decode_request_header(frame)
+        self.turn.append((self, self.decode(frame, body)[0]))
         return b""
 
     def _write(self) -> None:

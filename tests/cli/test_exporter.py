@@ -163,7 +163,7 @@ def test_board_and_rules_ask_for_metrics_that_exist(capsys: Capture) -> None:
         (("--print", "zabbix"), "--print must be one of grafana, alerts, scrape"),
         (("--listen", "here"), "--listen must be [HOST]:PORT"),
         (("--interval", "1h"), "--interval must be 500ms to 10s"),
-        (("--group", "("), "--group: '(' is no regular expression"),
+        (("--group", "("), "--group: '(' is not a regular expression"),
         (("--series-max", "0"), "--series-max"),
     ],
 )

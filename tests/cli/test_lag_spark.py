@@ -320,7 +320,7 @@ def test_prometheus(program: Program, topic_name: str, tmp_path: Path, live_clus
         (["--checkpoint", "cut"], "error: damaged: cut/offsets/0: ends before the first source: cut"),
         (["--event-log", "absent"], "error: no such file or folder: absent"),
         (["--event-log", "empty"], "error: there is no event log: empty"),
-        (["--event-log", "notes.txt"], "error: no event log of Spark: notes.txt"),
+        (["--event-log", "notes.txt"], "error: not an event log of Spark: notes.txt"),
     ],
 )
 def test_what_cannot_be_read(program: Program, topic_name: str, tmp_path: Path, words: list[str], message: str) -> None:

@@ -147,4 +147,4 @@ def test_load_with_rates(measured: LocalCluster, capsys: Capture, topic_name: st
     assert "Messages/s" in in_process(*load, "-o", "table", capture=capsys).out
     silent = in_process(*load, "--metrics-url", "http://{host}:1/metrics", "-o", "json", capture=capsys)
     assert (silent.code, {one["bytes_in_rate"] for one in silent.json}) == (0, {None})
-    assert "rates are not known of broker 0: cannot connect" in silent.err
+    assert "the rates of broker 0 are not known: cannot connect" in silent.err

@@ -96,7 +96,7 @@ async def _frame_that_names(start: str, servers: str) -> Frame:
         ("force-terminate a b --yes", "give one transactional id"),
         ("list --state Sleeping", "not a state of transactions: 'Sleeping'"),
         ("producers absent-0", "topic 'absent' does not exist"),
-        ("producers kept", "'kept' is no partition"),
+        ("producers kept", "'kept' is not a partition"),
         ("producers __transaction_state-77", "there is no partition 77"),
         ("find-hanging --partition 1", "--partition needs --topic"),
         ("abort __transaction_state-0 --yes", "give --start-offset, or all of"),

@@ -65,7 +65,7 @@ def test_the_life_of_a_local_cluster(tmp_path: Path) -> None:
         hurt = run("local", "status", "-o", "json")
         assert (hurt.code, [b["alive"] for b in hurt.json["brokers"]]) == (1, [True, False])
         dead = run("local", "kill", "1")
-        assert (dead.code, dead.err.splitlines()[0]) == (2, "error: broker 1 does not run")
+        assert (dead.code, dead.err.splitlines()[0]) == (2, "error: broker 1 is not running")
         assert run("local", "start", "1").code == 0
         assert sorted(run("consume", "t", "--until-end").out.split()) == ["one", "two"]
         assert run("local", "stop", "1").code == 0
@@ -107,7 +107,7 @@ def _zookeeper_can_be_hurt_too(run: Callable[..., Ran]) -> None:
     assert run("local", "kill", "zookeeper", "--signal", "CONT").code == 0
     killed = run("local", "kill", "zookeeper", "-o", "json")
     assert (killed.code, killed.json["zookeeper_alive"]) == (0, False)
-    assert run("local", "kill", "zookeeper").err.splitlines()[0] == "error: ZooKeeper does not run"
+    assert run("local", "kill", "zookeeper").err.splitlines()[0] == "error: ZooKeeper is not running"
     assert run("local", "start", "zookeeper", "-o", "json").json["zookeeper_alive"]
     assert run("local", "stop", "zookeeper").code == 0
     assert run("local", "start", "zookeeper").code == 0
@@ -225,9 +225,9 @@ def test_a_signal_ends_a_held_cluster_in_the_middle_of_a_command(tmp_path: Path)
 
 def test_a_cluster_in_another_folder_is_ended_and_reached_by_name() -> None:
     status = ClusterStatus("127.0.0.1:2181", True, "127.0.0.1:9092", "/tmp/my cluster", ())
-    assert running_notes(status, is_elsewhere=False) == ("running; end it with: klamm local down",)
+    assert running_notes(status, is_elsewhere=False) == ("running; stop it with: klamm local down",)
     assert running_notes(status, is_elsewhere=True) == (
-        "running; end it with: klamm local down --dir '/tmp/my cluster'",
+        "running; stop it with: klamm local down --dir '/tmp/my cluster'",
         "reach it with: klamm topics list -b 127.0.0.1:9092 --zookeeper 127.0.0.1:2181",
     )
 

@@ -293,7 +293,7 @@ def test_settings_and_payloads_come_from_stdin(program: Program, topic_name: str
     refused = program("topics", "list", "--command-config", "-", stdin="security.protocol=TLS")
     assert (
         refused.code,
-        "security.protocol=TLS is none of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL: stdin" in refused.err,
+        "security.protocol=TLS is not one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL: stdin" in refused.err,
     ) == (2, True), refused.err
     made = ("perf", "producer", "--topic", topic_name, "--num-records", "4")
     assert program(*made, "--payload-file", "-", stdin="piped\n").code == 0

@@ -302,4 +302,4 @@ def test_a_plan_is_shown_partition_by_partition_without_a_cluster(tmp_path: Path
     assert [row["bytes"] for row in ran.json] == [None] * 3, "earlier releases kept no sizes"
     old["klamm"]["sizes"] = [1]
     plan.write_text(json.dumps(old), encoding="utf-8")
-    assert "klamm.sizes: wants as many as there are partitions" in in_process("plan", "show", plan, capture=capsys).err
+    assert "klamm.sizes: must have one for each partition" in in_process("plan", "show", plan, capture=capsys).err

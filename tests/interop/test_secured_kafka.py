@@ -292,7 +292,7 @@ STORES = {
     "key password missing": ("is encrypted", "ssl.key.password"),
     "wrong store password": ("password", "ssl.truststore"),
     "unreadable store": ("cannot be read", "none.pem"),
-    "unknown store type": ("is none of JKS, PKCS12, PEM", "ssl.truststore.type=BKS"),
+    "unknown store type": ("is not one of JKS, PKCS12, PEM", "ssl.truststore.type=BKS"),
     "no store at all": ("garbage.jks", "ssl.truststore.location"),
 }
 

@@ -71,7 +71,7 @@ def test_life_of_a_cluster() -> None:
     assert not folder.exists()
     cluster.stop()
     assert cluster.broker_ids == (1, 2, 7), "known after the end as well"
-    with pytest.raises(OperationError, match="does not run"):
+    with pytest.raises(OperationError, match="is not running"):
         cluster.kill_broker(1)
 
 

@@ -42,6 +42,7 @@ TESTED_BY = {
         "broker/log/test_log_model.py",
         "broker/log/test_transaction_lives.py",
         "broker/log/test_verified_transactions.py",
+        "broker/log/test_long_cuts.py",
     ],
     "engine/broker/log/leader_epoch_cache.py": ["broker/log/test_leader_epochs.py"],
     "engine/broker/log/log.py": [
@@ -61,6 +62,7 @@ TESTED_BY = {
         "broker/log/test_log_moves.py",
         "broker/log/test_log_model.py",
         "broker/log/test_verified_transactions.py",
+        "broker/log/test_long_cuts.py",
     ],
     "engine/broker/log/segment_recovery.py": [
         "broker/log/test_recovered_indexes.py",

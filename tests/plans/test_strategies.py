@@ -307,7 +307,7 @@ def test_a_capacity_file_is_read() -> None:
         ("[disks]", "unknown key 'disks'"),
         ('[brokers]\na = "1 GB"', "not a broker id"),
         ('[brokers]\n1 = "much"', r"\[brokers\] 1: not a size"),
-        ('[log-dirs]\n"/data" = 1', "wants BROKER:DIRECTORY"),
+        ('[log-dirs]\n"/data" = 1', "must be BROKER:DIRECTORY"),
     ],
 )
 def test_a_bad_capacity_file_names_the_place(text: str, message: str) -> None:

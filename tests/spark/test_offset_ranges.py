@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine.admin.cluster.errors import BadRequest, Refused, Unreachable
 from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, IsolationLevel, TopicPartition
-from engine.spark import source_bounds
+from engine.spark import offset_reader
 from engine.spark.kafka_options import chosen_columns, schema_text, source_options
 from engine.spark.offset_ranges import (
     OffsetRange,
@@ -25,8 +25,8 @@ from engine.spark.offset_ranges import (
     split,
     to_json,
 )
+from engine.spark.offset_reader import Bounds
 from engine.spark.source import StreamPlan
-from engine.spark.source_bounds import Bounds
 
 A, B, C = (TopicPartition("t", number) for number in range(3))
 GIVEN = {"kafka.bootstrap.servers": "127.0.0.1:1", "subscribe": "t"}
@@ -169,15 +169,15 @@ def test_options_of_the_connector() -> None:
     ("name", "value", "told"),
     [
         ("startingOffsets", "sometime", "startingOffsets is neither"),
-        ("startingOffsets", '{"t": [1]}', "startingOffsets wants topics with numbers"),
+        ("startingOffsets", '{"t": [1]}', "startingOffsets must be topics with a number"),
         ("endingOffsets", "earliest", "endingOffsets cannot be earliest"),
         ("endingOffsets", '{"t": {"0": -2}}', "endingOffsets cannot be -2"),
-        ("minPartitions", "0", "minPartitions wants a whole number above 0"),
-        ("failOnDataLoss", "yes", "failOnDataLoss wants true or false"),
-        ("kafka.isolation.level", "serializable", "kafka.isolation.level wants"),
+        ("minPartitions", "0", "minPartitions must be a whole number above 0"),
+        ("failOnDataLoss", "yes", "failOnDataLoss must be true or false"),
+        ("kafka.isolation.level", "serializable", "kafka.isolation.level must be"),
         ("kafka.auto.offset.reset", "latest", "the option startingOffsets says where to begin"),
         ("kafka.enable.auto.commit", "true", "the source commits nothing"),
-        ("startingOffsetsByTimestampStrategy", "maybe", "wants error or latest"),
+        ("startingOffsetsByTimestampStrategy", "maybe", "must be error or latest"),
         ("maxOffsetsPerTrigger", "5", "is for a stream"),
         ("mispelt", "1", "no such option: mispelt"),
     ],
@@ -218,8 +218,8 @@ class Wire:
 
 def test_connections_stay_open_between_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Wire, "made", [], raising=False)
-    monkeypatch.setattr(source_bounds, "WireCluster", Wire)
-    asker = source_bounds.Asker(source_options(GIVEN, is_streaming=True).connection)
+    monkeypatch.setattr(offset_reader, "WireCluster", Wire)
+    asker = offset_reader.Asker(source_options(GIVEN, is_streaming=True).connection)
     failures: list[Exception] = []
 
     async def question(wire: Any) -> Any:

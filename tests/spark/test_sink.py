@@ -106,7 +106,7 @@ def test_a_stream(spark: Any, live_cluster: LocalCluster, topic: str, topic_name
         ("1 as value", {"topic": "t"}, "the column value has the type int"),
         ("'x' as value, 'y' as other", {"topic": "t"}, "the column other has the type string"),
         ("'x' as value", {"topic": "absent"}, "absent"),
-        ("'x' as value", {"topic": "t", "kafka.acks": "2"}, "kafka.acks wants all, 1 or 0"),
+        ("'x' as value", {"topic": "t", "kafka.acks": "2"}, "kafka.acks must be all, 1 or 0"),
         ("'x' as value", {"topic": "t", "acks": "1"}, "no such option: acks"),
         ("'x' as value, cast(null as string) as topic", {}, "a row has no topic"),
         ("'x' as value, 3 as partition", {"topic": "three partitions"}, "has no partition 3"),

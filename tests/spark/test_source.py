@@ -121,7 +121,7 @@ def test_where_to_begin_and_to_end(frame: Callable[..., Any], live_cluster: Loca
     ]  # fmt: skip
     late = {"startingOffsetsByTimestamp": by(p0=9_000_000, p1=1_000_099)}
     assert values(**late, startingOffsetsByTimestampStrategy="latest") == [99]
-    with pytest.raises(Exception, match=r"no record is as late as the option startingOffsets"):
+    with pytest.raises(Exception, match=r"no record is as recent as the option startingOffsets"):
         values(**late)
     with pytest.raises(Exception, match=r"must name all partitions"):
         values(startingOffsets=by(p0=1))
@@ -169,7 +169,7 @@ def test_records_that_are_gone(frame: Callable[..., Any], live_cluster: LocalClu
         ({"subscribe": "absent"}, "no such topic: absent"),
         ({"subscribe": "a", "startingOffset": "earliest"}, "did you mean startingOffsets?"),
         ({"subscribe": "a", "maxOffsetsPerTrigger": "1"}, "is for a stream, not for a batch"),
-        ({"subscribe": "a", "kafka.security.protocol": "TLS"}, "security.protocol=TLS is none of"),
+        ({"subscribe": "a", "kafka.security.protocol": "TLS"}, "security.protocol=TLS is not one of"),
     ],
 )
 def test_bad_options_say_what_to_do(frame: Callable[..., Any], options: Mapping[str, str], told: str) -> None:

@@ -19,7 +19,7 @@ def problems_of(text: str, tmp_path: Path) -> list[str]:
     path.write_text(text, "utf-8")
     registry, problems = load_keys(path, Registry())
     assert not problems or registry.actions == ACTIONS, "a file with mistakes changes nothing"
-    return [str(problem).removeprefix(f"{path}:") for problem in problems]
+    return [problem.removeprefix(f"{path}:") for problem in problems]
 
 
 def test_no_key_does_two_things_on_one_screen() -> None:
@@ -100,7 +100,7 @@ def test_a_file_that_is_no_text_is_told(tmp_path: Path) -> None:
     path.write_bytes(b"\xff\xfe")
     registry, problems = load_keys(path, Registry())
     assert registry.actions == ACTIONS
-    assert "cannot be read" in problems[0].message
+    assert "cannot be read" in problems[0]
 
 
 @pytest.mark.parametrize(

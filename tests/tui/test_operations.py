@@ -428,7 +428,7 @@ def test_moves_are_throttled_and_cancelled(three_brokers: LocalCluster, by_wire:
     assert [cell.text for cell in outcome.rows[0]][:2] == [f"{name}-0", "cancelled"]
     assert [sorted(replicas) for replicas in by_wire.replicas(name)] == [[0, 1]]
     assert "throttled" not in " ".join(by_wire.settings("--broker", "2")), "klamm's throttle is off again"
-    assert prepared(target, CancelReassignments()).run is None
+    assert prepared(target, cancel).run is None
 
 
 def test_replicas_are_compared_by_keys(three_brokers: LocalCluster, topic: str, by_wire: Klamm) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tui.drawing import units
 from tui.drawing.cells import Tone
 from tui.drawing.lines import fitted, folded, line, width_of, wrapped
-from tui.drawing.sparkline import ceiling_of, spark_lines
+from tui.drawing.sparkline import ceiling_of, sparkline
 from tui.pages.groups import groups_told
 from tui.themes import ascii_text
 
@@ -41,21 +41,20 @@ def test_control_characters_cannot_reach_the_terminal() -> None:
 
 
 def test_a_sparkline_stands_on_zero() -> None:
-    assert spark_lines([5, 5, 5], 3) == ["███"], "flat at 5 is full"
-    assert spark_lines([0, 0, 0], 3) == ["___"], "flat at 0 is the floor, not full"
-    assert spark_lines([100, 101], 2) == ["██"], "a change of a percent is no swing"
-    assert spark_lines([1, 1000], 2) == ["▁█"], "what is there is never invisible"
+    assert sparkline([5, 5, 5], 3) == "███", "flat at 5 is full"
+    assert sparkline([0, 0, 0], 3) == "___", "flat at 0 is the floor, not full"
+    assert sparkline([100, 101], 2) == "██", "a change of a percent is no swing"
+    assert sparkline([1, 1000], 2) == "▁█", "what is there is never invisible"
 
 
 def test_missing_values_are_gaps_and_the_newest_is_at_the_right() -> None:
-    assert spark_lines([4, None, 8], 5, top=8) == ["  ▄ █"]
-    assert spark_lines([1, 2, 4], 2) == ["▄█"]
+    assert sparkline([4, None, 8], 5, top=8) == "  ▄ █"
+    assert sparkline([1, 2, 4], 2) == "▄█"
 
 
 def test_charts_with_one_scale_can_be_compared() -> None:
-    assert spark_lines([2], 1, top=8) == ["▂"]
-    assert spark_lines([8], 1, top=8) == ["█"]
-    assert spark_lines([6], 1, 2, top=8) == ["▄", "█"]
+    assert sparkline([2], 1, top=8) == "▂"
+    assert sparkline([8], 1, top=8) == "█"
 
 
 def test_a_chart_has_air_above_its_line() -> None:

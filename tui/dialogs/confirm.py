@@ -13,7 +13,7 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
 
-from tui.dialogs.dialog import Dialog
+from tui.dialogs.dialog import Dialog, TextDialog
 from tui.drawing.cells import Cell, Tone
 from tui.drawing.lines import Line, line
 from tui.drawing.units import plain
@@ -94,35 +94,21 @@ class ConfirmDialog(Dialog[bool]):
         self.app.copy_to_clipboard(self._prepared.command)
 
 
-class OutcomeDialog(Dialog[None]):
+class OutcomeDialog(TextDialog):
     """Tells what became of an operation, row by row; it stays until it is closed."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,q", "leave", "Close", show=False),
-        Binding("ctrl+y,y", "copy", "Copy the command", show=False),
-    ]
 
     def __init__(self, outcome: Outcome, command: str, leads: str = SAME) -> None:
         word = outcome.verdict or ("done" if outcome.is_good else "not all of it was done")
-        super().__init__(f"{outcome.title}: {word}", "esc closes   y copies the command")
-        self._outcome = outcome
-        self._command = command
-        self._leads = leads
-        self.add_class("-wide")
-
-    def body(self) -> list[Widget]:
-        """Return errors, rows, notes and the command."""
-        outcome = self._outcome
         lines: list[Line] = [line(("✖ ", Tone.BAD), (text, Tone.BAD)) for text in outcome.errors]
         sums = [text for text in (*outcome.sums, outcome.counts) if text]
         lines += [line((text, Tone.STRONG)) for text in sums] + [()] * bool(sums)
         lines += table_lines(outcome.columns, outcome.rows)
         lines += [line((text, Tone.QUIET)) for text in outcome.notes]
-        widgets: list[Widget] = [LinesScroll(lines, id="outcome")]
-        return [*widgets, _command_view(self._command, self._leads)] if self._command else widgets
+        super().__init__(f"{outcome.title}: {word}", lines, copied=command, is_wide=True)
+        self._leads = leads
 
-    def action_copy(self) -> None:
-        self.app.copy_to_clipboard(self._command)
+    def body(self) -> list[Widget]:
+        return [*super().body(), *([_command_view(self._copied, self._leads)] if self._copied else [])]
 
 
 def _command_view(command: str, leads: str = SAME) -> LinesView:

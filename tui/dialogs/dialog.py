@@ -156,7 +156,9 @@ class TextDialog(Dialog[None]):
         self, title: str, lines: list[Line], *, copied: str = "", is_wide: bool = False, folds: bool = False,
         finds: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(title, "esc closes" + "   y copies" * bool(copied) + "   / finds an action" * finds)
+        super().__init__(
+            title, "esc closes" + "   y copies the command" * bool(copied) + "   / finds an action" * finds
+        )
         self._lines = lines
         self._copied = copied
         self._finds = finds

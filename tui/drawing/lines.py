@@ -96,12 +96,12 @@ def panel(title: str, lines: Sequence[Line], width: int, height: int, *, note: s
     ]
 
 
-def wrapped(words: Iterable[Line], width: int, gap: str = "   ") -> list[Line]:
+def wrapped(words: Iterable[Line], width: int) -> list[Line]:
     """Return short pieces one after the other, with a new line where the next would not fit."""
     lines: list[Line] = []
     current: Line = ()
     for piece in words:
-        joined = (*current, (gap, Tone.PLAIN), *piece) if current else piece
+        joined = (*current, ("   ", Tone.PLAIN), *piece) if current else piece
         if current and width_of(joined) > width:
             lines.append(current)
             joined = piece

@@ -11,23 +11,22 @@ from math import floor, isfinite, log10
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, line
 
-BLOCKS = " ▁▂▃▄▅▆▇█"
+BLOCKS = "_▁▂▃▄▅▆▇█"
 _BRAILLE = 0x2800
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 """The bits of a character's dots, from top to bottom: the left column, and the right one."""
 
 
-def spark_lines(values: Sequence[float | None], width: int, height: int = 1, *, top: float | None = None) -> list[str]:
-    """Return ``height`` lines of ``width`` characters, the newest value at the right.
+def sparkline(values: Sequence[float | None], width: int, *, top: float | None = None) -> str:
+    """Return a line of ``width`` blocks, the newest value at the right.
 
     Args:
         values: one value per step, None for a missing one.
-        top: the value of a full column; without it the largest value. Charts with the same top can be compared.
+        top: the value of a full block; without it the largest value. Lines with the same top can be compared.
     """
     points = _fitted(values, width)
     ceiling = top if top is not None else max((point for point in points if point is not None), default=0.0)
-    columns = [_column(point, height, ceiling) for point in points]
-    return ["".join(column[row] for column in columns) for row in range(height)]
+    return "".join(_block(point, ceiling) for point in points)
 
 
 def line_chart(values: Sequence[float | None], width: int, height: int, *, top: float) -> list[str]:
@@ -87,17 +86,9 @@ def _fitted(values: Sequence[float | None], width: int) -> list[float | None]:
     return [None] * (width - len(last)) + last
 
 
-def _column(value: float | None, height: int, ceiling: float) -> list[str]:
-    """Return one column from top to bottom. A value above 0 is never invisible: the least is one eighth."""
+def _block(value: float | None, ceiling: float) -> str:
+    """Return one block. A value above 0 is never invisible; a known zero is on the floor, a missing value is blank."""
     if value is None:
-        return [" "] * height
+        return " "
     share = 0.0 if ceiling <= 0 else min(max(value / ceiling, 0.0), 1.0)
-    eighths = max(round(share * height * 8), 1 if value > 0 else 0)
-    cells = []
-    for row in range(height):
-        level = min(max(eighths - (height - 1 - row) * 8, 0), 8)
-        cells.append(BLOCKS[level])
-    if eighths == 0:
-        # A known zero is a line on the floor, a missing value is blank.
-        cells[-1] = "_"
-    return cells
+    return BLOCKS[max(round(share * 8), 1 if value > 0 else 0)]

@@ -43,9 +43,9 @@ def size(value: float | None) -> str:
     return NOTHING if value is None else size_text(value)
 
 
-def rate(value: float | None, unit: str = "/s") -> str:
+def rate(value: float | None) -> str:
     """Return a rate per second: ``1.2k/s``."""
-    return NOTHING if value is None else f"{short_count(value)}{unit}"
+    return NOTHING if value is None else f"{short_count(value)}/s"
 
 
 def byte_rate(value: float | None) -> str:

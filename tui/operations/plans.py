@@ -11,7 +11,7 @@ from typing import ClassVar
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
-from engine.admin.reassignment.journal import JournalRecord, read_journals
+from engine.admin.reassignment.journal import NO_END, JournalRecord, past_runs, read_journals
 from engine.admin.reassignment.lock import read_holder, refuse_while_held
 from engine.admin.reassignment.plan_runs import PlanRun, Verb, what_is_left
 from engine.admin.reassignment.running import list_running
@@ -28,7 +28,6 @@ from tui.operations.operation import Operation, Outcome, Prepared, command_text,
 from tui.operations.plan_commands import running_words
 from tui.operations.reassignments import CancelReassignments
 from tui.operations.topics import rate_of, size_of, whole_number
-from tui.planning.card import NO_END, past_runs
 from tui.planning.opened_plan import OpenedPlan
 from tui.planning.words import planner_words
 

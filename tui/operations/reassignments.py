@@ -36,15 +36,14 @@ PLAN_FILE = "plan.json"
 
 @dataclass(frozen=True, slots=True)
 class CancelReassignments(Operation):
-    """Stops moves: the partitions go back to the replicas they had. Without names, all moves under way."""
+    """Stops moves: the partitions go back to the replicas they had."""
 
-    names: tuple[TopicPartition, ...] = ()
-    is_forced: bool = False
+    names: tuple[TopicPartition, ...]
     title: str = "Cancel reassignments"
 
     async def prepare(self, cluster: Cluster) -> Prepared:
-        plan = tuple(PartitionMove(name, ()) for name in self.names) or None
-        prepared = await prepare_cancellation(cluster, plan, is_forced=self.is_forced)
+        plan = tuple(PartitionMove(name, ()) for name in self.names)
+        prepared = await prepare_cancellation(cluster, plan)
         running = prepared.running
         if not running:
             return Prepared("nothing of this is under way any more")
@@ -65,8 +64,6 @@ class CancelReassignments(Operation):
         )
 
     def _command(self, cluster: Cluster) -> str:
-        if not self.names:
-            return command_text(["reassign", "cancel", "--all"], cluster.target)
         text = plan_text(plan_document(dict.fromkeys(self.names, ())))
         words = ["reassign", "cancel", "--reassignment-json-file", PLAN_FILE]
         return f"echo '{text}' > {PLAN_FILE}; {command_text(words, cluster.target)}"

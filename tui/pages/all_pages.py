@@ -123,7 +123,7 @@ def _znodes(screen: MainView) -> Page:
         "zookeeper",
         lambda view: zookeeper.rows_of(screen.znodes, view.location.only),
         lambda view, width: zookeeper.summary_of(screen.znodes, view),
-        zookeeper.opens,
+        lambda view, znode: Location("zookeeper", path=znode.path),
         lambda view, item: item.complaint is not None,
         zookeeper.command,
     )
@@ -337,7 +337,9 @@ def _topic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
     ]
     lines += _bars([(name, number, count(number)) for name, number in names[: 2 * _ROWS]], width)
     rates = [
-        (rate, item.partition.partition) for item in board.items_of(topic) if (rate := board.partition_in(item.name))
+        (rate, item.partition.partition)
+        for item in board.items_of(topic)
+        if (rate := board.rates.partition_in(item.name))
     ]
     if rates:
         busiest = sorted(rates, key=lambda one: (-one[0], one[1]))[:_ROWS]

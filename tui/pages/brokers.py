@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -276,15 +276,11 @@ def _causes(board: Board) -> list[Line]:
     ]
 
 
-def _command(view: View, items: Sequence[Any]) -> list[str]:
-    return ["brokers", "describe", *(str(item.id) for item in items)]
-
-
 PAGE = Page(
     "brokers",
     _rows,
     _summary,
     lambda view, item: Location("partitions", broker=item.id),
     lambda view, item: is_trouble(item),
-    _command,
+    lambda view, items: ["brokers", "describe", *(str(item.id) for item in items)],
 )

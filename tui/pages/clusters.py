@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
 
 from engine.admin.cluster.profiles import Colour
 from engine.admin.cluster.target import Side
@@ -116,15 +115,12 @@ def _name_cell(member: Member) -> Cell:
 
 
 def _columns(now_ms: int | None) -> tuple[Column, ...]:
-    def health_cell(member: Member) -> Cell:
-        return Cell(*health_of(member, now_ms))
-
     def why(member: Member) -> str:
         return " · ".join(reasons_of(member, now_ms))
 
     return (
         Column("cluster", "CLUSTER", _name_cell, lambda m: m.name, width=12),
-        Column("health", "HEALTH", health_cell, lambda m: health_of(m, now_ms)[0], width=13),
+        Column("health", "HEALTH", lambda m: Cell(*health_of(m, now_ms)), lambda m: health_of(m, now_ms)[0], width=13),
         Column("controller", "CTRL", _controller_cell, _controller, rank=3, is_figure=True),
         Column("brokers", "BROKERS", _brokers_cell, lambda m: (_brokers(m.board) or (None,))[0], is_figure=True),
         Column("under_replicated", "UNDER-REPL", lambda m: tinted(_under_replicated(m), count(_under_replicated(m))),
@@ -138,10 +134,6 @@ def _columns(now_ms: int | None) -> tuple[Column, ...]:
 
 def _is_trouble(member: Member, now_ms: int | None) -> bool:
     return _status_seen(member, now_ms) is not HealthStatus.OK or bool(problems_of(member.board))
-
-
-def _command(items: Sequence[Member]) -> list[str]:
-    return ["cluster", "health", "--cluster", items[0].name] if items else ["profiles", "list"]
 
 
 def page_of(fleet: Fleet | None) -> Page:
@@ -167,7 +159,9 @@ def page_of(fleet: Fleet | None) -> Page:
         rows,
         lambda view, width: [],
         is_trouble=lambda view, member: _is_trouble(member, _now(view)),
-        command=lambda view, items: _command(items),
+        command=lambda view, items: (
+            ["cluster", "health", "--cluster", items[0].name] if items else ["profiles", "list"]
+        ),
     )
 
 

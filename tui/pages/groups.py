@@ -14,7 +14,7 @@ from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.watch.frame import LinkState, Stage, WatchedGroup
 from tui.drawing.cells import DENIED, LOADING, NO_DATA, Cell, Column, Tone, attribute, column, figure
 from tui.drawing.lines import Line, line, wrapped
-from tui.drawing.sparkline import spark_lines
+from tui.drawing.sparkline import sparkline
 from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, at_least, clock_time, count, counted, plain, short_count, span
 from tui.pages.page import Page, View, who_sees
@@ -236,7 +236,7 @@ def _group_summary(view: View, width: int) -> list[Line]:
     members = f"{NOTHING} members" if group.members is None else counted(len(group.members), "member")
     since = span((frame.at_ms - group.since_ms) / 1000) if group.since_ms else NOTHING
     text, tone = status_cell(group.lag.status)
-    still_s = view.board.still_s(group.lag) if group.lag.reason is Reason.LAG_NEVER_FELL else None
+    still_s = view.board.paces.still_s(group.name) if group.lag.reason is Reason.LAG_NEVER_FELL else None
     why = why_of(group.lag) if still_s is None else f"has committed nothing for {span(still_s)}"
     first = line(
         (text, tone),
@@ -281,7 +281,7 @@ def _past_lag(view: View, group: str, width: int) -> list[Line]:
     text = f"   least {count(min(known))}   most {count(max(known))}"
     text += f"   over {span((samples[-1].at_ms - samples[0].at_ms) / 1000)}"
     room = max(8, min(len(values), width - len(text) - 6))
-    return [line(("lag   ", Tone.QUIET), (spark_lines(values, room)[0], Tone.ACCENT), (text, Tone.QUIET))]
+    return [line(("lag   ", Tone.QUIET), (sparkline(values, room), Tone.ACCENT), (text, Tone.QUIET))]
 
 
 def _past_changes(view: View, group: str) -> list[Line]:

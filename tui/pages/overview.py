@@ -16,15 +16,14 @@ from engine.admin.watch.frame import Stage
 from engine.common.model import NO_CONTROLLER
 from tui.drawing.cells import Cell, Column, Tone, column, figure
 from tui.drawing.lines import Line, Span, beside, fitted, folded, line, panel, width_of, wrapped
-from tui.drawing.sparkline import ceiling_of, chart_lines, spark_lines
-from tui.drawing.table_model import Rows, TableModel
+from tui.drawing.sparkline import ceiling_of, chart_lines, sparkline
+from tui.drawing.table_model import Rows
 from tui.drawing.units import at_least, count, counted, plain, short_count, span_left
 from tui.pages import brokers, reassignments
 from tui.pages.groups import status_cell, time_lag_cell, trend_cell, unknown_told
 from tui.pages.page import Page, View
 from tui.pages.timeline import gravity, run_line
 from tui.state.board import Board
-from tui.state.location import Location
 from tui.state.problems import Problem, age_told, problems_of, why_lines
 
 WORDS = {HealthStatus.OK: "healthy", HealthStatus.WARNING: "warning", HealthStatus.CRITICAL: "critical"}
@@ -189,7 +188,7 @@ def _figures(board: Board, width: int) -> list[Line]:
         (count(total.below_min), "under min ISR", Tone.BAD, min_isr and bool(total.below_min)),
         (count(total.led_elsewhere.total()), "not preferred", Tone.STRONG, bool(total.led_elsewhere.total())),
         (count(total.moving), "moving", Tone.ACCENT, bool(total.moving)),
-        (short_count(board.in_per_s), "records in/s", Tone.STRONG, board.in_per_s is not None),
+        (short_count(board.rates.in_per_s), "records in/s", Tone.STRONG, board.rates.in_per_s is not None),
         (at_least(short_count(board.lag), is_least=board.has_unknown_lag), "lag", Tone.STRONG, board.lag is not None),
     ]  # fmt: skip
     words = [line((f"{value} ", tone), (label, Tone.QUIET)) for value, label, tone, shown in pieces if shown]
@@ -346,7 +345,7 @@ def _add_courses(board: Board, rows: list[Line], ids: Sequence[int], width: int)
         return
     rows[0] = line(*rows[0], (f" 0 to {short_count(top)} in/s", Tone.QUIET))
     for index, course in enumerate(courses):
-        rows[index + 1] = line(*rows[index + 1], " ", (spark_lines(course, width, top=top)[0], Tone.QUIET))
+        rows[index + 1] = line(*rows[index + 1], " ", (sparkline(course, width, top=top), Tone.QUIET))
 
 
 def _bottom(board: Board, width: int, height: int) -> list[Line]:
@@ -392,7 +391,9 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
         late = behind.text if lag.lag else ""
         lines.append(fitted(line("  ", (f"{status.text:<7}", status.tone), " ", *name, f" {figure:>6} ",
                      ("▇" * length + " " * (bar - length), Tone.QUIET), f" {late:>8}  ", more), width))  # fmt: skip
-    if len(lines) < lines_max - 2 and (busiest := board.busiest_topics(lines_max - (len(lines) and len(lines) + 2))):
+    if len(lines) < lines_max - 2 and (
+        busiest := board.rates.busiest_topics(lines_max - (len(lines) and len(lines) + 2))
+    ):
         lines += [(), line(("  busiest topics, records in/s", Tone.QUIET))] if lines else []
         bar = max(0, min(20, width - 46))
         for topic, rate in busiest:
@@ -467,13 +468,10 @@ def _since_ms(problem: Problem) -> int | None:
     return None if problem.since is None else problem.since.at_ms
 
 
-def picture_of(board: Board, model: TableModel, width: int, height: int, *, is_seen: bool) -> Picture:
-    """Return the screen with the cursor where the table's model has it."""
-    return overview_of(board, model.shown, width, height, cursor=model.cursor, is_seen=is_seen)
-
-
-def _opens(view: View, problem: Problem) -> Location:
-    return problem.opens
-
-
-PAGE = Page("overview", _page_rows, lambda view, width: [], _opens, command=lambda view, items: ["cluster", "health"])
+PAGE = Page(
+    "overview",
+    _page_rows,
+    lambda view, width: [],
+    lambda view, problem: problem.opens,
+    command=lambda view, items: ["cluster", "health"],
+)

@@ -31,14 +31,6 @@ class View:
     newest: Frame | None = None
 
 
-def opens_nothing(view: View, item: Any) -> Location | None:
-    return None
-
-
-def no_command(view: View, items: Sequence[Any]) -> list[str]:
-    return []
-
-
 @dataclass(frozen=True, slots=True)
 class Page:
     """One screen.
@@ -54,9 +46,9 @@ class Page:
     name: str
     rows: Callable[[View], Rows]
     summary: Callable[[View, int], list[Line]]
-    opens: Callable[[View, Any], Location | None] = opens_nothing
+    opens: Callable[[View, Any], Location | None] = lambda view, item: None
     is_trouble: Callable[[View, Any], bool] | None = None
-    command: Callable[[View, Sequence[Any]], list[str]] = no_command
+    command: Callable[[View, Sequence[Any]], list[str]] = lambda view, items: []
 
 
 def rows_at(page: Page, view: View) -> list[Any]:

@@ -111,7 +111,7 @@ def columns_of(board: Board) -> tuple[Column, ...]:
         figure("leader_epoch", "EPOCH", "partition.leader_epoch", tone=Tone.QUIET, rank=6, basis=ITEM_ALONE),
         figure("zk_version", "ZK VERSION", "partition.zk_version", tone=Tone.QUIET, rank=8, basis=ITEM_ALONE),
         figure("end_offset", "END", lambda i: ends.end(i.name), count, rank=2, width=9, basis=ends),
-        figure("in_per_s", "IN/S", lambda i: board.partition_in(i.name), short_count, rank=3, width=6),
+        figure("in_per_s", "IN/S", lambda i: board.rates.partition_in(i.name), short_count, rank=3, width=6),
         figure("bytes", "SIZE", bytes_of, size, rank=4, width=9, basis=logs),
         figure("follower_lag", "BEHIND", behind, short_count, rank=4, width=6, basis=logs,
                tone=lambda i: Tone.WARN if behind(i) else Tone.QUIET),
@@ -223,17 +223,16 @@ def _topic_summary(board: Board, name: str) -> list[Line]:
     ]
 
 
-def _is_trouble(view: View, item: Any) -> bool:
-    return state_of(view.board, item)[1] is Tone.BAD
-
-
 def _command(view: View, items: Sequence[Any]) -> list[str]:
     topics = dict.fromkeys(item.topic.name for item in items)
     return ["topics", "describe", *(topics or ([view.location.topic] if view.location.topic else []))]
 
 
-def _opens(view: View, item: Any) -> Location:
-    return Location("partition", topic=item.topic.name, partition=item.partition.partition)
-
-
-PAGE = Page("partitions", _rows, _summary, _opens, _is_trouble, _command)
+PAGE = Page(
+    "partitions",
+    _rows,
+    _summary,
+    lambda view, item: Location("partition", topic=item.topic.name, partition=item.partition.partition),
+    lambda view, item: state_of(view.board, item)[1] is Tone.BAD,
+    _command,
+)

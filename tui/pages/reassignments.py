@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from engine.admin.analysis.moves import CopyProgress, CopyState, MovesBoard, moves_board
 from engine.admin.analysis.throttles import ThrottleAdvice, ThrottleVerdict, throttle_advice
@@ -242,15 +241,11 @@ def _brokers(brokers: Sequence[int]) -> str:
     return f"brokers {', '.join(map(str, brokers))}" if len(brokers) <= NAMED_MAX else counted(len(brokers), "broker")
 
 
-def _command(view: View, items: Sequence[Any]) -> list[str]:
-    return ["reassign", "list"]
-
-
 PAGE = Page(
     "reassignments",
     _rows,
     _summary,
     lambda view, move: Location("partitions", topic=move.name.topic, row=str(move.name)),
     _is_trouble,
-    _command,
+    lambda view, items: ["reassign", "list"],
 )

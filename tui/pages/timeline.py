@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from heapq import nsmallest
-from typing import Any
 
 from engine.admin.analysis.incidents import Incident, Run
 from engine.admin.watch.events import Event, EventKind
@@ -189,15 +187,10 @@ def _opens(view: View, numbered: tuple[int, Event]) -> Location | None:
     return None if event.broker is None else Location("partitions", broker=event.broker)
 
 
-def _command(view: View, items: Sequence[Any]) -> list[str]:
-    logs = () if view.target is None else view.target.logs
-    return ["state-changes", "merge", *logs]
-
-
 PAGE = Page(
     "timeline",
     _rows,
     _summary,
     _opens,
-    command=_command,
+    command=lambda view, items: ["state-changes", "merge", *(() if view.target is None else view.target.logs)],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from engine.admin.analysis.tallies import Tally
@@ -96,7 +96,7 @@ def columns_of(board: Board) -> tuple[Column, ...]:
         tally("under_min_isr", "UNDER MIN", 2, lambda one: one.below_min),
         tally("not_preferred", "NOT PREF", 3, lambda one: one.led_elsewhere.total(), Tone.WARN),
         tally("moving", "MOVING", 4, lambda one: one.moving, Tone.ACCENT),
-        figure("in_per_s", "IN/S", board.topic_in, short_count, rank=2, width=6),
+        figure("in_per_s", "IN/S", board.rates.topic_in, short_count, rank=2, width=6),
         *(figures if board.reads_metrics else ()),
         Column("bytes", "ON DISK", bytes_cell, board.topic_bytes, rank=3, is_figure=True, width=9),
         Column("cleanup_policy", "CLEANUP", policy, _policy, rank=6, width=7),
@@ -138,15 +138,11 @@ def _is_trouble(view: View, topic: Any) -> bool:
     return bool(figures.under_replicated or figures.leaderless or figures.below_min or topic.is_marked_for_deletion)
 
 
-def _command(view: View, items: Sequence[Any]) -> list[str]:
-    return ["topics", "describe", *(topic.name for topic in items)]
-
-
 PAGE = Page(
     "topics",
     _rows,
     _summary,
     lambda view, topic: Location("partitions", topic=topic.name),
     _is_trouble,
-    _command,
+    lambda view, items: ["topics", "describe", *(topic.name for topic in items)],
 )

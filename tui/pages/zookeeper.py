@@ -13,7 +13,7 @@ from tui.drawing.lines import Line, line
 from tui.drawing.table_model import Rows
 from tui.drawing.units import plain
 from tui.pages.page import View
-from tui.state.location import Location, Only
+from tui.state.location import Only
 
 if TYPE_CHECKING:
     # The import for reading znodes is slow, so it waits until somebody looks at them.
@@ -100,11 +100,6 @@ def summary_of(level: ZnodeLevel, view: View) -> list[Line]:
         line((level.path, Tone.STRONG), (f"   version {own.version}   {own.kind or ''}{owner}", Tone.QUIET)),
         line((text, Tone.WARN if own.complaint else Tone.PLAIN)),
     ]
-
-
-def opens(view: View, znode: Any) -> Location | None:
-    """Go down, if there is something below."""
-    return Location("zookeeper", path=znode.path)
 
 
 def command(view: View, items: Sequence[Any]) -> list[str]:

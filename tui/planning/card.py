@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from engine.admin.analysis.moves import MovesBoard
-from engine.admin.reassignment.journal import JournalRecord
 from engine.admin.reassignment.wave_progress import WaveProgress
 from plans.score import BrokerScore, Score
 from plans.telling import Units, card_rows, largest, summary
@@ -89,15 +86,11 @@ def bar_lines(loads: Sequence[Load], brokers: Sequence[int], width: int, rows: i
         for load, part in zip(loads, parts, strict=True):
             before, after = part[index]
             first, second = (max(len(row[at]) for row in part) for at in (0, 1))
-            has_changed = load.before.get(broker) != load.after.get(broker)
-            spans += [(f"{before:>{first}}", Tone.QUIET), (f"{after:>{second}} ", _changed_tone(has_changed))]
+            tone = Tone.PLAIN if load.before.get(broker) == load.after.get(broker) else Tone.ACCENT
+            spans += [(f"{before:>{first}}", Tone.QUIET), (f"{after:>{second}} ", tone)]
             spans += [*_bar(load, broker, bar), ("   ", Tone.PLAIN)]
         lines.append(tuple(spans))
     return lines
-
-
-def _changed_tone(has_changed: bool) -> Tone:
-    return Tone.ACCENT if has_changed else Tone.PLAIN
 
 
 def _figures(load: Load, brokers: Sequence[int]) -> list[tuple[str, str]]:
@@ -229,11 +222,6 @@ def _dir_lines(score: Score) -> list[Line]:
     ]
 
 
-def throttle_text(rate: int | None) -> str:
-    """Return how fast brokers may copy."""
-    return "no throttle" if rate is None else f"throttle {byte_rate(rate)}"
-
-
 # The current run of a plan, and past ones: lines for the page, rows of the history
 
 _TONES = {
@@ -263,7 +251,7 @@ def run_lines(run: PlanRunState, moves: MovesBoard | None = None) -> list[Line]:
 def progress_texts(progress: WaveProgress, moves: MovesBoard | None = None) -> tuple[str, str]:
     """Return where a run is: wave, partitions, throttle; and its progress: bytes, rate, a range for the time left."""
     where = f"wave {progress.wave} of {progress.wave_count}   {progress.done_count}/{progress.count} partitions"
-    where = f"{where}   {throttle_text(progress.throttle)}"
+    where += "   no throttle" if progress.throttle is None else f"   throttle {byte_rate(progress.throttle)}"
     if progress.moved_bytes is None or progress.total_bytes is None:
         return where, "sizes are not known"
     share = progress.moved_bytes / progress.total_bytes if progress.total_bytes else 1.0
@@ -281,56 +269,6 @@ def time_left(progress: WaveProgress, moves: MovesBoard | None = None) -> str:
             return "time left not known"
         return f"moving now: {span_left(moves.left_s, moves.left_low_s, moves.left_high_s)}"
     return span_left(least, least, most)
-
-
-@dataclass(frozen=True, slots=True)
-class PastRun:
-    """One run of a plan, from its journal."""
-
-    plan: str
-    began: str
-    who: str
-    what: str
-    waves: int
-    waves_done: int
-    ended: str
-    outcome: str
-    """``done``, ``stopped`` with the reason, or that no end is recorded."""
-
-
-NO_END = "no end is recorded: killed, or still under way"
-
-
-def past_runs(journals: Sequence[tuple[Path, JournalRecord]]) -> list[PastRun]:
-    """Return all runs in the journals, the newest first."""
-    runs = [run for path, record in journals for run in _runs_of(path, record.events)]
-    return sorted(runs, key=lambda run: run.began, reverse=True)
-
-
-def _runs_of(path: Path, events: Sequence[Mapping[str, Any]]) -> list[PastRun]:
-    """A run is everything from one ``begun`` to the next."""
-    starts = [index for index, event in enumerate(events) if event["event"] == "begun"]
-    found = []
-    for start, end in pairwise([*starts, len(events)]):
-        begun, rest = events[start], events[start + 1 : end]
-        last = next((event for event in reversed(rest) if event["event"] in ("done", "stopped")), None)
-        outcome, ended = NO_END, NOTHING
-        if last is not None:
-            reason = last.get("reason")
-            outcome, ended = f"stopped: {reason}" if reason else str(last["event"]), str(last.get("time", NOTHING))
-        found.append(
-            PastRun(
-                path.name.removesuffix(".journal"),
-                str(begun.get("time", NOTHING)),
-                str(begun.get("who", NOTHING)),
-                str(begun.get("what", NOTHING)),
-                int(begun.get("waves", 0)),
-                sum(event["event"] == "wave_done" for event in rest),
-                ended,
-                outcome,
-            )
-        )
-    return found
 
 
 def run_outcome(state: PlanRunState) -> Outcome:

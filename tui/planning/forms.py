@@ -271,14 +271,6 @@ def _replace(folder: Path, view: View, items: Sequence[Any]) -> Offer:
     return ask_for_plan(Strategy.REPLACE, folder, ",".join(f"{item.id}=" for item in items))
 
 
-def _move(folder: Path, view: View, items: Sequence[Any]) -> Offer:
-    return _of_topics(Strategy.MOVE, folder, view, items)
-
-
-def _raise_factor(folder: Path, view: View, items: Sequence[Any]) -> Offer:
-    return _of_topics(Strategy.FACTOR, folder, view, items)
-
-
 def _of_topics(strategy: Strategy, folder: Path, view: View, items: Sequence[Any]) -> Offer:
     if (gone := topic_gone(view, items)) is not None:
         return gone
@@ -295,8 +287,8 @@ def _rebalance(folder: Path, view: View, items: Sequence[Any]) -> Offer:
 _FROM_ROWS: Mapping[str, Callable[[Path, View, Sequence[Any]], Offer]] = {
     "plan.retire": _retire,
     "plan.replace": _replace,
-    "plan.move": _move,
-    "plan.factor": _raise_factor,
+    "plan.move": partial(_of_topics, Strategy.MOVE),
+    "plan.factor": partial(_of_topics, Strategy.FACTOR),
     "plan.rebalance": _rebalance,
 }
 """Plans that start from rows of another screen."""

@@ -88,7 +88,7 @@ class PlanRunState:
 
     def waits_for(self, holder: Holder) -> None:
         """Another operator holds the lock."""
-        self.says(f"the lock is held by {holder}, for {holder.what}; waiting, in case that klamm has ended")
+        self.says(f"the lock is held by {holder}, for {holder.what}; waiting in case that run was killed")
 
     # How it ended
 

@@ -125,7 +125,7 @@ class MainScreen(Screen[None]):
     @property
     def model(self) -> TableModel:
         """The table of this location, as it was arranged."""
-        return self._models.setdefault(self.location.table_name, TableModel(works_in_turns=True))
+        return self._models.setdefault(self.location.page, TableModel(works_in_turns=True))
 
     def compose(self) -> ComposeResult:
         """Put the lines one below the other."""
@@ -245,7 +245,7 @@ class MainScreen(Screen[None]):
         app = self.dashboard
         is_seen = standing_of(app.newest, app.now_ms).is_seen
         model = self._models.setdefault("overview", TableModel())
-        drawn = overview.picture_of(app.board, model, width, height, is_seen=is_seen)
+        drawn = overview.overview_of(app.board, model.shown, width, height, cursor=model.cursor, is_seen=is_seen)
         self.query_one("#overview", RowsView).set_rows(drawn.problems, drawn.columns, model.cursor)
         return drawn.lines
 

@@ -175,7 +175,7 @@ def _delete_topics(view: View, items: Sequence[Any]) -> Offer:
 
 
 def _held_by(view: View, names: Sequence[str]) -> str:
-    """Return what topics hold together: ``18 partitions, 35.4 GiB on all brokers``."""
+    """Return what topics hold together: ``18 partitions, 35.4 GB on all brokers``."""
     wanted = set(names)
     topics = [topic for topic in view.board.topics if topic.name in wanted]
     sizes = [view.board.topic_bytes(topic) for topic in topics]

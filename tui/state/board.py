@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple, overload
 
 from engine.admin.analysis.disks import DirTrend, dir_trends
 from engine.admin.analysis.history import History
 from engine.admin.analysis.incidents import Incident
+from engine.admin.analysis.paces import Paces
+from engine.admin.analysis.rates import Rates
 from engine.admin.analysis.sanity import Finding, SanityCheck
 from engine.admin.analysis.tallies import Tallies, Tally
 from engine.admin.cluster.rights import Right
-from engine.admin.lag.results import GroupLag
-from engine.admin.lag.verdicts import TELLING_SPAN_MS, LagStatus
+from engine.admin.lag.verdicts import LagStatus
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.reassignment.journal import UnfinishedPlan
 from engine.admin.watch.events import Event
-from engine.admin.watch.frame import Frame, Stage, WatchedGroup
-from engine.admin.watch.log_ends import LogEnds
+from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.replica_logs import ReplicaLogs
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.model import BrokerInfo, TopicPartition
@@ -31,12 +31,6 @@ from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from tui.drawing.table_model import Picked
 
 HISTORY_MAX = 600
-RATE_OVER_MS = 10_000
-"""Rates are over the last seconds: one poll alone jumps."""
-MANY_PARTITIONS = 5_000
-"""From this many on, figures that need a look at each partition in each frame are left out."""
-SLICE = 5_000
-"""This many partitions are counted in one frame; the others wait for the next."""
 
 
 _NO_ANSWER = "no answer"
@@ -102,42 +96,6 @@ class Since(NamedTuple):
     is_least: bool
 
 
-class Pace(NamedTuple):
-    """How a group commits: its offsets as one sum, since when that is the same, and what was seen before."""
-
-    lag: GroupLag
-    committed: int
-    since_ms: int
-    seen_ms: int
-    longest_ms: int = 0
-    """The longest time between two moves."""
-    told: GroupLag | None = None
-    """Its lag without what it read before, if it has stopped."""
-
-    @property
-    def still_ms(self) -> int | None:
-        """For how long it has committed nothing though it is behind; None if that may be its pace."""
-        still_ms = self.seen_ms - self.since_ms
-        return still_ms if self.lag.lag and still_ms >= TELLING_SPAN_MS and still_ms > self.longest_ms else None
-
-    def after(self, lag: GroupLag, now_ms: int) -> Pace:
-        """Return its pace once its offsets were read again."""
-        committed = _committed(lag)
-        if committed == self.committed:
-            pace = self._replace(lag=lag, seen_ms=now_ms)
-            return pace._replace(told=None if pace.still_ms is None else _stopped(lag))
-        return Pace(lag, committed, now_ms, now_ms, longest_ms=max(self.longest_ms, now_ms - self.since_ms))
-
-
-def _stopped(lag: GroupLag) -> GroupLag:
-    partitions = tuple(replace(one, out_per_sec=0.0, clear_in_ms=None) for one in lag.partitions)
-    return replace(lag, partitions=partitions, out_per_sec=0.0, clear_in_ms=None)
-
-
-def _committed(lag: GroupLag) -> int:
-    return sum(one.committed_offset or 0 for one in lag.partitions)
-
-
 @dataclass(frozen=True, slots=True)
 class Sample:
     """The cluster at one moment, as charts show it; None is a gap."""
@@ -155,6 +113,8 @@ class Board:
     def __init__(self) -> None:
         self.frame = NO_FRAME
         self.history = History()
+        self.rates = Rates()
+        self.paces = Paces()
         self.findings: list[Finding] = []
         self.stopped_plan: UnfinishedPlan | None = None
         """The newest plan of this cluster, in the working folder, that was begun and that nobody carries out now."""
@@ -167,21 +127,12 @@ class Board:
         self.hung: frozenset[int] = frozenset()
         """Brokers that are down, and gave no answer while they were registered: their processes may still be there."""
         self._unanswering: frozenset[int] = frozenset()
-        self._paces: dict[str, Pace] = {}
         self._has_judged: set[Hashable] = set()
         """Whether cluster and groups were judged before: what is wrong at the first look began before it."""
         self._event_count = 0
         self._replicas_of: dict[str, tuple[TopicSnapshot, Counter[int]]] = {}
         self._items: dict[str, tuple[TopicSnapshot, list[PartitionItem]]] = {}
-        self._topic_in: dict[str, float | None] = {}
-        """Results for the newest frame: several columns of a row need them."""
         self._topic_bytes: dict[str, int | None] = {}
-        self._in_per_s: float | None = None
-        self._rates_from: tuple[LogEnds, LogEnds, int] | None = None
-        self._in_by_broker: dict[int, float] = {}
-        self._end_sums: dict[int, int] = {}
-        self._counting: Iterator[int] | None = None
-        self._past: deque[Frame] = deque()
         self._dir_trends: list[DirTrend] | None = None
         self._all_items: list[PartitionItem] | None = None
 
@@ -193,16 +144,13 @@ class Board:
     def take(self, frame: Frame) -> None:
         """Take a newer frame; a frame from another time (a seek in a recording) starts the past afresh."""
         if frame.at_ms < self.frame.at_ms:
-            self._past.clear()
             self.samples.clear()
-            self._counting = None
             self.since.clear()
-            self._paces.clear()
             self.hung = self._unanswering = frozenset()
             self._has_judged.clear()
         is_same_cluster = frame.cluster is self.frame.cluster
         before = self.topics
-        self.frame = frame
+        self.frame = self.paces.take(frame)
         if not is_same_cluster:
             self._replicas = None
         if self.topics is not before:
@@ -211,10 +159,19 @@ class Board:
             self._event_count += len(frame.events)
         self._dir_trends = None
         self.findings = self._sanity.check(frame)
-        self._note_paces(frame)
         self._note_troubles(frame)
-        self._topic_in, self._topic_bytes, self._in_per_s, self._rates_from = {}, {}, None, None
-        self._remember(frame)
+        self._topic_bytes = {}
+        self.rates.take(frame)
+        total = self.total if self.has_metadata else None
+        self.samples.append(
+            Sample(
+                frame.at_ms,
+                self.rates.in_per_s,
+                None if total is None else total.under_replicated,
+                None if self.has_unknown_lag else self.lag,
+                self.rates.in_by_broker,
+            )
+        )
 
     def _note_troubles(self, frame: Frame) -> None:
         """Note what is wrong for the first time, and forget what is not wrong any more."""
@@ -240,51 +197,6 @@ class Board:
         """Note how brokers failed to answer, for when their sessions end: a refused connection is no silence."""
         self.hung = (self.hung | self._unanswering) - self.live
         self._unanswering = frozenset(id_ for id_ in self.silent if _NO_ANSWER in frame.words[id_].trouble)
-
-    def _note_paces(self, frame: Frame) -> None:
-        """Note how groups commit; one that has stopped reads nothing, whatever its rates still have from before."""
-        self._paces = {group.name: self._pace_of(group, frame.at_ms) for group in frame.groups}
-        stopped = {name: pace.told for name, pace in self._paces.items() if pace.told is not None}
-        if stopped:
-            groups = (replace(group, lag=stopped.get(group.name, group.lag)) for group in frame.groups)
-            self.frame = replace(frame, groups=tuple(groups))
-
-    def _pace_of(self, group: WatchedGroup, now_ms: int) -> Pace:
-        pace = self._paces.get(group.name)
-        if pace is None:
-            return Pace(group.lag, _committed(group.lag), now_ms, now_ms)
-        return pace if pace.lag is group.lag else pace.after(group.lag, now_ms)
-
-    def still_s(self, lag: GroupLag) -> float | None:
-        """Return for how long a group that is behind has committed nothing; None if that may be its pace.
-
-        The verdict on a standstill takes longer, and so do rates: what was committed before is still in them.
-        """
-        pace = self._paces.get(lag.group)
-        return None if pace is None or pace.still_ms is None else pace.still_ms / 1000
-
-    def _remember(self, frame: Frame) -> None:
-        past = self._past
-        has_ends = frame.stage(Stage.OFFSETS).read_at_ms is not None and bool(frame.offsets)
-        if has_ends and (not past or frame.at_ms - past[-1].at_ms >= RATE_OVER_MS / 4):
-            # Rates need the ends of logs only: the rest of a large cluster's frames is tens of megabytes.
-            ends = LogEnds.of(frame.offsets)
-            past.append(
-                replace(frame, offsets=ends, cluster=None, logs={}, log_dirs=(), groups=(), events=(), traffic={})
-            )
-        while len(past) > 2 and frame.at_ms - past[1].at_ms >= RATE_OVER_MS:
-            past.popleft()
-        self._count_in_by_broker()
-        total = self.total if self.has_metadata else None
-        self.samples.append(
-            Sample(
-                frame.at_ms,
-                self.in_per_s,
-                None if total is None else total.under_replicated,
-                None if self.has_unknown_lag else self.lag,
-                self._in_by_broker,
-            )
-        )
 
     # What is known
 
@@ -385,10 +297,6 @@ class Board:
         return found
 
     @property
-    def partition_count(self) -> int:
-        return sum(len(topic.partitions) for topic in self.topics)
-
-    @property
     def events(self) -> deque[Event]:
         """What happened, the oldest first."""
         return self.history.events
@@ -434,115 +342,11 @@ class Board:
         """How many events there were, with those that were forgotten."""
         return self._event_count
 
-    # What moves
-
-    def _then(self) -> Frame | None:
-        """The frame that rates are counted from."""
-        if not self._past or self._past[0].sequence == self.frame.sequence:
-            return None
-        return self._past[0]
-
-    def partition_in(self, name: TopicPartition) -> float | None:
-        """Return how many records a second a partition gets; None if that is not known yet."""
-        then = self._then()
-        if then is None:
-            return None
-        if self._rates_from is None:
-            elapsed_ms = self._offsets_ms(self.frame) - self._offsets_ms(then)
-            self._rates_from = LogEnds.of(self.frame.offsets), LogEnds.of(then.offsets), elapsed_ms
-        ends, ends_before, elapsed_ms = self._rates_from
-        now, before = ends.end(name), ends_before.end(name)
-        if now is None or before is None or elapsed_ms <= 0:
-            return None
-        return max(0.0, (now - before) * 1000 / elapsed_ms)
-
-    def topic_in(self, topic: TopicSnapshot) -> float | None:
-        """Return how many records a second a topic gets, over the partitions whose rate is known."""
-        if topic.name not in self._topic_in:
-            self._topic_in[topic.name] = self._topic_in_now(topic)
-        return self._topic_in[topic.name]
-
-    def _topic_in_now(self, topic: TopicSnapshot) -> float | None:
-        then = self._then()
-        if then is None:
-            return None
-        elapsed_ms = self._offsets_ms(self.frame) - self._offsets_ms(then)
-        known = [growth for growth in _grown(self.frame, then, topic) if growth is not None]
-        return sum(max(0, growth) for growth in known) * 1000 / elapsed_ms if known and elapsed_ms > 0 else None
-
-    def busiest_topics(self, count: int) -> list[tuple[TopicSnapshot, float]]:
-        """Return the topics that get the most records; none if there are too many to look at in every frame."""
-        if count <= 0 or self.partition_count > MANY_PARTITIONS:
-            return []
-        rates = [(topic, rate) for topic in self.topics if (rate := self.topic_in(topic))]
-        return sorted(rates, key=lambda one: -one[1])[:count]
-
     def topic_bytes(self, topic: TopicSnapshot) -> int | None:
         """Return the bytes of all replicas of a topic that brokers reported."""
         if topic.name not in self._topic_bytes:
             self._topic_bytes[topic.name] = ReplicaLogs.of(self.frame.logs).topic_bytes(topic.name)
         return self._topic_bytes[topic.name]
-
-    @property
-    def in_per_s(self) -> float | None:
-        """How many records a second the cluster gets."""
-        then = self._then()
-        if then is None or not self.frame.offsets:
-            return None
-        elapsed_ms = self._offsets_ms(self.frame) - self._offsets_ms(then)
-        if elapsed_ms <= 0:
-            return None
-        if self._in_per_s is None:
-            if len(self.frame.offsets) == len(then.offsets):
-                # Sums are a tenth of the work, and the same as long as no partition comes or goes.
-                grown = self._end_sum(self.frame) - self._end_sum(then)
-            else:
-                grown = sum(growth or 0 for topic in self.topics for growth in _grown(self.frame, then, topic))
-            self._in_per_s = max(0.0, grown * 1000 / elapsed_ms)
-        return self._in_per_s
-
-    def _end_sum(self, frame: Frame) -> int:
-        """Return the sum of all ends of a frame; the sums of frames that later ones are compared with are kept."""
-        if frame.sequence not in self._end_sums:
-            wanted = {event.sequence for event in self._past}
-            self._end_sums = {number: kept for number, kept in self._end_sums.items() if number in wanted}
-            self._end_sums[frame.sequence] = LogEnds.of(frame.offsets).total
-        return self._end_sums[frame.sequence]
-
-    def _count_in_by_broker(self) -> None:
-        """Count what each broker gets, a slice in each frame: all of a large cluster at once would hold the loop.
-
-        A cluster of up to ``SLICE`` partitions is counted at once.
-        """
-        if self._counting is None:
-            then, frame = self._then(), self.frame
-            if then is None or not frame.offsets or self._offsets_ms(frame) <= self._offsets_ms(then):
-                self._in_by_broker = {}
-                return
-            self._counting = self._counted_in_slices(frame, then)
-        if next(self._counting, None) is None:
-            self._counting = None
-
-    def _counted_in_slices(self, frame: Frame, then: Frame) -> Iterator[int]:
-        """Yield after each slice; at the end the result is there."""
-        counted = 0
-        grown = dict.fromkeys(self.live, 0)
-        for topic in self.topics:
-            counts = _grown(frame, then, topic)
-            for partition in topic.partitions:
-                count = counts[partition.partition] if partition.partition < len(counts) else None
-                if partition.leader in grown and count is not None:
-                    grown[partition.leader] += count
-            counted += len(topic.partitions)
-            if counted >= SLICE:
-                yield counted
-                counted = 0
-        elapsed_ms = self._offsets_ms(frame) - self._offsets_ms(then)
-        self._in_by_broker = {broker: max(0.0, count * 1000 / elapsed_ms) for broker, count in grown.items()}
-
-    @staticmethod
-    def _offsets_ms(frame: Frame) -> int:
-        return frame.stage(Stage.OFFSETS).read_at_ms or 0
 
     @property
     def lag(self) -> int | None:
@@ -571,8 +375,3 @@ class Board:
 
     def _dirs(self, broker: int) -> Iterator[LogDir]:
         return (log_dir for log_dir in self.frame.log_dirs if log_dir.broker == broker)
-
-
-def _grown(frame: Frame, then: Frame, topic: TopicSnapshot) -> list[int | None]:
-    """Return how many records each partition of a topic got, by its number; None if that is not known."""
-    return LogEnds.of(frame.offsets).grown(topic.name, LogEnds.of(then.offsets))

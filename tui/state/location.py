@@ -69,11 +69,6 @@ class Location:
         return _PARENTS.get(self.page, self.page)
 
     @property
-    def table_name(self) -> str:
-        """The key under which its table is remembered: filter and order belong to the kind of screen."""
-        return self.page
-
-    @property
     def breadcrumbs(self) -> tuple[str, ...]:
         """The way here from the top."""
         page = self.screen

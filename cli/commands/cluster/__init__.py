@@ -60,7 +60,7 @@ async def snapshot(
 ) -> ExitCode:
     """Write the whole cluster's metadata to a file that other commands can read offline.
 
-    With --sizes it also asks brokers for their log dirs; if one does not report all of them, it says so and ends with
+    With --sizes it also asks brokers for their log dirs; if one does not report all of them, it says so and exits with
     1.
     """
     from cli.framework.cluster_session import open_cluster

@@ -64,8 +64,8 @@ async def delete_offsets(
 ) -> Report:
     """Delete groups' committed offsets of topics.
 
-    The groups may have members, but none may read the topic. klamm shows what was committed. Of the groups that a
-    pattern matches, those count that have committed in the topics.
+    The groups may have members, but none may read the topic. klamm shows what was committed. A pattern stands for the
+    groups that have committed offsets of these topics.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.groups_changes import deleted_offsets_report

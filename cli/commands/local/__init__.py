@@ -17,9 +17,9 @@ __all__ = ["group", "parts", "up"]
 def down(invocation: Invocation, directory: Directory = DEFAULT_DIRECTORY) -> None:
     """Stop the brokers, then ZooKeeper; the data stays in the folder."""
     cluster = found_cluster(invocation, directory)
-    if invocation.goes_ahead(f"end the local cluster in {directory}"):
+    if invocation.goes_ahead(f"stop the local cluster in {directory}"):
         cluster.stop()
-        invocation.talk.say(f"ended; its data stays in {directory}")
+        invocation.talk.say(f"stopped; its data stays in {directory}")
 
 
 @group.command("status", examples=("klamm local status", "klamm local status -o json | jq -r .bootstrap_servers"))

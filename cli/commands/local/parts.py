@@ -42,7 +42,7 @@ def start(
     ] = None,
     directory: Directory = DEFAULT_DIRECTORY,
 ) -> Report | None:
-    """Start a broker or the ZooKeeper that was stopped or killed, and wait until it serves.
+    """Start a broker or ZooKeeper again after it was stopped or killed, and wait until it serves.
 
     A setting given here overrides all others, for this start only.
     """
@@ -66,7 +66,7 @@ def start(
     examples=("klamm local stop 1", "klamm local stop zookeeper"),
 )
 def stop(invocation: Invocation, part: Part, directory: Directory = DEFAULT_DIRECTORY) -> Report | None:
-    """Stop a broker by a controlled shutdown, or the ZooKeeper.
+    """Stop a broker with a controlled shutdown, or stop ZooKeeper.
 
     Exits with 1 when it had to be killed because --timeout was too short.
     """
@@ -101,7 +101,7 @@ def kill(
     ] = "KILL",
     directory: Directory = DEFAULT_DIRECTORY,
 ) -> Report | None:
-    """Send a broker or the ZooKeeper a signal, to see what the cluster does."""
+    """Send a signal to a broker or to ZooKeeper, to see what the cluster does."""
     from engine.common.errors import OperationError
 
     name = signal.upper().removeprefix("SIG")
@@ -111,7 +111,7 @@ def kill(
     broker_id = _broker_id(cluster, part)
     runs = cluster.zookeeper.is_running if broker_id is None else cluster.broker(broker_id).is_alive
     if not runs:
-        raise OperationError(f"{_name(broker_id)} does not run", hint=f"start it: klamm local start {part}")
+        raise OperationError(f"{_name(broker_id)} is not running", hint=f"start it: klamm local start {part}")
     if not invocation.goes_ahead(f"send {name} to {_name(broker_id)}"):
         return None
     if broker_id is None:

@@ -92,15 +92,17 @@ def up(
         bool, typer.Option("--temporary", help="Use a new folder, removed at the end; the brokers are killed.")
     ] = False,
     detach: Annotated[
-        bool, typer.Option("--detach", "-d", help="Return once it serves; end it with local down.")
+        bool, typer.Option("--detach", "-d", help="Return once it serves; stop it with local down.")
     ] = False,
     stdin: TakesCommands = False,
     config: Settings = None,
     broker_config: BrokerSettings = None,
     racks: Annotated[
-        str | None, typer.Option("--racks", metavar="A,B,…", help="Racks of the brokers, in turn.")
+        str | None, typer.Option("--racks", metavar="A,B,…", help="Racks, given to the brokers in turn.")
     ] = None,
-    log_dirs: Annotated[int, typer.Option("--log-dirs", metavar="N", min=1, help="Log dirs of every broker.")] = 1,
+    log_dirs: Annotated[
+        int, typer.Option("--log-dirs", metavar="N", min=1, help="How many log dirs each broker has.")
+    ] = 1,
     chroot: Annotated[
         str, typer.Option("--chroot", metavar="/PATH", help="The path in ZooKeeper that holds the whole cluster.")
     ] = "",
@@ -119,11 +121,11 @@ def up(
 ) -> Report | ExitCode:
     """Start a ZooKeeper and brokers, and wait until they serve.
 
-    Without --detach it stays in the foreground and ends everything on Ctrl-C or TERM; the data stays. Commands that run
-    in this folder find the cluster by themselves, unless you gave it another --dir.
+    Without --detach it stays in the foreground and stops everything on Ctrl-C or TERM; the data stays. Commands that
+    run in this folder find the cluster by themselves, unless you gave it another --dir.
 
-    With --secure these commands connect as admin, by DIR/client.properties; DIR/alice.properties and bob.properties are
-    those of other users. Files that end in .kcat hold the same for librdkafka. All of them are removed at the end.
+    With --secure these commands connect as admin, with DIR/client.properties; DIR/alice.properties and bob.properties
+    are for the other users. Files that end in .kcat hold the same for librdkafka. All of them are removed at the end.
 
     With --stdin each line of standard input is a command of "klamm local" without these two words. Each is answered
     by a line of JSON on stdout: its exit code, and what it wrote on stdout and stderr.

@@ -13,9 +13,9 @@ from typer._click.exceptions import UsageError
 from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
 
-group = CommandGroup("perf", "Load a cluster with records, or read them, and measure.")
+group = CommandGroup("perf", "Load-test a cluster: send or read records, and measure.")
 
-Topics = Annotated[list[str] | None, typer.Option("--topic", metavar="TOPIC", help="May be repeated.")]
+Topics = Annotated[list[str] | None, typer.Option("--topic", metavar="TOPIC", help="The same; may be repeated.")]
 Partitions = Annotated[
     list[int] | None, typer.Option("--partition", metavar="N", help="Only this partition; may be repeated.")
 ]

@@ -40,8 +40,8 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
             typer.Option(
                 "--throttle",
                 metavar="SIZE",
-                help="Bytes a second between brokers; 0 is none.  [default: resume and rollback that of the last run, "
-                "else what the plan says]",
+                help="Bytes a second between brokers; 0 is none.  [default: what the plan says; for resume and "
+                "rollback, that of the last run]",
             ),
         ],
         None,
@@ -79,7 +79,9 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
         10,
     ),
     "wave_bytes": (
-        Annotated[_Size, typer.Option(metavar="SIZE", help="At most so many bytes per wave into or out of a broker.")],
+        Annotated[
+            _Size, typer.Option(metavar="SIZE", help="At most this many bytes per wave into or out of a broker.")
+        ],
         None,
     ),
     "stall": (
@@ -98,7 +100,7 @@ _OPTIONS: dict[str, tuple[Any, Any]] = {
     "elect": (
         Annotated[
             bool,
-            typer.Option("--elect/--no-elect", help="At the end elect the replicas that the plan puts first."),
+            typer.Option("--elect/--no-elect", help="At the end, elect the replicas that the plan puts first."),
         ],
         True,
     ),

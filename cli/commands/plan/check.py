@@ -60,9 +60,9 @@ async def check(
 ) -> Report | ExitCode:
     """Say whether a plan still fits its cluster and keeps to a policy. Changes nothing.
 
-    The cluster is a live one or a --snapshot. Exits with 0 when nothing is wrong, 1 for a finding; each names the line
-    of the plan file. A change of the cluster that does not
-    affect the plan is only a note, and so is a plan that has already been carried out.
+    The cluster is a live one or a --snapshot. Exits with 0 when nothing is wrong, and with 1 when there are findings;
+    each names a line of the plan file. A change of the cluster that does not affect the plan is only a note, and so is
+    a plan that has already been carried out.
     """
     from cli.views.plan_check import check_report, errors_of, formatted
     from plans.checking import check_plan

@@ -25,7 +25,8 @@ PlanArgument = Annotated[
     Path, typer.Argument(metavar="FILE", allow_dash=True, help="A plan, as klamm plan … --out writes it.")
 ]
 JournalOption = Annotated[
-    Path | None, typer.Option("--journal", metavar="FILE", help="What was done and when.  [default: FILE.journal]")
+    Path | None,
+    typer.Option("--journal", metavar="FILE", help="The record of what was done, and when.  [default: FILE.journal]"),
 ]
 
 

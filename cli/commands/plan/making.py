@@ -57,7 +57,7 @@ _SHARED: dict[str, tuple[Any, Any]] = {
         ),
     ),
     "keep_dead": (bool, typer.Option("--keep-dead", help="Leave the replicas of dead brokers where they are.")),
-    "throttle": (str | None, typer.Option("--throttle", metavar="SIZE", help="Bytes a second, to estimate time.")),
+    "throttle": (str | None, typer.Option("--throttle", metavar="SIZE", help="Bytes a second, to estimate the time.")),
     "time_limit": (
         str | None,
         typer.Option("--time-limit", metavar="TIME", help="Limit the solver to about this much work: 30s, 2m."),

@@ -57,9 +57,9 @@ def history(
     """Show which groups and queries were behind most, and for how many minutes they were outside an objective (SLO).
 
     The worst come first: by minutes outside, then by the largest lag. Without --slo-lag and --slo-time-lag a reader is
-    outside while its status is STALL or worse. 95 % of the samples have the lag p95 or less. A sample stands for the
-    time until the next one, at most for two intervals: times without samples do not count. --compact is safe while
-    samples are taken and read: it leaves today (UTC) alone.
+    outside while its status is STALL or worse. p95 is the lag that 95 % of the samples do not exceed. A sample stands
+    for the time until the next one, at most for two intervals: times without samples do not count. --compact is safe
+    while samples are taken and read: it leaves today (UTC) alone.
     """
     from cli.views.spark_history import compacted_report, history_report
     from engine.admin.lag.lake import Lake

@@ -59,7 +59,7 @@ def merge(
     In a pipe it puts the broker before each line and changes nothing else; the other formats split lines into
     fields. Lines with the same millisecond are ordered by broker; the lines of one broker keep the order of its
     log. A log may be out of order by up to an hour. Exits with 1 if a log is damaged, a line cannot be parsed, or
-    no log is of the broker or names the topic, and with 2 if a log cannot be read; it still merges the rest.
+    no log belongs to the broker or names the topic, and with 2 if a log cannot be read; it still merges the rest.
     """
     from cli.views.state_changes import merged_rows, print_merge, tell_problems
     from engine.admin.state_changes.log_files import find_logs, look_at_logs

@@ -71,7 +71,7 @@ async def create(
         bool, typer.Option("--disable-rack-aware", help="Spread replicas without regard to racks (ZooKeeper only).")
     ] = False,
 ) -> Report:
-    """Create topics, all of the same shape.
+    """Create topics, all with the same partitions, replicas and settings.
 
     Without --partitions and --replication-factor the cluster's defaults are used. If one
     cannot be created, the others still are.
@@ -83,7 +83,7 @@ async def create(
 
     texts = list(dict.fromkeys([*(names or ()), *(topic or ())]))
     if not texts:
-        raise UsageError("name the topics to be created")
+        raise UsageError("name the topics to create")
     assignment = parse_replica_assignment(replica_assignment) if replica_assignment else ()
     configs = parse_topic_configs(config or ())
     wanted = [NewTopic(name, partitions, replication_factor, assignment, configs) for name in texts]
@@ -138,7 +138,7 @@ async def alter(
     replica_assignment: Assignment = None,
     config: Configs = None,
     delete_config: Annotated[
-        list[str] | None, typer.Option("--delete-config", metavar="KEY", help="A setting to be dropped.")
+        list[str] | None, typer.Option("--delete-config", metavar="KEY", help="A setting to drop.")
     ] = None,
     if_exists: IfExists = False,
     force: BesidePlan = False,
@@ -146,7 +146,7 @@ async def alter(
     """Add partitions to a topic, or change its settings.
 
     With more partitions, records with a key may go to another partition than before, and no partition can be removed.
-    So more partitions, like settings that may lose records, need --yes in a script.
+    So adding partitions needs --yes in a script, as does a setting that may lose records.
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics_changes import topic_changes_report
@@ -234,7 +234,7 @@ async def delete(
 
     texts = [*(topics or ()), *(topic or ())]
     if not texts:
-        raise UsageError("name the topics to be deleted")
+        raise UsageError("name the topics to delete")
     async with open_cluster(invocation, for_change=True) as cluster:
         changer = await topic_changer(cluster)
         names = await changer.to_be_deleted(texts, if_exists=if_exists)

@@ -133,13 +133,13 @@ def _never(rule: AclBinding) -> Iterator[str]:
     pattern, entry = rule.pattern, rule.entry
     word = pattern.resource_type.word
     if entry.operation not in (AclOperation.ALL, *SUPPORTED[pattern.resource_type]):
-        yield f"nothing does {entry.operation.word} on a {word}"
+        yield f"{entry.operation.word} does not apply to a {word}"
     if pattern.resource_type is ResourceType.CLUSTER and not pattern.covers(CLUSTER_NAME):
         yield f"the cluster's only name is {CLUSTER_NAME}"
     if pattern.pattern_type is PatternType.LITERAL and pattern.name != ANY_NAME and pattern.name.endswith("*"):
         yield "a literal name ends with *, which is no wildcard there: a prefixed pattern is meant"
     if entry.host != ANY_HOST and not _is_address(entry.host):
-        yield f"{entry.host} is no address: Kafka compares addresses, never names or networks"
+        yield f"{entry.host} is not an address: Kafka compares addresses, never names or networks"
     name = entry.principal.partition(":")[2]
     if name.endswith("*") and entry.principal != ANYBODY:
         yield f"a principal has no wildcards: {ANYBODY} alone is everybody"

@@ -144,7 +144,7 @@ def _bytes(hmac: str) -> bytes:
     try:
         return base64.b64decode(hmac, validate=True)
     except binascii.Error:
-        raise BadRequest("an HMAC is base64 text, and this is none") from None
+        raise BadRequest("an HMAC is base64 text, and this is not") from None
 
 
 def _split(principal: str) -> tuple[str, str]:

@@ -125,9 +125,7 @@ class Wish:
             raise BadRequest(f"no such type of pattern: {self.pattern_type}", hint=f"one of {', '.join(PATTERN_TYPES)}")
         if self.is_producer or self.is_consumer:
             if self.operations or self.deny_principals or self.deny_hosts:
-                raise BadRequest(
-                    "a producer's or consumer's rights are these operations, allowed: name no others, and deny nothing"
-                )
+                raise BadRequest("the rights of a producer or consumer are fixed: name no operations, and deny nothing")
             if ResourceType.TOPIC not in types:
                 raise BadRequest("a producer or consumer needs a topic")
         if self.is_consumer and ResourceType.GROUP not in types:
@@ -149,7 +147,7 @@ class Wish:
         self.check()
         if self.pattern_type not in ("literal", "prefixed"):
             raise BadRequest(
-                f"a rule is for literal names or prefixes; {self.pattern_type} is for looking and removing"
+                f"a rule is for literal names or prefixes; {self.pattern_type} is for listing and removing only"
             )
         if not (self.allow_principals or self.deny_principals):
             raise BadRequest("say whom it allows or denies something")
@@ -178,7 +176,7 @@ class Wish:
         """Return which rules this asks to list: all if it names nothing."""
         self.check()
         if self.is_producer or self.is_consumer or self.allow_principals or self.deny_principals or self.operations:
-            raise BadRequest("a list is of resources and principals only")
+            raise BadRequest("a list takes only resources and principals")
         wanted = [self._filter(*resource) for resource in self.resources] or [AclFilter(pattern_type=None)]
         if not self.principals:
             return wanted
@@ -242,7 +240,7 @@ def check_rule(rule: AclBinding) -> None:
     parse_principal(entry.principal)
     if entry.operation not in (AclOperation.ALL, *SUPPORTED[pattern.resource_type]):
         able = ", ".join(sorted(operation.word for operation in SUPPORTED[pattern.resource_type]))
-        raise BadRequest(f"nothing does {entry.operation.word} on a {word}", hint=f"{word}: {able} or all")
+        raise BadRequest(f"{entry.operation.word} does not apply to a {word}", hint=f"{word}: {able} or all")
     if not pattern.name:
         raise BadRequest(f"the {word} has no name", hint=f"the name {ANY_NAME} is every {word}")
     if pattern.resource_type is ResourceType.CLUSTER and pattern != ResourcePattern(ResourceType.CLUSTER, CLUSTER_NAME):

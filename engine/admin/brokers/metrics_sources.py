@@ -247,7 +247,7 @@ def _content(source: Source, answer: bytes) -> bytes:
         response.begin()
         content = response.read()
     except HTTPException as error:
-        raise Unreachable("its answer is no HTTP", where=str(source)) from error
+        raise Unreachable("its answer is not HTTP", where=str(source)) from error
     if response.status != 200:
         raise Unreachable(f"it answers {response.status} {response.reason}".rstrip(), where=str(source))
     return content

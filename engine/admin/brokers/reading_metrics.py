@@ -236,7 +236,7 @@ async def _source_of_listener(broker: BrokerInfo, listener: str | AdminError | N
     host, _, port = listener.rpartition(":")
     host = host.strip("[]")
     if not port.isdecimal():
-        return f"{_KEY}: '{listener}' is no address"
+        return f"{_KEY}: '{listener}' is not an address"
     if host in ("", "0.0.0.0", "::"):
         host = _host(broker)
     elif await _is_here(host) and not await _is_here(_host(broker)):

@@ -139,7 +139,7 @@ def load_profiles(path: Path) -> Profiles:
     default = document.get("default")
     clusters = document.get("clusters", {})
     if not isinstance(clusters, dict) or not (default is None or isinstance(default, str)):
-        raise BadRequest('must hold default = "NAME" and tables [clusters.NAME]', where=str(path))
+        raise BadRequest('must have default = "NAME" and tables [clusters.NAME]', where=str(path))
     profiles = Profiles(path, tuple(_profile(path, name, entry, default) for name, entry in clusters.items()), default)
     if default is not None:
         profiles.named(default)

@@ -218,7 +218,7 @@ def parse_addresses(text: str, default_port: int = 9092) -> tuple[tuple[str, int
             part = rest
             if scheme.upper() not in SecurityProtocol.__members__:
                 known = ", ".join(f"{name}://" for name in SecurityProtocol.__members__)
-                raise BadRequest(f"no listener of Kafka: {scheme}://{rest}", hint=f"write HOST:PORT, or one of {known}")
+                raise BadRequest(f"not a Kafka listener: {scheme}://{rest}", hint=f"write HOST:PORT, or one of {known}")
         host, colon, port = part.strip().rpartition(":")
         if not colon or (host.startswith("[") and not host.endswith("]")):
             host, port = part.strip(), str(default_port)
@@ -318,7 +318,7 @@ def _local(path: Path) -> ClusterTarget:
 
 def _forced(target: ClusterTarget, via: Side) -> ClusterTarget:
     if target.snapshot is not None:
-        raise BadRequest("a snapshot is read from its file", hint=Phrase("leave ", Parameter.VIA, " out"))
+        raise BadRequest("a snapshot is read from its file", hint=Phrase("leave out ", Parameter.VIA))
     if via is Side.ZOOKEEPER and target.zookeeper is None:
         message = Phrase(Give(Parameter.VIA, via.value), " needs a ZooKeeper")
         raise BadRequest(message, hint=Phrase("give ", Give(Parameter.ZOOKEEPER), " too"))

@@ -33,7 +33,9 @@ class WireElector:
         wire = await self._cluster.wire()
         client = await wire.client_of(await wire.reachable_controller_id())
         if election is ElectionType.UNCLEAN and await wire.version(client, ApiKey.ELECT_LEADERS) < 1:
-            raise Refused(ErrorCode.UNSUPPORTED_VERSION, "the cluster has no unclean elections", where=client.address)
+            raise Refused(
+                ErrorCode.UNSUPPORTED_VERSION, "the cluster does not support unclean elections", where=client.address
+            )
         by_topic: dict[str, list[int]] = {}
         for topic, partition in names:
             by_topic.setdefault(topic, []).append(partition)

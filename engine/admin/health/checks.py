@@ -357,7 +357,7 @@ def _failed_below(facts: HealthFacts, topics: _TopicFindings) -> Words:
     others = (
         "" if len(failed) == len(topics.lagging) else f"; for other brokers: {Check.UNDER_REPLICATED_LAGGING.advice}"
     )
-    return f"a failed log dir took its replicas with it ({'; '.join(failed)}): mend that first{others}"
+    return f"a failed log dir took its replicas with it ({'; '.join(failed)}): fix that first{others}"
 
 
 def _full_log_dirs(facts: HealthFacts) -> list[str]:

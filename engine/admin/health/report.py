@@ -104,7 +104,7 @@ _ADVICE: Mapping[Check, Words] = {
         Operation.DESCRIBE_TOPIC_CONFIGS,
     ),
     Check.UNDER_REPLICATED_DEAD_BROKER: "start each dead broker again",
-    Check.UNDER_REPLICATED_LAGGING: "after a restart it catches up by itself; else check disk, network, server.log",
+    Check.UNDER_REPLICATED_LAGGING: "after a restart it catches up by itself; if not, check disk, network, server.log",
     Check.UNDER_REPLICATED_MOVING: Phrase("wait for the reassignment: ", Operation.LIST_REASSIGNMENTS),
     Check.OFFLINE_LOG_DIRS: (
         "the disk has failed or is full: make room or replace it, then restart the broker; or move its replicas away"

@@ -170,7 +170,7 @@ def find_checkpoints(root: Location) -> list[Location]:
     except _GONE as error:
         raise NotFound("no such folder", where=root.shown) from error
     except PermissionError as error:
-        raise BadRequest("may not be read", where=root.shown, hint=READ_ACCESS) from error
+        raise BadRequest("permission denied", where=root.shown, hint=READ_ACCESS) from error
     except OSError as error:
         raise Unreachable(f"cannot be read: {error}", where=root.shown) from error
     if not found:
@@ -197,7 +197,7 @@ def read_checkpoint(place: Location) -> Query:
         hint = "the query's event log has its positions, too: name that instead"
         raise BadRequest(f"damaged: {error}", where=place.shown, hint=hint) from error
     except PermissionError as error:
-        raise BadRequest("may not be read", where=place.shown, hint=READ_ACCESS) from error
+        raise BadRequest("permission denied", where=place.shown, hint=READ_ACCESS) from error
     except OSError as error:
         raise Unreachable(f"cannot be read: {error}", where=place.shown) from error
 
@@ -364,7 +364,7 @@ def find_event_logs(root: Location) -> list[Location]:
             return [entry]
         raise NotFound("no such file or folder", where=root.shown) from error
     except PermissionError as error:
-        raise BadRequest("may not be read", where=root.shown, hint=READ_ACCESS) from error
+        raise BadRequest("permission denied", where=root.shown, hint=READ_ACCESS) from error
     except OSError as error:
         raise Unreachable(f"cannot be read: {error}", where=root.shown) from error
     if files_in_order([entry.name for entry in entries]):
@@ -419,7 +419,7 @@ def _stories_of(log: Location) -> list[_Story]:
         hint = "name a log of the folder spark.eventLog.dir, or the query's checkpoint instead"
         raise BadRequest(str(error).removeprefix(f"{log.shown}: "), where=log.shown, hint=hint) from error
     except PermissionError as error:
-        raise BadRequest("may not be read", where=log.shown, hint=READ_ACCESS) from error
+        raise BadRequest("permission denied", where=log.shown, hint=READ_ACCESS) from error
     except OSError as error:
         raise Unreachable(f"cannot be read: {error}", where=log.shown) from error
     return list(stories.values())
@@ -432,7 +432,7 @@ def _files(log: Location) -> Iterator[tuple[str, list[bytes]]]:
         except (NotADirectoryError, FileNotFoundError):
             lines = whole_lines(log.read(), log.name)
             if lines and not lines[0].startswith(b"{"):
-                raise CorruptFileError(f"{log.shown}: no event log of Spark", path=log.shown) from None
+                raise CorruptFileError(f"{log.shown}: not an event log of Spark", path=log.shown) from None
             yield log.name, lines
             return
     else:

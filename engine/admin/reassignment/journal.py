@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +19,7 @@ from engine.admin.cluster.rollback_file import sync_folder
 
 FORMAT = 1
 
+_UNKNOWN = "—"
 _HINT = "move it away and resume: the plan file and the cluster are enough, and a new journal starts"
 
 
@@ -125,6 +127,56 @@ def throttle_of_last_run(path: Path, plan_digest: str) -> int | None:
         return None
     chosen = [event.get("throttle") for event in record.events if event["event"] in ("begun", "asked")]
     return chosen[-1] if chosen and isinstance(chosen[-1], int) else None
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """One run of a plan, from its journal."""
+
+    plan: str
+    began: str
+    who: str
+    what: str
+    waves: int
+    waves_done: int
+    ended: str
+    outcome: str
+    """``done``, ``stopped`` with the reason, or that no end is recorded."""
+
+
+NO_END = "no end is recorded: killed, or still under way"
+
+
+def past_runs(journals: Sequence[tuple[Path, JournalRecord]]) -> list[PastRun]:
+    """Return all runs in the journals, the newest first."""
+    runs = [run for path, record in journals for run in _runs_of(path, record.events)]
+    return sorted(runs, key=lambda run: run.began, reverse=True)
+
+
+def _runs_of(path: Path, events: Sequence[Mapping[str, Any]]) -> list[PastRun]:
+    """A run is everything from one ``begun`` to the next."""
+    starts = [index for index, event in enumerate(events) if event["event"] == "begun"]
+    found = []
+    for start, end in pairwise([*starts, len(events)]):
+        begun, rest = events[start], events[start + 1 : end]
+        last = next((event for event in reversed(rest) if event["event"] in ("done", "stopped")), None)
+        outcome, ended = NO_END, _UNKNOWN
+        if last is not None:
+            reason = last.get("reason")
+            outcome, ended = f"stopped: {reason}" if reason else str(last["event"]), str(last.get("time", _UNKNOWN))
+        found.append(
+            PastRun(
+                path.name.removesuffix(".journal"),
+                str(begun.get("time", _UNKNOWN)),
+                str(begun.get("who", _UNKNOWN)),
+                str(begun.get("what", _UNKNOWN)),
+                int(begun.get("waves", 0)),
+                sum(event["event"] == "wave_done" for event in rest),
+                ended,
+                outcome,
+            )
+        )
+    return found
 
 
 def _event(line: bytes, where: str) -> Mapping[str, Any]:

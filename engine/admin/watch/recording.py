@@ -304,6 +304,6 @@ def _made_by_another(made_by: str | None, where: str) -> BadRequest:
     """Return the error about a recording in another format; builds of one version may differ, too."""
     if made_by in (None, VERSION):
         message = f"a recording of another build of klamm, which this one ({VERSION}) cannot read"
-        return BadRequest(message, where=where, hint="play it with the klamm that has recorded it")
+        return BadRequest(message, where=where, hint="play it with the version of klamm that recorded it")
     message = f"a recording of klamm {made_by}, which this klamm ({VERSION}) cannot read"
     return BadRequest(message, where=where, hint=f"play it with klamm {made_by}")

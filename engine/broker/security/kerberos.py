@@ -37,7 +37,7 @@ class Acceptor:
         """Raises ConfigError: something is missing, malformed, or would need a cache of tickets."""
         options = module.options
         if not (service or options.get("serviceName")):
-            raise ConfigError(f"{SERVICE_KEY} is missing: GSSAPI needs it, and it is mostly kafka", key=SERVICE_KEY)
+            raise ConfigError(f"{SERVICE_KEY} is missing: GSSAPI needs it, and it is usually kafka", key=SERVICE_KEY)
         if options.get("useKeyTab", "").lower() != "true" or not options.get("keyTab") or not options.get("principal"):
             raise ConfigError("the login module of GSSAPI needs useKeyTab=true, keyTab and principal")
         keytab, principal = options["keyTab"].removeprefix("FILE:").removeprefix("file:"), options["principal"]
@@ -112,7 +112,7 @@ def _rule(text: str, default_realm: str) -> Rule:
     match = _RULE.fullmatch(text)
     if match is None:
         raise ConfigError(
-            f"{RULES_KEY}: `{text}` is no rule: it is DEFAULT, or RULE:[n:format](pattern)s/from/to/", key=RULES_KEY
+            f"{RULES_KEY}: `{text}` is not a rule: it is DEFAULT, or RULE:[n:format](pattern)s/from/to/", key=RULES_KEY
         )
     if match["default"]:
         return lambda parts: parts[1] if parts[0] == default_realm else None

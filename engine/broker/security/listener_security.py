@@ -191,7 +191,7 @@ def _rule(text: str) -> Rule:
     match = _PARSER.fullmatch(text)
     if match is None or match[5]:
         raise ConfigError(
-            f"{_RULES_KEY}: `{text}` is no rule. Write RULE:pattern/replacement/ or DEFAULT", key=_RULES_KEY
+            f"{_RULES_KEY}: `{text}` is not a rule. Write RULE:pattern/replacement/ or DEFAULT", key=_RULES_KEY
         )
     if match[1]:
         return lambda subject: subject

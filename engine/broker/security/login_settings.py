@@ -114,7 +114,7 @@ class ListenerLogins:
 
     def _checked_module(self, mechanism: str) -> LoginModule | None:
         if mechanism not in _MODULES:
-            raise self._error(f"sasl.enabled.mechanisms: {mechanism} is none of {', '.join(_MODULES)}")
+            raise self._error(f"sasl.enabled.mechanisms: {mechanism} is not one of {', '.join(_MODULES)}")
         handler = self._text(f"{mechanism.lower()}.sasl.server.callback.handler.class")
         if handler not in (None, _HANDLERS.get(mechanism)) and not self._is_signed(mechanism):
             raise self._error(f"{mechanism.lower()}.sasl.server.callback.handler.class={handler} is a Java class, "

@@ -74,7 +74,7 @@ class SigningKeys:
         if parts.scheme not in ("file", "http", "https") or not (
             parts.path if parts.scheme == "file" else parts.netloc
         ):
-            raise ConfigError(f"{URL}={self._shown} is no address: it begins with https:, http: or file:", key=URL)
+            raise ConfigError(f"{URL}={self._shown} is not an address: it begins with https:, http: or file:", key=URL)
         try:
             import jwt  # noqa: F401
         except ImportError:
@@ -84,7 +84,7 @@ class SigningKeys:
         self._refresh_ms = config.sasl_oauthbearer_jwks_endpoint_refresh_ms
         if self._refresh_ms < 1:
             name = "sasl.oauthbearer.jwks.endpoint.refresh.ms"
-            raise ConfigError(f"{name}={self._refresh_ms} is no number of milliseconds to wait", key=name)
+            raise ConfigError(f"{name}={self._refresh_ms} is not a number of milliseconds to wait", key=name)
         self._backoff_ms = max(1, config.sasl_oauthbearer_jwks_endpoint_retry_backoff_ms)
         self._backoff_max_ms = max(1, config.sasl_oauthbearer_jwks_endpoint_retry_backoff_max_ms)
         self._keys: tuple[SigningKey, ...] = ()
@@ -168,7 +168,7 @@ def signing_keys(document: bytes) -> tuple[SigningKey, ...]:
         entries = json.loads(document)["keys"]
         return tuple(filter(None, (_signing_key(entry) for entry in entries)))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise ValueError("it is no JSON Web Key Set") from None
+        raise ValueError("it is not a JSON Web Key Set") from None
 
 
 def _signing_key(entry: Mapping[str, Any]) -> SigningKey | None:
@@ -229,7 +229,7 @@ def _proven_claims(
             audience=audiences and list(audiences), issuer=issuer,
         )  # fmt: skip
     except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
-        raise LoginRefused(f"the token does not count: {error}") from None
+        raise LoginRefused(f"the token is not valid: {error}") from None
     return claims
 
 

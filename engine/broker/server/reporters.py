@@ -165,7 +165,7 @@ def reporters(config: BrokerConfig) -> list[Reporter]:
     }
     for name in filter(None, (text.strip() for text in own.get(key, "").split(","))):
         if name not in makers:
-            raise ConfigError(f"{key}: '{name}' is no reporter; known are {', '.join(makers)}", key=key)
+            raise ConfigError(f"{key}: '{name}' is not a reporter; known are {', '.join(makers)}", key=key)
         found.append(makers[name]())
     return found
 
@@ -175,7 +175,9 @@ def _graphite(config: BrokerConfig) -> GraphiteReporter:
     text = config.originals.get(key, "").strip()
     host, _, port = text.rpartition(":")
     if not host or not port.isdecimal() or not 0 < int(port) < 65536:
-        raise ConfigError(f"{key}: '{text}' is no address; write HOST:PORT, such as graphite.example.com:2003", key=key)
+        raise ConfigError(
+            f"{key}: '{text}' is not an address; write HOST:PORT, such as graphite.example.com:2003", key=key
+        )
     prefix = config.originals.get("klamm.metrics.graphite.prefix", "").strip() or f"kafka.{config.broker_id}"
     return GraphiteReporter((host.strip("[]"), int(port)), prefix)
 

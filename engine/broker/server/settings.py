@@ -181,7 +181,7 @@ def metrics_address(config: BrokerConfig) -> tuple[str, int] | None:
     host, _, port = text.rpartition(":")
     host = host.strip("[]")
     if not host or not port.isdecimal() or int(port) > 65535:
-        raise ConfigError(f"{key}: '{text}' is no address; write HOST:PORT, such as 127.0.0.1:7071", key=key)
+        raise ConfigError(f"{key}: '{text}' is not an address; write HOST:PORT, such as 127.0.0.1:7071", key=key)
     allowed = config.originals.get("klamm.metrics.allow.remote", "false").strip().lower()
     if allowed not in ("true", "false"):
         raise ConfigError(

@@ -113,7 +113,7 @@ def _module(tokens: list[_Token]) -> tuple[LoginModule, list[_Token]]:
     class_name = _expect_text(left, "a login module's class")
     flag = _expect_text(left, "a control flag")
     if flag.lower() not in _FLAGS:
-        raise ConfigError(f"the control flag after {class_name} is none of {', '.join(_FLAGS)}")
+        raise ConfigError(f"the control flag after {class_name} is not one of {', '.join(_FLAGS)}")
     options: dict[str, str] = {}
     while left and left[0] != ("sign", ";"):
         key = _expect_text(left, "an option's name")

@@ -67,7 +67,7 @@ def security_of(entries: Mapping[str, str], jaas: LoginModule | None = None) -> 
         protocol = SecurityProtocol[name]
     except KeyError:
         known = ", ".join(protocol.name for protocol in SecurityProtocol)
-        raise ConfigError(f"security.protocol={name} is none of {known}") from None
+        raise ConfigError(f"security.protocol={name} is not one of {known}") from None
     if protocol is SecurityProtocol.PLAINTEXT:
         return PLAINTEXT
     from engine.kafka.client.sasl.settings import sasl_settings

@@ -200,7 +200,7 @@ def _login(module: LoginModule, system: Mapping[str, str]) -> ZkLogin:
         service = system.get("zookeeper.sasl.client.username", "zookeeper")
         return ZkLogin("GSSAPI", tuple(sorted(options.items())), service, system.get("zookeeper.server.principal"))
     known = ", ".join((*_DIGEST_MODULES, _KERBEROS_MODULES[0]))
-    raise ConfigError(f"JAAS: the login module {module.class_name} is none of those for ZooKeeper: {known}")
+    raise ConfigError(f"JAAS: the login module {module.class_name} is not one of those for ZooKeeper: {known}")
 
 
 def _tls(entries: Mapping[str, str], system: Mapping[str, str]) -> TlsSettings | None:

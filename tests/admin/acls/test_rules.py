@@ -34,7 +34,7 @@ def rule(text: str) -> AclBinding:
         (Wish((TOPIC,), allow_principals=("alice",)), "not a principal"),
         (Wish((TOPIC,), "any", allow_principals=ALICE), "literal names or prefixes"),
         (Wish((TOPIC,), "odd", allow_principals=ALICE), "no such type of pattern"),
-        (Wish((GROUP,), allow_principals=ALICE, operations=(AclOperation.WRITE,)), "nothing does write on a group"),
+        (Wish((GROUP,), allow_principals=ALICE, operations=(AclOperation.WRITE,)), "write does not apply to a group"),
         (Wish((GROUP,), allow_principals=ALICE, is_producer=True), "needs a topic"),
         (Wish((TOPIC,), allow_principals=ALICE, is_consumer=True), "needs a group"),
         (Wish((TOPIC,), deny_principals=ALICE, is_producer=True), "deny nothing"),

@@ -122,7 +122,7 @@ def test_addresses() -> None:
     for bad in ("", "a:x", "a:0", "a:70000", ",", ":1", "PLAINTEXT://"):
         with pytest.raises(BadRequest):
             parse_addresses(bad)
-    with pytest.raises(BadRequest, match="no listener of Kafka: http://a:1"):
+    with pytest.raises(BadRequest, match="not a Kafka listener: http://a:1"):
         parse_addresses("http://a:1")
     target = ClusterTarget("p", Origin.PROFILE, bootstrap=parse_addresses("[::1]:3,a:1"))
     assert target.title == "profile p ([::1]:3,a:1)"

@@ -142,7 +142,7 @@ def test_what_is_not_led_as_expected_in_time_is_under_way() -> None:
 def test_a_controller_that_knows_no_unclean_election_is_not_asked_for_one() -> None:
     async def scene(elections: ScriptedElections, cluster: Cluster) -> None:
         previews = await preview_election(cluster, PREFERRED, ElectionScope((("t", 1),)))
-        with pytest.raises(Refused, match="the cluster has no unclean elections"):
+        with pytest.raises(Refused, match="the cluster does not support unclean elections"):
             await run_election(cluster, UNCLEAN, previews)
         assert "elect" not in " ".join(elections.log)
         assert results(await run_election(cluster, PREFERRED, previews)) == [ElectionResult.ELECTED]

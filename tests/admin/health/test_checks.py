@@ -215,8 +215,8 @@ def test_replicas_that_went_with_a_log_dir_say_so() -> None:
     usual = Check.UNDER_REPLICATED_LAGGING.advice
     assert told() == told(b0=("/d0",)) == usual
     went = "a failed log dir took its replicas with it (broker 1: /d1"
-    assert told(b1=("/d1",)) == f"{went}): mend that first; for other brokers: {usual}"
-    assert told(b1=("/d1",), b2=("/d2", "/d3")) == f"{went}; broker 2: /d2, /d3): mend that first"
+    assert told(b1=("/d1",)) == f"{went}): fix that first; for other brokers: {usual}"
+    assert told(b1=("/d1",), b2=("/d2", "/d3")) == f"{went}; broker 2: /d2, /d3): fix that first"
 
 
 def test_a_throttle_comes_with_what_removes_it() -> None:

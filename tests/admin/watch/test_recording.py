@@ -177,7 +177,7 @@ def test_a_recording_of_another_version_is_refused_and_says_whose(tmp_path: Path
         (tmp_path / "r").write_bytes(json.dumps(unlike).encode() + b"\n" + rest)
         with pytest.raises(BadRequest, match="a recording of another build of klamm") as raised:
             Recording(tmp_path / "r")
-        assert raised.value.hint == "play it with the klamm that has recorded it"
+        assert raised.value.hint == "play it with the version of klamm that recorded it"
 
 
 def test_an_existing_file_is_never_overwritten(tmp_path: Path) -> None:

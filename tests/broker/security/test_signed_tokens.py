@@ -215,18 +215,18 @@ def test_unknown_keys_by_the_thousand_are_one_question(monkeypatch: pytest.Monke
     ("changed", "said"),
     [
         ({"jwks": None}, "sasl.oauthbearer.jwks.endpoint.url is missing"),
-        ({"jwks": "ftp://idp/keys"}, "is no address"),
-        ({"jwks": "idp"}, "is no address"),
+        ({"jwks": "ftp://idp/keys"}, "is not an address"),
+        ({"jwks": "idp"}, "is not an address"),
         ({"jwks": "file:///nowhere/keys.json"}, "file:///nowhere/keys.json: No such file"),
         ({"jwks": "http://user:hidden@127.0.0.1:1/keys?key=hidden"}, "http://127.0.0.1:1/keys: "),
-        ({"document": "no"}, "it is no JSON Web Key Set"),
-        ({"document": "[]"}, "it is no JSON Web Key Set"),
+        ({"document": "no"}, "it is not a JSON Web Key Set"),
+        ({"document": "[]"}, "it is not a JSON Web Key Set"),
         ({"document": '{"keys": []}'}, "no public key"),
         ({"document": key_set(jwk(WEAK_KEY, kid="weak"))}, "no public key"),
         ({"handler": None}, "nothing checks tokens by it"),
         ({"handler": "com.example.Validator"}, "is a Java class, which this broker cannot run"),
         ({"refresh": "often"}, "refresh.ms"),
-        ({"refresh": "0"}, "refresh.ms=0 is no number of milliseconds"),
+        ({"refresh": "0"}, "refresh.ms=0 is not a number of milliseconds"),
     ],
 )
 def test_wrong_settings_stop_the_start(tmp_path: Path, changed: dict[str, str | None], said: str) -> None:

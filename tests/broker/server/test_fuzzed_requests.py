@@ -263,23 +263,29 @@ LONG = [
 
 
 def test_others_are_served_while_thousands_of_names_are_refused(broker: Broker) -> None:
-    """Each name costs a decision, and a line in the log."""
+    """Each name costs a decision, and a line in the log. On a busy machine this process may not get to ask in time."""
+
+    async def served_meanwhile(admin: BrokerClient, key: ApiKey, version: int) -> int:
+        reader, writer = await asyncio.open_connection(broker.host, 9092)
+        writer.write(login("mallory") + long_request(key, version, 6_000))
+        for _ in range(2):
+            await read_frame(reader)
+        answering, served = asyncio.create_task(read_frame(reader)), 0
+        while not answering.done():
+            await admin.send(MetadataRequest(topics=[]), 4)
+            served += 1
+        assert len(await answering) > 6_000
+        writer.close()
+        return served
 
     async def check() -> None:
         admin = broker.client("admin")
         await admin.connect()
         for key, version in LONG:
-            reader, writer = await asyncio.open_connection(broker.host, 9092)
-            writer.write(login("mallory") + long_request(key, version, 3000))
-            for _ in range(2):
-                await read_frame(reader)
-            answering, served = asyncio.create_task(read_frame(reader)), 0
-            while not answering.done():
-                await admin.send(MetadataRequest(topics=[]), 4)
-                served += 1
-            assert len(await answering) > 3000
-            assert served > 3, (key.name, served)
-            writer.close()
+            attempts = 10
+            while await served_meanwhile(admin, key, version) <= 3:
+                attempts -= 1
+                assert attempts, key.name
         await admin.close()
 
     asyncio.run(check())

@@ -466,9 +466,9 @@ def test_a_taken_port_stops_the_start_and_says_what_to_do(pages: str, tmp_path: 
 @pytest.mark.parametrize(
     ("listener", "remote", "sentence"),
     [
-        ("7071", "false", "'7071' is no address; write HOST:PORT"),
-        ("127.0.0.1:99999", "false", "is no address"),
-        ("127.0.0.1:http", "false", "is no address"),
+        ("7071", "false", "'7071' is not an address; write HOST:PORT"),
+        ("127.0.0.1:99999", "false", "is not an address"),
+        ("127.0.0.1:http", "false", "is not an address"),
         ("0.0.0.0:7071", "false", "other machines reach 0.0.0.0:7071"),
         ("broker.example.com:7071", "false", "set klamm.metrics.allow.remote=true"),
         ("0.0.0.0:7071", "yes", "'yes' is neither true nor false"),

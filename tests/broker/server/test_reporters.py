@@ -109,11 +109,11 @@ def test_a_folder_that_cannot_be_written_is_said_once_and_nobody_ends(tmp_path: 
 @pytest.mark.parametrize(
     ("own", "sentence"),
     [
-        ({"klamm.metrics.reporters": "ganglia"}, "'ganglia' is no reporter; known are graphite, console, log"),
-        ({"klamm.metrics.reporters": "graphite"}, "klamm.metrics.graphite.address: '' is no address; write HOST:PORT"),
+        ({"klamm.metrics.reporters": "ganglia"}, "'ganglia' is not a reporter; known are graphite, console, log"),
+        ({"klamm.metrics.reporters": "graphite"}, "klamm.metrics.graphite.address: '' is not an address; write"),
         (
             {"klamm.metrics.reporters": "graphite", "klamm.metrics.graphite.address": "a:99999"},
-            "'a:99999' is no address",
+            "'a:99999' is not an address",
         ),
     ],
 )

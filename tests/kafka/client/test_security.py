@@ -32,7 +32,7 @@ def test_plain_connections_are_the_default() -> None:
 @pytest.mark.parametrize(
     ("entries", "message"),
     [
-        ({"security.protocol": "TLS"}, "TLS is none of PLAINTEXT, SSL"),
+        ({"security.protocol": "TLS"}, "TLS is not one of PLAINTEXT, SSL"),
         ({"sasl.mechanism": "SCRAM-SHA-1"}, "SCRAM-SHA-1 is not supported"),
         ({"sasl.jaas.config": ""}, "sasl.jaas.config is missing"),
         ({"sasl.mechanism": "GSSAPI"}, "GSSAPI needs sasl.kerberos.service.name"),

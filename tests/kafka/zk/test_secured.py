@@ -178,7 +178,7 @@ def test_the_words_of_kafka_and_of_java_mean_the_same(tmp_path: Path) -> None:
     ("entries", "said"),
     [
         ({"klamm.zookeeper.digest": "kafka"}, "is not USER:PASSWORD"),
-        ({"klamm.zookeeper.sasl.jaas.config": "a.b.OtherModule required;"}, "a.b.OtherModule is none of those"),
+        ({"klamm.zookeeper.sasl.jaas.config": "a.b.OtherModule required;"}, "a.b.OtherModule is not one of those"),
         ({"klamm.zookeeper.sasl.jaas.config": digest_module("a", "b").replace("username", "name")}, "lacks username"),
         ({"zookeeper.ssl.client.enable": "true", "zookeeper.ssl.crl.enable": "true"}, "was revoked"),
     ],

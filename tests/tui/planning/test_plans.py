@@ -16,7 +16,15 @@ from plan_files import NOT_MEASURED
 from engine.admin.cluster.errors import AdminError
 from engine.admin.log_dirs.describing import with_logs
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
-from engine.admin.reassignment.journal import JournalRecord, open_journal, read_journal, read_journals, unfinished_plans
+from engine.admin.reassignment.journal import (
+    NO_END,
+    JournalRecord,
+    open_journal,
+    past_runs,
+    read_journal,
+    read_journals,
+    unfinished_plans,
+)
 from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.plan_runs import PlanRun, Verb
 from engine.admin.reassignment.wave_progress import WaveProgress
@@ -37,12 +45,10 @@ from tui.operations.plans import CancelPlan, history_outcome, run_asked_for
 from tui.pages import plans
 from tui.pages.page import View
 from tui.planning.card import (
-    NO_END,
     Load,
     bar_lines,
     card_lines,
     detail_lines,
-    past_runs,
     progress_texts,
     proof,
     run_lines,

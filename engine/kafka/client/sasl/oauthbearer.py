@@ -112,7 +112,7 @@ def unsecured_token(options: Mapping[str, str], *, now_s: float | None = None) -
                 claims[key.removeprefix(_LIST)] = [value] if is_plain else value[1:].split(value[0])
         lifetime = float(options.get("unsecuredLoginLifetimeSeconds", "3600"))
     except ValueError:
-        raise SaslError("a number among the options of the unsecured login is none") from None
+        raise SaslError("an option of the unsecured login is not a number") from None
     if not claims.get(options.get("unsecuredLoginPrincipalClaimName", "sub")):
         raise SaslError("the unsecured login names no subject: give unsecuredLoginStringClaim_sub")
     claims = {"iat": now, "exp": now + lifetime} | claims

@@ -109,7 +109,7 @@ def sasl_settings(entries: Mapping[str, str], jaas: LoginModule | None = None) -
 def _of_other_libraries(mechanism: str, entries: Mapping[str, str], module: LoginModule) -> SaslSettings:
     service = entries.get("sasl.kerberos.service.name") or module.options.get("serviceName", "")
     if mechanism == "GSSAPI" and not service:
-        raise ConfigError("GSSAPI needs sasl.kerberos.service.name, which is mostly kafka")
+        raise ConfigError("GSSAPI needs sasl.kerberos.service.name, which is usually kafka")
     if mechanism == "GSSAPI" and module.options.get("useKeyTab", "").lower() == "true":
         _require(module, mechanism, "keyTab", "principal")
     return SaslSettings(mechanism, tuple(sorted(module.options.items())), service=service)

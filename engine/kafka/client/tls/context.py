@@ -269,7 +269,7 @@ def _store(entries: Mapping[str, str], prefix: str, inline_key: str) -> Store | 
     where = f"{prefix}.location={location}"
     store_type = entries.get(f"{prefix}.type", "JKS")
     if store_type.upper() not in ("JKS", "PKCS12", "PEM"):
-        raise ConfigError(f"{prefix}.type={store_type} is none of JKS, PKCS12, PEM")
+        raise ConfigError(f"{prefix}.type={store_type} is not one of JKS, PKCS12, PEM")
     try:
         content = Path(location).read_bytes()
     except OSError as error:

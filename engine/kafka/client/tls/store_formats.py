@@ -170,7 +170,7 @@ def _read_pkcs12(content: bytes, password: str | None, where: str) -> Store:
         found = load_pkcs12(content, None if password is None else password.encode())
     except ValueError:
         missing = " (none is given)" if password is None else ""
-        raise ConfigError(f"the password of {where} is wrong{missing}, or the file is no PKCS12 store") from None
+        raise ConfigError(f"the password of {where} is wrong{missing}, or the file is not a PKCS12 store") from None
     others = "".join(
         additional_cert.certificate.public_bytes(Encoding.PEM).decode() for additional_cert in found.additional_certs
     )

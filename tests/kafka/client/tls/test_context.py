@@ -43,7 +43,7 @@ def test_java_s_names_of_cipher_suites() -> None:
         ({"ssl.truststore.location": "{pem}"}, "set it to PEM"),
         ({"ssl.truststore.location": "{text}", "ssl.truststore.type": "PEM"}, "holds no PEM block"),
         ({"ssl.truststore.location": "{text}"}, "neither JKS nor PKCS12"),
-        ({"ssl.truststore.location": "{text}", "ssl.truststore.type": "BKS"}, "BKS is none of JKS"),
+        ({"ssl.truststore.location": "{text}", "ssl.truststore.type": "BKS"}, "BKS is not one of JKS"),
         ({"ssl.truststore.certificates": "{text}"}, "holds no PEM block"),
         ({"ssl.keystore.location": "{locked}", "ssl.keystore.type": "PEM"}, "give ssl.key.password"),
         (

@@ -144,7 +144,7 @@ async def resolve(wire: WireCluster, options: SourceOptions, edge: Edge, bounds:
     late = sorted(partition for partition, offset in found.items() if offset == _NO_OFFSET)
     if late and not edge.takes_latest:
         hint = "take an earlier time, or set startingOffsetsByTimestampStrategy to latest"
-        raise BadRequest(f"no record is as late as the option {name}", where=", ".join(map(str, late)), hint=hint)
+        raise BadRequest(f"no record is as recent as the option {name}", where=", ".join(map(str, late)), hint=hint)
     return {
         partition: bounds.latest[partition] if offset == _NO_OFFSET else offset for partition, offset in found.items()
     }
