@@ -220,6 +220,7 @@ class _View:
 
 async def _measure(invocation: Invocation, meter: LagMeter, interval_s: float, looks_max: int) -> LagAnswer:
     from cli.framework.progress import Countdown
+    from engine.admin.groups.scope import by_name
 
     with Countdown(invocation.talk) as countdown:
 
@@ -232,6 +233,8 @@ async def _measure(invocation: Invocation, meter: LagMeter, interval_s: float, l
         answer, complaints = await meter.measure(on_look)
     for complaint in complaints:
         invocation.talk.warn(complaint)
+    if meter.others:
+        invocation.talk.say(f"groups of other protocols are not measured: {by_name(meter.others)}")
     return answer
 
 
