@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Annotated
 
 import typer
+from typer._click.core import Context
 from typer._click.exceptions import ClickException, NoArgsIsHelpError, NoSuchOption, UsageError
 from typer.main import get_command
 
@@ -104,9 +105,15 @@ def _worded(error: ClickException) -> str:
     return f"no such command: {found[1]}" + (f"; did you mean {' or '.join(close)}?" if close else "")
 
 
+def _takes_names(context: Context | None) -> bool:
+    return context is not None and any(param.param_type_name == "argument" for param in context.command.params)
+
+
 def _usage_failure(error: ClickException) -> Failure:
     message = _worded(error).strip()
     context = error.ctx if isinstance(error, UsageError) else None
     where = context.command_path if context is not None else None
     hint = f"{where} --help" if where is not None else None
+    if isinstance(error, NoSuchOption) and not error.option_name.startswith("--") and _takes_names(context):
+        hint = f"{hint}; a name that begins with a hyphen stands behind --: {where} -- NAME"
     return Failure(ExitCode.USAGE, "usage", message[:1].lower() + message[1:], where, hint)

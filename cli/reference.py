@@ -68,7 +68,7 @@ If one is missing, klamm says who lacks which operation on which resource, and t
 administrator would type. With `-o json` the error has `principal`, `operation` and `resource`. A command that can show
 the rest does so, says what is hidden, and with `-o json` prints `{"hidden": [{"resource", "operation"}], "principal"}`
 as a line on stderr; where stdout has an object and not a list, `hidden` is in it too. Kafka leaves some things out of
-its lists and does not say so: then neither can klamm.
+its lists and does not say so: then neither can klamm, unless log dirs show topics that the lists lack.
 
 With `--zookeeper` alone klamm asks no broker, and [the access lists of znodes](../guides/who-may-do-what.md) apply.
 

@@ -7,7 +7,7 @@ import random
 import signal
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -42,8 +42,20 @@ def zk_chroot(zookeeper: EmbeddedZooKeeper) -> str:
     return f"{zookeeper.connect_string}/test-{uuid.uuid4().hex[:12]}"
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect tests without the garbage collector: nearly all that is made lives on, so it searches in vain."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_finish() -> None:
     """Take what was collected out of the garbage collector's sight, since it lives as long as the process does.
+
+    From now on it comes once in 10,000 new objects, not in 700: it took 6 % of the CPU of tests that compute.
 
     Clients get a generator of their own. Their threads may outlive a test and draw from the global one. Hypothesis
     takes that for a draw of the strategy that runs then, and calls it an error.
@@ -54,3 +66,4 @@ def pytest_collection_finish() -> None:
             module.random = drawn  # type: ignore[attr-defined]
     gc.collect()
     gc.freeze()
+    gc.set_threshold(10_000)

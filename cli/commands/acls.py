@@ -334,7 +334,8 @@ async def diff(invocation: Invocation, file: RuleFile) -> Report:
     async with open_cluster(invocation) as cluster:
         differences = compare(wanted, await read_acls(cluster, [AclFilter(pattern_type=None)]))
     code = ExitCode.BAD_ANSWER if differences.missing or differences.extra else ExitCode.DONE
-    return changes_report({"missing": differences.missing, "extra": differences.extra}, code)
+    changes = {"missing": differences.missing, "extra": differences.extra}
+    return changes_report(changes, code, nothing="the cluster has the rules of the file, and no others")
 
 
 @group.command(
@@ -366,7 +367,7 @@ async def apply(
         differences = compare(wanted, await read_acls(cluster, [AclFilter(pattern_type=None)]))
         extra = differences.extra if prune else ()
         if not differences.missing and not extra:
-            return changes_report({})
+            return changes_report({}, nothing="the cluster has all rules of the file already")
         what = f"add {_counted(differences.missing)} and remove {len(extra)} in {cluster.target.title}"
         lines = [*_lines(differences.missing, "+ "), *_lines(extra, "- ")]
         if not invocation.confirm(what, lines, is_destructive=True):

@@ -17,7 +17,7 @@ from engine.common.quantities import counted
 from engine.kafka.config.input_files import name_of, read_input
 
 if TYPE_CHECKING:
-    from engine.admin.elections.values import ElectionScope, ElectionType, PartitionElection
+    from engine.admin.elections.scope_and_result import ElectionScope, ElectionType, PartitionElection
 
 group = CommandGroup("elect", "Elect leaders: preferred ones, or (unclean) any live replica.")
 
@@ -59,7 +59,7 @@ async def preferred(
     The preferred leader is the first replica of the assignment. One that is dead or out of sync cannot be elected;
     klamm names it before it does anything. Exits with 1 if a partition is not led by its preferred replica at the end.
     """
-    from engine.admin.elections.values import ElectionType
+    from engine.admin.elections.scope_and_result import ElectionType
 
     scope = _scope(topic, partition, all_topic_partitions, path_to_json_file)
     return await _elect(invocation, ElectionType.PREFERRED, scope)
@@ -85,7 +85,7 @@ async def unclean(
     Records that only the dead replicas have are lost for good, even if those replicas come back. Bring them back first
     if you can. Partitions that have a leader are left alone.
     """
-    from engine.admin.elections.values import ElectionType
+    from engine.admin.elections.scope_and_result import ElectionType
 
     scope = _scope(topic, partition, all_topic_partitions, path_to_json_file)
     return await _elect(invocation, ElectionType.UNCLEAN, scope)
@@ -94,7 +94,7 @@ async def unclean(
 def _scope(
     topics: list[str] | None, partitions: list[int] | None, is_all: bool, json_file: Path | None
 ) -> ElectionScope:
-    from engine.admin.elections.values import ElectionScope, parse_election_file, scope_of
+    from engine.admin.elections.scope_and_result import ElectionScope, parse_election_file, scope_of
 
     if sum((bool(topics or partitions), is_all, json_file is not None)) != 1:
         raise UsageError("give one of --topic, --all-topic-partitions and --path-to-json-file")
@@ -107,7 +107,7 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
     from cli.framework.cluster_session import open_cluster
     from cli.views.elections import elections_report, preview_lines
     from engine.admin.elections.running import check_election, preview_election, run_election
-    from engine.admin.elections.values import ElectionScope, ElectionType
+    from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
 
     def report(results: Sequence[PartitionElection]) -> Report:
         return elections_report(results, election, is_of_all=scope == ElectionScope())

@@ -13,7 +13,7 @@ from typer._click.exceptions import UsageError
 
 from cli.framework.command import single_command
 from cli.framework.invocation import Invocation
-from cli.framework.options import Needs
+from cli.framework.options import Asks, Needs
 from cli.framework.places import Checkpoints, EventLogs
 from cli.framework.quantities import address_option, seconds_option
 from cli.output.report import Report
@@ -67,7 +67,7 @@ SampleInterval = Annotated[str, typer.Option("--interval", metavar="TIME", help=
 
 @single_command(
     "lag",
-    needs=Needs(cluster=True, bounded=False, metrics=True),
+    needs=Needs(cluster=True, asks=Asks.CLUSTER, bounded=False, metrics=True),
     examples=(
         "klamm lag",
         "klamm lag --checkpoint 's3://lake/checkpoints/*' --event-log /srv/spark/events",
@@ -220,6 +220,7 @@ class _View:
 
 async def _measure(invocation: Invocation, meter: LagMeter, interval_s: float, looks_max: int) -> LagAnswer:
     from cli.framework.progress import Countdown
+    from engine.admin.groups.scope import by_name
 
     with Countdown(invocation.talk) as countdown:
 
@@ -232,6 +233,8 @@ async def _measure(invocation: Invocation, meter: LagMeter, interval_s: float, l
         answer, complaints = await meter.measure(on_look)
     for complaint in complaints:
         invocation.talk.warn(complaint)
+    if meter.others:
+        invocation.talk.say(f"groups of other protocols are not measured: {by_name(meter.others)}")
     return answer
 
 

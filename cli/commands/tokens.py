@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +13,7 @@ from typer._click.exceptions import UsageError
 from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
-from cli.output.report import Column, Kind, Report, Table
+from cli.output.report import Column, Kind, Nothing, Report, Table
 
 if TYPE_CHECKING:
     from engine.admin.acls.tokens import Token
@@ -48,7 +49,8 @@ async def list_tokens(
 
     async with open_cluster(invocation) as cluster:
         listed = await tokens.list_tokens(cluster, owner_principal or ())
-    return _report(listed if show_hmac else [token.without_hmac() for token in listed], has_hmac=show_hmac)
+    report = _report(listed if show_hmac else [token.without_hmac() for token in listed], has_hmac=show_hmac)
+    return report if listed else replace(report, notes=(Nothing("no tokens"),))
 
 
 @group.command(

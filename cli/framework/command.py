@@ -56,14 +56,14 @@ class KlammCommand(TyperCommand):
     examples: tuple[str, ...] = ()
     words: str = ""
     """The words that follow ``klamm``."""
-    prints_as_kafka: bool = False
+    needs: Needs = NEEDS_NOTHING
     bare_values: Mapping[str, str] = {}
     """Options that may be given without a value, like some of Kafka's, and the value that they then have."""
 
     def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
         """Give an option without a value, at the end or before another option, its implied value."""
         output = ctx.meta.get(OUTPUT)
-        if output == OutputFormat.KAFKA and not self.prints_as_kafka:
+        if output == OutputFormat.KAFKA and not self.needs.kafka:
             output = None
         given: list[str] = [] if output is None else ["--output", output]
         for word, next_word in zip(args, [*args[1:], "-"], strict=False):
@@ -195,7 +195,7 @@ def build_command(
     assert isinstance(command, KlammCommand)
     command.examples = tuple(examples)
     command.words = words or name
-    command.prints_as_kafka = needs.kafka
+    command.needs = needs
     return command
 
 

@@ -151,6 +151,8 @@ def _zookeeper_failure(error: BaseException) -> Failure:
         )
     if isinstance(error, zk.ZnodeFormatError):
         hint = f"look at it: klamm zk get {error.path} --raw"
+        if str(error.path).startswith("/config/"):
+            hint += "; brokers take it for no settings, and write it anew with a change that is made --via wire"
         return Failure(ExitCode.BAD_ANSWER, "bad_answer", message, hint=hint)
     return Failure(ExitCode.UNREACHABLE, "unreachable", message)
 

@@ -12,7 +12,7 @@ from cli.framework.failure import Failure, failure_of
 from cli.framework.stdout import data_stream, drawing_stream
 from cli.framework.talk import Talk
 from cli.output.format import OutputFormat
-from cli.output.report import Report
+from cli.output.report import Nothing, Report
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
@@ -318,7 +318,16 @@ class Invocation:
         with drawing_stream() as stream:
             print_report(report, self.output, stream)
         for note in report.notes:
-            self.talk.say(note)
+            self.talk.say(f"{note}{self._as_seen_by()}" if isinstance(note, Nothing) else note)
+
+    def _as_seen_by(self) -> str:
+        """Return by whose rights nothing was found: brokers leave out of their lists what a login may not see."""
+        from engine.kafka.client.security import ANONYMOUS
+
+        for cluster in self.denials:
+            if cluster.target.may_ask_brokers and (cluster.denied or cluster.principal != ANONYMOUS):
+                return f" that {cluster.principal or 'this login'} may see"
+        return ""
 
     def _refuse_wrong_side(self, target: ClusterTarget) -> None:
         if self.asks == "either":
@@ -326,7 +335,8 @@ class Invocation:
         who, option = _SIDES[self.asks]
         if target.snapshot is not None:
             hint = f"name the cluster with {option}"
-            raise Stop(Failure(ExitCode.USAGE, "usage", f"only {who} knows this", f"snapshot {target.snapshot}", hint))
+            message = f"a snapshot does not know this, only {who}"
+            raise Stop(Failure(ExitCode.USAGE, "usage", message, str(target.snapshot), hint))
         if target.via is not None and self.asks in ("wire", "zookeeper") and target.via.value != self.asks:
             message = f"only {who} can do this, not --via {target.via.value}"
             raise Stop(Failure(ExitCode.USAGE, "usage", message, hint="leave out --via"))

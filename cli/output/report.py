@@ -110,6 +110,10 @@ class KafkaText:
     said: str = ""
 
 
+class Nothing(str):
+    """A note that there is nothing of a kind, as far as is seen: who logs in may not see all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Report:
     """What a command returns.

@@ -46,8 +46,13 @@ def rules_report(rules: Sequence[AclBinding], principals: Sequence[str] = ()) ->
     )
 
 
-def changes_report(changes: Mapping[str, Sequence[AclBinding]], code: ExitCode = ExitCode.DONE) -> Report:
-    """Rules with what became of them: ``added``, ``removed``, ``missing``, …, in this order."""
+def changes_report(
+    changes: Mapping[str, Sequence[AclBinding]], code: ExitCode = ExitCode.DONE, *, nothing: str = "no rules"
+) -> Report:
+    """Rules with what became of them: ``added``, ``removed``, ``missing``, …, in this order.
+
+    ``nothing`` is what to say if there are none.
+    """
     rows = [(word, AclRow.of(rule)) for word, rules in changes.items() for rule in rules]
     data = [{"change": word, **{name: getattr(row, name) for name in AclRow.__slots__}} for word, row in rows]
     table = Table((Column("change"), *_COLUMNS), [(word, *_cells(row)) for word, row in rows])
@@ -55,7 +60,7 @@ def changes_report(changes: Mapping[str, Sequence[AclBinding]], code: ExitCode =
     return Report(
         data,
         table,
-        notes=(", ".join(parts) or "no rules",),
+        notes=(", ".join(parts) or nothing,),
         exit_code=code,
         as_kafka=lambda: kafka.changed_text(changes),
     )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from cli.views.kafka.reassignment import elected_text
-from engine.admin.elections.values import ElectionPreview, ElectionResult, ElectionType, PartitionElection
+from engine.admin.elections.scope_and_result import ElectionPreview, ElectionResult, ElectionType, PartitionElection
 from engine.common.model import NO_LEADER
 
 PREVIEW_LINES_MAX = 20

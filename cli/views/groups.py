@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone
 from cli.views.kafka import groups as kafka
 from engine.admin.groups.description import DescribedGroup, DescribedMember, PartitionProgress
 from engine.admin.groups.listing import GroupsListed
@@ -97,7 +97,7 @@ def group_list_report(listed: GroupsListed, *, with_state: bool, with_type: bool
     rows = [(g.group, g.type, g.state, g.protocol_type, _coordinator(g.coordinator)) for g in listed.groups]
     shown = Table((_GROUP, _TYPE, _STATE), [row[:3] for row in rows])
     data = [dict(zip((column.name for column in columns), row, strict=True)) for row in rows]
-    notes = () if rows or exit_code is not ExitCode.DONE else ("no groups",)
+    notes = () if rows or exit_code is not ExitCode.DONE else (Nothing("no groups"),)
     if listed.others:
         named = by_name(f"{group.group} ({group.protocol_type})" for group in listed.others)
         notes = (*notes, f"groups of other protocols are not listed: {named}")
@@ -294,7 +294,7 @@ def _without_empty(table: Table) -> Table:
 def _notes(groups: Sequence[DescribedGroup], exit_code: ExitCode) -> tuple[str, ...]:
     """Return what Kafka's tool says beside its rows."""
     if not groups:
-        return ("no groups",) if exit_code is ExitCode.DONE else ()
+        return (Nothing("no groups"),) if exit_code is ExitCode.DONE else ()
     empty = [group.group for group in groups if group.state is GroupState.EMPTY]
     moving = [group.group for group in groups if group.state is not None and group.state.is_rebalancing]
     if len(empty) + len(moving) > NOTES_MAX:

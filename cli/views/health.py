@@ -50,11 +50,17 @@ class WaitingTold:
 
 
 def health_report(
-    health: HealthReport, *, fails_on: HealthStatus, pasteable: Callable[[str], str] = lambda text: text
+    health: HealthReport,
+    *,
+    fails_on: HealthStatus,
+    pasteable: Callable[[str], str] = lambda text: text,
+    seen_by: str | None = None,
 ) -> Report:
     """The reasons, the worst first; the exit code is 1 if the status is as bad as ``fails_on`` or worse.
 
-    ``pasteable`` completes a command that the advice names.
+    Args:
+        pasteable: completes a command that the advice names.
+        seen_by: from whom a part of the cluster is hidden.
     """
     rows = [(r.check, r.severity, r.count, r.examples) for r in health.reasons]
     shown = [(r.check, r.severity, r.count, r.examples[0]) for r in health.reasons]
@@ -68,7 +74,7 @@ def health_report(
         {"status": health.status, "reasons": reasons},
         Table(_COLUMNS, rows),
         (Section(_STATUS_WORDS[health.status], Table(_SHOWN, shown)), Section(text=told)) if shown else (),
-        () if health.reasons else ("healthy",),
+        () if health.reasons else ("healthy" if seen_by is None else f"healthy, as far as {seen_by} may see",),
         exit_code=ExitCode.BAD_ANSWER if health.is_as_bad_as(fails_on) else ExitCode.DONE,
         metrics=health_metrics(health),
     )

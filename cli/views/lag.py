@@ -8,7 +8,7 @@ from dataclasses import fields
 from datetime import datetime
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone
 from cli.output.values import human_duration
 from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag, QueryLag, QueryPartitionLag, lag_metrics
 from engine.admin.lag.spark_positions import ReaderKind
@@ -35,6 +35,7 @@ _WORDS = {
     Reason.NO_SUCH_PARTITION: "the topic or partition does not exist",
     Reason.END_UNKNOWN: "end offset not readable",
     Reason.BATCH_RUNS: "",
+    Reason.ENDED_IN_BATCH: "its run has ended in the middle of a batch",
     Reason.BATCH_TOO_LONG: "its batch runs for far longer than others did",
     Reason.BATCH_IS_LATE: "no batch runs, and the next one is late",
     Reason.STARTS: "it has just started, and no batch is planned yet",
@@ -147,7 +148,7 @@ def _notes(answer: LagAnswer) -> tuple[str, ...]:
 
 def _summary(groups: Sequence[GroupLag]) -> str:
     if not groups:
-        return "no consumer groups"
+        return Nothing("no consumer groups")
     counts = Counter(group.status for group in groups)
     tally = ", ".join(f"{counts[status]} {status}" for status in reversed(LagStatus) if counts[status])
     group_count = sum(group.kind is ReaderKind.GROUP for group in groups)
@@ -264,6 +265,9 @@ def _why_group(one: GroupLag) -> str:
     if one.reason is None:
         return "nothing committed"
     words = _WORDS[one.reason]
+    if one.reason is Reason.BATCH_RUNS and isinstance(one, QueryLag) and one.in_flight_since is not None:
+        # Files show that it was planned. Whether somebody still runs it, only an event log tells, once it has ended.
+        words = f"its batch is not finished since {one.in_flight_since:%H:%M:%S} UTC"
     if one.where is None:
         return words
     more = one.unknown_partition_count

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone
 from cli.views.kafka import brokers as kafka
 from engine.admin.offsets.listing import PartitionOffset
 from engine.common.model import NO_LEADER
@@ -37,7 +37,7 @@ def offsets_report(offsets: Sequence[PartitionOffset], *, by_time: bool) -> Repo
     hidden = {*(() if by_time else ("timestamp",)), *(() if failed else ("error",))}
     kept = [index for index, column in enumerate(_COLUMNS) if column.name not in hidden]
     shown = Table(tuple(_COLUMNS[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
-    notes = () if offsets else ("no partitions",)
+    notes: tuple[str, ...] = () if offsets else (Nothing("no partitions"),)
     if failed:
         notes = (f"{len(failed)} of {len(offsets)} partitions could not be looked up",)
     return Report(

@@ -215,7 +215,8 @@ def _progress_data(progress: WaveProgress) -> dict[str, object]:
 
 def _left(progress: WaveProgress) -> str:
     least, most = progress.left_s_min, progress.left_s_max
-    if least is None:
+    # What stands still for a dead broker was fast a minute ago, which says nothing about the rest.
+    if least is None or int(progress.rate) == 0:
         return ""
     shortest = human_duration(int(least + 1) * 1000)
     longest = None if most is None else human_duration(int(most + 1) * 1000)

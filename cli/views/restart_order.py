@@ -37,7 +37,11 @@ def restart_order_report(board: RestartBoard) -> Report:
         }
         for broker, row in zip(brokers, rows, strict=True)
     ]
-    note = "no broker can be restarted now" if board.next_broker is None else f"restart broker {board.next_broker} next"
+    is_known = any(broker.verdict not in (Verdict.UNKNOWN, Verdict.DOWN) for broker in brokers)
+    if board.next_broker is not None:
+        note = f"restart broker {board.next_broker} next"
+    else:
+        note = "no broker can be restarted now" if is_known else "it is not known whether a broker can be restarted now"
     code = ExitCode.BAD_ANSWER if board.next_broker is None else ExitCode.DONE
     return Report(data, Table(_COLUMNS, rows), notes=(note,), exit_code=code)
 

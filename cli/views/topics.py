@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cli.output.report import Column, Kind, Report, Section, Table, Tone
+from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone
 from cli.views.kafka import topics as kafka
 from engine.admin.topics.describing import PartitionDescription, TopicDescription
 from engine.admin.topics.values import TopicName
@@ -73,7 +73,7 @@ def topic_list_report(topics: Sequence[TopicName]) -> Report:
         topics,
         Table(columns, rows),
         (Section(body=shown),),
-        notes=() if topics else ("no topics",),
+        notes=() if topics else (Nothing("no topics"),),
         as_kafka=lambda: kafka.names_text([topic.topic for topic in topics]),
     )
 
@@ -83,7 +83,7 @@ def topics_report(topics: Sequence[TopicDescription], *, is_filtered: bool) -> R
     rows = [(topic.topic, *_row(partition)) for topic in topics for partition in topic.partitions]
     table = Table(_ALL, rows)
     sections = (Section(body=_without_empty(table)),) if is_filtered else tuple(_section(topic) for topic in topics)
-    notes = ("no partition matches" if is_filtered else "no topics",) if not topics else ()
+    notes = ("no partition matches" if is_filtered else Nothing("no topics"),) if not topics else ()
     return Report(topics, table, sections, notes)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from cli.exit_codes import ExitCode
-from cli.output.report import Column, Kind, Report, Table, Tone
+from cli.output.report import Column, Kind, Nothing, Report, Table, Tone
 from cli.output.values import human_duration
 from engine.admin.transactions.ending import EndResult, Marker
 from engine.admin.transactions.hanging import OpenTransaction
@@ -62,7 +62,7 @@ def list_report(listed: Sequence[ListedTransaction], *, exit_code: ExitCode) -> 
     """A row per transactional id."""
     rows = [(listing.transactional_id, listing.coordinator, listing.producer_id, listing.state) for listing in listed]
     return Report(
-        _data(_LIST, rows), Table(_LIST, rows), notes=() if rows else ("no transactions",), exit_code=exit_code
+        _data(_LIST, rows), Table(_LIST, rows), notes=() if rows else (Nothing("no transactions"),), exit_code=exit_code
     )
 
 
@@ -108,7 +108,7 @@ def hanging_report(hanging: Sequence[OpenTransaction], *, exit_code: ExitCode) -
         )
         for transaction in hanging
     ]
-    notes: tuple[str, ...] = ("no hanging transactions",)
+    notes: tuple[str, ...] = (Nothing("no hanging transactions"),)
     if hanging:
         example = f"klamm transactions abort {hanging[0].name} --start-offset {hanging[0].start_offset}"
         notes = (f"{counted(len(hanging), 'hanging transaction')}; end it with: {example}",)

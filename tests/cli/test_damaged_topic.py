@@ -88,7 +88,15 @@ def test_settings_that_are_not_there_or_not_readable_hide_no_topic(
     found = {topic["topic"]: topic["configs"] for topic in json.loads(ran.out)}
     assert found["lag"] == configs
     assert ("cannot understand the content of /config/topics/lag" in ran.err) == (configs is None)
-    if configs is not None:
+    named = in_process("topics", "describe", "lag", "--zookeeper", zk_chroot, "-o", "json", capture=capsys)
+    (described,) = named.json
+    assert (named.code, described["configs"]) == (1 if configs is None else 0, configs)
+    assert [one["replicas"] for one in described["partitions"]], "leaders and replicas are known"
+    assert ("cannot understand the content of /config/topics/lag" in named.err) == (configs is None)
+    if configs is None:
+        shown = in_process("configs", "describe", "--topic", "lag", "--zookeeper", zk_chroot, capture=capsys)
+        assert shown.code == 1 and "with a change that is made --via wire" in shown.err
+    else:
         where = ("--zookeeper", zk_chroot, "--via", "zookeeper")
         added = in_process(
             "configs", "alter", "--topic", "lag", "--add-config", "retention.ms=5000", *where, "--yes", capture=capsys

@@ -31,7 +31,7 @@ from cli.views.topics_changes import topic_changes_report
 from cli.views.znodes import znode_report
 from engine.admin.brokers.load import load_of_plan
 from engine.admin.cluster.snapshot_file import save_snapshot
-from engine.admin.elections.values import ElectionResult, PartitionElection
+from engine.admin.elections.scope_and_result import ElectionResult, PartitionElection
 from engine.admin.reassignment.cancel import CancelledPartition, CancelResult
 from engine.admin.reassignment.execute import PlannedMove
 from engine.admin.replicas.comparison import Difference, DifferenceKind, Side

@@ -8,7 +8,9 @@ import re
 import signal
 import subprocess
 import time
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -130,6 +132,57 @@ def test_who_has_stopped_has_no_time_to_clear(program: Program, topic_name: str,
     (row,) = program("lag", "--checkpoint", "late", "--partitions", "-o", "json").json
     assert (row["status"], row["clear_in_ms"]) == ("STOP", None)
     assert [one["clear_in_ms"] for one in row["partitions"] if one["status"] == "STOP"] == [None]
+
+
+def test_an_event_log_tells_that_the_batch_in_flight_runs_no_more(
+    program: Program, topic_name: str, tmp_path: Path
+) -> None:
+    """A checkpoint alone cannot: its batch was planned a second ago, whether or not somebody still runs it."""
+    batches = history(topic_name, 10, 20, 40, 60)
+    write_checkpoint(tmp_path / "q", [*batches, one_source(ago(1), None, topic_name, 80, 100)])
+    logs = tmp_path / "events"
+    logs.mkdir()
+
+    def row(*words: str) -> dict[str, Any]:
+        (found,) = program("lag", "--checkpoint", "q", *words, "-o", "json").json
+        assert isinstance(found, dict)
+        return found
+
+    def said(found: dict[str, Any]) -> tuple[object, ...]:
+        return found["status"], found["reason"]
+
+    running = row()
+    assert said(running) == ("RUNNING", "batch_runs")
+    since = datetime.fromisoformat(running["in_flight_since"])
+    assert 0 < (datetime.now(UTC) - since).total_seconds() < 60
+    told = " ".join(program("lag", "--checkpoint", "q", "-o", "table").out.split())
+    assert f"its batch is not finished since {since:%H:%M:%S} UTC" in told
+    (logs / "local-1").write_text(event_lines(batches, has_ended=True))
+    stopped = row("--event-log", "events")
+    assert stopped["in_flight_since"] == running["in_flight_since"]
+    assert (*said(stopped), stopped["clear_in_ms"]) == ("STOP", "ended_in_batch", None)
+    assert "in the middle of a batch" in program("lag", "--checkpoint", "q", "--event-log", "events", "-o", "table").out
+    # Started again, by a run whose log is there too, and by one whose log is not.
+    started = {"Event": "org.apache.spark.sql.streaming.StreamingQueryListener$QueryStartedEvent", "id": "q-1",
+               "runId": "r-2", "name": "made", "timestamp": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S}.000Z"}  # fmt: skip
+    (logs / "local-2").write_text(json.dumps(started, separators=(",", ":")) + "\n")
+    assert said(row("--event-log", "events")) == ("RUNNING", "batch_runs")
+    (logs / "local-2").unlink()
+    (logs / "local-1").write_text(event_lines(batches[:3], has_ended=True))
+    assert said(row("--event-log", "events")) == ("RUNNING", "batch_runs")
+
+
+def test_nobody_knows_when_a_query_that_has_ended_will_have_read_all(
+    program: Program, topic_name: str, tmp_path: Path
+) -> None:
+    batches = history(topic_name, 10, 40, 80)
+    write_checkpoint(tmp_path / "q", batches)
+    logs = tmp_path / "events"
+    logs.mkdir()
+    for has_ended in (False, True):
+        (logs / "local-1").write_text(event_lines(batches, has_ended=has_ended))
+        (row,) = program("lag", "--checkpoint", "q", "--event-log", "events", "-o", "json").json
+        assert (row["clear_in_ms"] is None) == has_ended, row
 
 
 def test_records_that_were_deleted_unread(program: Program, topic_name: str, tmp_path: Path) -> None:

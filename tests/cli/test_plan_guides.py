@@ -122,4 +122,4 @@ def quoted(page: Path) -> list[str]:
 def shape(text: str) -> str:
     """Return a text without its figures, units and lines."""
     one_line = re.sub(r"\d[\d.,]*(?<=\d)", "#", " ".join(text.split()))
-    return re.sub(r"\b(move|change)s?\b", r"\1s", re.sub(r"\b([KMGT]i)?B\b", "B", one_line))
+    return re.sub(r"\b(move|change)s?\b", r"\1s", re.sub(r"\b[kMGT]?B\b", "B", one_line))

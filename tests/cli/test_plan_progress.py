@@ -66,6 +66,11 @@ def test_the_line_tells_bytes_rate_and_a_range_of_time(left: tuple[float | None,
     assert progress_line(progress) == f"wave 2 of 3, 4/9 partitions, 2.0 kB of 4.1 kB [########--------]  50% {told}"
 
 
+def test_copies_that_stand_still_have_no_time_left() -> None:
+    progress = WaveProgress(1, 1, 4, 12, 273, 290, 0.4, 2.0, None, 5000)
+    assert progress_line(progress).endswith("94% 0 B/s")
+
+
 @pytest.mark.parametrize(
     ("room", "told"),
     [

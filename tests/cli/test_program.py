@@ -79,6 +79,12 @@ def test_nothing_named_shows_the_help(tmp_path: Path) -> None:
         (["topics", "describe", "t", "--partiton", "3"], "no such option: --partiton: klamm topics", "--help"),
         (["topics", "list", "--snapshto", "f"], "no such option: --snapshto; did you mean --snapshot?", "--help"),
         (["topics", "list", "--frobnicate"], "no such option: --frobnicate", "klamm topics list --help"),
+        (
+            ["tokens", "renew", "-AbC"],
+            "no such option: -A",
+            "begins with a hyphen stands behind --: klamm tokens renew --",
+        ),
+        (["topics", "delete", "-t"], "no such option: -t", "klamm topics delete -- NAME"),
         (["topics", "create", "t", "--partitions", "x"], "'x' is not a whole number", "klamm topics create --help"),
         (["zk", "tree", "--depth", "-1"], "-1 is not at least 0", "klamm zk tree --help"),
         (["topics", "list", "--timeout", "soon"], "not a duration: 'soon'", "klamm topics list --help"),

@@ -14,7 +14,7 @@ from cli.views.kafka.hash_order import in_hash_order, java_hash
 from engine.admin.brokers.description import BrokerDetails, BrokerPartitions, ListenerDescription
 from engine.admin.brokers.own_words import OfferedApi, OwnWords
 from engine.admin.configs.values import ConfigEntry, ConfigSource, ConfigSynonym, Entity, EntityConfigs, EntityType
-from engine.admin.elections.values import ElectionResult, PartitionElection
+from engine.admin.elections.scope_and_result import ElectionResult, PartitionElection
 from engine.admin.groups.description import (
     AssignedTopic,
     CoordinatorAddress,

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from apache_kafka import fetched_once, jars_folder
-from spark_sessions import SHORT_LIVED, SPARK_HOME
+from class_archive import SHORT_LIVED, SPARK_HOME
 
 from engine.local.java import find_java
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from class_archive import SHORT_LIVED
 from confluent_kafka import Producer
 from older_pyspark import connector_jars, pyspark_folder
-from spark_sessions import SETTINGS
+from spark_sessions import JAVA_OPTIONS, SETTINGS
 from wire_client import create_topic
 
 from engine.local.cluster import LocalCluster
@@ -144,7 +145,8 @@ def on_4_0(program: str, cluster: LocalCluster, topic: str, folder: Path) -> Any
         "topic": topic,
         "folder": str(folder / "left"),
         "jars": ",".join(map(str, connector_jars("4.0.0"))),
-        "conf": dict(SETTINGS),
+        # The archive is that of the newest PySpark.
+        "conf": dict(SETTINGS) | dict.fromkeys(JAVA_OPTIONS, SHORT_LIVED),
     }
     return json.loads(run("4.0.0", program, json.dumps(given), folder=folder).splitlines()[-1])
 

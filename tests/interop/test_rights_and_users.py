@@ -206,8 +206,9 @@ def test_rules_as_a_file(run: Run, tmp_path: Path) -> None:
     run("acls", "apply", str(file), "--yes")
     (extra,) = run("acls", "diff", str(file), "-o", "json", code=1).json
     assert extra["principal"] == "User:besides"
+    assert "has all rules of the file already" in run("acls", "apply", str(file), "--yes").err
     run("acls", "apply", str(file), "--prune", "--yes")
-    run("acls", "diff", str(file))
+    assert "has the rules of the file, and no others" in run("acls", "diff", str(file)).err
 
 
 def test_the_json_is_as_the_schema_says(run: Run) -> None:

@@ -205,6 +205,11 @@ TESTED_BY = {
         "broker/replication/test_log_dir_moves.py",
         "broker/replication/test_replication.py",
     ],
+    "engine/broker/replication/leader_and_isr_change.py": [
+        "broker/replication/test_state_changes.py",
+        "broker/replication/test_log_dir_moves.py",
+        "broker/replication/test_replication.py",
+    ],
     "engine/broker/replication/truncation.py": ["broker/replication/test_truncation.py"],
     "engine/broker/replication/isr.py": ["broker/replication/test_isr.py"],
     "engine/broker/replication/roles.py": ["broker/replication/test_roles.py", "broker/replication/test_gaps.py"],

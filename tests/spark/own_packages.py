@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 
-from spark_sessions import SHORT_LIVED
+from spark_sessions import WITH_ARCHIVE
 
 WANTED = "org.example:wanted:1"
 
@@ -39,7 +39,7 @@ def package_settings(folder: Path) -> dict[str, str]:
     settings = folder / "ivysettings.xml"
     settings.write_text(_IVY.format(repository=repository.as_uri()))
     return {
-        "spark.driver.extraJavaOptions": f"{SHORT_LIVED} -Duser.home={folder}",
+        "spark.driver.extraJavaOptions": f"{WITH_ARCHIVE} -Duser.home={folder}",
         "spark.jars.ivy": str(folder / "ivy"),
         "spark.jars.ivySettings": str(settings),
     }

@@ -10,7 +10,7 @@ from dashboards import Driven, dashboard, drive
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed
 
-from engine.admin.elections.values import ElectionScope, ElectionType
+from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
 from engine.common.model import NO_LEADER, TopicPartition
 from tui.drawing.cells import Cell
 from tui.operations.elections import Elect, sum_of

@@ -27,7 +27,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
 from engine.admin.configs.values import Entity, EntityType
-from engine.admin.elections.values import ElectionScope, ElectionType
+from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
 from engine.admin.reassignment.throttles import ClearedThrottles
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import NO_LEADER, TopicPartition

@@ -17,7 +17,7 @@ from fake_feed import FakeFeed
 from operated_cluster import Klamm, filled, of_three_brokers
 
 from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
-from engine.admin.elections.values import ElectionScope, ElectionType
+from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
 from engine.admin.health.report import (
     Check,
     HealthReason,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.elections.running import check_election, preview_election, run_election
-from engine.admin.elections.values import (
+from engine.admin.elections.scope_and_result import (
     ElectionPreview,
     ElectionResult,
     ElectionScope,

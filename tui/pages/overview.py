@@ -164,7 +164,7 @@ def _nothing_wrong(board: Board) -> str:
     frame = board.frame
     if frame.stage(Stage.GROUPS).read_at_ms is None:
         return "nothing is wrong with the brokers; groups have not been read"
-    return "nothing is wrong"
+    return f"nothing is wrong that {frame.principal or 'this login'} may see" if frame.denied else "nothing is wrong"
 
 
 def _figures(board: Board, width: int) -> list[Line]:

@@ -13,7 +13,7 @@ from engine.admin.analysis.throttles import ThrottleAdvice, throttle_advice
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import Side
 from engine.admin.configs.values import Entity, EntityType
-from engine.admin.elections.values import ElectionScope, ElectionType
+from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
 from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.frame import Stage
 from engine.common.quantities import counted

@@ -66,7 +66,8 @@ async def health(
                 examples_max=None if invocation.talk.is_verbose else EXAMPLES_MAX,
                 on_wait=WaitingTold(invocation.talk),
             )
-            return health_report(health, fails_on=threshold, pasteable=invocation.pasteable)
+            seen_by = (cluster.principal or "this login") if cluster.denied else None
+            return health_report(health, fails_on=threshold, pasteable=invocation.pasteable, seen_by=seen_by)
 
         return await (watch_reports(invocation, interval, read) if watch else read())
 

@@ -10,7 +10,7 @@ from typer._click.exceptions import UsageError
 from cli.commands.groups.shared import AllGroups, GroupNames, GroupOptions, group, scope
 from cli.framework.completing import complete_topics
 from cli.framework.invocation import Invocation
-from cli.framework.options import Needs
+from cli.framework.options import Asks, Needs
 from cli.output.report import Report
 
 _EVERYTHING = "all"
@@ -28,7 +28,7 @@ ReadTopics = Annotated[
 
 @group.command(
     "list",
-    needs=Needs(cluster=True, kafka=True),
+    needs=Needs(cluster=True, asks=Asks.CLUSTER, kafka=True),
     examples=(
         "klamm groups list",
         "klamm groups list --state Stable,Empty --bootstrap-server 127.0.0.1:9092",
@@ -70,7 +70,7 @@ async def list_groups(
 
 @group.command(
     "describe",
-    needs=Needs(cluster=True, kafka=True),
+    needs=Needs(cluster=True, asks=Asks.CLUSTER, kafka=True),
     examples=(
         "klamm groups describe billing",
         "klamm groups describe billing --members --verbose",

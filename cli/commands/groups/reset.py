@@ -14,7 +14,7 @@ from typer._click.exceptions import UsageError
 from cli.commands.groups.shared import AllGroups, GroupNames, GroupOptions, Topics, group, scope
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
-from cli.framework.options import Needs
+from cli.framework.options import Asks, Needs
 from cli.framework.stdout import data_stream
 from cli.output.format import OutputFormat
 from cli.output.report import Report
@@ -60,7 +60,7 @@ RollbackFile = Annotated[
 
 @group.command(
     "reset-offsets",
-    needs=Needs(cluster=True, changes=True, kafka=True),
+    needs=Needs(cluster=True, changes=True, asks=Asks.CLUSTER, kafka=True),
     examples=(
         "klamm groups reset-offsets --group billing --all-topics --to-earliest",
         "klamm groups reset-offsets --group billing --topic orders:0,2 --shift-by -100 --execute --yes",

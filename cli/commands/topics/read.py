@@ -9,6 +9,7 @@ import typer
 from typer._click.exceptions import UsageError
 
 from cli.commands.topics.shared import ExcludeInternal, IfExists, TopicOptions, TopicTexts, group
+from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
 from cli.framework.watching import Interval, Watch, watch_reports
@@ -96,6 +97,7 @@ async def describe(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics import topic_overrides_report, topics_as_kafka, topics_report
+    from engine.admin.cluster.target import Source
     from engine.admin.topics.access import topic_reader
     from engine.admin.topics.describing import DescribeOptions, describe_topics
     from engine.admin.topics.selection import PartitionFilter, select_topics
@@ -114,9 +116,15 @@ async def describe(
     )
     selection = select_topics([*(topics or ()), *(topic or ())])
     async with open_cluster(invocation) as cluster:
+        unknown: list[str] = []
+
+        def unknown_settings(text: str) -> None:
+            unknown.append(text)
+            cluster.complain(text)
+
         # A named topic must be shown or refused. When all are listed, a damaged one does not hide the others.
         complain = cluster.complain if selection.wants_list else None
-        reader = await topic_reader(cluster, on_unreadable=complain, on_unknown_settings=cluster.complain)
+        reader = await topic_reader(cluster, on_unreadable=complain, on_unknown_settings=unknown_settings)
 
         async def read() -> Report:
             described = await describe_topics(reader, selection, options)
@@ -127,7 +135,10 @@ async def describe(
                 )
             if topics_with_overrides:
                 return topic_overrides_report(described)
-            return topics_report(described, is_filtered=bool(filters))
+            is_damaged = unknown and cluster.source is Source.ZOOKEEPER
+            return topics_report(described, is_filtered=bool(filters)).ending(
+                ExitCode.BAD_ANSWER if is_damaged else ExitCode.DONE
+            )
 
         return await (watch_reports(invocation, interval, read) if watch else read())
 

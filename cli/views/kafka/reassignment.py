@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from cli.output.report import KafkaText
 from cli.views.kafka.hash_order import in_hash_order
-from engine.admin.elections.values import ElectionResult, PartitionElection
+from engine.admin.elections.scope_and_result import ElectionResult, PartitionElection
 from engine.admin.reassignment.cancel import CancelledPartition, CancelResult
 from engine.admin.reassignment.moves import PartitionStatus, ReassignmentState
 from engine.admin.reassignment.plan_file import PartitionMove, plan_document, plan_text

@@ -8,7 +8,9 @@ from enum import StrEnum
 from engine.admin.analysis.tallies import Tally
 from engine.admin.cluster.target import Side
 from engine.admin.watch.frame import Frame, LinkState, Stage
+from engine.common.acl import AclOperation, ResourceType
 from engine.common.model import NO_CONTROLLER
+from engine.common.quantities import counted
 
 STALE_MS = 15_000
 """Data older than this call nothing safe."""
@@ -141,6 +143,13 @@ def _unknown(frame: Frame, tally: Tally) -> tuple[str, ...]:
         found.append(f"the states of partitions are {max(age_ms, oldest_ms) // 1000} s old")
     elif all(link.state is not LinkState.CONNECTED for link in frame.links.values()):
         found.append("the cluster cannot be reached")
+    hidden = [right for right in frame.denied if right.operation is AclOperation.DESCRIBE]
+    if any(right.resource_type is ResourceType.CLUSTER for right in hidden):
+        found.append("moves are hidden, and topics may be")
+    if topics := [right.name for right in hidden if right.resource_type is ResourceType.TOPIC]:
+        found.append(
+            f"{counted(len(topics), 'topic')} {'is' if len(topics) == 1 else 'are'} hidden, such as {topics[0]}"
+        )
     if tally.no_min:
         found.append(f"min.insync.replicas of {_partitions(tally.no_min)} is not known")
     return tuple(found)

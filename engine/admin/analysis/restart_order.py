@@ -10,8 +10,10 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.watch.frame import Stage
 from engine.admin.watch.live_feed import first_frame_with
 
-_NEEDED: Final = (Stage.MEMBERS, Stage.METADATA, Stage.REASSIGNMENTS, Stage.SETTINGS, Stage.PROBES)
-"""What a verdict rests on. Where one cannot be read, the verdict says so."""
+_NEEDED: Final = (
+    Stage.MEMBERS, Stage.METADATA, Stage.REASSIGNMENTS, Stage.SETTINGS, Stage.PROBES, Stage.LOG_DIRS,
+)  # fmt: skip
+"""What a verdict rests on; log dirs tell of topics that lists hide. Where one cannot be read, the verdict says so."""
 
 
 async def read_restart_order(cluster: Cluster) -> RestartBoard:

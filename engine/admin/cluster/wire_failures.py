@@ -60,7 +60,7 @@ LOSSES = (ConnectionLost, RequestTimedOut)
 
 _LOST = Phrase(
     "the broker has ended, or none listens there: name a ZooKeeper with ", Parameter.ZOOKEEPER,
-    "; or it asks for TLS or a login: give ", Give(Parameter.COMMAND_CONFIG),
+    "; or it asks for TLS or a login, or has another security.protocol: give ", Give(Parameter.COMMAND_CONFIG),
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import Refused
 from engine.admin.cluster.wire import answer_limit_ms
-from engine.admin.elections.values import ElectionType
+from engine.admin.elections.scope_and_result import ElectionType
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, FailureKind, Unreachable
 from engine.admin.cluster.remedies import FIND_BROKERS, Do, Operation, Phrase
-from engine.admin.elections.values import ElectionType
+from engine.admin.elections.scope_and_result import ElectionType
 from engine.common.model import TopicPartition
 from engine.kafka.zk.admin_nodes import PreferredReplicaElectionZNode
 from engine.kafka.zk.errors import NodeExists

@@ -13,7 +13,7 @@ from typing import Protocol
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.remedies import Operation, Phrase
 from engine.admin.cluster.target import Side
-from engine.admin.elections.values import (
+from engine.admin.elections.scope_and_result import (
     ElectionPreview,
     ElectionResult,
     ElectionScope,

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from engine.admin.cluster.asking import FAILURES, PATIENCE_S, answer_limit, ask_all, batches_of, run_window
 from engine.admin.cluster.errors import Unknown, Unreachable
+from engine.admin.cluster.rights import Right
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.values import (
     CommittedOffset,
@@ -26,6 +27,7 @@ from engine.admin.groups.values import (
     state_of,
     type_of,
 )
+from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC
@@ -39,6 +41,7 @@ from engine.kafka.protocol.apis.consumer_group_describe import (
 from engine.kafka.protocol.apis.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest, KeyType
 from engine.kafka.protocol.apis.list_groups import ListGroupsRequest
+from engine.kafka.protocol.apis.metadata import MetadataResponseTopic
 from engine.kafka.protocol.apis.offset_fetch import (
     OffsetFetchRequest,
     OffsetFetchRequestGroup,
@@ -212,11 +215,22 @@ async def describe_and_fetch(
     return {name: (described[name], committed[name]) for name in names}
 
 
+async def offsets_topic(wire: WireCluster) -> list[MetadataResponseTopic]:
+    """Return what brokers say about the topic of groups and their offsets.
+
+    Groups are read without a right on it, so for want of that one nothing is hidden.
+    """
+    right = Right(AclOperation.DESCRIBE, ResourceType.TOPIC, GROUP_METADATA_TOPIC)
+    was_known = right in wire.denied
+    topics = (await wire.metadata([GROUP_METADATA_TOPIC])).topics
+    if not was_known:
+        wire.denied.pop(right, None)
+    return topics
+
+
 async def _leaderless(wire: WireCluster) -> tuple[int, ...]:
-    metadata = await wire.metadata([GROUP_METADATA_TOPIC])
-    return tuple(
-        sorted(p.partition_index for topic in metadata.topics for p in topic.partitions if p.leader_id == NO_LEADER)
-    )
+    partitions = (p for topic in await offsets_topic(wire) for p in topic.partitions)
+    return tuple(sorted(p.partition_index for p in partitions if p.leader_id == NO_LEADER))
 
 
 async def _connect(wire: WireCluster, brokers: Iterable[int]) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, OutcomeUnknown, Refused, Unknown, Unreachable
 from engine.admin.cluster.remedies import Do, Operation, Parameter, Phrase, Words
-from engine.admin.cluster.target import Source
 from engine.admin.groups.group_reading import describe_groups, is_absent, list_groups
 from engine.admin.groups.values import GroupDescription, GroupListing, GroupType, ListedGroup
 from engine.common.errors import ErrorCode
@@ -69,9 +68,6 @@ def scope_of(groups: Sequence[str], *, is_all: bool) -> GroupScope:
 
 def asks_brokers(cluster: Cluster) -> bool:
     """Whether the scope includes groups at coordinators: yes, unless ZooKeeper is forced."""
-    if cluster.source is Source.SNAPSHOT:
-        hint = Phrase("name a live cluster with ", Parameter.BOOTSTRAP_SERVERS, " or ", Parameter.ZOOKEEPER)
-        raise BadRequest("a snapshot has no groups", hint=hint)
     return cluster.target.may_ask_brokers
 
 

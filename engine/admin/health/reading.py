@@ -17,14 +17,17 @@ from engine.admin.cluster.target import Source
 from engine.admin.cluster.waits import Complain, Waits
 from engine.admin.health.leftover_throttles import has_throttles
 from engine.admin.health.report import HealthFacts, HoldingTransaction, used_percent, used_percents
+from engine.admin.log_dirs.describing import note_hidden_topics
 from engine.admin.snapshots.taking import read_snapshot
 from engine.admin.topics.access import SnapshotTopicReader, TopicReader, topic_reader
+from engine.admin.topics.values import MIN_ISR, default_min_isr, topic_min_isrs
 from engine.admin.transactions.hanging import OpenTransaction, OpenTransactions, find_holding
 from engine.common.clock import Clock, SystemClock
 from engine.common.errors import ErrorCode, RemoteProtocolError
 from engine.common.model import BrokerInfo, TopicPartition
 from engine.common.snapshot import ClusterSnapshot
 from engine.common.topic_names import TRANSACTION_STATE_TOPIC
+from engine.kafka.client.security import ANONYMOUS
 
 if TYPE_CHECKING:
     from engine.admin.cluster.wire import WireCluster
@@ -36,6 +39,7 @@ _PROBE_SHARE = 0.4
 """The largest share of the command's time: the rest must be read as well."""
 _TRANSACTIONS_SHARE = 0.2
 _PINGS = 5
+_BROKER_RESOURCE = 4
 _FETCH_OF_3_7 = 16
 """The version of Fetch that came with Kafka 3.7."""
 
@@ -50,11 +54,15 @@ class BrokerProbe:
     """By log dir, how full its volume is."""
     trouble: str | None = None
     caps_min_isr: bool = False
+    min_isr: int | None = None
+    """``min.insync.replicas`` of topics that have none of their own; its file may set it, so ZooKeeper lacks it."""
     is_kraft: bool = False
     denied: tuple[Right, ...] = ()
     """The rights for want of which it did not say all."""
     release: str = ""
     """The release of Kafka whose APIs it offers; empty: unknown."""
+    topics: frozenset[str] = frozenset()
+    """Those that have replicas there, if it was asked."""
 
 
 async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> HealthFacts:
@@ -79,7 +87,6 @@ async def read_health_facts(cluster: Cluster, clock: Clock | None = None) -> Hea
             )
             return await _with_min_isr(facts, SnapshotTopicReader(snapshot))
         case Source.ZOOKEEPER:
-            facts = await _with_min_isr(facts, SnapshotTopicReader(snapshot))
             facts = await _with_plan(await _with_probes(facts, cluster, {}), cluster)
             facts = await _with_transactions(facts, cluster)
             return await _with_znodes(facts, cluster, clock or SystemClock())
@@ -174,11 +181,24 @@ def holding_of(one: OpenTransaction) -> HoldingTransaction:
 
 async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int, str]) -> HealthFacts:
     limit_s = min(PROBE_S, cluster.timeout_s * _PROBE_SHARE)
+    # Who is nobody in particular is hidden no topic, or all of them.
+    may_hide = cluster.source is Source.WIRE and cluster.principal != ANONYMOUS
     probes = await probe_brokers(
-        facts.snapshot, cluster.target.client_properties, silent, limit_s=limit_s, waits=cluster.waits
+        facts.snapshot,
+        cluster.target.client_properties,
+        silent,
+        limit_s=limit_s,
+        waits=cluster.waits,
+        has_topics=may_hide,
     )
     for probe in probes.values():
         cluster.note_denied(probe.denied)
+    if may_hide:
+        stored = frozenset[str]().union(*(probe.topics for probe in probes.values()))
+        await note_hidden_topics(cluster, stored, (topic.name for topic in facts.snapshot.topics))
+    if cluster.source is Source.ZOOKEEPER:
+        default = default_min_isr(facts.snapshot.broker_configs, (probe.min_isr for probe in probes.values()))
+        facts = replace(facts, min_isr=topic_min_isrs(facts.snapshot.topics, default))
     return replace(
         facts,
         seen_controllers={broker: probe.controller_id for broker, probe in probes.items() if probe.trouble is None},
@@ -197,15 +217,17 @@ async def probe_brokers(
     *,
     limit_s: float = PROBE_S,
     waits: Waits | None = None,
+    has_topics: bool = False,
 ) -> dict[int, BrokerProbe]:
     """Ask all live brokers at the same time, over connections of their own, so that a frozen one delays nobody.
 
-    This does not wait again for brokers known to be ``silent``.
+    This does not wait again for brokers known to be ``silent``. With ``has_topics`` they name the topics of all their
+    replicas.
     """
     async with asyncio.TaskGroup() as group:
         tasks = {
             broker.id: group.create_task(
-                _probe(broker, properties, limit_s, waits or Waits()), name=f"probe-{broker.id}"
+                _probe(broker, properties, limit_s, waits or Waits(), has_topics), name=f"probe-{broker.id}"
             )
             for broker in snapshot.brokers
             if broker.id not in silent
@@ -214,7 +236,9 @@ async def probe_brokers(
     return found | {b.id: BrokerProbe(trouble=silent[b.id]) for b in snapshot.brokers if b.id in silent}
 
 
-async def _probe(broker: BrokerInfo, properties: ClientProperties, limit_s: float, waits: Waits) -> BrokerProbe:
+async def _probe(
+    broker: BrokerInfo, properties: ClientProperties, limit_s: float, waits: Waits, has_topics: bool
+) -> BrokerProbe:
     from engine.kafka.client.broker_client import BrokerClient
     from engine.kafka.client.errors import NetworkError
 
@@ -234,7 +258,7 @@ async def _probe(broker: BrokerInfo, properties: ClientProperties, limit_s: floa
         with waits.on(client.address):
             async with asyncio.timeout(limit_s):
                 await client.connect()
-                return await _ask(client)
+                return await _ask(client, broker.id, has_topics)
     except TimeoutError:
         return BrokerProbe(trouble=f"no answer within {limit_s:g} s")
     except (NetworkError, RemoteProtocolError, OSError) as error:
@@ -243,7 +267,7 @@ async def _probe(broker: BrokerInfo, properties: ClientProperties, limit_s: floa
         await client.close()
 
 
-async def _ask(client: BrokerClient) -> BrokerProbe:
+async def _ask(client: BrokerClient, broker_id: int, has_topics: bool) -> BrokerProbe:
     from engine.admin.brokers.own_words import release_of
     from engine.kafka.client.errors import NoCommonVersion
     from engine.kafka.protocol.api_keys import ApiKey
@@ -253,7 +277,9 @@ async def _ask(client: BrokerClient) -> BrokerProbe:
     metadata: MetadataResponse = await client.call(MetadataRequest(topics=[], allow_auto_topic_creation=False))
     denied: tuple[Right, ...] = ()
     try:
-        dirs: DescribeLogDirsResponse = await client.call(request := DescribeLogDirsRequest(topics=[]))
+        dirs: DescribeLogDirsResponse = await client.call(
+            request := DescribeLogDirsRequest(topics=None if has_topics else [])
+        )
         denied = tuple(missing_rights(request, dirs))
     except NoCommonVersion:
         # Brokers before 1.0 end themselves when a log dir fails.
@@ -268,9 +294,31 @@ async def _ask(client: BrokerClient) -> BrokerProbe:
         caps_min_isr=offered.get(ApiKey.FETCH, (0, -1))[1] >= _FETCH_OF_3_7,
         # Only a controller that is a broker tells the others who the controller is.
         is_kraft=ApiKey.LEADER_AND_ISR not in offered,
+        min_isr=await _own_min_isr(client, broker_id),
         denied=denied,
         release=release_of(offered) or "",
+        topics=frozenset(topic.name for one in dirs.results for topic in one.topics),
     )
+
+
+async def _own_min_isr(client: BrokerClient, broker_id: int) -> int | None:
+    """Return the min ISR that the broker takes for topics without one; None if it does not say. It knows by itself."""
+    from engine.kafka.client.errors import NetworkError
+    from engine.kafka.protocol.apis.describe_configs import (
+        DescribeConfigsRequest,
+        DescribeConfigsResource,
+        DescribeConfigsResponse,
+    )
+
+    resource = DescribeConfigsResource(
+        resource_type=_BROKER_RESOURCE, resource_name=str(broker_id), configuration_keys=[MIN_ISR]
+    )
+    try:
+        answer: DescribeConfigsResponse = await client.call(DescribeConfigsRequest(resources=[resource]))
+    except NetworkError:
+        return None
+    texts = (one.value for result in answer.results for one in result.configs if one.name == MIN_ISR)
+    return next((int(text) for text in texts if text is not None and text.isdecimal()), None)
 
 
 async def _with_znodes(facts: HealthFacts, cluster: Cluster, clock: Clock) -> HealthFacts:

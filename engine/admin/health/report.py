@@ -93,7 +93,8 @@ _ADVICE: Mapping[Check, Words] = {
     Check.MISSING_BROKERS: "start each missing broker, or move its replicas away",
     Check.SILENT_BROKERS: "registered but not answering: check the process and its server.log",
     Check.UNREADABLE_TOPICS: Phrase("a damaged znode is of no use to controllers either: ", Operation.READ_RAW_ZNODE),
-    Check.UNKNOWN_SETTINGS: "no broker reports settings, so min ISR and throttles are not checked: is ZooKeeper up?",
+    Check.UNKNOWN_SETTINGS: "their settings cannot be read, so min ISR and throttles are not checked: is ZooKeeper up? "
+    "is their znode whole?",
     Check.OFFLINE_PARTITIONS: Phrase(
         "start a broker that has a replica; as a last resort, if one is not down, ", Operation.ELECT_UNCLEAN
     ),

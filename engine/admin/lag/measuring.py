@@ -14,6 +14,7 @@ from engine.admin.cluster.asking import FAILURES, ask_all, beside_limit_s
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Unknown
 from engine.admin.cluster.wire import WireCluster
+from engine.admin.groups.group_reading import offsets_topic
 from engine.admin.groups.scope import FoundGroups, GroupScope, find_groups
 from engine.admin.groups.values import GroupType
 from engine.admin.lag.history import History, append_sample, read_history
@@ -82,6 +83,8 @@ class LagMeter:
         self._cluster_id: str | None = None
         self.latest: dict[_Key, GroupSample] = {}
         """The groups as the last measurement saw them, with their members."""
+        self.others: tuple[str, ...] = ()
+        """Groups of other protocols, which it left out."""
 
     async def measure(
         self, on_look: OnLook | None = None, *, found: FoundGroups | None = None
@@ -100,6 +103,7 @@ class LagMeter:
         history, complaints = await self._begin()
         if found is None:
             found = await find_groups(self._cluster, self._scope)
+        self.others = found.others
         latest: dict[_Key, GroupSample] = {}
         failures += found.failures
         asked = found
@@ -335,8 +339,7 @@ async def _read_commits(wire: WireCluster, readers: Collection[Reader], now_ms: 
 
 async def _record_keys(wire: WireCluster, readers: Collection[Reader]) -> dict[TopicPartition, dict[bytes, Reader]]:
     """Return the keys of the readers' records, by the partition that they are in."""
-    metadata = await wire.metadata([GROUP_METADATA_TOPIC])
-    count = sum(len(topic.partitions) for topic in metadata.topics)
+    count = sum(len(topic.partitions) for topic in await offsets_topic(wire))
     keys: dict[TopicPartition, dict[bytes, Reader]] = {}
     for group, name in readers if count else ():
         home = TopicPartition(GROUP_METADATA_TOPIC, partition_for(group, count))

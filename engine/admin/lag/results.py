@@ -122,7 +122,10 @@ class QueryPartitionLag(PartitionLag):
 
 @dataclass(frozen=True, slots=True)
 class QueryLag(GroupLag):
-    """One source of a query of Spark. ``in_flight`` is how many offsets are planned and not finished."""
+    """One source of a query of Spark.
+
+    ``in_flight`` is how many offsets are planned and not finished, ``in_flight_since`` when their batch was planned.
+    """
 
     partitions: tuple[QueryPartitionLag, ...]
     query_id: str = ""
@@ -131,6 +134,7 @@ class QueryLag(GroupLag):
     source: str = ""
     path: str = ""
     in_flight: int | None = None
+    in_flight_since: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +257,7 @@ def _partition_lag(
         None if unread is None else datetime.fromtimestamp(unread / 1000, UTC),
         trend.in_per_sec,
         trend.out_per_sec,
-        None if verdict.status in _AT_A_STANDSTILL else trend.clear_in_ms(lag),
+        None if verdict.status in _AT_A_STANDSTILL or (rhythm or Rhythm()).has_ended else trend.clear_in_ms(lag),
         sample.owner,
         sample.error,
     )

@@ -65,7 +65,8 @@ class Query:
     """A query. ``batches`` are the latest ones in order; all but perhaps the last one are finished.
 
     ``source_ids`` are those of all its sources, ``initial`` has where some of them began. ``error`` is why its last run
-    failed. ``started_ms`` is when it was started, if it has no batch yet and that is known.
+    failed. ``started_ms`` is when it was started, if it has no batch yet and that is known. ``has_ended``: an event log
+    says that its last run is over.
     """
 
     kind: ReaderKind
@@ -78,6 +79,7 @@ class Query:
     run_id: str | None = None
     error: str | None = None
     started_ms: int | None = None
+    has_ended: bool = False
 
     @property
     def job(self) -> str:

@@ -231,7 +231,8 @@ def _row(one: _Source, series: Mapping[TopicPartition, list[Point]], times: Time
         for partition in partitions
         if partition.planned is not None and partition.committed is not None
     ]
-    last = one.query.last_batch
+    last, running = one.query.last_batch, one.query.in_flight
+    planned_ms = None if running is None else running.planned_ms
     given = {field.name: getattr(group, field.name) for field in fields(GroupLag)}
     if not one.is_placed:
         given["status"], given["reason"] = verdict_without_position(one.query, now_ms)
@@ -246,6 +247,7 @@ def _row(one: _Source, series: Mapping[TopicPartition, list[Point]], times: Time
             "source": one.source,
             "path": one.query.path,
             "in_flight": sum(in_flight) if in_flight else None,
+            "in_flight_since": None if planned_ms is None else datetime.fromtimestamp(planned_ms / 1000, UTC),
         }
     )
 
@@ -281,9 +283,10 @@ def rhythm_of_batches(query: Query, now_ms: int) -> Rhythm:
     batch_ms = round(statistics.median(taken)) if taken else None
     running = query.in_flight
     if running is None:
-        return Rhythm(None, batch_ms)
+        return Rhythm(None, batch_ms, has_ended=query.has_ended)
     # Without a time, assume that it began just now.
-    return Rhythm(0 if running.planned_ms is None else max(0, now_ms - running.planned_ms), batch_ms)
+    in_flight_ms = 0 if running.planned_ms is None else max(0, now_ms - running.planned_ms)
+    return Rhythm(in_flight_ms, batch_ms, has_ended=query.has_ended)
 
 
 def _rhythm(one: _Source, name: TopicPartition, times: Times, now_ms: int) -> Rhythm:
@@ -370,4 +373,6 @@ def _by_files(query: Query, now_ms: int) -> LagStatus:
     rhythm = rhythm_of_batches(query, now_ms)
     if rhythm.in_flight_ms is None:
         return LagStatus.UNKNOWN
+    if rhythm.has_ended:
+        return LagStatus.STOP
     return LagStatus.STUCK if rhythm.is_stuck else LagStatus.RUNNING

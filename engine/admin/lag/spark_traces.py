@@ -131,7 +131,15 @@ def _joined(same: Sequence[Query]) -> Query:
         name=next((trace.name for trace in same if trace.name is not None), None),
         run_id=next((trace.run_id for trace in (newest, *same) if trace.run_id is not None), None),
         error=next((trace.error for trace in (newest, *same) if trace.error is not None), None),
+        has_ended=any(trace.has_ended and not _went_on(newest, trace) for trace in same),
     )
+
+
+def _went_on(newest: Query, ended: Query) -> bool:
+    """Whether a query has done more than the log that tells of its end: another run, whose log is not at hand."""
+    finished, planned = _newest_batch(newest), newest.last_batch
+    last = _newest_batch(ended)
+    return finished > last or (planned is not None and planned.batch_id > last + 1)
 
 
 # Reads checkpoints of Structured Streaming, and finds them under a folder. Everything here blocks.
@@ -335,6 +343,7 @@ class _Story:
     initial: dict[str, Offsets] = field(default_factory=dict)
     error: str | None = None
     time_ms: int = 0
+    has_ended: bool = False
 
 
 def find_event_logs(root: Location) -> list[Location]:
@@ -444,9 +453,10 @@ def _take(stories: dict[str, _Story], line: bytes, path: str, where: str) -> Non
     if isinstance(event, QueryTerminated):
         if event.query_id in stories:
             stories[event.query_id].error = event.error
+            stories[event.query_id].has_ended = True
         return
     story = stories.setdefault(event.query_id, _Story(kind, path, event.query_id, event.run_id, event.name))
-    story.run_id, story.name = event.run_id, event.name or story.name
+    story.run_id, story.name, story.has_ended = event.run_id, event.name or story.name, False
     if isinstance(event, QueryStarted):
         story.time_ms, story.error = event.time_ms, None
     else:
@@ -496,4 +506,5 @@ def _query(story: _Story) -> Query:
         story.run_id,
         story.error,
         None if story.batches else story.time_ms or None,
+        story.has_ended,
     )

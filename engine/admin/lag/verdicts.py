@@ -112,6 +112,7 @@ class Reason(StrEnum):
     END_UNKNOWN = "end_unknown"
     BATCH_RUNS = "batch_runs"
     BATCH_TOO_LONG = "batch_too_long"
+    ENDED_IN_BATCH = "ended_in_batch"
     BATCH_IS_LATE = "batch_is_late"
     STARTS = "starts"
     NO_BATCH_YET = "no_batch_yet"
@@ -129,6 +130,7 @@ _OF_UNREAD = frozenset(
         Reason.TOO_FEW_SAMPLES,
         Reason.MEMBER_DRAINS,
         Reason.BATCH_RUNS,
+        Reason.ENDED_IN_BATCH,
         Reason.BATCH_IS_LATE,
     }
 )
@@ -159,12 +161,14 @@ class Rhythm(NamedTuple):
     """How a Spark query runs its batches.
 
     ``in_flight_ms`` is how long a batch has been running, None if none is; ``batch_ms`` is how long batches take, None
-    if none has finished yet; ``is_late`` is whether the next one should have started, None if unknown.
+    if none has finished yet; ``is_late`` is whether the next one should have started, None if unknown. ``has_ended``:
+    the query's run is over.
     """
 
     in_flight_ms: int | None = None
     batch_ms: int | None = None
     is_late: bool | None = None
+    has_ended: bool = False
 
     @property
     def is_stuck(self) -> bool:
@@ -308,6 +312,8 @@ def _judge_query(points: Sequence[KnownPoint], rhythm: Rhythm, *, is_lost: bool)
         return Verdict(LagStatus.DATA_LOSS, Reason.RECORDS_LOST)
     if went_back(points):
         return Verdict(LagStatus.REWIND, Reason.WENT_BACK)
+    if rhythm.has_ended and rhythm.in_flight_ms is not None:
+        return Verdict(LagStatus.STOP, Reason.ENDED_IN_BATCH)
     if rhythm.is_stuck:
         return Verdict(LagStatus.STUCK, Reason.BATCH_TOO_LONG)
     if rhythm.in_flight_ms is None and rhythm.is_late:

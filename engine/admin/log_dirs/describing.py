@@ -7,7 +7,7 @@ It asks all brokers at the same time, so that a hanging one delays nobody, and r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from engine.admin.cluster.asking import FAILURES, answer_limit
@@ -29,6 +29,8 @@ NOT_ALLOWED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED.name
 """The error of a broker that does not show its log dirs."""
 
 _UNKNOWN_LAG = -1
+_HIDDEN_MAX = 1_000
+"""So many hidden topics are named at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,20 @@ async def read_all_log_dirs(cluster: Cluster, topics: Sequence[TopicSnapshot] | 
     # Those that were just asked: who comes back meanwhile is not reported as absent and asked by nobody.
     absent = assigned - {log_dir.broker for log_dir in found}
     return sorted([*found, *(_silent(broker, NOT_ALIVE) for broker in absent)], key=lambda one: one.broker)
+
+
+async def note_hidden_topics(cluster: Cluster, stored: Set[str], listed: Iterable[str]) -> None:
+    """Let the cluster note the missing right on topics that log dirs have and no list had.
+
+    Lists leave out what a principal may not describe, and do not say so; log dirs show all. Topics that are just being
+    made or deleted are no such topics: brokers say so of each.
+    """
+    await cluster.hidden(sorted(stored - set(listed))[:_HIDDEN_MAX])
+
+
+def topics_in(dirs: Iterable[LogDir]) -> set[str]:
+    """Return the topics that have replicas in these log dirs."""
+    return {replica.topic for log_dir in dirs for replica in log_dir.replicas}
 
 
 async def _ask(cluster: Cluster, broker: int, request: DescribeLogDirsRequest, limit_s: float | None) -> list[LogDir]:

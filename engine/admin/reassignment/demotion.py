@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.members import read_members
-from engine.admin.elections.values import ElectionScope, read_scope
+from engine.admin.elections.scope_and_result import ElectionScope, read_scope
 from engine.admin.reassignment.access import reassignment_changer
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.running import read_topics, require_partitions

@@ -13,11 +13,10 @@ from contextlib import suppress
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Refused, Unknown, Unreachable
-from engine.admin.groups.group_reading import find_coordinators
+from engine.admin.groups.group_reading import find_coordinators, offsets_topic
 from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.common.acl import ResourceType
 from engine.common.errors import ErrorCode, KlammError, error_code
-from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.delete_groups import DeleteGroupsRequest
 from engine.kafka.protocol.apis.describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest
@@ -73,8 +72,8 @@ class GroupLock:
 
     async def holder(self) -> Holder | None:
         """Tell who holds the lock, and change nothing: a broker asked for a coordinator creates the groups' topic."""
-        groups_topic = (await (await self._own.wire()).metadata([GROUP_METADATA_TOPIC])).topics
-        if any(topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in groups_topic):
+        topics = await offsets_topic(await self._own.wire())
+        if any(topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for topic in topics):
             return None
         members = await self._members()
         return _holder_of(members) if members else None

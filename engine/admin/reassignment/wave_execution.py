@@ -17,7 +17,7 @@ from engine.admin.cluster.errors import AdminError, Unreachable
 from engine.admin.cluster.members import read_members
 from engine.admin.cluster.rollback_file import new_rollback_path, write_rollback
 from engine.admin.elections.running import preview_election, run_election
-from engine.admin.elections.values import ElectionResult, ElectionScope, ElectionType
+from engine.admin.elections.scope_and_result import ElectionResult, ElectionScope, ElectionType
 from engine.admin.reassignment.access import reassignment_changer, reassignment_reader
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.execute import says_that_nothing_began

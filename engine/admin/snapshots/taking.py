@@ -42,9 +42,10 @@ async def take_snapshot(cluster: Cluster, *, has_sizes: bool = False) -> TakenSn
     _refuse_blind(cluster)
     if not has_sizes:
         return TakenSnapshot(snapshot)
-    from engine.admin.log_dirs.describing import read_log_dirs, with_sizes
+    from engine.admin.log_dirs.describing import note_hidden_topics, read_log_dirs, topics_in, with_sizes
 
     dirs = await read_log_dirs(cluster)
+    await note_hidden_topics(cluster, topics_in(dirs), (topic.name for topic in snapshot.topics))
     return TakenSnapshot(with_sizes(snapshot, dirs), tuple(log_dir for log_dir in dirs if log_dir.error))
 
 

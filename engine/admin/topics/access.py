@@ -14,7 +14,7 @@ from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.target import Side, Source
 from engine.admin.cluster.waits import Complain
 from engine.admin.topics.changes import NewTopic, TopicAlteration, TopicChange
-from engine.admin.topics.values import TopicName, topic_min_isrs, topic_name
+from engine.admin.topics.values import TopicName, default_min_isr, topic_min_isrs, topic_name
 from engine.common.snapshot import ClusterSnapshot, TopicSnapshot
 
 
@@ -63,7 +63,8 @@ async def topic_reader(
 
     Args:
         on_unreadable: called with topics whose znodes are unreadable, which are left out.
-        on_unknown_settings: called with settings that no broker returns soon, which are None then.
+        on_unknown_settings: called with settings that no broker returns soon, or whose znodes are unreadable; they
+            are None then.
     """
     match cluster.source:
         case Source.SNAPSHOT:
@@ -72,7 +73,11 @@ async def topic_reader(
             from engine.admin.topics.by_znode import ZkTopicReader
 
             return ZkTopicReader(
-                await cluster.zookeeper(), observe=cluster.observe, on_read=cluster.on_read, on_unreadable=on_unreadable
+                await cluster.zookeeper(),
+                observe=cluster.observe,
+                on_read=cluster.on_read,
+                on_unreadable=on_unreadable,
+                on_unknown_settings=on_unknown_settings,
             )
         case Source.WIRE:
             from engine.admin.topics.by_wire import WireTopicReader
@@ -111,5 +116,4 @@ class SnapshotTopicReader:
         return self._snapshot.live_broker_ids
 
     async def min_isr(self, topics: Sequence[TopicSnapshot]) -> Mapping[str, int]:
-        default = self._snapshot.broker_configs.get(None, {}).get("min.insync.replicas")
-        return topic_min_isrs(topics, default)
+        return topic_min_isrs(topics, default_min_isr(self._snapshot.broker_configs))

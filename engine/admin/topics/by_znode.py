@@ -29,7 +29,7 @@ from engine.admin.topics.changes import (
 )
 from engine.admin.topics.deletion import refused_while_marked, wait_until_gone
 from engine.admin.topics.selection import select_topics, topic_not_found
-from engine.admin.topics.values import TopicName, topic_min_isrs, topic_name
+from engine.admin.topics.values import TopicName, min_isr_in, topic_min_isrs, topic_name
 from engine.common.assignment import (
     RackAwareMode,
     assign_replicas,
@@ -60,6 +60,7 @@ class ZkTopicReader:
     Args:
         on_unreadable: called with topics whose znodes are unreadable; they are then left out. Without it, reading
             one raises ZnodeFormatError.
+        on_unknown_settings: called with settings that are unreadable, if ``on_unreadable`` is not; they are None then.
     """
 
     def __init__(
@@ -69,9 +70,11 @@ class ZkTopicReader:
         observe: Observer = tell_nobody,
         on_read: OnRead = tell_nobody_how_far,
         on_unreadable: Complain | None = None,
+        on_unknown_settings: Complain | None = None,
     ) -> None:
         self._kafka = KafkaZkClient(zk)
         self._on_unreadable = on_unreadable
+        self._on_unknown_settings = on_unreadable or on_unknown_settings
         self._observe = observe
         self._on_read = on_read
 
@@ -84,7 +87,7 @@ class ZkTopicReader:
     async def shapes(self, names: Sequence[str]) -> Mapping[str, tuple[int, int]]:
         found = {}
         for name, read in (await self._kafka.topics.read_topics(names)).items():
-            with self._unreadable_told():
+            with _unreadable_told(self._on_unreadable):
                 assignment = None if read is None else list(or_raise(read).by_partition().values())
                 if assignment:
                     found[name] = (len(assignment), len(assignment[0].replicas))
@@ -104,7 +107,7 @@ class ZkTopicReader:
     async def min_isr(self, topics: Sequence[TopicSnapshot]) -> Mapping[str, int]:
         defaults = await self._kafka.configs.get_entity_configs(f"{ConfigType.BROKER.value}/{DEFAULT_ENTITY}")
         self._observe("min.insync.replicas: the topic's, the cluster's dynamic default, or Kafka's default")
-        return topic_min_isrs(topics, defaults.get("min.insync.replicas"))
+        return topic_min_isrs(topics, min_isr_in(defaults))
 
     async def _read(self, names: Sequence[str]) -> list[TopicSnapshot]:
         reads, configs, marked = await asyncio.gather(
@@ -115,7 +118,7 @@ class ZkTopicReader:
         existing = {name: read for name, read in reads.items() if read is not None}
         topics: list[TopicIdReplicaAssignment] = []
         for read in existing.values():
-            with self._unreadable_told():
+            with _unreadable_told(self._on_unreadable):
                 topics.append(or_raise(read))
         states = await self._kafka.partitions.get_partition_states(
             [name for topic in topics for name in topic.by_partition()]
@@ -123,26 +126,27 @@ class ZkTopicReader:
         self._observe(f"ZooKeeper reported {counted(len(existing), 'topic')} with {counted(len(states), 'partition')}")
         found = []
         for topic in topics:
-            with self._unreadable_told():
+            with _unreadable_told(self._on_unreadable):
                 settings = self._settings(configs[topic.topic])
                 found.append(_topic(topic, states, settings, is_marked=topic.topic in marked))
         return found
 
     def _settings(self, read: Mapping[str, str] | CoordinationError) -> Mapping[str, str] | None:
         """Return a topic's settings; None if they cannot be understood: the rest of it can."""
-        with self._unreadable_told():
+        with _unreadable_told(self._on_unknown_settings):
             return or_raise(read)
         return None
 
-    @contextmanager
-    def _unreadable_told(self) -> Iterator[None]:
-        """Report an unreadable znode and continue, if a callback takes it."""
-        try:
-            yield
-        except ZnodeFormatError as error:
-            if self._on_unreadable is None:
-                raise
-            self._on_unreadable(str(error))
+
+@contextmanager
+def _unreadable_told(tell: Complain | None) -> Iterator[None]:
+    """Report an unreadable znode and continue, if somebody is told of it."""
+    try:
+        yield
+    except ZnodeFormatError as error:
+        if tell is None:
+            raise
+        tell(str(error))
 
 
 def _topic(

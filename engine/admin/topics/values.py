@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.topic_names import INTERNAL_TOPICS
 
+MIN_ISR = "min.insync.replicas"
 DEFAULT_MIN_ISR = 1
 """Kafka's default of min.insync.replicas, used if nothing overrides it."""
 
@@ -29,15 +30,30 @@ def topic_name(name: str, is_marked: bool) -> TopicName:
     return TopicName(name, name in INTERNAL_TOPICS, is_marked)
 
 
-def topic_min_isrs(topics: Iterable[TopicSnapshot], cluster_default: str | None) -> dict[str, int]:
-    """Return min.insync.replicas from the topic's override, the cluster's dynamic default or Kafka's default."""
-    found = {}
-    for topic in topics:
-        if topic.configs is not None:
-            texts = (topic.configs.get("min.insync.replicas"), cluster_default)
-            numbers = (int(text) for text in texts if text is not None and text.strip().isdigit())
-            found[topic.name] = next(numbers, DEFAULT_MIN_ISR)
-    return found
+def default_min_isr(
+    broker_configs: Mapping[int | None, Mapping[str, str]], told: Iterable[int | None] = ()
+) -> int | None:
+    """Return the min ISR of topics without one of their own, the strictest if brokers differ; None: it is not known.
+
+    It is a dynamic setting of brokers, else it stands in their files, and only they can tell.
+    """
+    dynamic = max(map(min_isr_in, broker_configs.values()), key=lambda one: one or 0, default=None)
+    return dynamic or max((one for one in told if one is not None), default=None)
+
+
+def min_isr_in(configs: Mapping[str, str]) -> int | None:
+    """Return the min ISR that settings name."""
+    text = configs.get(MIN_ISR, "").strip()
+    return int(text) if text.isdigit() else None
+
+
+def topic_min_isrs(topics: Iterable[TopicSnapshot], default: int | None) -> dict[str, int]:
+    """Return the min ISR of each topic: its own, else the default, else Kafka's default."""
+    return {
+        topic.name: min_isr_in(topic.configs) or default or DEFAULT_MIN_ISR
+        for topic in topics
+        if topic.configs is not None
+    }
 
 
 def partitions_of(topics: Iterable[TopicSnapshot]) -> dict[TopicPartition, PartitionSnapshot]:

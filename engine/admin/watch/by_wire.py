@@ -25,6 +25,7 @@ from engine.admin.lag.measuring import LagMeter
 from engine.admin.lag.results import GroupLag
 from engine.admin.lag.verdicts import LagStatus
 from engine.admin.offsets.listing import FoundOffset, ask_offsets
+from engine.admin.topics.values import MIN_ISR
 from engine.admin.watch.board import failure_of
 from engine.admin.watch.frame import BrokerWords, WatchedGroup
 from engine.common.model import LATEST_TIMESTAMP, NO_LEADER, TopicPartition
@@ -102,7 +103,7 @@ async def read_wire_settings(
     missing: list[str] = []
     overrides = await read_overrides(wire, names, missing.append)
     told: dict[str, Mapping[str, str]] = {name: one for name, one in overrides.items() if one is not None}
-    effective = await read_effective(wire, list(told), "min.insync.replicas", missing.append)
+    effective = await read_effective(wire, list(told), MIN_ISR, missing.append)
     brokers: dict[int | None, Mapping[str, str]] = {}
     try:
         for one in await WireConfigReader(wire).describe_all(EntityType.BROKER, include_all=False):
@@ -130,6 +131,7 @@ async def read_words(cluster: Cluster, snapshot: ClusterSnapshot, silent: Iterab
             one.trouble or "",
             one.caps_min_isr,
             one.release,
+            one.min_isr,
         )
         for broker, one in probes.items()
     }

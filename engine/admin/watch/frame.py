@@ -162,6 +162,8 @@ class BrokerWords:
     """It wants no more replicas in sync than a partition has, whatever min.insync.replicas says (Kafka 3.7)."""
     release: str = ""
     """The release of Kafka whose APIs it offers; empty: unknown."""
+    min_isr: int | None = None
+    """The ``min.insync.replicas`` of topics that have none of their own; None: it does not say."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import Side
 from engine.admin.health.report import HoldingTransaction
 from engine.admin.log_dirs.describing import LogDir
-from engine.admin.topics.values import DEFAULT_MIN_ISR
+from engine.admin.topics.values import default_min_isr, min_isr_in
 from engine.admin.watch.diff import diff_in_turns
 from engine.admin.watch.frame import (
     BrokerRegistration,
@@ -52,7 +52,6 @@ from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.common.turns import at_once
 from engine.kafka.protocol.apis.metadata import MetadataResponse
 
-_MIN_ISR = "min.insync.replicas"
 _TOPIC_GONE = 3
 """UNKNOWN_TOPIC_OR_PARTITION."""
 
@@ -105,7 +104,7 @@ class Knowledge:
         self._controller_id = NO_CONTROLLER
         self._controller_epoch: int | None = None
         self._configs: dict[str, Mapping[str, str]] = {}
-        self._default_min_isr: str | None = None
+        self._default_min_isr: int | None = None
         self._snapshot: ClusterSnapshot | None = None
         self._sequence = 0
         self._last: Frame | None = None
@@ -236,16 +235,16 @@ class Knowledge:
         """Take the settings of the topics that were read, and of brokers.
 
         Args:
-            min_isr: the effective one, if a broker reports it; else it follows from the topic's and the cluster's
-            settings.
+            min_isr: the effective one, if a broker reports it; else it follows from the topic's settings and what
+            brokers say that their default is.
         """
         self._configs.update(configs)
         if broker_configs is not None and broker_configs != self.broker_configs:
             self.broker_configs, self._snapshot = broker_configs, None
-            self._default_min_isr = broker_configs.get(None, {}).get(_MIN_ISR)
-        minimums = {name: self._min_isr_of(texts) for name, texts in configs.items()} if min_isr is None else min_isr
-        if any(self.min_isr.get(name) != number for name, number in minimums.items()):
-            self.min_isr = {**self.min_isr, **minimums}
+        if min_isr is None:
+            self._find_min_isrs(configs)
+        elif any(self.min_isr.get(name) != number for name, number in min_isr.items()):
+            self.min_isr = {**self.min_isr, **min_isr}
         self._set_topics({name: self._dressed(topic) for name, topic in self.topics.items()})
 
     def forget_settings_but(self, topics: Iterable[str]) -> None:
@@ -290,6 +289,8 @@ class Knowledge:
         self._has_doubts = any(said.controller_id not in (None, self._controller_id) for said in words.values())
         is_new = self._has_doubts and not had_doubts
         self.words = {b: replace(said, controller_id=None) for b, said in words.items()} if is_new else words
+        if self.assignments_by_znode:
+            self._find_min_isrs({})
         return is_new
 
     def coordinators_may_be_asked(self) -> bool:
@@ -406,10 +407,18 @@ class Knowledge:
             and (self._listed is None or TopicPartition(name, p.partition) in self._listed)
         }
 
-    def _min_isr_of(self, configs: Mapping[str, str]) -> int:
-        texts = configs.get(_MIN_ISR), self._default_min_isr
-        numbers = (int(text) for text in texts if text is not None and text.strip().isdigit())
-        return next(numbers, DEFAULT_MIN_ISR)
+    def _find_min_isrs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        """Find the min ISR of topics whose settings came from znodes; of all topics if the default is another one.
+
+        Brokers' files may have the default: until one has said it, it is unknown. Then it stays known.
+        """
+        told = (said.min_isr for said in self.words.values())
+        default = default_min_isr(self.broker_configs, told) or self._default_min_isr
+        if default != self._default_min_isr:
+            self._default_min_isr, configs = default, self._configs
+        minimums = {name: min_isr_in(texts) or default for name, texts in configs.items()}
+        if any(self.min_isr.get(name) != number for name, number in minimums.items()):
+            self.min_isr = {name: one for name, one in {**self.min_isr, **minimums}.items() if one is not None}
 
     def _has_partition(self, name: TopicPartition) -> bool:
         topic = self.topics.get(name.topic)

@@ -23,7 +23,7 @@ from engine.admin.health.leftover_throttles import has_throttles
 from engine.admin.health.reading import holding_of, read_holding
 from engine.admin.lag.measuring import LagMeter, LagOptions
 from engine.admin.lag.spark_traces import QueryTraces
-from engine.admin.log_dirs.describing import NOT_ALLOWED, read_log_dirs
+from engine.admin.log_dirs.describing import NOT_ALLOWED, note_hidden_topics, read_log_dirs, topics_in
 from engine.admin.reassignment.lock import plan_in_the_way
 from engine.admin.topics.by_wire import read_reassignments
 from engine.admin.watch import by_wire
@@ -222,6 +222,7 @@ class StageReadings:
     async def _read_log_dirs(self) -> Told:
         dirs = await read_log_dirs(self.slow)
         self._knowledge.take_log_dirs(dirs)
+        await note_hidden_topics(self.slow, topics_in(dirs), self._knowledge.topics)
         silent = tuple(f"broker {log_dir.broker}: {log_dir.error}" for log_dir in dirs if log_dir.log_dir is None)
         if dirs and all(log_dir.error == NOT_ALLOWED for log_dir in dirs):
             raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, where="log dirs")

@@ -66,7 +66,7 @@ def build_response(
             continue
         if partition is not None and read.records is not None:
             if replica_id < 0:
-                partition.counts.bytes_out += read.records.size_bytes
+                partition.counts.sent.append(read.records.size_bytes)
             else:
                 _count_replication(partition, replica_id, read.records.size_bytes)
         key = wanted.key

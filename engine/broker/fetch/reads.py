@@ -358,7 +358,7 @@ class FetchReads:
             return None, read_error(error.code)
         if parameters.api_version >= 13 and partition.topic_id != wanted.key.topic_id:
             return partition, read_error(ErrorCode.INCONSISTENT_TOPIC_ID)
-        partition.counts.fetches += 1
+        partition.counts.reads.append(None)
         log = partition.log
         manager = self._broker.replica_manager
         if log is not None and parameters.api_version < ZSTD_VERSION:

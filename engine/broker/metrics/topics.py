@@ -39,9 +39,11 @@ _READ: Final = attrgetter(*TOPIC_METERS)
 
 
 class TopicCounts:
-    """The counters of one topic. Hot paths add to them, one operation each; appends are only noted until ``fold``."""
+    """The counters of one topic. Appends and reads are only noted until ``fold``: to append to a list is the cheapest
+    that Python has.
+    """
 
-    __slots__ = (*TOPIC_METERS, "appends")
+    __slots__ = (*TOPIC_METERS, "appends", "reads", "sent")
 
     bytes_in: int
     bytes_out: int
@@ -56,19 +58,27 @@ class TopicCounts:
 
     def __init__(self) -> None:
         self.appends: list[int] = []
-        """Two entries for each append since ``fold``: bytes and records. To append is the cheapest that Python has."""
+        """Two entries for each append since ``fold``: bytes and records."""
+        self.reads: list[None] = []
+        """An entry for each partition that a Fetch has read."""
+        self.sent: list[int] = []
+        """Bytes of records in answers to consumers, by partition."""
         for name in TOPIC_METERS:
             setattr(self, name, 0)
 
     def fold(self) -> None:
-        """Add up the appends."""
+        """Add up what is noted."""
         appends = self.appends
-        if not appends:
-            return
-        self.produces += len(appends) // 2
-        self.bytes_in += sum(appends[::2])
-        self.messages_in += sum(appends[1::2])
-        appends.clear()
+        if appends:
+            self.produces += len(appends) // 2
+            self.bytes_in += sum(appends[::2])
+            self.messages_in += sum(appends[1::2])
+            appends.clear()
+        if self.reads or self.sent:
+            self.fetches += len(self.reads)
+            self.bytes_out += sum(self.sent)
+            self.reads.clear()
+            self.sent.clear()
 
 
 class Conversions:
@@ -116,7 +126,7 @@ class BrokerTopics:
         return self._gone["produces"] + sum(counts.produces for counts in self._topics.values()) - self.not_produced
 
     def fold(self) -> None:
-        """Add up the appends of each topic, and the error codes of Fetch."""
+        """Add up what each topic has noted, and the error codes of Fetch."""
         self.fetch_errors.update(self.fetched)
         self.fetched.clear()
         for counts in self._topics.values():

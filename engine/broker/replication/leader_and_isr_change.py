@@ -49,13 +49,8 @@ PartitionStates = tuple[TopicPartition, bytes, LeaderAndIsrPartitionState]
 """Partition, topic id, state."""
 
 
-def partition_states(request: LeaderAndIsrRequest) -> Iterator[PartitionStates]:
-    """Yield what a request says of each partition, grouped by topic (version 2 and later) or not."""
-    return (state for state in _states_in_steps(request) if state is not None)
-
-
 async def states_in_turns(request: LeaderAndIsrRequest) -> AsyncIterator[PartitionStates]:
-    """Yield the same in turns with other work."""
+    """Yield what a request says of each partition, grouped by topic (version 2 and later) or not, in turns."""
     breather = Breather(makes_what_lasts=True)
     for state in _states_in_steps(request):
         if state is not None:

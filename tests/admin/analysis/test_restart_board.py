@@ -9,8 +9,10 @@ from fake_cluster import FakeCluster
 
 from engine.admin.analysis.restart_board import RestartBoard, Verdict, restart_board
 from engine.admin.analysis.tallies import Tallies
+from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import Side
 from engine.admin.watch.frame import LinkState, Stage
+from engine.common.acl import AclOperation, ResourceType
 from engine.common.model import NO_CONTROLLER, TopicPartition
 
 
@@ -131,3 +133,20 @@ def test_a_cluster_that_cannot_be_reached_calls_nobody_safe(state: LinkState) ->
         cluster.set_link(side, state, "gone")
     assert _board(cluster).next_broker is None
     assert set(_verdicts(_board(cluster)).values()) == {Verdict.UNKNOWN}
+
+
+@pytest.mark.parametrize(
+    ("denied", "reasons"),
+    [
+        ([Right(AclOperation.DESCRIBE, ResourceType.CLUSTER)], ("moves are hidden, and topics may be",)),
+        (
+            [Right(AclOperation.DESCRIBE, ResourceType.TOPIC, name) for name in ("audit", "pay")],
+            ("2 topics are hidden, such as audit",),
+        ),
+    ],
+)
+def test_nothing_is_safe_for_who_does_not_see_all(denied: list[Right], reasons: tuple[str, ...]) -> None:
+    frame = replace(_cluster().frame(), denied=(*denied, Right(AclOperation.READ, ResourceType.GROUP, "g")))
+    board = restart_board(frame, Tallies().of_frame(frame))
+    assert {(one.verdict, one.reasons) for one in board.brokers} == {(Verdict.UNKNOWN, reasons)}
+    assert board.next_broker is None

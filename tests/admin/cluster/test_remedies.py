@@ -10,7 +10,7 @@ from engine.admin.cluster.advice import advice_for
 from engine.admin.cluster.errors import AdminError, BadRequest, Refused
 from engine.admin.cluster.remedies import Do, Give, Operation, Parameter, Phrase, Words, words
 from engine.admin.cluster.target import Naming, Side, resolve_target
-from engine.admin.elections.values import scope_of
+from engine.admin.elections.scope_and_result import scope_of
 from engine.admin.health.report import Check
 from engine.admin.offsets.selection import parse_offset_time
 from engine.admin.reassignment.throttle_settings import Throttle

@@ -8,7 +8,7 @@ import pytest
 
 from engine.admin.cluster.errors import BadRequest, NotFound
 from engine.admin.elections.by_znode import ZNODE_BYTES_MAX, _parts
-from engine.admin.elections.values import (
+from engine.admin.elections.scope_and_result import (
     ElectionResult,
     ElectionScope,
     ElectionType,

@@ -16,7 +16,7 @@ from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.elections.by_wire import WireElector
 from engine.admin.elections.by_znode import ZnodeElector
 from engine.admin.elections.running import check_election, elector_of, preview_election, run_election
-from engine.admin.elections.values import ElectionResult, ElectionScope, ElectionType, PartitionElection
+from engine.admin.elections.scope_and_result import ElectionResult, ElectionScope, ElectionType, PartitionElection
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.describe_configs import DescribeConfigsResponse, DescribeConfigsResult

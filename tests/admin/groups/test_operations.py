@@ -181,6 +181,10 @@ def test_groups_of_other_protocols_are_no_consumers() -> None:
         meter = LagMeter(cluster, all_of("g1", "g2"), lambda _: True, LagOptions(looks_max=1))
         lags = {one.group: one.error for one in (await meter.measure())[0].groups}
         assert lags == {"g1": None, "g2": "a group of protocol connect: klamm cannot determine its lag"}
+        assert meter.others == ()
+        all_groups = LagMeter(cluster, all_of(), lambda _: True, LagOptions(looks_max=1))
+        answer, _ = await all_groups.measure()
+        assert ([one.group for one in answer.groups], all_groups.others) == (["g1"], ("g2",))
         assert [one.group for one in (await plan_reset(cluster, all_of(), None, LATEST)).groups] == ["g1"]
         assert (await find_groups_to_delete(cluster, all_of())).names == ["g1"]
 

@@ -326,6 +326,12 @@ GROWING = ((0, 90), (5, 96), (10, 103), (15, 111))
         # Long batches may take long.
         (FALLING, Rhythm(5 * 60_000, 60_000, None), LagStatus.RUNNING, Reason.BATCH_RUNS),
         (FALLING, Rhythm(5 * 60_000 + 1, 60_000, None), LagStatus.STUCK, Reason.BATCH_TOO_LONG),
+        # Nobody runs the batch of a query that has ended, however lately it began.
+        (FALLING, Rhythm(1_000, 2_000, None, has_ended=True), STOP, Reason.ENDED_IN_BATCH),
+        (GROWING[:1], Rhythm(1_000, None, None, has_ended=True), STOP, Reason.ENDED_IN_BATCH),
+        ([(9, 9)], Rhythm(1_000, 2_000, None, has_ended=True), OK, Reason.CAUGHT_UP),
+        # One that ended between two batches may begin again by its plan: a job for now and then.
+        (FALLING, Rhythm(None, 2_000, False, has_ended=True), OK, Reason.LAG_FELL),
         # A running batch is not late.
         (FALLING, Rhythm(1_000, 2_000, True), LagStatus.RUNNING, Reason.BATCH_RUNS),
         # Before a batch has finished nobody knows how long is too long.

@@ -173,6 +173,20 @@ def test_a_broker_that_fell_silent_says_nothing_whatever_it_said_before() -> Non
     assert knowledge.frame(3, {}, {}).words[2] == BrokerWords(1)
 
 
+def test_where_znodes_have_no_min_isr_the_strictest_broker_says_it() -> None:
+    knowledge = Knowledge(SnapshotSource.ZOOKEEPER)
+    knowledge.assignments_by_znode = True
+    knowledge.take_settings({"own": {"min.insync.replicas": "1"}, "default": {}}, {})
+    assert knowledge.min_isr == {"own": 1}, "a file may say anything"
+    knowledge.take_words({1: BrokerWords(1, min_isr=2), 2: BrokerWords(1, min_isr=3), 3: BrokerWords(1)})
+    knowledge.take_settings({"new": {}})
+    assert knowledge.min_isr == {"own": 1, "default": 3, "new": 3}
+    knowledge.take_words({1: BrokerWords(trouble="no answer within 5 s")})
+    assert knowledge.min_isr["default"] == 3, "nobody has said otherwise"
+    knowledge.take_settings({}, {None: {"min.insync.replicas": "1"}, 2: {"min.insync.replicas": "2"}})
+    assert knowledge.min_isr == {"own": 1, "default": 2, "new": 2}
+
+
 @pytest.mark.parametrize("unread", [Stage.METADATA, Stage.REASSIGNMENTS, Stage.SETTINGS, Stage.PROBES])
 def test_no_cluster_is_called_healthy_before_all_is_read(unread: Stage) -> None:
     cluster = small_cluster()

@@ -145,8 +145,8 @@ async def test_a_whole_cluster_is_read_from_each_side(target: ClusterTarget) -> 
     assert frame.cluster.controller_id in (0, 1, 2) and frame.cluster.cluster_id
     partition = frame.cluster.partition(ORDERS)
     assert partition is not None and sorted(partition.isr) == [0, 1, 2] and partition.leader == partition.replicas[0]
-    assert frame.min_isr["orders"] == 1
     by_brokers = target.name != "zookeeper"
+    assert frame.min_isr.get("orders") == (1 if by_brokers else None), "brokers' files may say another default"
     assert frame.stage(Stage.METADATA).source is (StageSource.POLL if by_brokers else StageSource.ROTATION)
     assert (ORDERS in frame.read_at_ms) == (not by_brokers)
     assert bool(frame.offsets) == bool(frame.logs) == bool(frame.words) == by_brokers

@@ -11,7 +11,7 @@ import pytest
 
 from engine.broker.metrics.measures import RECENT_MAX, TICK_S, Histogram, Meter, Rate, Timer, percentile
 from engine.broker.metrics.requests import ApiMetrics, NetworkTotals, RequestSums, RequestTimes, error_counter
-from engine.broker.metrics.topics import Conversions
+from engine.broker.metrics.topics import Conversions, TopicCounts
 from engine.kafka.protocol.apis.metadata import MetadataResponse, MetadataResponsePartition, MetadataResponseTopic
 
 
@@ -179,6 +179,19 @@ def test_what_a_listener_sent_is_the_sum_of_its_apis() -> None:
     totals.forget_largest_answer()
     produce.new_answers += [70]
     assert (totals.received(), totals.bytes_out(), totals.largest_answer()) == ((3, 192), 1195, 70)
+
+
+def test_what_is_noted_of_a_topic_is_added_up_once() -> None:
+    counts = TopicCounts()
+    counts.appends += [70, 1, 0, 0, 140, 2]
+    counts.reads += [None, None]
+    counts.fold()
+    # An answer may come after its read was folded.
+    counts.sent += [70, 140]
+    counts.fold()
+    counts.fold()
+    assert (counts.produces, counts.bytes_in, counts.messages_in) == (3, 210, 3)
+    assert (counts.fetches, counts.bytes_out) == (2, 210)
 
 
 def test_error_codes_anywhere_in_an_answer_are_counted() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
@@ -15,10 +16,12 @@ from virtual_time import run_virtual
 from engine.broker.replication import leader_and_isr_change
 from engine.broker.replication.leader_and_isr_change import become_leader_or_follower
 from engine.broker.replication.replica_manager import ReplicaManager
+from engine.broker.replication.settings import ReplicationSettings
 from engine.broker.replication.stop_replica_change import STOPPED_AT_ONCE_MAX, stop_replicas
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.apis.leader_and_isr import (
     LeaderAndIsrPartitionState,
     LeaderAndIsrRequest,
@@ -77,6 +80,11 @@ def in_world(
     run_virtual(run)
 
 
+def nobody_hears(led: Any, followed: Any) -> None:
+    """A listener to new roles where none may be taken."""
+    assert (list(led), list(followed)) == ([], [])
+
+
 class TestLeaderAndIsr:
     def test_a_newer_leader_epoch_is_applied(self, tmp_path: Path) -> None:
         async def test(w: World, manager: ReplicaManager) -> None:
@@ -88,6 +96,7 @@ class TestLeaderAndIsr:
             assert manager.fetchers.fetcher_of(TP) is not None
             assert await lisr(manager, request(state(1, 2))) == (0, [0])
             assert manager.fetchers.fetcher_of(TP) is None
+            assert not manager.fetchers.fetchers, "a fetcher without partitions ends"
 
         in_world(tmp_path, test)
 
@@ -193,6 +202,7 @@ class TestLeaderAndIsr:
             manager.leadership_listeners.append(lambda led, followed: heard.append((len(led), len(followed))))
             await lisr(manager, request(state(1, 0)))
             await lisr(manager, request(state(-1, 1)))
+            assert heard == [(1, 0), (0, 1)]
             await lisr(manager, request(state(-1, 2)))
             await lisr(manager, request(state(1, 3)))
             assert heard == [(1, 0), (0, 1), (1, 0)]
@@ -206,6 +216,7 @@ class TestLeaderAndIsr:
             file = w.log(1).dir / "leader-epoch-checkpoint"
             file.unlink()
             file.mkdir()
+            manager.leadership_listeners.append(nobody_hears)
             assert await lisr(manager, request(state(1, 1))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
             assert [path.name for path in w.brokers[1].failed_dirs] == ["broker-1-0"]
             with pytest.raises(KafkaError) as refused:
@@ -249,6 +260,38 @@ class TestLeaderAndIsr:
 
         in_world(tmp_path, test)
 
+    @pytest.mark.parametrize("version", [4, 5])
+    def test_partitions_are_answered_by_topic_since_version_5(self, tmp_path: Path, version: int) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            response = await become_leader_or_follower(
+                manager, request(state(1, 0)), correlation_id=7, api_version=version
+            )
+            assert [p.topic_name for p in response.partition_errors] == ([TP.topic] if version == 4 else [])
+            assert [t.topic_id for t in response.topics] == ([] if version == 4 else [TOPIC_ID])
+
+        in_world(tmp_path, test)
+
+    @pytest.mark.parametrize(
+        ("code", "cause"),
+        [(ErrorCode.KAFKA_STORAGE_ERROR, errno.EMFILE), (ErrorCode.INCONSISTENT_TOPIC_ID, None)],
+        ids=["no descriptor is left", "another topic's log"],
+    )
+    def test_an_error_that_is_no_disks_takes_no_replica_offline(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: ErrorCode, cause: int | None
+    ) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            def failing(*_: Any, **__: Any) -> Any:
+                raise KafkaError(code) from (None if cause is None else OSError(cause, "none left"))
+
+            with monkeypatch.context() as patch:
+                patch.setattr(manager, "open_log", failing)
+                assert await lisr(manager, request(state(1, 0, is_new=True))) == (0, [code])
+            assert TP not in manager.partitions
+            assert not manager.is_offline(TP)
+            assert await lisr(manager, request(state(1, 0, is_new=True))) == (0, [0]), "it may be tried again"
+
+        in_world(tmp_path, test)
+
     def test_an_unclean_leader_takes_itself_for_recovered(self, tmp_path: Path) -> None:
         async def test(w: World, manager: ReplicaManager) -> None:
             await lisr(manager, request(state(1, 0, isr=[1], leader_recovery_state=1)))
@@ -274,6 +317,92 @@ class TestLeaderAndIsr:
             await lisr(manager, request(state(1, 0), state(2, 0, index=1)))
             await lisr(manager, request(state(1, 0)))
             assert heard == [(1, 1)]
+
+        in_world(tmp_path, test)
+
+    @pytest.mark.parametrize(
+        ("before", "after"), [(ZERO_TOPIC_ID, TOPIC_ID), (TOPIC_ID, ZERO_TOPIC_ID)], ids=["upgraded", "downgraded"]
+    )
+    def test_a_follower_fetches_by_the_topic_id_that_the_same_epoch_brings(
+        self, tmp_path: Path, before: bytes, after: bytes
+    ) -> None:
+        """A controller that is upgraded gives topics an id, one that is downgraded knows none."""
+
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(2, 0), topic_id=before))
+            assert await lisr(manager, request(state(2, 0), topic_id=after)) == (0, [0])
+            assert manager.fetchers.remove([TP])[TP].topic_id == after
+            assert w.log(1).topic_id == TOPIC_ID, "a log keeps its id"
+
+        in_world(tmp_path, test)
+
+    def test_a_leader_keeps_its_topic_id_whatever_the_same_epoch_brings(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(1, 0)))
+            again = request(state(1, 0), topic_id=ZERO_TOPIC_ID)
+            assert await lisr(manager, again) == (0, [ErrorCode.STALE_CONTROLLER_EPOCH])
+
+        in_world(tmp_path, test)
+
+    def test_a_topic_id_that_cannot_be_noted_is_not_taken(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(2, 0), topic_id=ZERO_TOPIC_ID))
+            (w.log(1).dir / "partition.metadata").mkdir()
+            assert await lisr(manager, request(state(2, 0))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
+            assert [path.name for path in w.brokers[1].failed_dirs] == ["broker-1-0"]
+
+        in_world(tmp_path, test)
+
+    def test_who_shuts_down_follows_without_fetching(self, tmp_path: Path) -> None:
+        """Controlled shutdown makes it a follower of everything, one partition after the other."""
+
+        async def test(w: World, manager: ReplicaManager) -> None:
+            other = TopicPartition(TP.topic, 1)
+            await lisr(manager, request(state(1, 0), state(2, 0, index=1)))
+            assert manager.fetchers.fetcher_of(other) is not None
+            manager.begin_shutdown()
+            assert await lisr(manager, request(state(2, 1), state(2, 1, index=1))) == (0, [0, 0])
+            for one in (TP, other):
+                assert manager.partition(*one).leader_id == 2
+                assert manager.fetchers.fetcher_of(one) is None
+
+        in_world(tmp_path, test)
+
+    @pytest.mark.parametrize(
+        ("protocol", "offset"), [(MetadataVersion.IBP_3_9_IV0, 2), (MetadataVersion.IBP_2_6_IV0, 0)], ids=str
+    )
+    def test_a_follower_goes_on_where_its_log_ends_unless_its_cuts_come_first(
+        self, tmp_path: Path, protocol: MetadataVersion, offset: int
+    ) -> None:
+        """The Fetch answer tells it what to cut since 2.7. Before that it begins at its high watermark."""
+
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(1, 0)))
+            w.produce(1, b"0")
+            w.produce(1, b"1")
+            assert await lisr(manager, request(state(2, 1))) == (0, [0])
+            assert manager.fetchers.remove([TP])[TP].fetch_offset == offset
+
+        in_world(tmp_path, test, settings=ReplicationSettings(0, inter_broker_protocol_version=protocol))
+
+    def test_a_log_dir_that_fails_meanwhile_is_not_led(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            await lisr(manager, request(state(1, 4)))
+            w.produce(1, b"0")
+            partition, log = manager.partition(*TP), w.log(1)
+            log.flush()
+            log.truncate_to(0)
+            settle = manager.settle_cuts
+
+            async def settle_on_a_failing_disk(logs: Any) -> None:
+                await settle(logs)
+                manager.handle_log_dir_failure(log.log_dir)
+
+            monkeypatch.setattr(manager, "settle_cuts", settle_on_a_failing_disk)
+            manager.leadership_listeners.append(nobody_hears)
+            assert await lisr(manager, request(state(1, 5))) == (0, [ErrorCode.KAFKA_STORAGE_ERROR])
+            assert manager.is_offline(TP)
+            assert not partition.is_leader
 
         in_world(tmp_path, test)
 
@@ -317,6 +446,54 @@ class TestLeaderAndIsr:
                 assert made
                 assert not made[-1], "before the first append"
                 assert log.recovery_point == 1
+
+        in_world(tmp_path, test)
+
+
+class TestFetchers:
+    def test_a_leader_that_comes_back_elsewhere_is_fetched_from_there(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            both = TP, TopicPartition(TP.topic, 1)
+            await lisr(manager, request(state(2, 0), state(2, 0, index=1)))
+            metadata = w.update_metadata()
+            metadata.live_brokers[1].endpoints[0].port = 9093
+            manager.update_metadata(metadata, correlation_id=2)
+            # The controller names one of them first; the other one's leader is the same broker.
+            assert await lisr(manager, request(state(2, 1))) == (0, [0])
+            (fetcher,) = manager.fetchers.fetchers
+            assert fetcher.leader.node.port == 9093
+            assert set(fetcher.partitions) == set(both)
+            states = manager.fetchers.remove(both)
+            assert [states[one].leader_epoch for one in both] == [1, 0]
+            assert {one.leader.port for one in states.values()} == {9093}
+
+        in_world(tmp_path, test)
+
+    def test_a_leader_without_our_listener_is_not_fetched_from(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            metadata = w.update_metadata()
+            metadata.live_brokers[1].endpoints[0].listener = "EXTERNAL"
+            manager.update_metadata(metadata, correlation_id=2)
+            assert await lisr(manager, request(state(2, 0), state(1, 0, index=1))) == (0, [0, 0])
+            assert manager.fetchers.fetcher_of(TP) is None
+            assert manager.partition(TP.topic, 1).is_leader, "the others go on"
+
+        in_world(tmp_path, test)
+
+    def test_more_fetchers_share_what_one_fetched(self, tmp_path: Path) -> None:
+        async def test(w: World, manager: ReplicaManager) -> None:
+            names = [TopicPartition(TP.topic, index) for index in range(8)]
+            await lisr(manager, request(*(state(1, 0, index=index) for index in range(8))))
+            for name in names:
+                w.produce(1, b"x", topic_partition=name)
+            await lisr(manager, request(*(state(2, 1, index=index) for index in range(8))))
+            (before,) = manager.fetchers.fetchers
+            manager.fetchers.resize(3)
+            assert len(manager.fetchers.fetchers) == 3
+            assert before not in manager.fetchers.fetchers
+            fetched = [name for fetcher in manager.fetchers.fetchers for name in fetcher.partitions]
+            assert sorted(fetched) == names
+            assert {one.fetch_offset for one in manager.fetchers.remove(names).values()} == {1}, "where each was"
 
         in_world(tmp_path, test)
 

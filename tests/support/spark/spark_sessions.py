@@ -14,11 +14,11 @@ from engine.spark.session import SparkOptions, spark_session
 
 __all__ = ["SPARK_HOME"]
 
-SHORT_LIVED = short_lived_with_archive()
+WITH_ARCHIVE = short_lived_with_archive()
+JAVA_OPTIONS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 
 SETTINGS = (
-    ("spark.driver.extraJavaOptions", SHORT_LIVED),
-    ("spark.executor.extraJavaOptions", SHORT_LIVED),
+    *((name, WITH_ARCHIVE) for name in JAVA_OPTIONS),
     ("spark.driver.bindAddress", "127.0.0.1"),
     ("spark.driver.host", "127.0.0.1"),
     ("spark.sql.shuffle.partitions", "2"),

@@ -62,7 +62,12 @@ def write_checkpoint(folder: Path, batches: Iterable[Made], *, first: int = 0, q
 
 
 def event_lines(
-    batches: Iterable[Made], *, name: str | None = "made", query_id: str = "q-1", run_id: str = "r-1"
+    batches: Iterable[Made],
+    *,
+    name: str | None = "made",
+    query_id: str = "q-1",
+    run_id: str = "r-1",
+    has_ended: bool = False,
 ) -> str:
     """Return the lines of an event log about the same batches."""
     event = "org.apache.spark.sql.streaming.StreamingQueryListener$Query"
@@ -91,4 +96,6 @@ def event_lines(
             "sources": sources,
         }
         lines.append({"Event": f"{event}ProgressEvent", "progress": progress})
+    if has_ended:
+        lines.append({"Event": f"{event}TerminatedEvent", "id": query_id, "runId": run_id, "exception": None})
     return "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)

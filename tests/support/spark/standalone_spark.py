@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from patience import within
-from spark_sessions import SHORT_LIVED, SPARK_HOME
+from spark_sessions import SPARK_HOME, WITH_ARCHIVE
 
 from engine.local.addresses import own_loopback_address
 from engine.local.java import find_java
@@ -32,7 +32,7 @@ def standalone(folder: Path, *, workers: int = 1, cores: int = 2, hidden: Path |
         "JAVA_HOME": str(find_java().program.resolve().parents[1]),
         "SPARK_LOCAL_IP": host,
         "SPARK_WORKER_DIR": str(folder / "work"),
-        "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
+        "SPARK_DAEMON_JAVA_OPTS": WITH_ARCHIVE,
     }
 
     def start(kind: str, *words: str) -> None:
