@@ -129,6 +129,54 @@ def test_a_group_that_stops_committing_is_not_told_that_it_reads_too_little(monk
     assert "STALL" in why() and "stands still" in why() and f"↑ {short_count(rate * 4)}/s" in why()
 
 
+def test_a_group_that_read_well_is_no_longer_fine_after_two_looks_without_a_commit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(fake_group, "_POINTS_MAX", 40)
+    feed = FakeFeed(FakeCluster(3, {"orders": 4}), plays=False)
+    feed.cluster.add_group("reports", "orders", reads=feed.cluster.rate * 1.01, lag=200_000)
+    board = board_of(feed, 22)
+    assert not problems_of(board)
+    feed.cluster.stop_reading("reports")
+    board_of(feed, 14, board)
+    (found,) = problems_of(board)
+    assert (found.sign, found.subject) == ("▲", "group reports WARN")
+    assert found.effect.startswith("no commit for 10s, ") and "/s" in found.effect
+    assert found.advice.startswith("its members commit nothing") and "step over" not in found.advice
+    banner = "".join(part for part, _ in overview.overview_of(board, problems_of(board), 80, 24).lines[0])
+    assert banner.startswith(" ▲ 1 reader in trouble") and "nothing is wrong" not in banner
+    place = View(board, Location("group", group="reports", only=Only.IN_TROUBLE))
+    rows = list(rows_at(groups.GROUP_PAGE, place))
+    assert len(rows) == 4
+    for row in rows:
+        aside = "\n".join("".join(text for text, _ in one) for one in aside_of(place, "group", row, 100))
+        assert "look at what they log" in aside and "step over" not in aside
+    feed.cluster.resume_reading("reports", feed.cluster.rate * 1.01)
+    board_of(feed, 6, board)
+    assert not problems_of(board)
+    told = [(one.kind, one.subject, one.reason) for one in board.events if one.kind.startswith("group_")]
+    assert told[-2:] == [
+        (EventKind.GROUP_STALLED, "group reports", "no commit for 10s"),
+        (EventKind.GROUP_READS_AGAIN, "group reports", "no commit for 10s before"),
+    ]
+
+
+def test_a_group_that_commits_seldom_has_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fake_group, "_POINTS_MAX", 60)
+    feed = FakeFeed(FakeCluster(3, {"orders": 4}), plays=False)
+    rate = feed.cluster.rate
+    feed.cluster.add_group("seldom", "orders", reads=rate * 20, lag=100_000)
+    board = board_of(feed, 2)
+    stalled = []
+    for _ in range(5):
+        feed.cluster.stop_reading("seldom")
+        board_of(feed, 14, board)
+        stalled.append(sum(one.kind is EventKind.GROUP_STALLED for one in board.events))
+        feed.cluster.resume_reading("seldom", rate * 20)
+        board_of(feed, 1, board)
+    assert stalled[1:] == stalled[:1] * 4, "its pace is known"
+
+
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 def test_enter_on_a_partition_that_its_group_does_not_read_says_what_helps(size: tuple[int, int]) -> None:
     cluster = FakeCluster(3, {"orders": 1})

@@ -420,10 +420,13 @@ def _group_partition(view: View, one: PartitionLag, width: int) -> list[Line]:
             text = f"a transaction holds back committed records from {count(held.start_offset)} on: Z on Partitions (4)"
             lines += _told(text, width, Tone.WARN)
     lines += _told(one.error, width, Tone.BAD) if one.error else []
+    stands_alone = groups.may_step_over(group)
+    if one.reason is Reason.STANDS_STILL and not stands_alone:
+        lines += [*_title("what to do"), *_told(groups.LOOK_AT_MEMBERS, width)]
     if one.status.is_trouble and one.committed_offset is not None and view.target is not None:
         where = one.topic, "--partition", str(one.partition), "--offset", str(one.committed_offset), "-n", "1"
         lines += [*_title("the record that comes next"), *_told(command_text(["consume", *where], view.target), width)]
-        if one.reason is Reason.STANDS_STILL:
+        if one.reason is Reason.STANDS_STILL and stands_alone:
             step = group.name, "--topic", f"{one.topic}:{one.partition}", "--shift-by", "1"
             lines += _title("step over it, once its members are stopped: O, or")
             lines += _told(command_text(["groups", "reset-offsets", *step, "--execute"], view.target), width)

@@ -208,6 +208,16 @@ PARTITION_COLUMNS = (
 )  # fmt: skip
 
 
+LOOK_AT_MEMBERS = "its members commit nothing: look at what they log, or restart them"
+
+
+def may_step_over(group: WatchedGroup) -> bool:
+    """Whether one record may hold up what stands still: if many partitions stand, and no other moves, members hang."""
+    waiting = [one for one in group.lag.partitions if one.lag]
+    stuck = [one for one in waiting if one.reason is Reason.STANDS_STILL and one.status.is_bad]
+    return len(stuck) == 1 or 0 < len(stuck) < len(waiting)
+
+
 def group_of(view: View) -> WatchedGroup | None:
     return next((group for group in view.board.frame.groups if group.name == view.location.group), None)
 
@@ -236,7 +246,7 @@ def _group_summary(view: View, width: int) -> list[Line]:
     members = f"{NOTHING} members" if group.members is None else counted(len(group.members), "member")
     since = span((frame.at_ms - group.since_ms) / 1000) if group.since_ms else NOTHING
     text, tone = status_cell(group.lag.status)
-    still_s = view.board.paces.still_s(group.name) if group.lag.reason is Reason.LAG_NEVER_FELL else None
+    still_s = view.board.still_s(group)
     why = why_of(group.lag) if still_s is None else f"has committed nothing for {span(still_s)}"
     first = line(
         (text, tone),

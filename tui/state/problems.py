@@ -21,7 +21,7 @@ from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, fitted, line
 from tui.drawing.units import NOTHING, at_least, count, counted, percent, plain, short_count, span
 from tui.pages.brokers import MAY_HANG, UNANSWERED
-from tui.pages.groups import growth_of, reader_of, status_cell, time_lag_cell, why_of
+from tui.pages.groups import LOOK_AT_MEMBERS, growth_of, may_step_over, reader_of, status_cell, time_lag_cell, why_of
 from tui.pages.reassignments import throttles_told
 from tui.pages.reassignments import why_of as why_of_copy
 from tui.pages.timeline import run_line, severity
@@ -91,8 +91,7 @@ _ADVICE: Mapping[Check, str] = {Check.LEAKED_THROTTLES: "remove them (X)"}
 """Where the dashboard does by one key what the engine advises step by step."""
 _OF_READERS: Mapping[Reason | None, str] = {
     Reason.NOBODY_READS: "start its consumers; see where each partition waits (enter)",
-    Reason.STANDS_STILL: "its members commit nothing: look at what they log, or restart them; see the record at which "
-    "each partition stands (enter); once they are stopped, step over it (O)",
+    Reason.STANDS_STILL: f"{LOOK_AT_MEMBERS}; see the record at which each partition stands (enter)",
     Reason.LAG_NEVER_FELL: "it reads less than comes in: give it more consumers; see who reads what (enter)",
 }
 _FOLLOWS: Mapping[Check, EventKind] = {
@@ -397,11 +396,11 @@ def _of_groups(board: Board) -> Iterator[Problem]:
             continue
         status = status_cell(group.lag.status)
         lag = at_least(short_count(group.lag.lag), is_least=group.lag.has_unknown_lag)
-        parts = [f"{lag} behind"]
+        still_s = board.still_s(group)
+        parts = [*([] if still_s is None else [f"no commit for {span(still_s)}"]), f"{lag} behind"]
         if group.lag.time_lag_ms is not None:
             parts.append(time_lag_cell(group.lag).text)
         growth = growth_of(group.lag)
-        still_s = board.paces.still_s(group.name) if group.lag.reason is Reason.LAG_NEVER_FELL else None
         if growth is not None and abs(growth) >= 1:
             parts.append(f"{'↑' if growth > 0 else '↓'} {short_count(abs(growth))}/s")
         yield Problem(
@@ -409,11 +408,9 @@ def _of_groups(board: Board) -> Iterator[Problem]:
             board.since.get(("group", group.name)), Location("group", group=group.name, only=Only.IN_TROUBLE),
             is_of_cluster=False,
             examples=tuple(_cases_of(group, still_s)),
-            advice=_OF_READERS.get(
-                group.lag.reason if still_s is None else Reason.STANDS_STILL,
-                "see which partitions are behind, and who owns them (enter)",
-            ),
-            mends=("group.reset",) if group.lag.reason is Reason.STANDS_STILL else (),
+            advice=_OF_READERS.get(group.lag.reason, "see which partitions are behind, and who owns them (enter)")
+            + "; once they are stopped, step over it (O)" * may_step_over(group),
+            mends=("group.reset",) if may_step_over(group) else (),
         )  # fmt: skip
 
 

@@ -288,6 +288,10 @@ class FakeCluster:
         """Make the members of a group hang: they stay, and commit nothing."""
         self._groups[group].reads = 0.0
 
+    def resume_reading(self, group: str, reads: float) -> None:
+        """Let the members of a group read again, so many records of each partition in a second."""
+        self._groups[group].reads = reads
+
     def remove_group(self, name: str) -> None:
         """Remove a consumer group."""
         self._touched = True
