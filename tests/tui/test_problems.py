@@ -328,6 +328,50 @@ def test_offline_partitions_come_first_and_say_which_broker_brings_them_back(siz
     shown(FakeFeed(cluster, plays=False), look, size=size)
 
 
+def test_a_partition_whose_leader_is_about_to_be_chosen_is_not_offline() -> None:
+    feed = FakeFeed(FakeCluster(3, {"orders": 6}), plays=False)
+    board = board_of(feed, 3)
+    feed.cluster.kill(2, elects=False)
+
+    def found() -> dict[str, tuple[str, ...]]:
+        return {one.subject: one.mends for one in problems_of(board)}
+
+    board_of(feed, 1, board)
+    assert problems_of(board)[0].subject == "broker 2 down"
+    assert found()["2 leaders being chosen"] == ()
+    assert not [subject for subject in found() if "offline" in subject]
+    picture = "".join(part for one in overview.overview_of(board, problems_of(board), 80, 24).lines for part, _ in one)
+    assert "offline" not in picture
+    board_of(feed, 6, board)
+    assert found()["2 partitions offline"] == ("leader.elect_unclean",) and "2 leaders being chosen" not in found()
+    assert "the controller has not elected" in told(board, "2 partitions offline")[0]
+    feed.cluster.elect_without(2)
+    board_of(feed, 1, board)
+    assert not [subject for subject in found() if "offline" in subject or "leader" in subject]
+    feed.cluster.start(2)
+    board_of(feed, 8, board)
+    feed.cluster.elect_preferred()
+    board_of(feed, 1, board)
+    feed.cluster.kill(2, elects=False)
+    board_of(feed, 1, board)
+    assert "2 leaders being chosen" in found(), "the next time has its own patience"
+
+
+def test_why_follows_its_problem_and_says_when_it_is_over() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(3)
+        driven.feed.cluster.kill(2)
+        await driven.tick(2)
+        await driven.press("w")
+        await driven.sees("start each missing broker")
+        driven.feed.cluster.start(2)
+        await driven.tick(20)
+        await driven.sees("over; now: ")
+        assert isinstance(driven.app.screen, TextDialog) and "start each missing broker" not in driven.text
+
+    shown("live", look)
+
+
 def _rows_of(board: Board, subject: str) -> list[str]:
     """The rows that enter shows behind a problem."""
     (found,) = [one for one in problems_of(board) if one.subject == subject]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import cached_property
 from typing import ClassVar, TypeVar
 
@@ -154,7 +155,7 @@ class TextDialog(Dialog[None]):
 
     def __init__(
         self, title: str, lines: list[Line], *, copied: str = "", is_wide: bool = False, folds: bool = False,
-        finds: bool = False,
+        finds: bool = False, renewed: Callable[[], list[Line]] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             title, "esc closes" + "   y copies the command" * bool(copied) + "   / finds an action" * finds
@@ -163,10 +164,20 @@ class TextDialog(Dialog[None]):
         self._copied = copied
         self._finds = finds
         self._folds = folds
+        self._renewed = renewed
         self.set_class(is_wide, "-wide")
 
     def body(self) -> list[Widget]:
         return [LinesScroll(self._lines, id="lines", folds=self._folds)]
+
+    def on_mount(self) -> None:
+        """Keep up with what it tells of."""
+        if self._renewed is not None:
+            self.set_interval(0.5, self._renew)
+
+    def _renew(self) -> None:
+        if self._renewed is not None and self.query("#lines"):
+            self.query_one("#lines", LinesScroll).set_lines(self._renewed())
 
     def action_copy(self) -> None:
         if self._copied:

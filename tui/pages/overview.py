@@ -90,11 +90,15 @@ def overview_of(
 
 
 def status_of(board: Board) -> HealthStatus | None:
-    """Return how the cluster is. A disk that fills up is seen by its trend alone, which no check of one moment has."""
+    """Return how the cluster is. That a disk fills up, or a leader is late, no check of one moment sees."""
     health = board.frame.health
     if health is None:
         return None
-    return HealthStatus.WARNING if health.status is HealthStatus.OK and board.filling else health.status
+    return (
+        HealthStatus.WARNING
+        if health.status is HealthStatus.OK and (board.filling or board.awaits_leaders)
+        else health.status
+    )
 
 
 def health_word(board: Board, *, is_seen: bool = True) -> tuple[str, Tone]:
@@ -176,6 +180,7 @@ def _figures(board: Board, width: int) -> list[Line]:
     well, known = len(board.live - board.silent), len(board.broker_ids)
     has_controller = cluster.controller_id != NO_CONTROLLER
     min_isr = frame.stage(Stage.SETTINGS).read_at_ms is not None
+    offline = total.leaderless - board.awaits_leaders
     pieces: list[tuple[str, str, Tone, bool]] = [
         (f"{well} of {known}", "brokers answer" if board.silent else "brokers up",
          Tone.BAD if well < known else Tone.STRONG, True),
@@ -183,7 +188,7 @@ def _figures(board: Board, width: int) -> list[Line]:
          Tone.QUIET if has_controller else Tone.BAD, True),
         (count(len(board.topics)), "topics", Tone.STRONG, True),
         (count(total.partitions), "partitions", Tone.STRONG, True),
-        (count(total.leaderless), "offline", Tone.BAD, bool(total.leaderless)),
+        (count(offline), "offline", Tone.BAD, bool(offline)),
         (count(total.under_replicated), "under-replicated", Tone.BAD, bool(total.under_replicated)),
         (count(total.below_min), "under min ISR", Tone.BAD, min_isr and bool(total.below_min)),
         (count(total.led_elsewhere.total()), "not preferred", Tone.STRONG, bool(total.led_elsewhere.total())),

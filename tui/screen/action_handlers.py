@@ -13,7 +13,7 @@ from tui.actions import PAGES, Action, Group, help_lines, key_label
 from tui.dialogs.dialog import TextDialog
 from tui.dialogs.menu import Choice, CommandDialog, Do, GoTo, MenuDialog, NotUnderstood, parse_command, suggestions
 from tui.drawing.cells import Tone
-from tui.drawing.lines import line
+from tui.drawing.lines import Line, line
 from tui.drawing.table_model import Filter
 from tui.operations.operation import EXPECTED, failure_text
 from tui.pages import logs, replicas, timeline
@@ -24,7 +24,7 @@ from tui.screen.main_view import MainView
 from tui.screen.offers import ASK_CLUSTER, OPERATIONS, offer_for
 from tui.state.fleet import Member
 from tui.state.location import Location
-from tui.state.problems import why_lines
+from tui.state.problems import problems_of, why_lines
 from tui.state.recorded_feed import RecordedFeed
 from tui.state.status import source_lines
 from tui.widgets.lines_view import KeyItem
@@ -165,8 +165,17 @@ def _why(screen: MainView) -> None:
     if problem is None:
         screen.tell("nothing is wrong")
         return
-    lines = why_lines(problem, screen.dashboard.board, screen.dashboard.session.registry)
-    screen.app.push_screen(TextDialog("Why", lines, is_wide=True, folds=True))
+
+    def told() -> list[Line]:
+        board = screen.dashboard.board
+        now = problems_of(board)
+        shown = next((one for one in now if one.key == problem.key), None)
+        if shown is None:
+            rest = ", ".join(one.subject for one in now[:3]) or "nothing is wrong"
+            return [line((problem.subject, Tone.STRONG), (f"  is over; now: {rest}", Tone.GOOD))]
+        return why_lines(shown, board, screen.dashboard.session.registry)
+
+    screen.app.push_screen(TextDialog("Why", told(), is_wide=True, folds=True, renewed=told))
 
 
 def _incident(screen: MainView) -> None:

@@ -19,6 +19,7 @@ from engine.admin.analysis.rates import Rates
 from engine.admin.analysis.sanity import Finding, SanityCheck
 from engine.admin.analysis.tallies import Tallies, Tally
 from engine.admin.cluster.rights import Right
+from engine.admin.health.report import Check
 from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.reassignment.journal import UnfinishedPlan
@@ -34,6 +35,7 @@ HISTORY_MAX = 600
 
 
 _NO_ANSWER = "no answer"
+AWAITS_LEADERS = "leaders awaited"
 NO_FRAME = Frame(0, 0)
 """What is known before the first frame: nothing."""
 
@@ -180,6 +182,8 @@ class Board:
         if frame.health is not None:
             wrong |= {reason.check: "cluster" for reason in frame.health.reasons}
             wrong |= {("broker", id_): "cluster" for id_ in (*self.silent, *(set(self.broker_ids) - self.live))}
+        if self.awaits_leaders:
+            wrong[AWAITS_LEADERS] = "cluster"
         wrong |= {("log dir", trend.broker, trend.log_dir): "cluster" for trend in self.filling}
         readers: dict[Hashable, LagStatus] = {("group", group.name): group.lag.status for group in frame.groups}
         readers |= {("query", query.job.path): query.job.status for query in frame.queries}
@@ -280,6 +284,14 @@ class Board:
     def total(self) -> Tally:
         """The counts of the whole cluster."""
         return self._tallies.of_frame(self.frame)
+
+    @property
+    def awaits_leaders(self) -> int:
+        """How many partitions have no leader for a moment: a controller is about to elect one of those in sync."""
+        health = self.frame.health
+        reasons = () if health is None else health.reasons
+        offline = sum(reason.count for reason in reasons if reason.check is Check.OFFLINE_PARTITIONS)
+        return 0 if health is None else max(0, self.total.leaderless - offline)
 
     @property
     def replicas(self) -> Counter[int]:

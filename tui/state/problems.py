@@ -26,7 +26,7 @@ from tui.pages.reassignments import throttles_told
 from tui.pages.reassignments import why_of as why_of_copy
 from tui.pages.timeline import run_line, severity
 from tui.remedies import spelled
-from tui.state.board import Board, Since
+from tui.state.board import AWAITS_LEADERS, Board, Since
 from tui.state.location import Location, Only
 
 _NAMED_MAX = 3
@@ -215,6 +215,13 @@ def _of_cluster(board: Board) -> Iterator[Problem]:
         elif reason.check is not Check.FULL_LOG_DIRS or not board.filling:
             # Those of disks follow, with how fast they fill.
             yield _problem(board, reason)
+    if awaited := board.awaits_leaders:
+        yield Problem(
+            AWAITS_LEADERS, Tone.WARN, f"{counted(awaited, 'leader')} being chosen",
+            "a replica in sync is alive: the controller elects it", board.since.get(AWAITS_LEADERS),
+            Location("partitions", only=Only.OFFLINE),
+            advice="wait: if it takes longer than a few seconds, the controller does not elect",
+        )  # fmt: skip
     filling: dict[int, list[DirTrend]] = {}
     for trend in board.filling:
         filling.setdefault(trend.broker, []).append(trend)

@@ -142,6 +142,13 @@ class LinesScroll(Toned, ScrollView, can_focus=True):
         self._folds = folds
         self.virtual_size = Size(0, len(self._lines))
 
+    def set_lines(self, lines: Sequence[Line]) -> None:
+        """Show other lines, from the same place on."""
+        if list(lines) != self._told:
+            self._told = self._lines = list(lines)
+            self.on_resize()
+            self.refresh(layout=True)
+
     @property
     def text(self) -> str:
         return "\n".join("".join(text for text, _ in line).rstrip() for line in self._told)

@@ -61,13 +61,15 @@ class _Setting:
     racks: Mapping[int, str]
     caps_min_isr: bool
     hidden: frozenset[str] = frozenset()
+    awaits_leaders: bool = False
 
     @staticmethod
     def of(facts: HealthFacts) -> _Setting:
         snapshot = facts.snapshot
         racks = {broker.id: broker.rack for broker in snapshot.brokers if broker.rack is not None}
         known = racks if len(racks) == len(snapshot.brokers) else {}
-        return _Setting(frozenset(snapshot.live_broker_ids), known, facts.caps_min_isr, facts.hidden_settings)
+        live, hidden = frozenset(snapshot.live_broker_ids), facts.hidden_settings
+        return _Setting(live, known, facts.caps_min_isr, hidden, facts.awaits_leaders)
 
 
 @dataclass(slots=True)
@@ -88,6 +90,8 @@ class _TopicFindings:
     """Live brokers with replicas that are behind."""
     under_min_isr: list[tuple[int, str]] = field(default_factory=list)
     """How many replicas are in sync, and the finding."""
+    unelected: int = 0
+    """Partitions without a leader of which a replica in sync is alive."""
 
     def add(self, other: _TopicFindings) -> None:
         for check, lines in other.found.items():
@@ -100,6 +104,7 @@ class _TopicFindings:
             for broker, count in theirs.items():
                 mine[broker] += count
         self.under_min_isr += other.under_min_isr
+        self.unelected += other.unelected
         self.lagging |= other.lagging
         if other.moving:
             self.moving |= other.moving
@@ -267,6 +272,7 @@ def _topic(topic: TopicSnapshot, setting: _Setting, min_isr: int) -> _TopicFindi
         if is_well and not partition.is_under_replicated and not is_moving and not shares_rack:
             continue
         name = str(TopicPartition(topic.name, partition.partition))
+        findings.unelected += bool(_electable(partition, setting.live))
         for check, line in _troubles(partition, setting, min_isr):
             if check is Check.UNDER_MIN_ISR:
                 findings.under_min_isr.append((len(partition.isr), f"{name} ({line})"))
@@ -287,7 +293,8 @@ def _troubles(partition: PartitionSnapshot, setting: _Setting, min_isr: int) -> 
     in_sync, replicas = len(partition.isr), len(partition.replicas)
     is_led = partition.is_led(setting.live)
     if not is_led:
-        yield Check.OFFLINE_PARTITIONS, _offline(partition, setting.live)
+        if not (setting.awaits_leaders and _electable(partition, setting.live)):
+            yield Check.OFFLINE_PARTITIONS, _offline(partition, setting.live)
     elif partition.is_under_min_isr(min_isr, setting.live, is_capped=setting.caps_min_isr):
         yield Check.UNDER_MIN_ISR, f"{in_sync} in sync, {min_isr} wanted"
     elif replicas < min_isr:
@@ -310,11 +317,16 @@ def _count_brokers(told: _TopicFindings, partition: PartitionSnapshot, live: Set
             told.elsewhere[preferred] += 1
 
 
+def _electable(partition: PartitionSnapshot, live: Set[int]) -> list[int]:
+    """Return who may lead a partition that nobody leads now."""
+    return [] if partition.is_led(live) else [broker for broker in partition.isr if broker in live]
+
+
 def _offline(partition: PartitionSnapshot, live: Set[int]) -> str:
     """Say who led, who has a replica, whether all are down, and which dead broker has all that was acknowledged."""
     line = f"leader {_leader(partition)}, replicas {_ids(partition)}"
-    if any(broker in live for broker in partition.isr):
-        return line
+    if electable := _electable(partition, live):
+        return f"{line}; the controller has not elected {', '.join(map(str, electable))}, in sync"
     line += ", all down" if live.isdisjoint(partition.replicas) else ""
     last = ", ".join(map(str, partition.last_in_sync(live)))
     return f"{line}; start broker {last}, last in sync" if last else line

@@ -200,6 +200,8 @@ class HealthFacts:
         hidden_settings: topics whose settings are not known because klamm may not see them: no fault of theirs.
         plan: who carries out a plan, and which; only asked for if something is throttled.
         holding: what holds readers of committed records up, by partition.
+        awaits_leaders: a partition without a leader is not offline yet if a replica in sync is alive: a controller is
+            about to elect that.
     """
 
     snapshot: ClusterSnapshot
@@ -218,6 +220,7 @@ class HealthFacts:
     is_kraft: bool = False
     plan: str | None = None
     holding: tuple[HoldingTransaction, ...] = ()
+    awaits_leaders: bool = False
 
 
 def used_percent(total_bytes: int | None, usable_bytes: int | None) -> float | None:

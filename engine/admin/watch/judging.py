@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from engine.admin.cluster.target import Side
 from engine.admin.health.checks import TopicMemory, assess
@@ -12,16 +13,25 @@ from engine.admin.watch.frame import Frame, LinkState, Stage
 ZOOKEEPER_PATIENCE_MS = 5_000
 """A session that is opened anew takes no longer."""
 
+ELECTION_PATIENCE_MS = 5_000
+"""A controller that sees a broker go elects in less; a new one has to take over first."""
+
 
 class HealthMemory:
     """Judges one frame after the other. Unchanged topics are not judged again."""
 
     def __init__(self) -> None:
         self._memory = TopicMemory()
+        self._unelected_since_ms: int | None = None
 
     def turns(self, frame: Frame) -> Iterator[None]:
         """Check the topics in turns of an event loop; after the last one ``judge`` has little to do."""
-        return iter(()) if _is_unread(frame) else self._memory.turns(facts_of(frame))
+        return iter(()) if _is_unread(frame) else self._memory.turns(self._facts_of(frame))
+
+    def _facts_of(self, frame: Frame) -> HealthFacts:
+        since_ms = self._unelected_since_ms
+        is_early = since_ms is None or 0 <= frame.at_ms - since_ms < ELECTION_PATIENCE_MS
+        return replace(facts_of(frame), awaits_leaders=is_early)
 
     def judge(self, frame: Frame) -> HealthReport | None:
         """Return what the checks say about a frame; None until topics, partitions and moves have been read.
@@ -30,7 +40,12 @@ class HealthMemory:
         """
         if _is_unread(frame):
             return None
-        report = assess(facts_of(frame), memory=self._memory)
+        facts = self._facts_of(frame)
+        report = assess(facts, memory=self._memory)
+        if not self._memory.of(facts).unelected:
+            self._unelected_since_ms = None
+        elif self._unelected_since_ms is None or frame.at_ms < self._unelected_since_ms:
+            self._unelected_since_ms = frame.at_ms
         early = set()
         settings = frame.stage(Stage.SETTINGS)
         if not settings.error and not settings.missing:

@@ -40,11 +40,15 @@ def test_a_healthy_cluster() -> None:
 
 def test_partitions_that_are_offline_or_too_thin() -> None:
     seen = found(facts(partition((0, 1), (0,), -1), partition((1, 2), (1,)), min_isr={"t": 2}))
-    assert seen[Check.OFFLINE_PARTITIONS] == ("t-0 (leader none, replicas 0,1)",)
+    assert seen[Check.OFFLINE_PARTITIONS] == (
+        "t-0 (leader none, replicas 0,1; the controller has not elected 0, in sync)",
+    )
     assert seen[Check.UNDER_MIN_ISR] == ("t-1 (1 in sync, 2 wanted)",)
     dead_leader = found(facts(partition((0, 3), (0, 3), 3)))
     assert Check.UNDER_REPLICATED_LAGGING not in found(facts(partition((3, 0), (3,), -1)))
-    assert dead_leader[Check.OFFLINE_PARTITIONS] == ("t-0 (leader 3, dead, replicas 0,3)",)
+    assert dead_leader[Check.OFFLINE_PARTITIONS] == (
+        "t-0 (leader 3, dead, replicas 0,3; the controller has not elected 0, in sync)",
+    )
 
 
 @pytest.mark.parametrize(("min_isr", "isr"), [(1, (0,)), (2, (0, 1)), (2, (0, 1, 2)), (3, (0, 1, 2))])
@@ -71,7 +75,7 @@ def test_under_replication_has_a_cause() -> None:
     [
         ((3,), "leader none, replicas 0,3,4; start broker 3, last in sync"),
         ((3, 4), "leader none, replicas 0,3,4; start broker 3, 4, last in sync"),
-        ((0, 3), "leader none, replicas 0,3,4"),
+        ((0, 3), "leader none, replicas 0,3,4; the controller has not elected 0, in sync"),
         ((), "leader none, replicas 0,3,4"),
     ],
 )

@@ -186,15 +186,24 @@ class FakeCluster:
         self._touched = True
         self._broker_configs[broker] = {**self._broker_configs.get(broker, {}), key: value}
 
-    def kill(self, broker: int) -> None:
-        """End a broker: its session ends, leaders move, ISRs shrink, another broker becomes the controller."""
+    def kill(self, broker: int, *, elects: bool = True) -> None:
+        """End a broker: its session ends, leaders move, ISRs shrink, another broker becomes the controller.
+
+        Without ``elects`` the controller does nothing until ``elect_without``.
+        """
         self._touched = True
         self._down[broker] = self._brokers.pop(broker)
         self._registered_ms.pop(broker, None)
         self._live = tuple(self._brokers.values())
-        self._each_partition(lambda p: self._without(p, broker) if broker in p.isr or p.leader == broker else p)
+        if elects:
+            self.elect_without(broker)
         if self._controller_id == broker:
             self.move_controller(min(self._brokers, default=NO_CONTROLLER))
+
+    def elect_without(self, broker: int) -> None:
+        """Elect other leaders than a dead broker, and take it out of the ISRs."""
+        self._touched = True
+        self._each_partition(lambda p: self._without(p, broker) if broker in p.isr or p.leader == broker else p)
 
     def start(self, broker: int) -> None:
         """Start a broker that was killed. Its replicas are in sync again at the next ``advance``."""
