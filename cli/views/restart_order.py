@@ -7,7 +7,7 @@ from cli.output.report import Column, Kind, Report, Table, Tone
 from engine.admin.analysis.restart_board import RestartAdvice, RestartBoard, Verdict
 
 _TONES = {Verdict.SAFE: Tone.GOOD, Verdict.LAST: Tone.GOOD, Verdict.DOWN: Tone.BAD, Verdict.NO: Tone.BAD}
-_ORDER = (Verdict.SAFE, Verdict.LAST, Verdict.WAIT, Verdict.NO, Verdict.UNKNOWN, Verdict.DOWN)
+_ORDER = (Verdict.NEEDED, Verdict.SAFE, Verdict.LAST, Verdict.WAIT, Verdict.NO, Verdict.UNKNOWN, Verdict.DOWN)
 
 
 def _verdict_tone(value: object) -> Tone | None:

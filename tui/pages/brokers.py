@@ -111,8 +111,8 @@ def _full_in(board: Board) -> dict[int, float]:
 
 
 def is_trouble(item: BrokerItem) -> bool:
-    """Whether a broker is away, silent, or missing from an ISR."""
-    return bool(item.info is None or item.trouble or item.missing)
+    """Whether a broker is away, silent, missing from an ISR, or has lost a log dir."""
+    return bool(item.info is None or item.trouble or item.missing or item.has_failed_dir)
 
 
 def disk_cell(item: BrokerItem) -> Cell:
@@ -132,7 +132,13 @@ def _bytes(item: BrokerItem) -> Cell:
     return _unknown_size(item) if item.bytes is None else Cell(size(item.bytes))
 
 
-_VERDICTS = {Verdict.SAFE: Tone.GOOD, Verdict.LAST: Tone.GOOD, Verdict.UNKNOWN: Tone.QUIET, Verdict.WAIT: Tone.WARN}
+_VERDICTS = {
+    Verdict.SAFE: Tone.GOOD,
+    Verdict.LAST: Tone.GOOD,
+    Verdict.UNKNOWN: Tone.QUIET,
+    Verdict.WAIT: Tone.WARN,
+    Verdict.NEEDED: Tone.WARN,
+}
 
 
 def _full_in_cell(item: BrokerItem) -> Cell:
@@ -259,7 +265,8 @@ def _restart_line(board: Board) -> Line:
         return line(
             ("rolling restart: ", Tone.QUIET), (f"broker {advice.next_broker} is safe to restart next", Tone.GOOD)
         )
-    reasons = next((broker.reasons for broker in advice.brokers if broker.reasons), ())
+    first = sorted(advice.brokers, key=lambda broker: broker.verdict is not Verdict.NEEDED)
+    reasons = next((broker.reasons for broker in first if broker.reasons), ())
     return line(("rolling restart: ", Tone.QUIET), (f"none now: {'; '.join(reasons) or 'no broker is up'}", Tone.WARN))
 
 

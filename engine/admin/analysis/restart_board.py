@@ -23,6 +23,8 @@ class Verdict(StrEnum):
     SAFE = "safe"
     LAST = "safe, better last"
     """It is the controller: if it is not the last to restart, control moves twice."""
+    NEEDED = "needed"
+    """A log dir of it failed, and nothing else has to end first: it comes back with a restart."""
     WAIT = "wait"
     """Something else in the cluster has to end first."""
     NO = "no"
@@ -75,14 +77,14 @@ def restart_board(frame: Frame, tally: Tally) -> RestartBoard:
     known = sorted({*live, *tally.leaders, *tally.preferred, *tally.missing})
     down = tuple(broker for broker in known if broker not in live)
     waiting, unknown = _waiting(frame, tally, down), _unknown(frame, tally)
-    brokers = tuple(_advice(frame, tally, broker, waiting, unknown) for broker in known)
+    brokers = tuple(_advice(frame, tally, broker, waiting, unknown, down) for broker in known)
     ready = [broker for broker in brokers if broker.may_be_restarted]
     ready.sort(key=lambda one: (one.verdict is Verdict.LAST, -(one.registered_s or 0.0), one.broker))
     return RestartBoard(brokers, ready[0].broker if ready else None, down)
 
 
 def _advice(
-    frame: Frame, tally: Tally, broker: int, waiting: tuple[str, ...], unknown: tuple[str, ...]
+    frame: Frame, tally: Tally, broker: int, waiting: tuple[str, ...], unknown: tuple[str, ...], down: tuple[int, ...]
 ) -> RestartAdvice:
     cluster = frame.cluster
     stop, go = tally.would_stop[broker], tally.would_go[broker]
@@ -100,6 +102,8 @@ def _advice(
         verdict, reasons = Verdict.UNKNOWN, unknown
     elif own:
         verdict, reasons = Verdict.NO, (*own, *waiting)
+    elif _has_failed_dir(frame, broker) and not _waiting(frame, tally, down, but_for=broker):
+        verdict, reasons = Verdict.NEEDED, (f"broker {broker} has a failed log dir: mend that, then restart it",)
     elif waiting:
         verdict, reasons = Verdict.WAIT, waiting
     else:
@@ -108,14 +112,19 @@ def _advice(
     return RestartAdvice(broker, verdict, reasons, tally.missing[broker], stop, go, _registered_s(frame, broker))
 
 
-def _waiting(frame: Frame, tally: Tally, down: tuple[int, ...]) -> tuple[str, ...]:
-    """Return what has to end before any broker is stopped."""
+def _has_failed_dir(frame: Frame, broker: int) -> bool:
+    words = frame.words.get(broker)
+    return words is not None and bool(words.offline_log_dirs)
+
+
+def _waiting(frame: Frame, tally: Tally, down: tuple[int, ...], *, but_for: int | None = None) -> tuple[str, ...]:
+    """Return what has to end before any broker is stopped; without partitions that wait for ``but_for`` alone."""
     found = []
     if down:
         found.append(f"broker {', '.join(map(str, down))} {'is' if len(down) == 1 else 'are'} down")
     if tally.leaderless:
         found.append(f"{_partitions(tally.leaderless)} have no leader".replace("partition have", "partition has"))
-    if tally.under_replicated:
+    if tally.under_replicated and not tally.missing.keys() <= {but_for}:
         who = ", ".join(str(broker) for broker, _ in tally.missing.most_common(3) if broker not in down)
         catching = f" (waiting for {who})" if who else ""
         found.append(f"{_partitions(tally.under_replicated)} under-replicated{catching}")

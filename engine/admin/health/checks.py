@@ -62,6 +62,8 @@ class _Setting:
     caps_min_isr: bool
     hidden: frozenset[str] = frozenset()
     awaits_leaders: bool = False
+    failed: frozenset[int] = frozenset()
+    """Brokers with a failed log dir: what they have there they cannot lead."""
 
     @staticmethod
     def of(facts: HealthFacts) -> _Setting:
@@ -69,7 +71,8 @@ class _Setting:
         racks = {broker.id: broker.rack for broker in snapshot.brokers if broker.rack is not None}
         known = racks if len(racks) == len(snapshot.brokers) else {}
         live, hidden = frozenset(snapshot.live_broker_ids), facts.hidden_settings
-        return _Setting(live, known, facts.caps_min_isr, hidden, facts.awaits_leaders)
+        failed = frozenset(facts.offline_log_dirs)
+        return _Setting(live, known, facts.caps_min_isr, hidden, facts.awaits_leaders, failed)
 
 
 @dataclass(slots=True)
@@ -272,7 +275,7 @@ def _topic(topic: TopicSnapshot, setting: _Setting, min_isr: int) -> _TopicFindi
         if is_well and not partition.is_under_replicated and not is_moving and not shares_rack:
             continue
         name = str(TopicPartition(topic.name, partition.partition))
-        findings.unelected += bool(_electable(partition, setting.live))
+        findings.unelected += bool(_electable(partition, setting))
         for check, line in _troubles(partition, setting, min_isr):
             if check is Check.UNDER_MIN_ISR:
                 findings.under_min_isr.append((len(partition.isr), f"{name} ({line})"))
@@ -293,8 +296,8 @@ def _troubles(partition: PartitionSnapshot, setting: _Setting, min_isr: int) -> 
     in_sync, replicas = len(partition.isr), len(partition.replicas)
     is_led = partition.is_led(setting.live)
     if not is_led:
-        if not (setting.awaits_leaders and _electable(partition, setting.live)):
-            yield Check.OFFLINE_PARTITIONS, _offline(partition, setting.live)
+        if not (setting.awaits_leaders and _electable(partition, setting)):
+            yield Check.OFFLINE_PARTITIONS, _offline(partition, setting)
     elif partition.is_under_min_isr(min_isr, setting.live, is_capped=setting.caps_min_isr):
         yield Check.UNDER_MIN_ISR, f"{in_sync} in sync, {min_isr} wanted"
     elif replicas < min_isr:
@@ -317,15 +320,16 @@ def _count_brokers(told: _TopicFindings, partition: PartitionSnapshot, live: Set
             told.elsewhere[preferred] += 1
 
 
-def _electable(partition: PartitionSnapshot, live: Set[int]) -> list[int]:
+def _electable(partition: PartitionSnapshot, setting: _Setting) -> list[int]:
     """Return who may lead a partition that nobody leads now."""
-    return [] if partition.is_led(live) else [broker for broker in partition.isr if broker in live]
+    able = setting.live - setting.failed
+    return [] if partition.is_led(setting.live) else [broker for broker in partition.isr if broker in able]
 
 
-def _offline(partition: PartitionSnapshot, live: Set[int]) -> str:
+def _offline(partition: PartitionSnapshot, setting: _Setting) -> str:
     """Say who led, who has a replica, whether all are down, and which dead broker has all that was acknowledged."""
-    line = f"leader {_leader(partition)}, replicas {_ids(partition)}"
-    if electable := _electable(partition, live):
+    live, line = setting.live, f"leader {_leader(partition)}, replicas {_ids(partition)}"
+    if electable := _electable(partition, setting):
         return f"{line}; the controller has not elected {', '.join(map(str, electable))}, in sync"
     line += ", all down" if live.isdisjoint(partition.replicas) else ""
     last = ", ".join(map(str, partition.last_in_sync(live)))

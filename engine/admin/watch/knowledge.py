@@ -374,6 +374,11 @@ class Knowledge:
 
     def _set_brokers(self, brokers: tuple[BrokerInfo, ...]) -> None:
         self._knows_members = True
+        if brokers != self.brokers:
+            # What a broker said before it was started again means nothing.
+            epochs = {broker.id: broker.broker_epoch for broker in self.brokers}
+            kept = {broker.id for broker in brokers if epochs.get(broker.id) == broker.broker_epoch}
+            self.words = {broker: said for broker, said in self.words.items() if broker in kept}
         if brokers != self.brokers or self._snapshot is None:
             self.brokers, self._snapshot = brokers if brokers != self.brokers else self.brokers, None
 

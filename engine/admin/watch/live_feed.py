@@ -45,6 +45,8 @@ _log = logging.getLogger(__name__)
 FRAME_GAP_S = 0.05
 """The shortest time after a frame with news, however much happens; news that follow a tick do not wait."""
 
+_PROBE_AFTER_S = 1.0
+"""A broker is registered a moment before it answers: then it is asked what it has to say."""
 _LOOKS_AFTER_S = (0.15, 0.3, 0.6)
 """This long after brokers came or went, read the metadata again, besides the usual readings."""
 
@@ -267,6 +269,7 @@ class LiveFeed:
             # Elections follow, and usually end within a tick.
             self._seen_brokers = self._knowledge.brokers
             loop = asyncio.get_running_loop()
+            loop.call_later(_PROBE_AFTER_S, self._trigger, Stage.PROBES)
             self._elections_until_s = loop.time() + sum(_LOOKS_AFTER_S)
             for after_s in _LOOKS_AFTER_S:
                 loop.call_later(after_s, self._trigger, Stage.METADATA)
@@ -400,6 +403,8 @@ class LiveFeed:
             # They are as old as the metadata may be.
             interval_ms = max(round(self._interval_s * 1000), self._schedules[Stage.METADATA].interval_ms)
             self._board.read(Stage.MEMBERS, StageSource.POLL, cost_ms=0.0, requests=0, interval_ms=interval_ms)
+        if not is_first and before is not self._knowledge.brokers:
+            asyncio.get_running_loop().call_later(_PROBE_AFTER_S, self._trigger, Stage.PROBES)
         if is_first or before is not self._knowledge.brokers or (has_changed and is_electing):
             self._urgent.set()
         return 1, ()

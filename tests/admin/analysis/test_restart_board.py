@@ -85,6 +85,18 @@ def test_a_replica_that_catches_up_is_waited_for() -> None:
     assert board.brokers[0].reasons == ("1 partition under-replicated (waiting for 3)",)
 
 
+def test_a_broker_with_a_failed_log_dir_needs_the_restart_for_which_its_partitions_wait() -> None:
+    cluster = FakeCluster(4, {"orders": 4}, min_isr=1)
+    cluster.shrink_isr(TopicPartition("orders", 0), 3)
+    cluster.fail_log_dir(3)
+    board = _board(cluster)
+    assert _verdicts(board) == {1: Verdict.WAIT, 2: Verdict.WAIT, 3: Verdict.NEEDED, 4: Verdict.WAIT}
+    assert board.brokers[2].reasons == ("broker 3 has a failed log dir: mend that, then restart it",)
+    assert board.next_broker is None
+    cluster.shrink_isr(TopicPartition("orders", 1), 2)
+    assert _verdicts(_board(cluster))[3] is Verdict.WAIT, "another one is missing too"
+
+
 def test_a_reassignment_is_waited_for() -> None:
     cluster = FakeCluster(4, {"orders": 1}, min_isr=1)
     cluster.reassign(TopicPartition("orders", 0), (4, 2, 3))

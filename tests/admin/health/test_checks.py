@@ -83,6 +83,12 @@ def test_an_offline_partition_names_the_broker_that_can_bring_it_back(isr: tuple
     assert found(facts(partition((0, 3, 4), isr, -1)))[Check.OFFLINE_PARTITIONS] == (f"t-0 ({told})",)
 
 
+def test_what_a_broker_had_on_a_failed_log_dir_waits_for_no_election() -> None:
+    lost = replace(facts(partition((0, 3), (0,), -1)), offline_log_dirs={0: ("/d",)}, awaits_leaders=True)
+    assert found(lost)[Check.OFFLINE_PARTITIONS] == ("t-0 (leader none, replicas 0,3)",)
+    assert Check.OFFLINE_PARTITIONS not in found(replace(lost, offline_log_dirs={}))
+
+
 def test_nobody_can_be_elected_among_replicas_that_are_all_down() -> None:
     seen = found(facts(partition((3,), (3,), -1), partition((3, 4), (), -1)))
     assert seen[Check.OFFLINE_PARTITIONS] == (

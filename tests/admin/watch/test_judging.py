@@ -23,7 +23,7 @@ from engine.admin.watch.frame import BrokerWords, Frame, Link, LinkState, Stage,
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.watch.knowledge import Knowledge
 from engine.admin.watch.live_feed import LiveFeed
-from engine.common.model import TopicPartition
+from engine.common.model import BrokerInfo, TopicPartition
 from engine.common.snapshot import SnapshotSource
 
 
@@ -161,6 +161,20 @@ def test_a_broker_that_falls_silent_or_comes_back_is_probed_at_once(
         assert schedule.next_ms == in_an_hour, "once"
 
     asyncio.run(run())
+
+
+def test_what_a_broker_said_before_it_was_started_again_means_nothing() -> None:
+    def members(*epochs: int) -> tuple[BrokerInfo, ...]:
+        return tuple(BrokerInfo(id_, (), broker_epoch=epoch) for id_, epoch in enumerate(epochs, 1))
+
+    knowledge = Knowledge(SnapshotSource.ZOOKEEPER)
+    knowledge.take_members(members(10, 11), {}, 1, 1, "id")
+    failed = BrokerWords(1, ("/var/lib/kafka",))
+    knowledge.take_words({1: BrokerWords(1), 2: failed})
+    knowledge.take_members(members(10, 11), {}, 1, 1, "id")
+    assert knowledge.words[2] is failed
+    knowledge.take_members(members(10, 12), {}, 1, 1, "id")
+    assert list(knowledge.words) == [1]
 
 
 def test_a_broker_that_fell_silent_says_nothing_whatever_it_said_before() -> None:
