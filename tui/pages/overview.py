@@ -22,7 +22,7 @@ from tui.drawing.units import at_least, count, counted, plain, short_count, span
 from tui.pages import brokers, reassignments
 from tui.pages.groups import status_cell, time_lag_cell, trend_cell, unknown_told
 from tui.pages.page import Page, View
-from tui.pages.timeline import gravity, run_line
+from tui.pages.timeline import run_line, severity
 from tui.state.board import Board
 from tui.state.problems import Problem, age_told, problems_of, why_lines
 
@@ -39,7 +39,7 @@ _UPPER_MIN = 14
 """Two charts with a scale each need this many lines."""
 _EVENTS_MAX = 16
 _LATE_MS = 600_000
-"""What is older is no longer shown for its gravity, but only where there is room."""
+"""What is older is no longer shown for its severity, but only where there is room."""
 _SUBJECT_MAX = 30
 _BAR = 10
 
@@ -280,10 +280,10 @@ def _charts(board: Board, width: int, height: int, *, across: int = 1) -> list[L
 def _brokers(board: Board, width: int, height: int) -> list[Line]:
     """Return a row for each broker, those with a problem first, so that they are not among those left out."""
 
-    def gravity_of(item: brokers.BrokerItem) -> int:
+    def severity_of(item: brokers.BrokerItem) -> int:
         return 0 if brokers.is_trouble(item) else 1 if item.leaders < item.preferred else 2
 
-    items = sorted(brokers.items_of(board), key=lambda item: (gravity_of(item), item.id))
+    items = sorted(brokers.items_of(board), key=lambda item: (severity_of(item), item.id))
     room = height - 3
     shown = items if len(items) <= room else items[: room - 1]
     most = max((max(item.leaders, item.preferred) for item in items), default=0)
@@ -293,7 +293,7 @@ def _brokers(board: Board, width: int, height: int) -> list[Line]:
         _add_courses(board, rows, [item.id for item in shown], width - 4 - width_of(rows[0]))
     rest = items[len(shown) :]
     if rest:
-        ending = "" if any(gravity_of(item) < 2 for item in rest) else ", with nothing wrong"
+        ending = "" if any(severity_of(item) < 2 for item in rest) else ", with nothing wrong"
         rows.append(line((f"  and {len(rest)} more{ending}", Tone.QUIET)))
     return panel("Brokers", rows if items else [line(("  none is known yet", Tone.QUIET))], width, height)
 
@@ -446,8 +446,10 @@ def _events(board: Board, width: int, lines_max: int) -> list[Line]:
     """Return the gravest of the last changes: the newest moments first, in each the gravest first."""
     late_ms = board.frame.at_ms - _LATE_MS
     # What is grave is not pushed out by what came after it.
-    runs = sorted(board.history.runs, key=lambda run: (run.event.at_ms < late_ms, gravity(run.event), -run.event.at_ms))
-    kept = sorted(runs[: max(0, lines_max)], key=lambda run: (-run.event.at_ms, gravity(run.event)))
+    runs = sorted(
+        board.history.runs, key=lambda run: (run.event.at_ms < late_ms, severity(run.event), -run.event.at_ms)
+    )
+    kept = sorted(runs[: max(0, lines_max)], key=lambda run: (-run.event.at_ms, severity(run.event)))
     if not kept:
         return [line(("  none since the dashboard started", Tone.QUIET))]
     kind = max(len(run.event.kind) for run in kept) + 2

@@ -37,7 +37,7 @@ _TONES = {
 
 
 SEVERITIES = {Only.WARNINGS: 1, Only.FAILURES: 0}
-"""What the timeline may be narrowed to, each with the least gravity that it shows."""
+"""What the timeline may be narrowed to, each with the least severe that it shows."""
 
 
 def next_severity(only: Only | None) -> Only | None:
@@ -45,8 +45,8 @@ def next_severity(only: Only | None) -> Only | None:
     return {None: Only.WARNINGS, Only.WARNINGS: Only.FAILURES}.get(only)
 
 
-def gravity(event: Event) -> int:
-    """Return how grave it is: 0 for the gravest."""
+def severity(event: Event) -> int:
+    """Return 0 for what is most severe, and more for what is less so."""
     tones = (Tone.BAD, Tone.WARN, Tone.GOOD)
     tone = _TONES.get(event.kind, Tone.PLAIN)
     return tones.index(tone) if tone in tones else len(tones)
@@ -150,7 +150,7 @@ def _rows(view: View) -> Rows:
         "nothing has happened since the dashboard started"
         if only is None
         else f"no {only} since the dashboard started",
-        None if only is None else lambda numbered: gravity(numbered[1]) <= SEVERITIES[only],
+        None if only is None else lambda numbered: severity(numbered[1]) <= SEVERITIES[only],
     )
 
 

@@ -162,7 +162,7 @@ class PlanDesk:
         if path is None:
             found = await asyncio.to_thread(unfinished_plans, self.folders)
             if not found:
-                self._screen.tell("no journal in the working folder is of a plan that was not finished", is_error=True)
+                self._screen.tell("no journal in the working folder belongs to an unfinished plan", is_error=True)
                 return
             path = found[0].path
         await self._open(path)

@@ -114,7 +114,7 @@ def perform(screen: MainView, action_id: str) -> None:
         screen.tell(f"{action.title.lower()} belongs to {', '.join(sorted(action.pages))}", is_error=True)
         return
     if action.is_of_rows and action_id != "row.open" and screen.location.page == "overview":
-        screen.tell("problems are shown by their gravity: enter opens the rows of one")
+        screen.tell("the worst problems come first: enter opens the rows of one")
     elif action_id.startswith("page."):
         screen.go_to(Location(action_id.removeprefix("page.")))
     elif action_id in OPERATIONS:

@@ -24,7 +24,7 @@ from tui.pages.brokers import MAY_HANG, UNANSWERED
 from tui.pages.groups import growth_of, reader_of, status_cell, time_lag_cell, why_of
 from tui.pages.reassignments import throttles_told
 from tui.pages.reassignments import why_of as why_of_copy
-from tui.pages.timeline import gravity, run_line
+from tui.pages.timeline import run_line, severity
 from tui.remedies import spelled
 from tui.state.board import Board, Since
 from tui.state.location import Location, Only
@@ -198,7 +198,7 @@ def why_lines(
 
 
 def _cause_first(run: Run) -> tuple[bool, int, int]:
-    return run.event.kind not in _CAUSES, gravity(run.event), run.event.at_ms
+    return run.event.kind not in _CAUSES, severity(run.event), run.event.at_ms
 
 
 def _around(problem: Problem, board: Board) -> list[Run]:

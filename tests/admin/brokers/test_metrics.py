@@ -251,9 +251,9 @@ async def test_jolokia_answers_for_each_name() -> None:
     ("teller", "answer", "why"),
     [
         (Teller.PROMETHEUS, b"HTTP/1.1 401 Unauthorized\r\n\r\n", "401 Unauthorized"),
-        (Teller.PROMETHEUS, b"SSH-2.0-OpenSSH\r\n", "no HTTP"),
-        (Teller.PROMETHEUS, b"", "no HTTP"),
-        (Teller.PROMETHEUS, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nup", "no HTTP"),
+        (Teller.PROMETHEUS, b"SSH-2.0-OpenSSH\r\n", "not HTTP"),
+        (Teller.PROMETHEUS, b"", "not HTTP"),
+        (Teller.PROMETHEUS, b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nup", "not HTTP"),
         (Teller.PROMETHEUS, b"HTTP/1.1 200 OK\r\n\r\nup 1\n", "none of Kafka's metrics"),
         (Teller.JOLOKIA, b"HTTP/1.1 200 OK\r\n\r\n<html>", "not Jolokia's"),
         (Teller.JOLOKIA, b"HTTP/1.1 200 OK\r\n\r\n[]", "not Jolokia's"),

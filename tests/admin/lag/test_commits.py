@@ -9,8 +9,10 @@ from typing import Any, cast
 import pytest
 
 from engine.admin.cluster.errors import Unreachable
+from engine.admin.cluster.rights import Right
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.lag.measuring import readers_within_pace
+from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC
@@ -48,6 +50,9 @@ def commit(group: str, ago_s: int, offset: int | None) -> Record:
     return Record(timestamp_ms=NOW_MS, key=encode_offset_key(group, *ORDERS), value=value)
 
 
+HIDDEN = Right(AclOperation.DESCRIBE, ResourceType.TOPIC, HOME.topic)
+
+
 class Cluster:
     """One broker with a partition of the offsets topic and one of orders, whose records are old."""
 
@@ -55,6 +60,7 @@ class Cluster:
 
     def __init__(self, commits: Sequence[Record], refusal: ErrorCode = ErrorCode.NONE) -> None:
         self.silent: dict[int, str] = {}
+        self.denied: dict[Right, None] = {}
         self.fetched: list[int] = []
         self._refusal = refusal
         self._logs = {
@@ -167,6 +173,20 @@ def test_without_a_broker_nothing_is_said() -> None:
             raise Unreachable("no broker answers")
 
     assert not within_pace(Gone(STEADY))
+
+
+def test_groups_are_read_without_a_right_on_their_topic() -> None:
+    class Hiding(Cluster):
+        async def metadata(self, topics: Sequence[str]) -> MetadataResponse:
+            self.denied[HIDDEN] = None
+            return MetadataResponse(topics=[MetadataResponseTopic(name=name) for name in topics])
+
+    cluster = Hiding(STEADY)
+    assert not within_pace(cluster)
+    assert cluster.denied == {}, "nothing is hidden for want of it"
+    cluster.denied = {HIDDEN: None}
+    assert not within_pace(cluster)
+    assert cluster.denied == {HIDDEN: None}, "somebody asked for the topic itself"
 
 
 def test_nobody_asks_where_nobody_stands_still() -> None:

@@ -358,6 +358,8 @@ def test_a_leader_whose_successor_is_dead_wakes_who_waits_for_acks(tmp_path: Pat
         w.brokers[1].replica_manager.delayed_produce.try_complete_else_watch(waiting, [TP])
         w.alive.discard(2)
         await w.lead(2, tell=[1])
+        await w.let_pass(1)
+        assert waiting.done.done(), "not only when its time is over"
         assert await waiting.done == (False, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     led(tmp_path, test)
