@@ -195,6 +195,35 @@ def test_enter_on_a_partition_that_its_group_does_not_read_says_what_helps(size:
     shown(FakeFeed(cluster, plays=False), look, size=size)
 
 
+def test_groups_open_at_the_one_in_trouble_and_w_says_why() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(30)
+        await driven.press("5")
+        names = [group.name for group in driven.main.model.shown]
+        first = next(at for at, group in enumerate(driven.main.model.shown) if group.lag.status.is_trouble)
+        assert first > 0 and driven.main.model.cursor == first
+        await driven.press("w")
+        await driven.sees(f"group {names[first]} ")
+        assert isinstance(driven.app.screen, TextDialog) and "read by" in driven.text
+        await driven.press("escape", "g", "w")
+        assert [one.message for one in driven.app._notifications] == [f"nothing is wrong with group {names[0]}"]
+        await driven.press("j", "1", "5")
+        assert driven.main.model.cursor == 1, "it was moved there"
+
+    shown("live", look)
+
+
+def test_brokers_open_at_the_one_in_trouble() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(3)
+        driven.feed.cluster.kill(2)
+        await driven.tick(1)
+        await driven.press("2")
+        assert driven.main.model.cursor_item.id == 2
+
+    shown("live", look)
+
+
 def test_a_group_that_is_behind_is_no_fault_of_the_cluster() -> None:
     async def look(driven: Driven) -> None:
         await driven.tick(3)

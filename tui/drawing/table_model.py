@@ -233,6 +233,10 @@ class TableModel:
         """Move the cursor to the row with this name, if it is in sight."""
         self.cursor = next((i for i, item in enumerate(self.shown) if str(self.rows.key(item)) == name), self.cursor)
 
+    def put_cursor_on_first(self, is_wanted: Callable[[Any], bool]) -> None:
+        """Move the cursor to the first such row, if there is one."""
+        self.cursor = next((i for i, item in enumerate(self.shown) if is_wanted(item)), self.cursor)
+
     def _column(self, name: str | None) -> Column | None:
         return next((column for column in self.rows.columns if column.name == name), None)
 

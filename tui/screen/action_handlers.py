@@ -161,8 +161,14 @@ def _open(screen: MainView) -> None:
 
 
 def _why(screen: MainView) -> None:
-    problem = screen.model.cursor_item
-    if problem is None:
+    problem, item = screen.model.cursor_item, screen.model.cursor_item
+    if screen.page_name == "groups":
+        group = screen.location.group or (None if item is None else item.name)
+        problem = next((one for one in problems_of(screen.dashboard.board) if one.opens.group == group), None)
+        if item is not None and problem is None:
+            screen.tell(f"nothing is wrong with group {group}")
+            return
+    if item is None or problem is None:
         screen.tell("nothing is wrong")
         return
 

@@ -42,6 +42,10 @@ _PARTS = "#title, #status, #tabs, #summary, #overview, #table, #footer"
 """What every picture consists of."""
 
 
+_POINTS_AT_TROUBLE = ("groups", "group", "brokers")
+"""Screens whose first row in trouble is under the cursor when they are opened: the first name is anybody's."""
+
+
 class MainScreen(Screen[None]):
     """Shows one location at a time; remembers how each table was arranged."""
 
@@ -186,6 +190,10 @@ class MainScreen(Screen[None]):
             table.set_model(self.model)
             if self.location.row is not None:
                 self.model.put_cursor_on_named(self.location.row)
+            elif self.model.cursor == 0 and self.location.page in _POINTS_AT_TROUBLE:
+                is_trouble, view = self.pages[self.location.page].is_trouble, self.view
+                if is_trouble is not None:
+                    self.model.put_cursor_on_first(lambda item: is_trouble(view, item))
             self.set_focus(table)
         else:
             self.set_focus(None)
