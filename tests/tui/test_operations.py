@@ -518,7 +518,7 @@ def test_throttles_that_were_left_behind_are_removed_by_keys(
         await driven.press("X")
         await driven.sees("Remove throttles from 3 brokers and 1 topic in tried?")
         assert f"topic {name}  throttled replicas → none" in driven.text
-        assert "broker 2  15.0 kB/s → none" in driven.text
+        assert "broker 2 leader.replication.throttled.rate  15.0 kB/s → none" in driven.text
         assert f"broker 1 keeps {foreign}=70000: no mark says that klamm set it" in driven.text
         assert "klamm reassign verify --all" in driven.text
         await driven.press("enter", "n")

@@ -14,6 +14,7 @@ from fake_feed import FakeFeed, fake_feed
 
 from engine.admin.analysis.incidents import RUNS_MAX, Runs
 from engine.admin.analysis.sanity import Doubt, Finding
+from engine.admin.health.report import Check
 from engine.admin.lag.verdicts import LagStatus
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Stage
@@ -256,7 +257,7 @@ def test_sign_and_colour_are_never_greener_than_the_worst_row() -> None:
     feed.cluster.set_broker_config(2, "follower.replication.throttled.rate", "1000000")
     board_of(feed, 3, board)
     word, banner = told()
-    assert word == ("✖ warning", Tone.BAD) and banner[0].startswith(" ✖ WARNING") and banner[1] is Tone.ALARM
+    assert word == ("✖ problems", Tone.BAD) and banner[0].startswith(" ✖ PROBLEMS") and banner[1] is Tone.ALARM
 
 
 @pytest.mark.parametrize(
@@ -591,6 +592,39 @@ def test_what_follows_from_a_failure_leads_to_its_incident() -> None:
     assert incidents == {"1 broker leads too few": 1}, "its leaders moved then"
     board = board_of(feed, 1)
     assert {one.incident for one in problems_of(board)} == {None}, "nobody saw that begin"
+
+
+def test_the_timeline_counts_what_is_folded_and_elides_a_long_name_in_its_middle() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(3)
+        driven.feed.cluster.kill(2)
+        await driven.tick(3)
+        frame = driven.app.board.frame
+        path = "/mnt/disks/of/the/machine/with/a/long/name/kafka-logs-of-broker-3/data-7"
+        event = Event(frame.at_ms + 1, EventKind.LOG_DIR_FAILED, f"broker 3: {path}", "well", "failed", broker=3)
+        driven.app.board.take(replace(frame, sequence=frame.sequence + 1, at_ms=frame.at_ms + 1, events=(event,)))
+        await driven.press("8")
+        events, shown = len(driven.app.board.events), len(driven.main.model.shown)
+        assert shown < events
+        assert driven.lines_with(f"{events} events, {events - shown} of them folded")
+        (row,) = driven.lines_with("log dir failed")
+        assert "broker 3: /" in row and "/data-7" in row and "…" in row and "ongoing for" in row, driven.text
+
+    shown("live", look, size=(120, 30))
+
+
+def test_what_happened_then_has_the_return_of_the_broker() -> None:
+    feed = fake_feed("live", plays=False)
+    board = board_of(feed, 5)
+    feed.cluster.kill(2)
+    board_of(feed, 4, board)
+    (follows,) = [one for one in problems_of(board) if one.key == Check.UNDER_REPLICATED_DEAD_BROKER.value]
+    feed.cluster.start(2)
+    frame = feed.tick()
+    board.take(frame)
+    lines = ["".join(text for text, _ in one) for one in why_lines(follows, board)]
+    at = [next(at for at, text in enumerate(lines) if kind in text) for kind in ("broker down", "broker up")]
+    assert at == sorted(at)
 
 
 def test_z_narrows_the_timeline_to_warnings_then_to_failures() -> None:

@@ -137,7 +137,7 @@ INCIDENTS = {
                and offer.fields[0].hint == "for each broker, now 1.0 kB/s, 1.0 MB/s would let it end"),
     ),
     "leaked throttle": Incident(
-        _leak, "▲ 2 throttles left behind", "Reassignments", (),
+        _leak, "▲ 2 throttle settings left", "Reassignments", (),
         ("broker 2: follower.replication.throttled.rate=1000000", "remove them (X)"),
         tells="topic orders: follower.replication.throttled.replicas=0:2,1:3",
         mends=("reassignment.unthrottle", lambda offer: isinstance(offer, RemoveThrottles)),
@@ -355,13 +355,13 @@ def test_moves_and_throttles_end_by_keys_on_a_real_cluster(
         await driven.until(lambda: not driven.lines_with("reassignment runs"))
 
     async def removes(driven: Driven) -> None:
-        await choose(driven, "▲ 8 throttles left behind")
+        await choose(driven, "▲ 8 throttle settings left")
         await driven.press("X")
         await driven.sees("Remove throttles from 3 brokers and 1 topic in tried?")
         await driven.press("y")
         await driven.sees("Remove throttles: done")
         await driven.press("escape")
-        await driven.until(lambda: not driven.lines_with("left behind"))
+        await driven.until(lambda: not driven.lines_with("throttle settings left"))
 
     assert by_wire("reassign", "execute", *files, *slowly).code == 5
     driven_live(three_brokers, cancels)

@@ -11,6 +11,8 @@ from tui.drawing.cells import Tone
 
 Span = tuple[str, Tone]
 Line = tuple[Span, ...]
+_ELIDED_MIN = 9
+"""In less room the beginning says more than both ends."""
 
 
 def line(*parts: str | Span) -> Line:
@@ -21,6 +23,14 @@ def line(*parts: str | Span) -> Line:
 def width_of(one: Line) -> int:
     """Return how many cells a line takes."""
     return sum(cell_len(text) for text, _ in one)
+
+
+def elided(text: str, width: int) -> str:
+    """Return a name in at most ``width`` cells. Its middle is left out if need be: names differ at both ends."""
+    if cell_len(text) <= width or width < _ELIDED_MIN:
+        return text
+    tail = set_cell_size(text[::-1], (width - 1) // 2)[::-1]
+    return set_cell_size(text, width - 1 - cell_len(tail)) + "…" + tail
 
 
 def fitted(one: Line, width: int) -> Line:

@@ -265,9 +265,10 @@ def _option_of(entity: Entity) -> list[str]:
 
 
 def _throttles_of(found: ClearedThrottles) -> list[tuple[str, str]]:
-    """Return each broker with the rates it loses, and each topic."""
+    """Return each rate that a broker loses, and each topic: health counts settings too."""
     brokers = [
-        (f"broker {broker}", ", ".join(dict.fromkeys(byte_rate(int(rate)) for rate in rates.values())))
+        (f"broker {broker} {key}", byte_rate(int(rate)))
         for broker, rates in sorted(found.rates.items())
+        for key, rate in rates.items()
     ]
     return brokers + [(f"topic {topic}", "") for topic in found.topics]

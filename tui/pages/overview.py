@@ -110,10 +110,8 @@ def health_word(board: Board, *, is_seen: bool = True) -> tuple[str, Tone]:
         return f"? was {WORDS[status]} when last seen", Tone.QUIET
     problems = problems_of(board)
     shade = _shade(status, problems)
-    # A healthy cluster may have readers in trouble, or a plan that nobody carries out.
-    word = (
-        ("problem" if len(problems) == 1 else "problems") if status is HealthStatus.OK and problems else WORDS[status]
-    )
+    # A row may be graver than the cluster's verdict: readers in trouble, a plan that nobody carries out.
+    word = WORDS[status] if shade is status else "problem" if len(problems) == 1 else "problems"
     return f"{_SIGNS[shade]} {word}", _TONES[shade]
 
 

@@ -7,7 +7,7 @@ from heapq import nsmallest
 from engine.admin.analysis.incidents import Incident, Run
 from engine.admin.watch.events import Event, EventKind
 from tui.drawing.cells import Cell, Column, Tone, column
-from tui.drawing.lines import Line, line
+from tui.drawing.lines import Line, elided, line
 from tui.drawing.table_model import Rows
 from tui.drawing.units import clock_time, count, counted, ids, plain, span
 from tui.pages.page import Page, View
@@ -15,6 +15,8 @@ from tui.state.board import Board
 from tui.state.location import Location, Only
 
 _CHANGE_MAX = 80
+_NAME_MAX = 28
+"""The path of a log dir would take the place of what happened to it."""
 _NAMES = 4
 _TONES = {
     EventKind.BROKER_DOWN: Tone.BAD,
@@ -111,7 +113,8 @@ def columns_of(board: Board) -> tuple[Column, ...]:
         Column("within_ms", "WITHIN", lambda e: _within(e[1]), lambda e: e[1].within_ms, rank=4, is_figure=True,
                width=6),
         Column("kind", "WHAT", lambda e: kind_cell(e[1]), lambda e: e[1].kind, width=20),
-        column("subject", "OF", lambda e: e[1].subject, tone=Tone.STRONG, width=16),
+        column("subject", "OF", lambda e: e[1].subject, lambda name: elided(name, _NAME_MAX), tone=Tone.STRONG,
+               width=16),
         column("change", "CHANGE", change, _cut, rank=1, width=16),
         Column("reason", "WHY", why, lambda e: why(e).text, rank=2, is_wide=True, width=12),
     )  # fmt: skip
@@ -157,7 +160,10 @@ def _rows(view: View) -> Rows:
 
 
 def _summary(view: View, width: int) -> list[Line]:
-    text = f"{counted(len(view.board.events), 'event')}   klamm does not see what comes and goes between two looks"
+    board = view.board
+    folded = 0 if view.is_filtered else len(board.events) - len(board.folded_events())
+    told = f"{counted(len(board.events), 'event')}{f', {count(folded)} of them folded' * bool(folded)}"
+    text = f"{told}   klamm does not see what comes and goes between two looks"
     number, incidents = view.location.incident, view.board.history.incidents
     if number is not None and number in incidents:
         cause = incidents[number].cause

@@ -32,6 +32,7 @@ from tui.state.location import Location, Only
 _NAMED_MAX = 3
 _MOMENT_MS = 2_000
 _CAUSES = (EventKind.BROKER_DOWN, EventKind.BROKER_SILENT, EventKind.LOG_DIR_FAILED)
+_RETURNS = (EventKind.BROKER_UP, EventKind.BROKER_ANSWERS, EventKind.LOG_DIR_BACK)
 _BROKERS = (Check.MISSING_BROKERS, Check.SILENT_BROKERS)
 
 _SUBJECTS: Mapping[Check, tuple[str, str]] = {
@@ -50,7 +51,7 @@ _SUBJECTS: Mapping[Check, tuple[str, str]] = {
     Check.RACK_VIOLATIONS: ("{} partition against racks", "{} partitions against racks"),
     Check.PREFERRED_LEADER_IMBALANCE: ("{} broker leads too few", "{} brokers lead too few"),
     Check.RUNNING_REASSIGNMENTS: ("{} reassignment runs", "{} reassignments run"),
-    Check.LEAKED_THROTTLES: ("{} throttle left behind", "{} throttles left behind"),
+    Check.LEAKED_THROTTLES: ("{} throttle setting left", "{} throttle settings left"),
     Check.HANGING_TRANSACTIONS: ("{} transaction hangs", "{} transactions hang"),
     Check.LONG_TRANSACTIONS: ("{} transaction takes long", "{} transactions take long"),
     Check.DELETION_STUCK: ("{} deletion stuck", "{} deletions stuck"),
@@ -179,9 +180,10 @@ def why_lines(
     lines = [line((f"{problem.sign} {problem.subject}", problem.tone), f"  {problem.effect}")]
     lines += [line(f"  {plain(example)}") for example in problem.examples if example != problem.effect]
     if runs := sorted(_around(problem, board), key=_cause_first):
-        width = max(len(run.event.kind) for run in runs[:_NAMED_MAX]) + 2
+        told = [*runs[:_NAMED_MAX], *_returns(runs, board)]
+        width = max(len(run.event.kind) for run in told) + 2
         lines.append(line(("what happened then", Tone.QUIET)))
-        happened = [line("  ", *run_line(run, width)) for run in runs[:_NAMED_MAX]]
+        happened = [line("  ", *run_line(run, width)) for run in told]
         lines += happened if run_width is None else [fitted(one, run_width) for one in happened]
     if problem.advice:
         lines.append(line(("what to do  ", Tone.QUIET), problem.advice))
@@ -205,6 +207,17 @@ def _around(problem: Problem, board: Board) -> list[Run]:
     if problem.since is None or problem.since.is_least:
         return []
     return [run for run in board.history.runs if abs(run.event.at_ms - problem.since.at_ms) <= _MOMENT_MS]
+
+
+def _returns(runs: Sequence[Run], board: Board) -> list[Run]:
+    """Return how what failed came back since, the newest."""
+    failed = {run.event.broker: run.event.at_ms for run in runs if run.event.kind in _CAUSES}
+    found = [
+        run
+        for run in board.history.runs
+        if run.event.kind in _RETURNS and run.event.at_ms > failed.get(run.event.broker, run.event.at_ms)
+    ]
+    return [run for run in found if run not in runs][-1:]
 
 
 def _of_cluster(board: Board) -> Iterator[Problem]:

@@ -20,6 +20,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tui.drawing.cells import Cell, Column, Tone
+from tui.drawing.lines import elided
 from tui.drawing.table_model import TableModel
 from tui.drawing.units import count, plain
 from tui.widgets.toned import Toned
@@ -31,8 +32,6 @@ _MORE = 4
 """The place that says how many columns are out of sight: on the right, or behind the first column."""
 _AIR = 12
 """A wide column may be this much wider than its longest text."""
-_ELIDED_MIN = 9
-"""In less room the beginning says more than both ends."""
 _MARK = 2
 """The place on the left for a tag or the cursor."""
 
@@ -275,7 +274,7 @@ class LineTable(Toned, ScrollView, can_focus=True):
                 style += self.behind("chosen" if is_chosen else "changed")
             shown = plain(cell.text)
             if places[column.name] == 0:
-                shown = _elided(shown, width)
+                shown = elided(shown, width)
             text = _fitted(shown, width, is_right=column.is_figure)
             segments += [Segment(text, style), Segment(" " * gap, base)]
             gap = GAP
@@ -385,14 +384,6 @@ class LineTable(Toned, ScrollView, can_focus=True):
                 left += _MORE
         if self._out_of_sight and left <= x:
             self.scroll_columns(1)
-
-
-def _elided(text: str, width: int) -> str:
-    """Return a name in at most ``width`` cells. Its middle is left out if need be: names differ at both ends."""
-    if cell_len(text) <= width or width < _ELIDED_MIN:
-        return text
-    tail = set_cell_size(text[::-1], (width - 1) // 2)[::-1]
-    return set_cell_size(text, width - 1 - cell_len(tail)) + "…" + tail
 
 
 def _fitted(text: str, width: int, *, is_right: bool) -> str:
