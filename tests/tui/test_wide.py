@@ -63,9 +63,9 @@ def test_beside_the_table_stands_what_there_is_to_say_of_the_row_under_the_curso
         first = aside(driven).splitlines()[0]
         await driven.press("down")
         assert aside(driven).splitlines()[0] != first, "it follows the cursor"
-        for key, told in (("2", "34 partitions would"), ("3", "partitions by leader"),
-                          ("5", "partitions furthest behind"), ("8", "what happened")):  # fmt: skip
-            await driven.press(key)
+        for keys, told in (("2g", "34 partitions would"), ("3", "partitions by leader"),
+                           ("5", "partitions furthest behind"), ("8", "what happened")):  # fmt: skip
+            await driven.press(*keys)
             assert told in aside(driven)
         await driven.press("1")
         assert not driven.main.query_one("#room").display
