@@ -93,6 +93,17 @@ def test_a_person_is_told_what_is_hidden(story: RightsStory, capsys: Capture) ->
     assert f"klamm acls add --allow-principal User:{cell.user} --operation describe --cluster-resource" in ran.err
 
 
+def test_a_broker_that_may_lead_hidden_topics_is_not_called_demoted(story: RightsStory, capsys: Capture) -> None:
+    cell = next(one for one in CELLS if one.user == "brokers-demote-all")
+    story.prepare(cell, capsys)
+    ran, unseen = story.run(cell, capsys, "plain"), f"unseen-{story.names(cell)['t']}"
+    (told,) = [line for line in ran.err.splitlines() if line.startswith("warning: broker 0 may lead partitions of ")]
+    assert (ran.code, "hidden from User:brokers-demote-all" in told) == (1, True), ran.err
+    assert "already the case" not in ran.err
+    (led,) = story.as_admin(f"topics describe {unseen} -o json", capsys).json
+    assert [partition["leader"] for partition in led["partitions"]] == [0]
+
+
 def test_every_command_that_asks_a_cluster_has_its_rights_and_a_case() -> None:
     asking = set()
     for entry in ENTRIES:
