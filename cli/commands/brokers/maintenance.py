@@ -73,7 +73,7 @@ async def demote(
             named = f"{counted(len(wanted.hidden), 'topic')} hidden from {seen_by}, such as {wanted.hidden[0]}"
             invocation.talk.warn(f"{whose} may lead partitions of {named}: they stay with their leaders")
         for broker, reason in wanted.silent.items():
-            invocation.talk.warn(f"broker {broker} may lead topics that are hidden; its log dirs are not known: {reason}")
+            invocation.talk.warn(f"broker {broker} may lead hidden topics: it does not show its log dirs: {reason}")
         what = f"demote {whose} in {cluster.target.title}"
         idle = _DONE_ALREADY if wanted.is_whole else "nothing else to do"
         report = await _reorder(
