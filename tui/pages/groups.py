@@ -246,7 +246,7 @@ def _group_summary(view: View, width: int) -> list[Line]:
     members = f"{NOTHING} members" if group.members is None else counted(len(group.members), "member")
     since = span((frame.at_ms - group.since_ms) / 1000) if group.since_ms else NOTHING
     text, tone = status_cell(group.lag.status)
-    still_s = view.board.still_s(group)
+    still_s = view.board.standstills.still_s(group)
     why = why_of(group.lag) if still_s is None else f"has committed nothing for {span(still_s)}"
     first = line(
         (text, tone),

@@ -14,17 +14,17 @@ from typing import NamedTuple, overload
 from engine.admin.analysis.disks import DirTrend, dir_trends
 from engine.admin.analysis.history import History
 from engine.admin.analysis.incidents import Incident
-from engine.admin.analysis.paces import Paces
 from engine.admin.analysis.rates import Rates
 from engine.admin.analysis.sanity import Finding, SanityCheck
+from engine.admin.analysis.standstills import Standstills
 from engine.admin.analysis.tallies import Tallies, Tally
 from engine.admin.cluster.rights import Right
 from engine.admin.health.report import Check
-from engine.admin.lag.verdicts import LagStatus, Reason
+from engine.admin.lag.verdicts import LagStatus
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.reassignment.journal import UnfinishedPlan
 from engine.admin.watch.events import Event
-from engine.admin.watch.frame import Frame, Stage, WatchedGroup
+from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.replica_logs import ReplicaLogs
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.model import BrokerInfo, TopicPartition
@@ -116,7 +116,7 @@ class Board:
         self.frame = NO_FRAME
         self.history = History()
         self.rates = Rates()
-        self.paces = Paces()
+        self.standstills = Standstills()
         self.findings: list[Finding] = []
         self.stopped_plan: UnfinishedPlan | None = None
         """The newest plan of this cluster, in the working folder, that was begun and that nobody carries out now."""
@@ -152,7 +152,7 @@ class Board:
             self._has_judged.clear()
         is_same_cluster = frame.cluster is self.frame.cluster
         before = self.topics
-        self.frame = frame = self.paces.take(frame)
+        self.frame = frame = self.standstills.take(frame)
         if not is_same_cluster:
             self._replicas = None
         if self.topics is not before:
@@ -196,11 +196,6 @@ class Board:
         # The first verdict on a reader takes several looks, and says nothing of when it began.
         self._has_judged &= {"cluster", *readers}
         self._has_judged |= {key for key, status in readers.items() if status is not LagStatus.UNKNOWN}
-
-    def still_s(self, group: WatchedGroup) -> float | None:
-        """Return for how long a group has committed nothing, before the verdict on a standstill is there."""
-        is_early = group.lag.status is LagStatus.WARN and group.lag.reason is Reason.STANDS_STILL
-        return self.paces.still_s(group.name) if is_early else None
 
     def _note_hung(self, frame: Frame) -> None:
         """Note how brokers failed to answer, for when their sessions end: a refused connection is no silence."""

@@ -416,7 +416,7 @@ def _of_groups(board: Board) -> Iterator[Problem]:
             continue
         status = status_cell(group.lag.status)
         lag = at_least(short_count(group.lag.lag), is_least=group.lag.has_unknown_lag)
-        still_s = board.still_s(group)
+        still_s = board.standstills.still_s(group)
         parts = [*([] if still_s is None else [f"no commit for {span(still_s)}"]), f"{lag} behind"]
         if group.lag.time_lag_ms is not None:
             parts.append(time_lag_cell(group.lag).text)
