@@ -283,7 +283,8 @@ def names_many(request: UpdateMetadataRequest, known: Mapping[int, BrokerInfo]) 
     It may replace all brokers that are known.
     """
     count = len(request.ungrouped_partition_states) + len(request.topic_states)
-    count += sum(len(broker.endpoints) + 1 for broker in (*known.values(), *request.live_brokers))
+    count += sum(len(broker.endpoints) + 1 for broker in known.values())
+    count += sum(len(broker.endpoints) + 1 for broker in request.live_brokers)
     return count + sum(len(topic.partition_states) for topic in request.topic_states) > _AT_ONCE_MAX
 
 
