@@ -154,7 +154,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "brokers log-dirs": ("Describe Cluster",),
     "brokers metrics": ("DescribeConfigs Cluster?: where a broker of klamm serves its metrics",),
     "brokers restart-order": (*_SEEN, "Describe Cluster?: moves under way"),
-    "brokers demote": ("Describe Topic~", "Alter Cluster", _BESIDE),
+    "brokers demote": ("Describe Topic?", "Alter Cluster", _BESIDE),
     "brokers restore": (*_CHANGE, _BESIDE),
     "offsets": ("Describe Topic",),
     "records delete": ("Delete Topic",),

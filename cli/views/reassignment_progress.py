@@ -90,6 +90,10 @@ class ExecutionView(ProgressView):
         way_back = self._invocation.pasteable(f"{self._way_back} {shlex.quote(str(rollback_file))}")
         self._invocation.talk.remind(f"the rollback is in {rollback_file}; to go back: {way_back}")
 
+    def dropped(self, rollback_file: Path) -> None:
+        """Say that there is nothing to go back from."""
+        self._invocation.talk.remind(f"nothing was changed, and {rollback_file} is removed again")
+
     def started(self, refusals: Sequence[Refusal]) -> None:
         """Tell what was refused, and how much has started."""
         self.code = self._invocation.tell_failures(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -91,6 +92,37 @@ def test_a_person_is_told_what_is_hidden(story: RightsStory, capsys: Capture) ->
     ran = story.run(cell, capsys, "plain")
     assert f"warning: hidden: User:{cell.user} lacks describe on the cluster" in ran.err
     assert f"klamm acls add --allow-principal User:{cell.user} --operation describe --cluster-resource" in ran.err
+
+
+def test_a_broker_that_may_lead_hidden_topics_is_not_called_demoted(story: RightsStory, capsys: Capture) -> None:
+    cell = next(one for one in CELLS if one.user == "brokers-demote-all")
+    story.prepare(cell, capsys)
+    ran, unseen = story.run(cell, capsys, "plain"), f"unseen-{story.names(cell)['t']}"
+    (told,) = [line for line in ran.err.splitlines() if line.startswith("warning: broker 0 may lead partitions of ")]
+    assert (ran.code, "hidden from User:brokers-demote-all" in told) == (1, True), ran.err
+    assert "already the case" not in ran.err
+    (led,) = story.as_admin(f"topics describe {unseen} -o json", capsys).json
+    assert [partition["leader"] for partition in led["partitions"]] == [0]
+
+
+def test_a_demotion_that_is_refused_leaves_no_rollback(
+    story: RightsStory, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who may describe the cluster, and not alter it, is refused only by the change itself."""
+    monkeypatch.chdir(tmp_path)
+    cell = next(one for one in CELLS if one.user == "brokers-demote-no-alter-cluster")
+    story.prepare(cell, capsys)
+    story.as_admin("topics create not-demoted --replica-assignment 0:1", capsys)
+    for on in ("--topic not-demoted", "--cluster-resource"):
+        story.as_admin(f"acls add --allow-principal User:{cell.user} --operation describe {on}", capsys)
+    try:
+        ran = story.run(cell, capsys, "plain")
+        assert (ran.code, f"User:{cell.user} lacks alter on the cluster" in ran.err) == (4, True), ran.err
+        (saved,) = re.findall(r"the rollback is in (\S+);", ran.err)
+        assert f"nothing was changed, and {saved} is removed again" in ran.err
+        assert [*tmp_path.iterdir()] == []
+    finally:
+        story.as_admin(f"acls remove --yes --allow-principal User:{cell.user} --cluster-resource", capsys)
 
 
 def test_every_command_that_asks_a_cluster_has_its_rights_and_a_case() -> None:

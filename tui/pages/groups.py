@@ -236,7 +236,7 @@ def _group_summary(view: View, width: int) -> list[Line]:
     members = f"{NOTHING} members" if group.members is None else counted(len(group.members), "member")
     since = span((frame.at_ms - group.since_ms) / 1000) if group.since_ms else NOTHING
     text, tone = status_cell(group.lag.status)
-    still_s = view.board.paces.still_s(group.name) if group.lag.reason is Reason.LAG_NEVER_FELL else None
+    still_s = view.board.paces.still_s(group.lag) if group.lag.reason is Reason.LAG_NEVER_FELL else None
     why = why_of(group.lag) if still_s is None else f"has committed nothing for {span(still_s)}"
     first = line(
         (text, tone),

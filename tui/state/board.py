@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, overload
 
 from engine.admin.analysis.disks import DirTrend, dir_trends
 from engine.admin.analysis.history import History
 from engine.admin.analysis.incidents import Incident
-from engine.admin.analysis.paces import Paces
 from engine.admin.analysis.rates import Rates
 from engine.admin.analysis.sanity import Finding, SanityCheck
 from engine.admin.analysis.tallies import Tallies, Tally
 from engine.admin.cluster.rights import Right
+from engine.admin.lag.paces import Paces
 from engine.admin.lag.verdicts import LagStatus
 from engine.admin.log_dirs.describing import LogDir
 from engine.admin.reassignment.journal import UnfinishedPlan
@@ -150,7 +150,7 @@ class Board:
             self._has_judged.clear()
         is_same_cluster = frame.cluster is self.frame.cluster
         before = self.topics
-        self.frame = self.paces.take(frame)
+        self.frame = self._without_old_rates(frame)
         if not is_same_cluster:
             self._replicas = None
         if self.topics is not before:
@@ -172,6 +172,14 @@ class Board:
                 self.rates.in_by_broker,
             )
         )
+
+    def _without_old_rates(self, frame: Frame) -> Frame:
+        """Return a frame without what groups that have stopped read before."""
+        lags = self.paces.take((group.lag for group in frame.groups), frame.at_ms)
+        if all(told is group.lag for told, group in zip(lags, frame.groups, strict=True)):
+            return frame
+        groups = (replace(group, lag=told) for told, group in zip(lags, frame.groups, strict=True))
+        return replace(frame, groups=tuple(groups))
 
     def _note_troubles(self, frame: Frame) -> None:
         """Note what is wrong for the first time, and forget what is not wrong any more."""

@@ -401,7 +401,7 @@ def _of_groups(board: Board) -> Iterator[Problem]:
         if group.lag.time_lag_ms is not None:
             parts.append(time_lag_cell(group.lag).text)
         growth = growth_of(group.lag)
-        still_s = board.paces.still_s(group.name) if group.lag.reason is Reason.LAG_NEVER_FELL else None
+        still_s = board.paces.still_s(group.lag) if group.lag.reason is Reason.LAG_NEVER_FELL else None
         if growth is not None and abs(growth) >= 1:
             parts.append(f"{'↑' if growth > 0 else '↓'} {short_count(abs(growth))}/s")
         yield Problem(

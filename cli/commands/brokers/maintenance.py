@@ -48,7 +48,8 @@ async def demote(
 
     It puts them at the end of each replica list and elects another replica that is in sync; the other brokers share the
     leaderships evenly. No data is copied. klamm brokers restore gives the leadership back. If it is interrupted, run it
-    again: it skips what is done already. Exits with 1 if a partition has no other replica that could lead.
+    again: it skips what is done already. Exits with 1 if a partition has no other replica that could lead, or if topics
+    on the brokers are hidden from you.
     """
     import asyncio
 
@@ -66,12 +67,19 @@ async def demote(
             invocation.talk.warn(f"broker {broker} is not alive")
         for name, reason in wanted.stuck.items():
             invocation.talk.warn(f"{name} stays with its leader: {reason}")
-        what = f"demote broker{'' if len(brokers) == 1 else 's'} {ids} in {cluster.target.title}"
-        idle = "nothing else to do" if wanted.stuck else _DONE_ALREADY
+        whose = f"broker{'' if len(brokers) == 1 else 's'} {ids}"
+        if wanted.hidden:
+            seen_by = cluster.principal or "this login"
+            named = f"{counted(len(wanted.hidden), 'topic')} hidden from {seen_by}, such as {wanted.hidden[0]}"
+            invocation.talk.warn(f"{whose} may lead partitions of {named}: they stay with their leaders")
+        for broker, reason in wanted.silent.items():
+            invocation.talk.warn(f"broker {broker} may lead hidden topics: it does not show its log dirs: {reason}")
+        what = f"demote {whose} in {cluster.target.title}"
+        idle = _DONE_ALREADY if wanted.is_whole else "nothing else to do"
         report = await _reorder(
             invocation, cluster, wanted.moves, wanted.elections, path, what, is_forced=force, idle=idle
         )
-    return report.ending(max(report.exit_code, ExitCode.BAD_ANSWER)) if wanted.stuck else report
+    return report if wanted.is_whole else report.ending(max(report.exit_code, ExitCode.BAD_ANSWER))
 
 
 @group.command(

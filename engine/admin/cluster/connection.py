@@ -162,6 +162,13 @@ class Cluster:
         """Who asks the brokers, by their default rules; None if only they know."""
         return self.target.client_properties.security.principal
 
+    @property
+    def may_hide_topics(self) -> bool:
+        """Whether lists may lack topics: those that a principal may not see, not one who is nobody in particular."""
+        from engine.kafka.client.security import ANONYMOUS
+
+        return self.source is Source.WIRE and self.principal != ANONYMOUS
+
     def note_denied(self, rights: Iterable[Right]) -> None:
         """Note rights that were missing where a broker was asked over a connection of its own."""
         self._denied.update(dict.fromkeys(rights))

@@ -27,7 +27,6 @@ from engine.common.errors import ErrorCode, RemoteProtocolError
 from engine.common.model import BrokerInfo, TopicPartition
 from engine.common.snapshot import ClusterSnapshot
 from engine.common.topic_names import TRANSACTION_STATE_TOPIC
-from engine.kafka.client.security import ANONYMOUS
 
 if TYPE_CHECKING:
     from engine.admin.cluster.wire import WireCluster
@@ -181,19 +180,17 @@ def holding_of(one: OpenTransaction) -> HoldingTransaction:
 
 async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int, str]) -> HealthFacts:
     limit_s = min(PROBE_S, cluster.timeout_s * _PROBE_SHARE)
-    # Who is nobody in particular is hidden no topic, or all of them.
-    may_hide = cluster.source is Source.WIRE and cluster.principal != ANONYMOUS
     probes = await probe_brokers(
         facts.snapshot,
         cluster.target.client_properties,
         silent,
         limit_s=limit_s,
         waits=cluster.waits,
-        has_topics=may_hide,
+        has_topics=cluster.may_hide_topics,
     )
     for probe in probes.values():
         cluster.note_denied(probe.denied)
-    if may_hide:
+    if cluster.may_hide_topics:
         stored = frozenset[str]().union(*(probe.topics for probe in probes.values()))
         await note_hidden_topics(cluster, stored, (topic.name for topic in facts.snapshot.topics))
     if cluster.source is Source.ZOOKEEPER:

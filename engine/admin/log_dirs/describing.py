@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from engine.admin.cluster.asking import FAILURES, answer_limit
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import NotFound
+from engine.common.acl import ResourceType
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
 from engine.common.snapshot import ClusterSnapshot, FailedLogDir, LogDirSnapshot, ReplicaLog, TopicSnapshot
@@ -116,13 +117,16 @@ async def read_all_log_dirs(cluster: Cluster, topics: Sequence[TopicSnapshot] | 
     return sorted([*found, *(_silent(broker, NOT_ALIVE) for broker in absent)], key=lambda one: one.broker)
 
 
-async def note_hidden_topics(cluster: Cluster, stored: Set[str], listed: Iterable[str]) -> None:
-    """Let the cluster note the missing right on topics that log dirs have and no list had.
+async def note_hidden_topics(cluster: Cluster, stored: Set[str], listed: Iterable[str]) -> list[str]:
+    """Let the cluster note the missing right on topics that log dirs have and no list had; return those.
 
     Lists leave out what a principal may not describe, and do not say so; log dirs show all. Topics that are just being
     made or deleted are no such topics: brokers say so of each.
     """
-    await cluster.hidden(sorted(stored - set(listed))[:_HIDDEN_MAX])
+    unlisted = sorted(stored - set(listed))[:_HIDDEN_MAX]
+    await cluster.hidden(unlisted)
+    hidden = {right.name for right in cluster.denied if right.resource_type is ResourceType.TOPIC}
+    return [topic for topic in unlisted if topic in hidden]
 
 
 def topics_in(dirs: Iterable[LogDir]) -> set[str]:

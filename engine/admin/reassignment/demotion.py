@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.members import read_members
 from engine.admin.elections.scope_and_result import ElectionScope, read_scope
+from engine.admin.log_dirs.describing import note_hidden_topics, read_log_dirs, topics_in
 from engine.admin.reassignment.access import reassignment_changer
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.admin.reassignment.running import read_topics, require_partitions
@@ -32,12 +33,21 @@ class Demotion:
         elections: those that the brokers lead; their preferred leaders are elected once the order has changed.
         stuck: those that the brokers must go on leading, with the reason.
         dead: those of the brokers that are not alive.
+        hidden: topics on the brokers that the principal may not see; the brokers may go on leading them.
+        silent: those of the brokers that do not say whether they have such topics, with the reason.
     """
 
     moves: tuple[PartitionMove, ...]
     elections: tuple[TopicPartition, ...]
     stuck: Mapping[TopicPartition, str]
     dead: tuple[int, ...] = ()
+    hidden: tuple[str, ...] = ()
+    silent: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the brokers lead nothing once this is done."""
+        return not (self.stuck or self.hidden or self.silent)
 
 
 async def read_demotion(cluster: Cluster, brokers: Sequence[int]) -> Demotion:
@@ -56,7 +66,14 @@ async def read_demotion(cluster: Cluster, brokers: Sequence[int]) -> Demotion:
     dead = known - live
     held_up_by = dead if dead and await (await reassignment_changer(cluster)).orders_wait() else frozenset[int]()
     planned = plan_demotion(partitions, frozenset(brokers), live, held_up_by)
-    return replace(planned, dead=tuple(sorted(set(brokers) - live)))
+    planned = replace(planned, dead=tuple(sorted(set(brokers) - live)))
+    asked = sorted(live.intersection(brokers))
+    if not (asked and cluster.may_hide_topics):
+        return planned
+    dirs = await read_log_dirs(cluster, asked)
+    hidden = await note_hidden_topics(cluster, topics_in(dirs), {name.topic for name in partitions})
+    silent = {one.broker: one.error or "" for one in dirs if one.log_dir is None}
+    return replace(planned, hidden=tuple(hidden), silent=silent)
 
 
 def plan_demotion(

@@ -39,6 +39,7 @@ from engine.admin.topics.values import partitions_of
 from engine.common.errors import ErrorCode, KlammError
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot
+from engine.kafka.zk.errors import NoAuth
 
 _NAMED_MAX = 5
 
@@ -181,6 +182,9 @@ class ExecutionWatcher(ProgressWatcher, Protocol):
     def saved(self, rollback_file: Path) -> None:
         """The rollback is in this file. Nothing has changed so far."""
 
+    def dropped(self, rollback_file: Path) -> None:
+        """The cluster refused everything, so the file is gone again."""
+
     def started(self, refusals: Sequence[Refusal]) -> None:
         """Everything has begun except the partitions that were refused."""
 
@@ -258,7 +262,7 @@ async def execute_reassignment(
     """Save the rollback, throttle and start what was prepared, and remove the throttle once nothing moves.
 
     If the caller interrupts it, or does not wait, it goes on under its throttle, which ``verify_reassignment`` removes
-    later. Starting may take as long as the cluster's time-out.
+    later. Starting may take as long as the cluster's time-out. If the cluster refuses everything, no rollback is left.
 
     Args: rollback_file: where the rollback is written; it must not exist yet. goes_on: what ``cluster.accepted`` gets
     right before the first change. waits: follow it until nothing moves, or until ``limit_s`` is over (None: for as long
@@ -275,7 +279,15 @@ async def execute_reassignment(
             write_rollback(rollback_file, f"{plan_text(prepared.rollback)}\n")
             watcher.saved(rollback_file)
         cluster.accepted(goes_on)
-        refusals = await _start(cluster, prepared)
+        try:
+            refusals = await _start(cluster, prepared)
+        except (AdminError, NoAuth) as error:
+            if says_that_nothing_began(error):
+                _drop_rollback(prepared, watcher, rollback_file)
+            raise
+        codes = [refusal.code for refusal in refusals]
+        if len(codes) == len(prepared.changing) and not _UNCLEAR_CODES.intersection(codes):
+            _drop_rollback(prepared, watcher, rollback_file)
     watcher.started(refusals)
     plan = prepared.plan
     if waits:
@@ -321,7 +333,14 @@ async def _start(cluster: Cluster, prepared: PreparedReassignment) -> list[Refus
     return refusals
 
 
-def says_that_nothing_began(error: AdminError) -> bool:
+def _drop_rollback(prepared: PreparedReassignment, watcher: ExecutionWatcher, rollback_file: Path) -> None:
+    """Remove the way back from what was refused, except where replicas may already be on their way to other dirs."""
+    if prepared.moves_replicas and not any(move.wanted_dirs for move in prepared.plan):
+        rollback_file.unlink(missing_ok=True)
+        watcher.dropped(rollback_file)
+
+
+def says_that_nothing_began(error: Exception) -> bool:
     """Whether a failed start is a refusal; otherwise its outcome is unknown."""
     if isinstance(error, Refused):
         return error.code not in _UNCLEAR_CODES

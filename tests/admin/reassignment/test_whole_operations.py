@@ -59,6 +59,10 @@ class Watcher:
         replicas = [one["replicas"] for one in json.loads(rollback_file.read_text())["partitions"]]
         self._log.append(f"saved {replicas}")
 
+    def dropped(self, rollback_file: Path) -> None:
+        assert not rollback_file.exists()
+        self._log.append("dropped")
+
     def started(self, refusals: Sequence[Refusal]) -> None:
         self._log.append("started")
 
@@ -160,8 +164,9 @@ def test_a_start_that_is_refused_leaves_no_throttle(play: Callable[[Scene], None
         stage.moves.refuses_all = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         with pytest.raises(Refused, match="CLUSTER_AUTHORIZATION_FAILED"):
             await stage.execute()
-        assert stage.moves.log == [*STARTED[:-2], *CLEARED]
+        assert stage.moves.log == [*STARTED[:-2], *CLEARED, "dropped"]
         assert stage.moves.throttled() == []
+        assert not stage.file.exists(), "there is nothing to roll back"
 
     play(scene)
 
@@ -170,7 +175,7 @@ def test_partitions_that_are_all_refused_leave_no_throttle(play: Callable[[Scene
     async def scene(stage: Stage) -> None:
         stage.moves.refuses = dict.fromkeys((T0, T1), ErrorCode.INVALID_REPLICA_ASSIGNMENT)
         done = await stage.execute(waits=False)
-        assert stage.moves.log == [*STARTED, *CLEARED, "started"]
+        assert stage.moves.log == [*STARTED, *CLEARED, "dropped", "started"]
         assert [(one.name, one.code) for one in done.refusals] == list(stage.moves.refuses.items())
         assert [one.state for one in done.statuses] == [ReassignmentState.FAILED] * 2
 
@@ -182,6 +187,7 @@ def test_one_partition_that_is_refused_leaves_the_others_under_their_throttle(pl
         stage.moves.refuses = {T1: ErrorCode.INVALID_REPLICA_ASSIGNMENT}
         done = await stage.execute(waits=False)
         assert [one.name for one in done.refusals] == [T1]
+        assert stage.file.exists()
         assert stage.moves.log == [*STARTED, "started"]
         assert stage.moves.throttled() == ["topic t", *ALL_BROKERS]
 
@@ -206,6 +212,7 @@ def test_a_start_that_nobody_tells_of_keeps_its_throttle_and_says_so(play: Calla
         stage.moves.loses_answers = "before"
         with pytest.raises(AnswerLost, match="may have begun or begin later; its throttle stays"):
             await stage.execute()
+        assert stage.file.exists()
         assert stage.moves.throttled() == ["topic t", *ALL_BROKERS]
         assert (await verify_reassignment(stage.cluster, PLAN)).cleared.topics == ("t",)
         assert stage.moves.throttled() == []
@@ -219,6 +226,7 @@ def test_an_answer_that_does_not_refuse_keeps_the_throttle(play: Callable[[Scene
         stage.moves.refuses_all = code
         with pytest.raises(AnswerLost):
             await stage.execute()
+        assert stage.file.exists()
         assert stage.moves.throttled() == ["topic t", *ALL_BROKERS]
 
     play(scene)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
+from engine.admin.groups.values import GroupType
 from engine.admin.lag.results import GroupLag
+from engine.admin.lag.spark_positions import ReaderKind
 from engine.admin.lag.verdicts import TELLING_SPAN_MS
-from engine.admin.watch.frame import Frame, WatchedGroup
 
 
 class _Pace(NamedTuple):
@@ -38,38 +40,45 @@ class _Pace(NamedTuple):
 
 
 class Paces:
-    """The paces of the groups of a feed's frames."""
+    """The paces of groups whose lag is measured again and again."""
 
     def __init__(self) -> None:
-        self._paces: dict[str, _Pace] = {}
+        self._paces: dict[tuple[str, GroupType | None], _Pace] = {}
         self._at_ms = 0
 
-    def take(self, frame: Frame) -> Frame:
-        """Take a newer frame, and return it without what groups that have stopped read before.
+    def take(self, lags: Iterable[GroupLag], at_ms: int) -> tuple[GroupLag, ...]:
+        """Take what was measured by now, and return it without what groups that have stopped read before.
 
-        A frame from another time (a seek in a recording) starts afresh.
+        A time before the last one (a seek in a recording) starts afresh. Queries of Spark pass as they are.
         """
-        if frame.at_ms < self._at_ms:
+        if at_ms < self._at_ms:
             self._paces.clear()
-        self._at_ms = frame.at_ms
-        self._paces = {group.name: self._pace_of(group, frame.at_ms) for group in frame.groups}
-        stopped = {name: pace.told for name, pace in self._paces.items() if pace.told is not None}
-        if not stopped:
-            return frame
-        return replace(
-            frame, groups=tuple(replace(group, lag=stopped.get(group.name, group.lag)) for group in frame.groups)
-        )
+        self._at_ms = at_ms
+        before, self._paces = self._paces, {}
+        told = []
+        for lag in lags:
+            if lag.kind is ReaderKind.GROUP:
+                pace = _pace_of(lag, before.get((lag.group, lag.type)), at_ms)
+                self._paces[lag.group, lag.type] = pace
+                lag = pace.told or lag
+            told.append(lag)
+        return tuple(told)
 
-    def still_s(self, group: str) -> float | None:
+    def still_s(self, lag: GroupLag) -> float | None:
         """Return for how long a group that is behind has committed nothing; None if that may be its pace."""
-        pace = self._paces.get(group)
+        pace = self._paces.get((lag.group, lag.type))
         return None if pace is None or pace.still_ms is None else pace.still_ms / 1000
 
-    def _pace_of(self, group: WatchedGroup, now_ms: int) -> _Pace:
-        pace = self._paces.get(group.name)
-        if pace is None:
-            return _Pace(group.lag, _committed(group.lag), now_ms, now_ms)
-        return pace if pace.lag is group.lag else pace.after(group.lag, now_ms)
+
+def _pace_of(lag: GroupLag, before: _Pace | None, now_ms: int) -> _Pace:
+    if before is None:
+        return _Pace(lag, _committed(lag), now_ms, now_ms)
+    if before.lag is lag:
+        return before
+    if before.lag.partitions is lag.partitions:
+        # Only its state was read again.
+        return before._replace(lag=lag, told=None if before.told is None else _stopped(lag))
+    return before.after(lag, now_ms)
 
 
 def _stopped(lag: GroupLag) -> GroupLag:
