@@ -229,13 +229,16 @@ def test_zookeeper_stands_still_in_the_middle_of_a_wave(servers: Servers, kafka:
     """Longer than the session of the lock, and shorter than those of the brokers."""
     plan = made_plan(kafka, tmp_path, "frozen")
     both, journal = (*kafka.wire, *kafka.znodes), plan.with_name("plan.json.journal")
-    words = ("--lock-timeout", "2s", "--throttle", "500k", "-o", "json")
+    words = ("--lock-timeout", "3s", "--throttle", "300k", "-o", "json")
     with operator(tmp_path, "plan", "apply", plan, *words, *both) as running:
         try:
-            wait_until(lambda: "frozen" in kafka("reassign", "list", side=kafka.znodes).out)
+            wait_until(
+                lambda: "frozen" in kafka("reassign", "list", side=kafka.znodes).out or running.poll() is not None
+            )
+            assert running.poll() is None, running.communicate()
             servers.server.pause()
             try:
-                time.sleep(4.5)
+                time.sleep(6)
             finally:
                 servers.server.resume()
             out, said = running.communicate(timeout=120)

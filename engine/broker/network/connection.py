@@ -19,6 +19,7 @@ from enum import Enum
 from time import perf_counter
 from types import CoroutineType
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 from engine.broker.metrics.requests import NetworkTotals
 from engine.broker.network.inbox import Inbox
@@ -38,11 +39,13 @@ from engine.common.collection import allow_full_collections, put_off_full_collec
 from engine.common.errors import RemoteProtocolError
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.codec import Outgoing
+from engine.kafka.protocol.decoder_source import MEMORY_BYTES_MIN, memory_bytes_max
 from engine.kafka.protocol.frames import skip_header_tags
 from engine.kafka.protocol.produce_frames import names_many_partitions
 from engine.runtime.discards import Discards, message_in_pieces
 from engine.runtime.offload import beside_loop
 from engine.runtime.receive_buffers import ReceiveBuffers
+from engine.runtime.room import Room
 from engine.runtime.supervisor import Supervisor
 from engine.runtime.turns import Turns
 
@@ -71,6 +74,9 @@ LARGE_FRAME_BYTES = 256 * 1024
 
 100,000 elements would block everybody for some tenths of a second.
 """
+
+LARGE_MEMORY_BYTES = MEMORY_BYTES_MIN
+"""Large requests that are decoded at once may take so much memory together; one that may take more is alone."""
 
 PRODUCED_AT_ONCE_MAX = 2000
 """Most bytes of a Produce request are records, which nobody decodes; but a request that names more topics and
@@ -121,6 +127,9 @@ class ConnectionContext:
     on_close: Callable[[Connection], None]
     totals: NetworkTotals = field(default_factory=NetworkTotals)
     """Bytes of all connections of the listener."""
+
+
+_ROOMS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, Room]] = WeakKeyDictionary()
 
 
 def _do_nothing() -> None:
@@ -456,11 +465,19 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _handle_large(self, route: Route, request: RequestHead, frame: memoryview, position: int) -> None:
         """Decode a large request, handle it and encode its answer; only the handler itself uses the event loop."""
-        put_off_full_collections()
-        try:
-            await self._handle_beside(route, request, frame, position)
-        finally:
-            allow_full_collections()
+        async with self._room_for(route).held(memory_bytes_max(len(frame))):
+            put_off_full_collections()
+            try:
+                await self._handle_beside(route, request, frame, position)
+            finally:
+                allow_full_collections()
+
+    def _room_for(self, route: Route) -> Room:
+        """Return the room of clients' requests, or of those that brokers send: clients' may wait for them."""
+        rooms = _ROOMS.setdefault(asyncio.get_running_loop(), {})
+        if route.is_for_brokers not in rooms:
+            rooms[route.is_for_brokers] = Room(LARGE_MEMORY_BYTES)
+        return rooms[route.is_for_brokers]
 
     async def _handle_beside(self, route: Route, request: RequestHead, frame: memoryview, position: int) -> None:
         try:

@@ -20,7 +20,7 @@ from engine.broker.network.request import (
     RequestHead,
     RequestUse,
 )
-from engine.common.acl import Requirement
+from engine.common.acl import AclOperation, Requirement
 from engine.kafka.protocol.api_keys import ApiKey, request_header_version, response_header_version
 from engine.kafka.protocol.codec import decoder, encoder
 from engine.kafka.protocol.declaration import request_class, response_class
@@ -67,6 +67,7 @@ class Route:
         "handler",
         "has_client_id",
         "is_async",
+        "is_for_brokers",
         "large_handler",
         "name",
         "request_has_tags",
@@ -83,6 +84,7 @@ class Route:
         self._spec = spec
         self.show_answers(before_encoding)
         self.is_async = spec.is_async
+        self.is_for_brokers = any(need.operation is AclOperation.CLUSTER_ACTION for need in spec.requires)
         self.times = RequestTimes()
         self.follower_times = RequestTimes() if key is ApiKey.FETCH else self.times
         self.response_class = response_class(key)

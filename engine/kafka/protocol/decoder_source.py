@@ -30,6 +30,9 @@ MEMORY_BYTES_MIN = 256 * 1024 * 1024
 MEMORY_PER_BYTE_MAX = 4
 """So many times its own size the value of a larger message may take."""
 
+MEMORY_PER_BYTE_OF_SMALLEST = 100
+"""So many times its own size any message's value may take, made of the smallest elements that there are."""
+
 _LIST_BYTES, _VIEW_BYTES, _TEXT_BYTES, _NUMBER_BYTES, _PLACE_BYTES, _COLLECTED_BYTES = 56, 200, 50, 32, 8, 16
 """What Python's objects take beside what they hold; a place is that in a list."""
 
@@ -37,6 +40,11 @@ _LIST_BYTES, _VIEW_BYTES, _TEXT_BYTES, _NUMBER_BYTES, _PLACE_BYTES, _COLLECTED_B
 def compile_decoder(cls: type[Message], version: int, *, is_bounded: bool) -> Any:
     """Return a function (buffer, offset) -> (value, next offset); ``is_bounded``: it limits the value's memory."""
     return _DecoderWriter(cls, version, is_bounded=is_bounded).compile()
+
+
+def memory_bytes_max(size_bytes: int) -> int:
+    """Return the most memory that a decoder for large messages takes for one of this size."""
+    return min(MEMORY_PER_BYTE_OF_SMALLEST * size_bytes, max(MEMORY_BYTES_MIN, MEMORY_PER_BYTE_MAX * size_bytes))
 
 
 def _struct_bytes(cls: type[Struct]) -> int:

@@ -48,7 +48,7 @@ def test_kafkas_own_bounds() -> None:
     assert last.start_in(UTC, as_utc=False) == b"[9999-12-31 23:59:59,999]"
 
 
-@pytest.mark.parametrize("text", ["", "soon", "2h30m", "2026-02-30", "2026-11-21 25:00", "21.11.2026", "2x"])
+@pytest.mark.parametrize("text", ["", "soon", "30m2h", "2026-02-30", "2026-11-21 25:00", "21.11.2026", "2x"])
 def test_what_is_no_time(text: str) -> None:
     with pytest.raises(BadRequest, match="not a time"):
         parse_bound(text, now=NOW, is_end=False)

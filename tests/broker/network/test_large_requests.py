@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import tracemalloc
 from typing import Any
 
 import pytest
 from network_serving import correlation_ids, metadata_request, read_frame, run, serving
 
+from engine.broker.network import connection
 from engine.broker.network.connection import LARGE_FRAME_BYTES, PRODUCED_AT_ONCE_MAX
 from engine.broker.network.request import Deferred, LargeAnswer, RequestHead
 from engine.broker.network.routes import Route
 from engine.kafka.protocol.api_keys import ApiKey
-from engine.kafka.protocol.apis.fetch import FetchRequest, FetchResponse
+from engine.kafka.protocol.apis.fetch import FetchRequest, FetchResponse, FetchTopic
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from engine.kafka.protocol.frames import encode_request
@@ -214,3 +216,67 @@ def test_very_many_tagged_fields_are_read_beside_the_loop(
     run(check)
     assert len(decoded_in) == 1
     assert decoded_in != [threading.get_ident()]
+
+
+def test_ten_large_requests_at_once_take_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Undecoded they take what their peers have sent; decoded they would take ten times that, all of them at once."""
+    monkeypatch.setattr(connection, "LARGE_MEMORY_BYTES", 1)
+    topics = [FetchTopic(topic=str(number)) for number in range(30_000)]
+    frame = bytes(encode_request(FetchRequest(topics=topics), 4, 1, "c"))
+    peaks = []
+
+    async def fetch(request: RequestHead, body: FetchRequest) -> FetchResponse:
+        await asyncio.sleep(0.01)
+        return FetchResponse(responses=[])
+
+    async def ask(host: str, port: int) -> None:
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(frame)
+        assert correlation_ids([await read_frame(reader)]) == [1]
+        writer.close()
+
+    async def check() -> None:
+        async with serving({ApiKey.FETCH: fetch}) as (_, host, port):
+            await ask(host, port)
+            for peers in (1, 10):
+                gc.collect()
+                tracemalloc.start()
+                try:
+                    await asyncio.gather(*(ask(host, port) for _ in range(peers)))
+                    peaks.append(tracemalloc.get_traced_memory()[1])
+                finally:
+                    tracemalloc.stop()
+
+    run(check)
+    one, ten = peaks
+    assert ten < 2 * one + 10 * 4 * len(frame), (one, ten, len(frame))
+
+
+def test_requests_of_brokers_do_not_wait_for_those_of_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client's CreateTopics waits for leaders, and those for the controller's LeaderAndIsr."""
+    monkeypatch.setattr(connection, "LARGE_MEMORY_BYTES", 1)
+    names = [MetadataRequestTopic(name=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 10)]
+    topics = [FetchTopic(topic=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 10)]
+    fetched = asyncio.Event()
+
+    async def metadata(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+        await fetched.wait()
+        return MetadataResponse()
+
+    async def fetch(request: RequestHead, body: FetchRequest) -> FetchResponse:
+        fetched.set()
+        return FetchResponse(responses=[])
+
+    async def check() -> None:
+        requires = {ApiKey.FETCH: ["ClusterAction Cluster"]}
+        async with serving({ApiKey.METADATA: metadata, ApiKey.FETCH: fetch}, requires=requires) as (_, host, port):
+            client = await asyncio.open_connection(host, port)
+            client[1].write(bytes(encode_request(MetadataRequest(topics=names), 4, 1, "c")))
+            await asyncio.sleep(0.1)
+            broker = await asyncio.open_connection(host, port)
+            broker[1].write(bytes(encode_request(FetchRequest(topics=topics), 4, 2, "c")))
+            assert correlation_ids([await read_frame(reader) for reader, _ in (broker, client)]) == [2, 1]
+            client[1].close()
+            broker[1].close()
+
+    run(check)

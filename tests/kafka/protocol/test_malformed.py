@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from grown_requests import growing, grown
 from protocol_values import all_messages, message_id, one_of
 from soak import rounds
 
@@ -152,6 +153,48 @@ def test_a_large_request_of_empty_elements_takes_a_bounded_memory(
         if is_too_much and version == 9:
             # Those of v12 have ids, too: only with their names they are too large.
             assert peak < room / 10, "it is refused before anything is made that would have to be freed"
+
+
+def hollow_out(part: Any) -> None:
+    """Empty the texts at whatever depth: no element is smaller."""
+    for name in part.__slots__:
+        value = getattr(part, name)
+        if type(value) is str:
+            setattr(part, name, "")
+        elif type(value) is list and value and type(value[0]) is str:
+            setattr(part, name, [""] * len(value))
+        elif type(value) is list and value and hasattr(value[0], "__slots__"):
+            for element in value:
+                hollow_out(element)
+
+
+@pytest.mark.parametrize("key", list(ApiKey), ids=lambda key: key.name)
+def test_what_a_large_request_may_take_is_known_from_its_size(key: ApiKey) -> None:
+    """Each array is filled with the smallest elements that there are, alone."""
+    spec = API_SPECS[key]
+    for version in {spec.min_version, spec.max_version}:
+        for path in growing(key, version):
+            request = grown(key, version, path, 5_000, 0)
+            hollow_out(request)
+            data = encoded(request, version)
+            bounded = decoder(type(request), version, is_bounded=True)
+            bounded(data, 0)
+            del request
+            tracemalloc.start()
+            try:
+                value = bounded(data, 0)
+                _, peak = tracemalloc.get_traced_memory()
+            finally:
+                tracemalloc.stop()
+            del value
+            assert peak <= decoder_source.memory_bytes_max(len(data)) + 10_000, (version, path)
+
+
+@pytest.mark.parametrize(
+    ("size", "most"), [(10, 1_000), (2**20, 100 * 2**20), (10 * 2**20, 256 * 2**20), (100 * 2**20, 400 * 2**20)]
+)
+def test_what_a_large_request_may_take_has_a_bound(size: int, most: int) -> None:
+    assert decoder_source.memory_bytes_max(size) == most
 
 
 @pytest.mark.parametrize("key", list(ApiKey), ids=lambda key: key.name)

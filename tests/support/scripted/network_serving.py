@@ -15,6 +15,7 @@ from engine.broker.network.routes import AnswerHook, HandlerSpec, RouteTable
 from engine.broker.network.server import ListenerSpec, Logins, ServerLimits, SocketServer
 from engine.broker.network.session import ConnectionRules, Session
 from engine.broker.network.tls import TlsPolicy
+from engine.common.acl import Requirement
 from engine.common.clock import Clock, SystemClock
 from engine.common.model import SecurityProtocol
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
@@ -51,6 +52,7 @@ async def serving(
     limits: ServerLimits | None = None,
     clock: Clock | None = None,
     large_handlers: Mapping[ApiKey, Callable[..., Any]] | None = None,
+    requires: Mapping[ApiKey, list[str]] | None = None,
     before_encoding: AnswerHook | None = None,
     tls: TlsPolicy | None = None,
     logins: Logins | None = None,
@@ -65,6 +67,7 @@ async def serving(
             handler,
             asyncio.iscoroutinefunction(handler),
             (large_handlers or {}).get(key),
+            tuple(map(Requirement.of, (requires or {}).get(key, ()))),
         )
         for key, handler in table.items()
     }

@@ -115,7 +115,8 @@ class NetworkKeys:
         "Requests that may wait between Kafka's network and worker threads. klamm has no such queue."
     )
     queued_max_request_bytes = LONG(-1, MEDIUM).without_effect(
-        "Bytes of requests that may wait before no more are read; -1: no limit. klamm limits each connection instead."
+        "Bytes of requests that may wait before no more are read; -1: no limit. klamm limits each connection, and the "
+        "memory of all large requests that are decoded."
     )
     request_timeout_ms = INT(30000, HIGH).with_effect(
         "Milliseconds that a transaction's coordinator waits for another broker's answer, and a marker for the in-sync "
