@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
 from fake_cluster import FakeCluster
 
 from engine.admin.watch.frame import Frame, Stage, StageStatus
+from engine.common import turns
+from tui.pages import brokers
+from tui.pages.page import View
 from tui.state.board import Board
+from tui.state.location import Location
 
 
 def with_stage(frame: Frame, stage: Stage, status: StageStatus) -> Frame:
@@ -64,3 +69,40 @@ def test_what_brokers_get_is_not_known_before_the_ends_of_logs_are() -> None:
         cluster.advance()
     assert board.rates.in_per_s == 300.0
     assert set(board.samples[-1].in_by_broker.values()) == {100.0}
+
+
+def test_text_and_table_of_a_screen_are_of_one_frame_while_the_next_one_is_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Which broker is missed, and by how many, stands above the table as well as in it."""
+    monkeypatch.setattr(turns, "SLICE", 4)
+    cluster, board = FakeCluster(3, {f"t{number}": 4 for number in range(10)}), Board()
+
+    def shown() -> tuple[str, int]:
+        """Return who is missed as the text says it, and by how many the table says broker 2 is."""
+        place = View(board, Location("brokers"))
+        text = "\n".join("".join(part for part, _ in one) for one in brokers.PAGE.summary(place, 200))
+        (item,) = [one for one in brokers.PAGE.rows(place).items if one.id == 2]
+        found = re.search("broker 2 is missing from .*", text)
+        return found[0] if found else "", item.missing
+
+    def take(frame: Frame) -> int:
+        """Take a frame as the dashboard does, and look at the screen after each turn; return how many there were."""
+        before, count = shown(), 0
+        for _ in board.turns(frame):
+            assert shown() == before
+            count += 1
+        board.take(frame)
+        return count
+
+    board.take(cluster.frame())
+    assert shown() == ("", 0)
+    cluster.kill(2)
+    assert take(cluster.frame()) > 1
+    assert shown() == ("broker 2 is missing from 40 of 40: down", 40)
+    cluster.start(2)
+    take(cluster.frame())
+    assert shown() == ("broker 2 is missing from 40 of 40: alive, does not keep up", 40)
+    cluster.advance()
+    assert take(cluster.frame()) > 1
+    assert shown() == ("", 0)

@@ -96,6 +96,7 @@ class ResetOffsets(Operation):
             with_group=False,
             goes_on="some offsets may be set already",
             on_saved=lambda: saved.append(f"the old offsets are in {path}"),
+            on_dropped=saved.clear,
         )
         table = tuple(
             (

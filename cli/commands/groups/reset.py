@@ -151,6 +151,7 @@ async def _execute(
         with_group=with_group,
         goes_on=f"some offsets may be set already; to go back: {way_back}",
         on_saved=lambda: invocation.talk.remind(f"the rollback is in {path}; to go back: {way_back}"),
+        on_dropped=lambda: invocation.talk.remind(f"nothing was changed, and {path} is removed again"),
     )
 
 

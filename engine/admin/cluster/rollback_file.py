@@ -25,6 +25,11 @@ def write_rollback(path: Path, text: str) -> None:
     sync_folder(path.parent)
 
 
+def drop_rollback(path: Path) -> None:
+    """Remove the file of a change that was refused as a whole."""
+    path.unlink(missing_ok=True)
+
+
 def sync_folder(path: Path) -> None:
     """Flush the names of a folder's files to disk before going on."""
     folder = os.open(path, os.O_RDONLY)

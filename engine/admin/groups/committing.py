@@ -12,7 +12,7 @@ from pathlib import Path
 from engine.admin.cluster.asking import ask_all
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Unknown
-from engine.admin.cluster.rollback_file import write_rollback
+from engine.admin.cluster.rollback_file import drop_rollback, write_rollback
 from engine.admin.groups.group_reading import find_coordinators
 from engine.admin.groups.reset_plan import GroupReset, PartitionReset, ResetResult
 from engine.admin.groups.reset_spec import offsets_text
@@ -56,12 +56,14 @@ async def execute_reset(
     with_group: bool,
     goes_on: str,
     on_saved: Callable[[], None],
+    on_dropped: Callable[[], None],
 ) -> tuple[list[PartitionReset], list[AdminError]]:
     """Save the current offsets, then set the new ones; return the outcome for each partition, and the failures.
 
     Args: rollback_file: where the rollback is written; it must not be there yet. If nothing was committed so far, no
     file is written. with_group: the file names the group of each offset. goes_on: what ``cluster.accepted`` gets right
-    before the first change. on_saved: called once the file is on the disk, while nothing has changed.
+    before the first change. on_saved: called once the file is on the disk, while nothing has changed. on_dropped:
+    called once the file is gone again, because brokers have refused every offset.
 
     Raises:
         OSError: the rollback could not be written; nothing was changed.
@@ -72,7 +74,12 @@ async def execute_reset(
         write_rollback(rollback_file, text)
         on_saved()
     cluster.accepted(goes_on)
-    return await reset_offsets(cluster, planned.able)
+    done, failures = await reset_offsets(cluster, planned.able)
+    may_be_in_part = any(plan.type is GroupType.ZOOKEEPER for plan in planned.able)
+    if text and not may_be_in_part and all(one.result is ResetResult.FAILED for one in done):
+        drop_rollback(rollback_file)
+        on_dropped()
+    return done, failures
 
 
 async def reset_offsets(cluster: Cluster, plans: Sequence[GroupReset]) -> tuple[list[PartitionReset], list[AdminError]]:

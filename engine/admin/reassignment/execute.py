@@ -15,7 +15,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, AnswerLost, BadRequest, FailureKind, NotFound, Refused
 from engine.admin.cluster.members import holds_replicas, read_members
 from engine.admin.cluster.remedies import USE_BROKERS, Operation, Parameter, Phrase, Words
-from engine.admin.cluster.rollback_file import write_rollback
+from engine.admin.cluster.rollback_file import drop_rollback, write_rollback
 from engine.admin.reassignment.access import reassignment_changer, reassignment_reader
 from engine.admin.reassignment.log_dirs import (
     Replica,
@@ -336,7 +336,7 @@ async def _start(cluster: Cluster, prepared: PreparedReassignment) -> list[Refus
 def _drop_rollback(prepared: PreparedReassignment, watcher: ExecutionWatcher, rollback_file: Path) -> None:
     """Remove the way back from what was refused, except where replicas may already be on their way to other dirs."""
     if prepared.moves_replicas and not any(move.wanted_dirs for move in prepared.plan):
-        rollback_file.unlink(missing_ok=True)
+        drop_rollback(rollback_file)
         watcher.dropped(rollback_file)
 
 

@@ -62,8 +62,15 @@ async def describe_configs(context: RequestContext, request: DescribeConfigsRequ
             results=await in_turns(request.resources, lambda resource: _result(resource, refusal))
         )
     results, breather = [], Breather()
+    described: dict[tuple[int, str, tuple[str, ...] | None], DescribeConfigsResult] = {}
     for resource in request.resources:
-        results.append(await _describe(context.broker, request, resource))
+        keys = resource.configuration_keys
+        asked = (resource.resource_type, resource.resource_name, None if keys is None else tuple(keys))
+        result = described.get(asked) or await _describe(context.broker, request, resource)
+        if result.configs:
+            # Named once more, it takes no more memory.
+            described[asked] = result
+        results.append(result)
         await breather.give_way()
     return DescribeConfigsResponse(results=results)
 

@@ -36,7 +36,7 @@ def update_metadata(
     if is_stale(context.broker, request.broker_epoch):
         return UpdateMetadataResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     manager = context.broker.replica_manager
-    if manager.is_updating_metadata or names_many(request, len(manager.metadata_cache.alive_brokers)):
+    if manager.is_updating_metadata or names_many(request, manager.metadata_cache.alive_brokers):
         return _update_in_turns(context, request)
     try:
         deleted = manager.update_metadata(request, correlation_id=context.correlation_id)

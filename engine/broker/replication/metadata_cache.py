@@ -194,8 +194,11 @@ class MetadataCache:
         deleted, count = yield from self._merge(topics, ids, request, source, retired)
         has_new_brokers = brokers is not old.brokers
         if has_new_brokers:
+            # The last go first: what holds others before these.
+            retired += [endpoint for broker in old.brokers.values() for endpoint in broker.endpoints]
             retired += old.brokers.values()
             retired += [node for by_id in old.nodes.values() for node in by_id.values()]
+            retired += old.nodes.values()
         del old
         self.snapshot = MetadataSnapshot(
             controller_id=request.controller_id if request.controller_id >= 0 else None,
@@ -274,13 +277,14 @@ class MetadataCache:
             self._log.trace(f"Cached leader info {_state_text(topic, state)} for {where} {source}")
 
 
-def names_many(request: UpdateMetadataRequest, known_brokers: int) -> bool:
+def names_many(request: UpdateMetadataRequest, known: Mapping[int, BrokerInfo]) -> bool:
     """Return whether to apply the request in turns: a hundred thousand partitions hold the loop for a second.
 
-    It may replace as many brokers as are known.
+    It may replace all brokers that are known.
     """
     count = len(request.ungrouped_partition_states) + len(request.topic_states)
-    count += known_brokers + sum(len(broker.endpoints) + 1 for broker in request.live_brokers)
+    count += sum(len(broker.endpoints) + 1 for broker in known.values())
+    count += sum(len(broker.endpoints) + 1 for broker in request.live_brokers)
     return count + sum(len(topic.partition_states) for topic in request.topic_states) > _AT_ONCE_MAX
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted_brokers import scripted_cluster
+from scripted_brokers import HANG_UP, scripted_cluster
 from scripted_groups import ScriptedGroups
 
 from engine.admin.cluster.connection import Cluster
@@ -18,6 +18,7 @@ from engine.admin.groups.reset_plan import ResetResult
 from engine.admin.groups.reset_spec import ResetSpec, ResetTo, TopicScope
 from engine.admin.groups.resetting import PlannedReset, plan_reset
 from engine.admin.groups.scope import scope_of
+from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
 
 Scene = Callable[[ScriptedGroups, Cluster, list[str]], Awaitable[None]]
@@ -51,10 +52,15 @@ def play(scene: Scene, file: Path) -> None:
 
 
 async def execute(cluster: Cluster, plan: PlannedReset, file: Path, log: list[str]) -> list[ResetResult]:
-    rows, failures = await execute_reset(
-        cluster, plan, rollback_file=file, with_group=False, goes_on="go on", on_saved=lambda: log.append("saved")
+    rows, _ = await execute_reset(
+        cluster,
+        plan,
+        rollback_file=file,
+        with_group=False,
+        goes_on="go on",
+        on_saved=lambda: log.append("saved"),
+        on_dropped=lambda: log.append(f"dropped: {file.exists()}"),
     )
-    assert failures == []
     return [row.result for row in rows]
 
 
@@ -85,5 +91,30 @@ def test_where_nothing_was_committed_there_is_no_file(tmp_path: Path) -> None:
         assert plan.uncommitted_count == 1
         assert await execute(cluster, plan, file, log) == [ResetResult.RESET]
         assert log == ["go on: None", "commit: None"]
+
+    play(scene, file)
+
+
+@pytest.mark.parametrize(
+    ("answer", "result", "told"),
+    [
+        (ErrorCode.GROUP_AUTHORIZATION_FAILED, ResetResult.FAILED, ["dropped: False"]),
+        (HANG_UP, ResetResult.UNDER_WAY, []),
+    ],
+    ids=["refused", "lost"],
+)
+def test_only_what_is_refused_for_certain_leaves_no_file(
+    answer: object, result: ResetResult, told: list[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "offsets.csv"
+
+    async def scene(world: ScriptedGroups, cluster: Cluster, log: list[str]) -> None:
+        world.offsets = {"g1": {("t", 0): 60}}
+        scope = TopicScope((("t", (0,)),))
+        plan = await plan_reset(cluster, scope_of(["g1"], is_all=False), scope, ResetSpec(ResetTo.LATEST))
+        world.change_answers = [answer]
+        assert await execute(cluster, plan, file, log) == [result]
+        assert log == ["saved", f"go on: {SAVED}", f"commit: {SAVED}", *told]
+        assert file.exists() is not bool(told)
 
     play(scene, file)
