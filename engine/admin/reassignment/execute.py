@@ -307,6 +307,7 @@ async def _start(cluster: Cluster, prepared: PreparedReassignment) -> list[Refus
     Raises:
         AnswerLost: it is unknown whether anything was started.
         AdminError: nothing was started.
+        NoAuth: an access list in ZooKeeper forbids it; nothing was started.
     """
     plan = prepared.plan
     is_asked = False
@@ -321,8 +322,8 @@ async def _start(cluster: Cluster, prepared: PreparedReassignment) -> list[Refus
         targets = {move.name: move.replicas for move in prepared.changing}
         is_asked = is_asked or bool(targets)
         refusals = await (await reassignment_changer(cluster)).alter(targets) if targets else []
-    except AdminError as error:
-        if not is_asked or says_that_nothing_began(error):
+    except (AdminError, NoAuth) as error:
+        if isinstance(error, NoAuth) or not is_asked or says_that_nothing_began(error):
             await _undo_throttle(cluster, prepared)
             raise
         refusals = await _after_a_lost_answer(cluster, prepared, error)

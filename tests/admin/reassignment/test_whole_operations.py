@@ -15,6 +15,7 @@ from scripted_moves import OTHER_DIR, SIZE, TOPIC, ScriptedMoves
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AnswerLost, BadRequest, NotFound, Refused
 from engine.admin.cluster.target import ClusterTarget, Origin
+from engine.admin.reassignment import execute
 from engine.admin.reassignment.cancel import CancelResult, cancel_reassignments, prepare_cancellation
 from engine.admin.reassignment.execute import (
     ExecutedReassignment,
@@ -38,6 +39,7 @@ from engine.kafka.protocol.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
 )
+from engine.kafka.zk.errors import NoAuth
 
 T0, T1, U0 = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)
 PLAN = (PartitionMove(T0, (1, 2)), PartitionMove(T1, (2, 1)))
@@ -167,6 +169,27 @@ def test_a_start_that_is_refused_leaves_no_throttle(play: Callable[[Scene], None
         assert stage.moves.log == [*STARTED[:-2], *CLEARED, "dropped"]
         assert stage.moves.throttled() == []
         assert not stage.file.exists(), "there is nothing to roll back"
+
+    play(scene)
+
+
+def test_a_start_that_zookeeper_forbids_leaves_no_throttle(
+    play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Forbidden:
+        async def alter(self, targets: object) -> list[Refusal]:
+            raise NoAuth(path="/admin/reassign_partitions")
+
+    async def changer(cluster: Cluster) -> Forbidden:
+        return Forbidden()
+
+    async def scene(stage: Stage) -> None:
+        prepared = await stage.prepare()
+        monkeypatch.setattr(execute, "reassignment_changer", changer)
+        with pytest.raises(NoAuth):
+            await stage.execute(prepared)
+        assert stage.moves.log == [*STARTED[:-2], *CLEARED, "dropped"]
+        assert stage.moves.throttled() == []
 
     play(scene)
 
