@@ -575,6 +575,8 @@ async def rights_lost_while_waiting(engine: Engine) -> tuple[tuple[int, bool], t
         while (await ask(0))[0]:
             await asyncio.sleep(0.05)
     late = asyncio.create_task(ask(30_000))
+    # It starts only now; else the right would go first.
+    await asyncio.sleep(0.1)
     taking = delete_acls.DeleteAclsFilter(
         resource_type_filter=2, resource_name_filter=TOPIC, principal_filter=f"User:{WAITING}", pattern_type_filter=3,
         operation=1, permission_type=1,
