@@ -15,6 +15,7 @@ import pytest
 from ended_sessions import kill_for_good
 from klamm_program import PROGRAM, environment
 from operated_cluster import Capture, Klamm, filled, plan_file
+from patience import within
 
 from cli.framework import progress
 from engine.local.cluster import LocalCluster
@@ -244,6 +245,10 @@ def test_a_rate_that_an_earlier_plan_has_left_is_not_called_somebody_elses(
     assert (planned.code, "somebody else" in planned.err) == (0, False), planned.err
     key = "leader.replication.throttled.rate"
     assert by_wire("configs", "alter", "--broker", "0", "--add-config", f"{key}=70000000").code == 0
+    # A broker reads a change from ZooKeeper a moment after it has taken it.
+    is_early = within(WAIT_S)
+    while is_early() and by_wire.settings("--broker", "0").get(key) != "70000000":
+        time.sleep(0.02)
     planned = klamm_by(*words)
     assert f"broker 0 has {key}=70000000, set by somebody else" in planned.err, planned.err
     assert by_wire("configs", "alter", "--broker", "0", "--delete-config", key).code == 0
