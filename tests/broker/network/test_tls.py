@@ -153,6 +153,25 @@ def test_requests_in_records_and_packets_of_any_size(
     run(check)
 
 
+async def tried_as_bytes_come(
+    call: Callable[[], Any],
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    incoming: ssl.MemoryBIO,
+    outgoing: ssl.MemoryBIO,
+) -> Any:
+    """Return what a step of TLS returns once enough bytes have come for it."""
+    while True:
+        try:
+            return call()
+        except ssl.SSLWantReadError:
+            writer.write(outgoing.read())
+            async with asyncio.timeout(PATIENCE_S):
+                came = await reader.read(65_536)
+            assert came, "the connection is over"
+            incoming.write(came)
+
+
 async def ask_oddly(host: str, port: int, context: ssl.SSLContext, numbers: random.Random) -> None:
     """Send requests in TLS records and packets of random sizes, then say the end; read all answers."""
     count, incoming, outgoing = 150, ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -161,15 +180,7 @@ async def ask_oddly(host: str, port: int, context: ssl.SSLContext, numbers: rand
     reader, writer = await asyncio.open_connection(host, port)
 
     async def once_enough_came(call: Callable[[], Any]) -> Any:
-        while True:
-            try:
-                return call()
-            except ssl.SSLWantReadError:
-                writer.write(outgoing.read())
-                async with asyncio.timeout(PATIENCE_S):
-                    came = await reader.read(65_536)
-                assert came
-                incoming.write(came)
+        return await tried_as_bytes_come(call, reader, writer, incoming, outgoing)
 
     async def send() -> None:
         left = b"".join(metadata_request(name, i) for i, name in enumerate(names))
@@ -212,13 +223,7 @@ def test_small_records_that_come_with_the_end_are_all_answered(tmp_path: Path) -
             reader, writer = await asyncio.open_connection(host, port)
 
             async def once_enough_came(call: Callable[[], Any]) -> Any:
-                while True:
-                    try:
-                        return call()
-                    except ssl.SSLWantReadError:
-                        writer.write(outgoing.read())
-                        async with asyncio.timeout(PATIENCE_S):
-                            incoming.write(await reader.read(65_536))
+                return await tried_as_bytes_come(call, reader, writer, incoming, outgoing)
 
             await once_enough_came(tls.do_handshake)
             # What comes with the handshake's end TLS gets with it: the others wait for an answer.
