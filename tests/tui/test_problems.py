@@ -162,6 +162,19 @@ def test_a_group_that_read_well_is_no_longer_fine_after_two_looks_without_a_comm
     ]
 
 
+def test_a_group_that_stops_before_its_pace_is_known_commits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the verdict on its lag, which never fell, says that this is no pause."""
+    monkeypatch.setattr(fake_group, "_POINTS_MAX", 40)
+    feed = FakeFeed(FakeCluster(3, {"orders": 4}), plays=False)
+    feed.cluster.add_group("reports", "orders", reads=feed.cluster.rate * 0.9, lag=1_000)
+    board = board_of(feed, 6)
+    feed.cluster.stop_reading("reports")
+    board_of(feed, 11, board)
+    (found,) = problems_of(board)
+    assert found.subject == "group reports WARN"
+    assert found.effect.startswith("no commit for 10s, ")
+
+
 def test_a_group_that_commits_seldom_has_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fake_group, "_POINTS_MAX", 60)
     feed = FakeFeed(FakeCluster(3, {"orders": 4}), plays=False)
