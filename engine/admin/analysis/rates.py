@@ -27,7 +27,6 @@ class _Ends:
     """The ends of one frame's logs, and when they were read."""
 
     def __init__(self, frame: Frame) -> None:
-        self.sequence = frame.sequence
         self.at_ms = frame.at_ms
         self.read_at_ms = frame.stage(Stage.OFFSETS).read_at_ms
         self.ends = LogEnds.of(frame.offsets)
@@ -74,7 +73,7 @@ class Rates:
             past.append(now)
         while len(past) > 2 and now.at_ms - past[1].at_ms >= OVER_MS:
             past.popleft()
-        is_later = bool(past) and past[0].sequence != now.sequence and now.elapsed_ms(past[0]) > 0
+        is_later = bool(past) and now.elapsed_ms(past[0]) > 0
         self._span = (now, past[0], now.elapsed_ms(past[0])) if is_later else None
         self.in_per_s = self._in_all()
         self._count_by_broker(frozenset() if frame.cluster is None else frozenset(frame.cluster.live_broker_ids))

@@ -36,7 +36,6 @@ class Standstills:
         """
         if frame.at_ms < self._at_ms:
             self._stalled.clear()
-            self._read_ms = None
         self._at_ms = frame.at_ms
         told = self._paces.take((group.lag for group in frame.groups), frame.at_ms)
         lags = [_warned(lag) if self._is_still(lag) else lag for lag in told]
@@ -81,7 +80,7 @@ def _warned(lag: GroupLag) -> GroupLag:
     if lag.reason not in _MOVES:
         return lag
     partitions = tuple(
-        replace(one, status=LagStatus.WARN, reason=Reason.STANDS_STILL) if one.lag and one.reason in _MOVES else one
+        replace(one, status=LagStatus.WARN, reason=Reason.STANDS_STILL) if one.reason in _MOVES else one
         for one in lag.partitions
     )
     return replace(lag, partitions=partitions, status=LagStatus.WARN, reason=Reason.STANDS_STILL)
