@@ -291,17 +291,24 @@ async def test_a_cluster_that_nobody_answers_for_says_so_and_when_it_is_tried_ag
 
 @in_event_loop
 async def test_a_paused_feed_asks_nothing_and_goes_on(cluster: LocalCluster) -> None:
-    async with _watched(_target(cluster)) as watching:
+    async with _watched(_target(cluster)) as watching, _watched(_target(cluster)) as other:
         await watching.until(_is_read)
         feed = watching.feed
+        for one in (feed, other.feed):
+            one.set_interval(0.1)
+            assert one.status.interval_s == 0.5
+
+        async def until_the_other_ticks(count: int) -> None:
+            """Wait for as long as a feed takes that is not paused, however slow the machine is."""
+            wanted = other.feed.status.frames_made + count
+            await other.until(lambda _: other.feed.status.frames_made >= wanted)
+
         feed.pause()
         assert feed.status.is_paused
-        await asyncio.sleep(0.5)
+        # What was being read may still come.
+        await until_the_other_ticks(2)
         made, requests = feed.status.frames_made, feed.zookeeper_requests
-        # Five ticks of the shortest interval: anything to come would have come by then.
-        feed.set_interval(0.1)
-        assert feed.status.interval_s == 0.5
-        await asyncio.sleep(1.5)
+        await until_the_other_ticks(4)
         assert (feed.status.frames_made, feed.zookeeper_requests) == (made, requests)
         feed.resume()
         feed.refresh()

@@ -257,9 +257,10 @@ def test_requests_of_brokers_do_not_wait_for_those_of_clients(monkeypatch: pytes
     monkeypatch.setattr(connection, "LARGE_MEMORY_BYTES", 1)
     names = [MetadataRequestTopic(name=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 10)]
     topics = [FetchTopic(topic=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 10)]
-    fetched = asyncio.Event()
+    asked, fetched = asyncio.Event(), asyncio.Event()
 
     async def metadata(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+        asked.set()
         await fetched.wait()
         return MetadataResponse()
 
@@ -272,7 +273,7 @@ def test_requests_of_brokers_do_not_wait_for_those_of_clients(monkeypatch: pytes
         async with serving({ApiKey.METADATA: metadata, ApiKey.FETCH: fetch}, requires=requires) as (_, host, port):
             client = await asyncio.open_connection(host, port)
             client[1].write(bytes(encode_request(MetadataRequest(topics=names), 4, 1, "c")))
-            await asyncio.sleep(0.1)
+            await asked.wait()
             broker = await asyncio.open_connection(host, port)
             broker[1].write(bytes(encode_request(FetchRequest(topics=topics), 4, 2, "c")))
             assert correlation_ids([await read_frame(reader) for reader, _ in (broker, client)]) == [2, 1]
