@@ -15,7 +15,7 @@ from klamm_program import in_process
 from query_ways import Ends, all_ways_agree, produce, start, wait_for
 from topic_program import Program
 
-from engine.admin.lag.spark_traces import BATCHES_MAX
+from engine.admin.lag.spark_positions import BATCHES_MAX
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
 

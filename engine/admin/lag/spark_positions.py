@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from engine.admin.lag.history import POINTS_MAX
 from engine.admin.lag.verdicts import Point
 from engine.common.model import TopicPartition
 from engine.kafka.formats.spark_checkpoints import Offsets
+
+BATCHES_MAX: Final = POINTS_MAX + 1
+"""This many of a query's latest batches are read."""
 
 
 class ReaderKind(StrEnum):
