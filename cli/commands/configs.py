@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer._click.exceptions import UsageError
@@ -31,6 +31,10 @@ from cli.framework.options import Needs
 from cli.framework.plan_guard import BesidePlan, minds_plan
 from cli.output.report import Report
 from engine.kafka.config.input_files import read_input
+
+if TYPE_CHECKING:
+    from engine.admin.cluster.connection import Cluster
+    from engine.admin.configs.values import ConfigChange, Entity
 
 group = CommandGroup(
     "configs",
@@ -146,10 +150,6 @@ async def alter(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.configs import altered_report
-    from engine.admin.configs.access import alter_entity
-    from engine.admin.configs.changes import read_changes
-    from engine.admin.configs.values import EntityType
-    from engine.admin.reassignment.throttle_settings import THROTTLE_SETTINGS
 
     chosen = chosen_entity(
         entity_type or (),
@@ -170,23 +170,42 @@ async def alter(
     additions = _additions(add_config_file, add_config or ())
     deletions = [key.strip() for text in delete_config or () for key in text.split(",") if key.strip()]
     async with open_cluster(invocation, for_change=True) as cluster:
-        await alter_entity(cluster, entity, additions, deletions, validate_only=True)
-        changes = await read_changes(cluster, entity, additions, deletions, tells_inherited=invocation.tells_details)
-        is_destructive = any(change.may_lose_data for change in changes)
-        if not THROTTLE_SETTINGS.isdisjoint((*additions, *deletions)):
-            names = [entity.name or ""] if entity.type is EntityType.TOPIC else None
-            is_destructive |= await minds_plan(invocation, cluster, names, is_forced=force)
-        if entity.type is EntityType.BROKER:
-            _warn_of_unknown(invocation, additions)
-        is_wanted = invocation.confirm(
-            f"alter {entity} in {cluster.target.title}",
-            [f"  {change}" for change in changes] if invocation.tells_details else (),
-            is_destructive=is_destructive,
-        )
-        if is_wanted:
-            await alter_entity(cluster, entity, additions, deletions)
-            invocation.talk.say(f"altered {entity}")
-    return altered_report(entity, changes, is_dry_run=not is_wanted, by_shortcuts=not entity_type)
+        changes, is_done = await _alter(invocation, cluster, entity, additions, deletions, is_forced=force)
+    return altered_report(entity, changes, is_dry_run=not is_done, by_shortcuts=not entity_type)
+
+
+async def _alter(
+    invocation: Invocation,
+    cluster: Cluster,
+    entity: Entity,
+    additions: Mapping[str, str],
+    deletions: Sequence[str],
+    *,
+    is_forced: bool,
+) -> tuple[Sequence[ConfigChange], bool]:
+    """Have the change checked, confirmed and made. Return what changes, and whether it was made."""
+    from engine.admin.configs.access import alter_entity
+    from engine.admin.configs.changes import read_changes
+    from engine.admin.configs.values import EntityType
+    from engine.admin.reassignment.throttle_settings import THROTTLE_SETTINGS
+
+    await alter_entity(cluster, entity, additions, deletions, validate_only=True)
+    changes = await read_changes(cluster, entity, additions, deletions, tells_inherited=invocation.tells_details)
+    is_destructive = any(change.may_lose_data for change in changes)
+    if not THROTTLE_SETTINGS.isdisjoint((*additions, *deletions)):
+        names = [entity.name or ""] if entity.type is EntityType.TOPIC else None
+        is_destructive |= await minds_plan(invocation, cluster, names, is_forced=is_forced)
+    if entity.type is EntityType.BROKER:
+        _warn_of_unknown(invocation, additions)
+    is_wanted = invocation.confirm(
+        f"alter {entity} in {cluster.target.title}",
+        [f"  {change}" for change in changes] if invocation.tells_details else (),
+        is_destructive=is_destructive,
+    )
+    if is_wanted:
+        await alter_entity(cluster, entity, additions, deletions)
+        invocation.talk.say(f"altered {entity}")
+    return changes, is_wanted
 
 
 def _additions(path: Path | None, texts: Sequence[str]) -> dict[str, str]:

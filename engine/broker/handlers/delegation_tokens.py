@@ -8,7 +8,7 @@ Behaviour
 * The owner and the renewers may renew and end a token, others get DELEGATION_TOKEN_OWNER_MISMATCH. An unknown or ended
   one is DELEGATION_TOKEN_NOT_FOUND, and one that has expired but is still there DELEGATION_TOKEN_EXPIRED.
 * Owner, requester and renewers see a token; others need Describe on it, or DescribeTokens on its owner.
-* An ended token lets nobody in any more; who is in stays in until the login has to be renewed.
+* An ended token admits no new login; sessions that began with it go on until they must log in again.
 
 Version notes
 * v2 flexible   * v3 of 38 and 41: a token for another owner (KIP-373), which needs CreateTokens on that user

@@ -50,7 +50,7 @@ def carried_out(steps: Steps[R]) -> R | Coroutine[Any, Any, Any]:
         while perf_counter() < until_s:
             next(steps)
         # From here on its own work only: what other processes do must not decide how a small request is answered. That
-        # clock is a call of the system, ten times as dear.
+        # clock is a call of the system, ten times as expensive.
         until_s = thread_time() + half_s
         while thread_time() < until_s:
             next(steps)

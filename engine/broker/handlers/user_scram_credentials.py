@@ -5,7 +5,7 @@ Behaviour
 * The controller changes them: others answer NOT_CONTROLLER. All changes of a user are made, or none.
 * A user without a credential is RESOURCE_NOT_FOUND, one named twice DUPLICATE_RESOURCE; a mechanism that does not exist
   is UNSUPPORTED_SASL_MECHANISM, and fewer than 4,096 or more than 16,384 iterations are UNACCEPTABLE_CREDENTIAL.
-* A change takes effect for the next login; who is in stays in until the session ends.
+* A change takes effect for the next login; sessions that are open go on until they end.
 """
 
 from __future__ import annotations

@@ -262,7 +262,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def owed_answers(self) -> int:
-        """How many requests have neither an answer that is sent, nor the certainty of none."""
+        """How many requests are neither answered nor known to need no answer."""
         return len(self._pending) + self._is_async_running
 
     @property

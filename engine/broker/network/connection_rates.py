@@ -67,7 +67,7 @@ class _Rate:
         return 0.0 if self._counted is None else self._counted.per_second(now_ms)
 
     def take_back(self, now_ms: int) -> None:
-        """Count a connection no longer."""
+        """Stop counting a connection."""
         if self._counted is not None:
             self._counted.record(-1, now_ms)
 

@@ -68,7 +68,7 @@ class Deferred:
     __slots__ = ("_on_complete", "abandon", "on_answered", "response", "weight")
 
     def __init__(self, abandon: Callable[[], None] | None = None, *, weight: int = 1) -> None:
-        """``weight``: as how many it counts among the answers that a connection may still owe."""
+        """``weight``: for how many of the answers that a connection may owe it counts."""
         self.weight = weight
         self.response: Any = None
         self.abandon = abandon

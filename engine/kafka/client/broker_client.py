@@ -274,7 +274,10 @@ class BrokerClient:
         return wire
 
     async def _be_admitted(self, wire: _Wire) -> None:
-        """Greet, and log in. Under TLS 1.3 only the first answer tells a client that its certificate is refused."""
+        """Ask for the broker's versions, and log in.
+
+        Under TLS 1.3 only the first answer tells a client that its certificate is refused.
+        """
         self._held = []
         try:
             await self.api_versions()
@@ -327,7 +330,7 @@ class BrokerClient:
                 self._wire.transport.write(frame)
 
     async def _ask_now(self, request: Request, api_version: int) -> Any:
-        """Ask, whatever is held back."""
+        """Ask at once, though other requests are held back."""
         held, self._held = self._held, None
         try:
             future = self.post(request, api_version)

@@ -1,4 +1,4 @@
-"""Values that stand elsewhere: ``${env:NAME}``, ``${file:PATH:KEY}``, ``${directory:PATH:FILE}`` (KIP-297, 421, 887).
+"""Values kept elsewhere: ``${env:NAME}``, ``${file:PATH:KEY}``, ``${directory:PATH:FILE}`` (KIP-297, 421, 887).
 
 Kafka's three providers are known by these names without being declared. ``config.providers`` may give them other names,
 ``config.providers.NAME.param.allowed.paths`` and ``….allowlist.pattern`` limit what they read, as in Kafka.

@@ -6,7 +6,7 @@ from engine.common.errors import KlammError
 
 
 class Unchanged(Exception):
-    """An answer came that is the last one, to the byte: there is nothing new. Nobody but who asked for this sees it."""
+    """The answer is the same as the last one, byte for byte. Only a caller that asked for this gets it."""
 
 
 class NetworkError(KlammError):
@@ -46,4 +46,4 @@ class TlsFailed(NotAdmitted):
 
 
 class LoginFailed(NotAdmitted):
-    """The broker refused the login, or what it needs cannot be had."""
+    """The broker refused the login, or what it needs cannot be obtained."""

@@ -70,7 +70,7 @@ class ZkLogin:
         """Return a new exchange with a server. It may wait for a ticket, so call it beside the loop.
 
         Raises:
-            SaslError: no ticket can be had.
+            SaslError: no ticket can be obtained.
         """
         options = dict(self.options)
         if self.mechanism == "DIGEST-MD5":

@@ -265,7 +265,7 @@ class GroupCoordinator:
 
 
 def _known(values: Collection[str], names: Iterable[str]) -> Generator[None, None, set[str]]:
-    """Return those of the values that are among the names, in any case. The names may be very many."""
+    """Return the values that are among the names, ignoring case, in steps: there may be very many names."""
     known = set()
     for name in names:
         if (value := name.lower()) in values:

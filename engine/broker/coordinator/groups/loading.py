@@ -86,7 +86,7 @@ class CommitScan:
             if magic != _MAGIC or attributes or length < _LENGTH_MIN or following > end:
                 break
             if count == 1:
-                # A batch too short for a record leaves nothing here, which is no commit's beginning.
+                # A batch too short for a record leaves no bytes here, and no commit begins with none.
                 tail_at = following - tail_bytes
                 prefix = buffer[position + overhead : tail_at]
                 if prefix not in latest and not self._learn(prefix):

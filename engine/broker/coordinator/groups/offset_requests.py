@@ -199,7 +199,7 @@ class OffsetRequests:
         try:
             return PreparedCommit(fitting, too_large, self._gathered.batch_of([(group_id, fitting)]))
         except Exception:
-            # Whoever commits them runs into it again, and says so.
+            # The commit itself meets the same error, and answers with it.
             return PreparedCommit(fitting, too_large, None)
 
     def _fitting(self, offsets: Offsets) -> tuple[Offsets, CommitErrors]:

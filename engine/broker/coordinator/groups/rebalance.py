@@ -114,7 +114,7 @@ class Rebalance:
             logger.info("Group %s removed dynamic members who haven't joined: %s", group.group_id, ", ".join(late))
         group.initial_delay = None
         if group.members and not _elect_leader(group):
-            # There are only static members, and none is back: their sessions run out, or they come.
+            # Only static members are left, and none has joined again: each does, or its session expires.
             logger.error("Group %s could not complete rebalance because no members rejoined", group.group_id)
             self.outbox.start_timer(TimerKey(TimerKind.JOIN, group.group_id), group.rebalance_timeout_ms)
             return
@@ -251,7 +251,7 @@ def generation_error(group: Group, member_id: str, group_instance_id: str | None
 
 
 def _elect_leader(group: Group) -> bool:
-    """Make a member that has joined the leader if the leader has not; return whether there is a leader."""
+    """Replace a leader that has not joined by a member that has; return whether there is a leader."""
     if group.leader_id is None:
         return False
     if group.members[group.leader_id].join_reply is not None:

@@ -101,7 +101,7 @@ def _join_new(rebalance: Rebalance, group: Group, joining: Joining, reply: JoinR
     if instance_id is not None and instance_id in group.static_members:
         _replace_static(rebalance, group, joining, member_id, reply)
     elif instance_id is None and joining.needs_known_member_id:
-        # Otherwise a client that is gone before it learns its id would stay as a member without a client.
+        # Otherwise a client that goes away before it learns its id would leave a member behind.
         group.pending_members.add(member_id)
         key = TimerKey(TimerKind.SESSION, group.group_id, member_id)
         rebalance.outbox.start_timer(key, joining.session_timeout_ms)

@@ -14,7 +14,7 @@ Exchange = Generator[bytes, bytes, None]
 
 
 class SaslError(KlammError):
-    """The server's answer is wrong, or a token cannot be had. The text holds no secret."""
+    """The server's answer is wrong, or a token cannot be obtained. The text holds no secret."""
 
 
 def plain_exchange(username: str, password: str) -> Exchange:

@@ -23,7 +23,7 @@ def kerberos_exchange(
     ``ticketCache``. Reading keytab and cache, and asking the KDC, happen at once and may take a while.
 
     Raises:
-        SaslError: the library is missing, or no ticket can be had; later: the server does not prove who it is.
+        SaslError: the library is missing, or no ticket can be obtained; later: the server does not prove who it is.
     """
     try:
         library: Any = importlib.import_module("gssapi")
@@ -50,7 +50,7 @@ def _context(gssapi: Any, service: str, host: str, options: Mapping[str, str], s
     store: dict[str, str] = {}
     if options.get("useKeyTab", "").lower() == "true":
         keytab = options.get("keyTab", "").removeprefix("file:")
-        # Tickets got by a keytab stay in this process: they must not replace those of the person at the terminal.
+        # Tickets from a keytab stay in this process: they must not replace those of the person at the terminal.
         store = {
             "ccache": f"MEMORY:klamm {principal} {keytab}",
             **({"client_keytab": f"FILE:{keytab}"} if keytab else {}),

@@ -25,7 +25,7 @@ async def log_in(ask: Ask, sasl: SaslSettings, versions: Mapping[int, tuple[int,
     """Log in, for the first time or again, and return for how many milliseconds it holds; 0 is forever.
 
     Raises:
-        LoginFailed: the broker refuses, or no token can be had.
+        LoginFailed: the broker refuses, or no token can be obtained.
         NetworkError: the connection broke.
     """
     try:

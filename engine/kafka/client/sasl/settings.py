@@ -119,7 +119,7 @@ def exchange_for(settings: SaslSettings, host: str) -> Exchange:
     """Return a new exchange with the broker at a host. It may wait for a token, so call it beside the loop.
 
     Raises:
-        SaslError: no token or ticket can be had.
+        SaslError: no token or ticket can be obtained.
     """
     options = dict(settings.options)
     if settings.mechanism == "GSSAPI":
