@@ -1,7 +1,7 @@
 """Checkpoint files: a version line, a line with the number of entries, one line per entry.
 
 Offset checkpoints (``<topic> <partition> <offset>``) are in a log dir, ``leader-epoch-checkpoint`` (``<epoch> <start
-offset>``) in a partition's folder. This module handles text; the storage layer handles files.
+offset>``) in a partition's folder. This module handles text; ``engine.broker.log`` handles files.
 """
 
 from __future__ import annotations

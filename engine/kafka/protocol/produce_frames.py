@@ -27,7 +27,7 @@ def names_many_partitions(frame: Buffer, position: int, version: int, at_most: i
 
 
 class _Frame:
-    """A request under reading."""
+    """A request that is being read."""
 
     __slots__ = ("_frame", "_is_flexible", "_position")
 
