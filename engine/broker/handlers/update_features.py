@@ -2,7 +2,7 @@
 
 Behaviour
 * With ZooKeeper no feature has a level (KIP-584): every update is INVALID_REQUEST, with Kafka's texts. A feature that
-  comes twice gets one result, the last one.
+  comes twice gets one result, that of the first update.
 * Only the controller answers; other brokers say NOT_CONTROLLER.
 
 Version notes
@@ -37,9 +37,10 @@ def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> 
         )
     results: dict[str, UpdatableFeatureResult] = {}
     for update in request.feature_updates:
-        results[update.feature] = UpdatableFeatureResult(
-            feature=update.feature, error_code=ErrorCode.INVALID_REQUEST, error_message=_refusal(update)
-        )
+        if update.feature not in results:
+            results[update.feature] = UpdatableFeatureResult(
+                feature=update.feature, error_code=ErrorCode.INVALID_REQUEST, error_message=_refusal(update)
+            )
         yield
     return UpdateFeaturesResponse(results=list(results.values()))
 

@@ -259,7 +259,7 @@ def test_no_feature_is_updated(zk_chroot: str) -> None:
                 assert told == (ErrorCode.NONE, update["feature"], ErrorCode.INVALID_REQUEST, text)
             twice = [FeatureUpdateKey(feature="up", max_version_level=level) for level in (1, 0)]
             answer = await ask(cluster.controller, UpdateFeaturesRequest(feature_updates=twice), 1)
-            assert [(each.feature, each.error_message) for each in answer.results] == [("up", flag)]
+            assert [(each.feature, each.error_message) for each in answer.results] == [("up", unsupported)]
             (other,) = (broker for broker in cluster.brokers.values() if broker is not cluster.controller)
             answer = await ask(other, UpdateFeaturesRequest(feature_updates=twice), 1)
             assert (answer.error_code, answer.results) == (ErrorCode.NOT_CONTROLLER, [])
