@@ -158,7 +158,7 @@ def mirrored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mirrored]:
             "source.cluster.bootstrap.servers": there.bootstrap_servers,
             "target.cluster.bootstrap.servers": here.bootstrap_servers,
         }
-        # With a task more, both of the source may run on one worker: it comes when these two run on one each.
+        # The third task comes last: else one worker may get both of the source.
         second.start_connector("source", SOURCE | link)
         first.wait_for(lambda: len(first.workers_of_tasks("source")) == 2, "both workers have a task")
         second.start_connector("checkpoints", CHECKPOINTS | link)
