@@ -13,6 +13,8 @@ from compared_records import deleted_records, fetched, offsets, produced
 from side_by_side import SideBySide
 
 from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.kafka.protocol.apis.consumer_group_describe import ConsumerGroupDescribeRequest
+from engine.kafka.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from engine.kafka.protocol.apis.create_partitions import (
     CreatePartitionsAssignment,
     CreatePartitionsRequest,
@@ -22,7 +24,9 @@ from engine.kafka.protocol.apis.create_topics import CreatableReplicaAssignment,
 from engine.kafka.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from engine.kafka.protocol.apis.describe_cluster import DescribeClusterRequest
 from engine.kafka.protocol.apis.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
+from engine.kafka.protocol.apis.envelope import EnvelopeRequest
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
+from engine.kafka.protocol.apis.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 TIMEOUT_MS = 15_000
 
@@ -161,12 +165,42 @@ def the_cluster(both: SideBySide) -> None:
     both.ask("no log dirs", DescribeLogDirsRequest(topics=[]), unlike={"log_dir"})
 
 
+def what_needs_kraft(both: SideBySide) -> None:
+    """UpdateFeatures, Envelope and the new protocol of groups, which ApiVersions lists with ZooKeeper too."""
+    updates = {
+        "nothing": [],
+        "unknown": [FeatureUpdateKey(feature="any", max_version_level=1)],
+        "known to KRaft": [FeatureUpdateKey(feature="metadata.version", max_version_level=20)],
+        "no name": [FeatureUpdateKey(feature="", max_version_level=1)],
+        "too low": [FeatureUpdateKey(feature="any", max_version_level=level) for level in (0, -1)],
+        "twice": [FeatureUpdateKey(feature="any", max_version_level=level) for level in (1, 0)],
+    }
+    for what, wanted in updates.items():
+        both.ask(what, UpdateFeaturesRequest(feature_updates=wanted))
+    for validate_only in (False, True):
+        for upgrade_type in range(-1, 5):
+            wanted = [
+                FeatureUpdateKey(feature=f"any{level}", max_version_level=level, upgrade_type=upgrade_type)
+                for level in (-1, 0, 1)
+            ]
+            both.ask("types", UpdateFeaturesRequest(feature_updates=wanted, validate_only=validate_only), [1])
+    dropped = [FeatureUpdateKey(feature="any", max_version_level=level, allow_downgrade=True) for level in (0, 1)]
+    both.ask("allowed", UpdateFeaturesRequest(feature_updates=dropped), [0])
+    both.ask("forwarded", EnvelopeRequest(request_data=b"any", client_host_address=b"\x7f\0\0\1"))
+    both.ask("heartbeat", ConsumerGroupHeartbeatRequest(group_id="new", subscribed_topic_names=["made"]))
+    for operations in (False, True):
+        described = ConsumerGroupDescribeRequest(group_ids=["new", "", "new"], include_authorized_operations=operations)
+        both.ask("described", described)
+    both.ask("none described", ConsumerGroupDescribeRequest())
+
+
 AREAS: tuple[Callable[[SideBySide], None], ...] = (
     topics_created,
     topics_grown,
     topics_described,
     topics_deleted,
     the_cluster,
+    what_needs_kraft,
     produced,
     fetched,
     offsets,

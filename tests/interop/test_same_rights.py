@@ -37,6 +37,8 @@ from engine.kafka.protocol.apis import (
     alter_partition_reassignments,
     alter_replica_log_dirs,
     alter_user_scram_credentials,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     controlled_shutdown,
     create_acls,
     create_delegation_token,
@@ -83,6 +85,7 @@ from engine.kafka.protocol.apis import (
     stop_replica,
     sync_group,
     txn_offset_commit,
+    update_features,
     update_metadata,
     write_txn_markers,
 )
@@ -311,6 +314,8 @@ REQUESTS: dict[ApiKey, list[tuple[int, Request]]] = {
             ops=[alter_client_quotas.OpData(key="producer_byte_rate", value=1000.0, remove=False)])],
         validate_only=True))],
     ApiKey.ALTER_PARTITION: [(0, alter_partition.AlterPartitionRequest(broker_id=7, broker_epoch=1, topics=[]))],
+    ApiKey.UPDATE_FEATURES: [(1, update_features.UpdateFeaturesRequest(feature_updates=[
+        update_features.FeatureUpdateKey(feature="x", max_version_level=1)]))],
     ApiKey.DESCRIBE_CLUSTER: [(0, describe_cluster.DescribeClusterRequest(
         include_cluster_authorized_operations=True))],
     ApiKey.DESCRIBE_PRODUCERS: [(0, describe_producers.DescribeProducersRequest(topics=[
@@ -320,10 +325,13 @@ REQUESTS: dict[ApiKey, list[tuple[int, Request]]] = {
     ApiKey.LIST_TRANSACTIONS: [(0, list_transactions.ListTransactionsRequest())],
     ApiKey.ALLOCATE_PRODUCER_IDS: [(0, allocate_producer_ids.AllocateProducerIdsRequest(
         broker_id=7, broker_epoch=1))],
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: [(0, consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(group_id=GROUP))],
+    ApiKey.CONSUMER_GROUP_DESCRIBE: [(0, consumer_group_describe.ConsumerGroupDescribeRequest(
+        group_ids=[GROUP, "other"], include_authorized_operations=True))],
 }  # fmt: skip
 """Requests that change nothing, by API, with their version."""
 
-ASIDE = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
+ASIDE = (ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE, ApiKey.ENVELOPE)
 COMPARED = ("error_code", "partition_error_code", "topic_config_error_code", "authorized_operations",
             "topic_authorized_operations", "cluster_authorized_operations", "is_internal",
             "expiry_timestamp")  # fmt: skip

@@ -26,7 +26,7 @@ _LATEST_OF = dict(enumerate(_LATEST)) | {
     80: 0, 81: 0,
 }  # fmt: skip
 _ABSENT = {
-    55: "DescribeQuorum", 64: "UnregisterBroker", 68: "ConsumerGroupHeartbeat", 71: "GetTelemetrySubscriptions",
+    64: "UnregisterBroker", 71: "GetTelemetrySubscriptions",
     72: "PushTelemetry", 74: "ListClientMetricsResources", 75: "DescribeTopicPartitions", 76: "ShareGroupHeartbeat",
     77: "ShareGroupDescribe", 78: "ShareFetch", 79: "ShareAcknowledge", 80: "AddRaftVoter", 81: "RemoveRaftVoter",
     83: "InitializeShareGroupState", 84: "ReadShareGroupState", 85: "WriteShareGroupState",

@@ -323,6 +323,8 @@ GUARDS: Final[dict[int, Guard]] = {
         ALTER, refuse=_refuses_each("results", _users_of, lambda name: {"user": name})
     ),
     ApiKey.ALTER_PARTITION: CLUSTER_ACTION,
+    ApiKey.UPDATE_FEATURES: needs_cluster(ALTER),
+    ApiKey.ENVELOPE: everybody,
     ApiKey.DESCRIBE_CLUSTER: _describe_cluster,
     ApiKey.DESCRIBE_PRODUCERS: needs_topics(
         READ, Partitions(ApiKey.DESCRIBE_PRODUCERS, "topics", "topics", error_message=MESSAGES[NO_TOPIC])
@@ -330,4 +332,6 @@ GUARDS: Final[dict[int, Guard]] = {
     ApiKey.DESCRIBE_TRANSACTIONS: guard_describe_transactions,
     ApiKey.LIST_TRANSACTIONS: guard_list_transactions,
     ApiKey.ALLOCATE_PRODUCER_IDS: CLUSTER_ACTION,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: everybody,
+    ApiKey.CONSUMER_GROUP_DESCRIBE: everybody,
 }

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class ApiKey(IntEnum):
-    """The number that opens every request. Of KRaft's own keys, it has only the two that our tools use."""
+    """The number that opens every request. Of the keys that only KRaft lists, it has the one that our tools use."""
 
     PRODUCE = 0
     FETCH = 1
@@ -73,11 +73,12 @@ class ApiKey(IntEnum):
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     ALLOCATE_PRODUCER_IDS = 67
+    CONSUMER_GROUP_HEARTBEAT = 68
     CONSUMER_GROUP_DESCRIBE = 69
 
 
-KRAFT_ONLY = frozenset({ApiKey.DESCRIBE_QUORUM, ApiKey.CONSUMER_GROUP_DESCRIBE})
-"""APIs that no ZooKeeper-based broker answers, and so ours does not."""
+KRAFT_ONLY = frozenset({ApiKey.DESCRIBE_QUORUM})
+"""APIs that no ZooKeeper-based broker lists, and so ours does not."""
 
 
 class ApiSpec(NamedTuple):
@@ -172,6 +173,7 @@ API_SPECS: dict[ApiKey, ApiSpec] = {
         _spec(65, "DescribeTransactions", 0, 0, 0),
         _spec(66, "ListTransactions", 0, 1, 0),
         _spec(67, "AllocateProducerIds", 0, 0, 0),
+        _spec(68, "ConsumerGroupHeartbeat", 0, 0, 0),
         _spec(69, "ConsumerGroupDescribe", 0, 0, 0),
     )
 }

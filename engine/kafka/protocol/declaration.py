@@ -69,6 +69,10 @@ class Field:
         """Whether this version can carry None."""
         return self.nullable_since is not None and version >= self.nullable_since
 
+    def has_marker_in(self, version: int) -> bool:
+        """Whether a byte before the field says if it is null: a struct that is not tagged (KIP-893)."""
+        return isinstance(self.type, type) and self.tag is None and self.is_nullable_in(version)
+
 
 def field(
     type: Scalar | Blob | Array | type[Struct],
@@ -83,7 +87,7 @@ def field(
     """Declare a field.
 
     Args:
-        type: its wire type; a Struct class only for tagged fields: None means "left out" there.
+        type: its wire type. A tagged Struct is None if it is left out, another if it is nullable and null.
         since: first version that has it.
         until: last version that has it, inclusive.
         default: its value if a version lacks it. Without ``default`` it is zero or empty, but None for records,

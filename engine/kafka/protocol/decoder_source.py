@@ -58,7 +58,8 @@ def min_size_bytes(cls: type[Struct], version: int, *, is_flexible: bool) -> int
     total = 1 if is_flexible else 0
     for declared in cls.wire_fields:
         if declared.tag is None and declared.is_in(version):
-            total += _min_field_bytes(declared.type, version, is_flexible)
+            has_marker = declared.has_marker_in(version)
+            total += 1 if has_marker else _min_field_bytes(declared.type, version, is_flexible)
     return total
 
 
@@ -157,8 +158,17 @@ class _DecoderWriter:
             return
         label = f"{cls.__name__}.{declared.name}"
         if isinstance(kind, type):
+            inner, marker = self._source.fresh("inner"), self._source.fresh("n")
+            if declared.has_marker_in(self._version):
+                run.codes += "b"
+                run.targets.append(marker)
             self._flush(run)
-            self._struct(kind, inner := self._source.fresh("inner"))
+            if declared.has_marker_in(self._version):
+                self._source.line(f"{inner} = None")
+                with self._source.block(f"if {marker} >= 0:"):
+                    self._struct(kind, inner)
+            else:
+                self._struct(kind, inner)
             self._source.line(f"{place} = {inner}")
             return
         size = self._length(run, is_wide=isinstance(kind, Array) or kind.is_wide)

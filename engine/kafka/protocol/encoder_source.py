@@ -186,7 +186,12 @@ class _EncoderWriter:
             self._flush(run)
             inner = self._source.fresh("inner")
             self._line(f"{inner} = {value}")
-            self._struct(kind, inner)
+            if declared.has_marker_in(self._version):
+                self._line(f"{self._out} += b'\\xff' if {inner} is None else b'\\x01'")
+                with self._block(f"if {inner} is not None:"):
+                    self._struct(kind, inner)
+            else:
+                self._struct(kind, inner)
 
     def _blob(self, run: _Run, kind: Blob, value: str, is_nullable: bool) -> None:
         data, size = self._source.fresh("data"), self._source.fresh("n")

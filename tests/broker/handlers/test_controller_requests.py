@@ -33,6 +33,7 @@ from engine.kafka.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsTopics,
 )
+from engine.kafka.protocol.apis.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 
 T0 = TopicPartition("t", 0)
 
@@ -228,3 +229,39 @@ def test_init_producer_id(fields: dict[str, Any], outcome: int | KafkaError, exp
     )
     response = asyncio.run(ask(broker, request, 5))
     assert (response.error_code, response.producer_id, response.producer_epoch) == expected
+
+
+def test_no_feature_is_updated(zk_chroot: str) -> None:
+    """The texts are those of Kafka 3.9.1, which knows no feature with ZooKeeper either."""
+    unsupported = "Could not apply finalized feature update because the provided feature is not supported."
+    missing = "Can not delete non-existing finalized feature."
+    flag = "Can not provide versionLevel: 0 less than 1 without setting the SAFE downgradeType in the request."
+    updates = [
+        (1, {"feature": "up", "max_version_level": 1}, unsupported),
+        (1, {"feature": "down", "max_version_level": 1, "upgrade_type": 3}, unsupported),
+        (1, {"feature": "gone", "max_version_level": 0, "upgrade_type": 2}, missing),
+        (1, {"feature": "gone", "max_version_level": 0, "upgrade_type": 3}, missing),
+        (1, {"feature": "kept", "max_version_level": 0}, flag),
+        (1, {"feature": "odd", "max_version_level": 1, "upgrade_type": 4}, "Received unknown upgrade type."),
+        (1, {"feature": "odd", "max_version_level": 1, "upgrade_type": 0}, "Received unknown upgrade type."),
+        (1, {"feature": "", "max_version_level": 1, "upgrade_type": 4}, "Feature name can not be empty."),
+        (0, {"feature": "old", "max_version_level": 0}, flag),
+        (0, {"feature": "old", "max_version_level": 0, "allow_downgrade": True}, missing),
+    ]
+
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 2) as cluster:
+            for version, update, text in updates:
+                request = UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(**update)])
+                answer = await ask(cluster.controller, request, version)
+                (result,) = answer.results
+                told = (answer.error_code, result.feature, result.error_code, result.error_message)
+                assert told == (ErrorCode.NONE, update["feature"], ErrorCode.INVALID_REQUEST, text)
+            twice = [FeatureUpdateKey(feature="up", max_version_level=level) for level in (1, 0)]
+            answer = await ask(cluster.controller, UpdateFeaturesRequest(feature_updates=twice), 1)
+            assert [(each.feature, each.error_message) for each in answer.results] == [("up", unsupported)]
+            (other,) = (broker for broker in cluster.brokers.values() if broker is not cluster.controller)
+            answer = await ask(other, UpdateFeaturesRequest(feature_updates=twice), 1)
+            assert (answer.error_code, answer.results) == (ErrorCode.NOT_CONTROLLER, [])
+
+    run(test)

@@ -9,6 +9,7 @@ import pytest
 from network_serving import session
 
 from engine.broker.coordinator.groups.values import GroupDescription
+from engine.broker.handlers import new_group_protocol
 from engine.broker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.describe_groups import describe_groups
@@ -21,6 +22,11 @@ from engine.broker.handlers.sync_group import sync_group
 from engine.common.errors import ErrorCode
 from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.consumer_group_describe import ConsumerGroupDescribeRequest
+from engine.kafka.protocol.apis.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.kafka.protocol.apis.heartbeat import HeartbeatRequest
@@ -121,3 +127,13 @@ def test_share_groups_have_no_coordinator_yet(version: int, key_type: int, error
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["g:AAAAAAAAAAAAAAAAAAAAAA:0"])
     answer: Any = find_coordinator(asked(ApiKey.FIND_COORDINATOR, version), request)
     assert [one.error_code for one in answer.coordinators] == [error]
+
+
+def test_the_new_protocol_of_groups_is_refused() -> None:
+    """As Kafka 3.9.1 with ZooKeeper does: for each group, and without a text."""
+    where: Any = SimpleNamespace()
+    answer = new_group_protocol.heartbeat(where, ConsumerGroupHeartbeatRequest(group_id="g"))
+    assert answer == ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    described: Any = new_group_protocol.describe(where, ConsumerGroupDescribeRequest(group_ids=["g", "", "g"]))
+    told = [(group.group_id, group.error_code, group.error_message) for group in described.groups]
+    assert told == [(group, ErrorCode.UNSUPPORTED_VERSION, None) for group in ("g", "", "g")]

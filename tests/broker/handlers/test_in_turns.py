@@ -37,11 +37,13 @@ from engine.broker.handlers.in_turns import AT_ONCE_MAX, carried_out, each, each
 from engine.broker.handlers.incremental_alter_configs import incremental_alter_configs
 from engine.broker.handlers.leave_group import leave_group
 from engine.broker.handlers.list_partition_reassignments import list_partition_reassignments
+from engine.broker.handlers.new_group_protocol import describe as describe_new_groups
 from engine.broker.handlers.offset_fetch import offset_fetch
 from engine.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from engine.broker.handlers.registry import all_handlers
 from engine.broker.handlers.sync_group import sync_group
 from engine.broker.handlers.txn_offset_commit import txn_offset_commit
+from engine.broker.handlers.update_features import update_features
 from engine.broker.handlers.user_scram_credentials import alter_user_scram_credentials
 from engine.broker.handlers.write_txn_markers import write_txn_markers
 from engine.broker.quotas.client_quotas import UNLIMITED
@@ -75,6 +77,7 @@ from engine.kafka.protocol.apis.alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialUpsertion,
 )
+from engine.kafka.protocol.apis.consumer_group_describe import ConsumerGroupDescribeRequest
 from engine.kafka.protocol.apis.create_acls import AclCreation, CreateAclsRequest
 from engine.kafka.protocol.apis.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from engine.kafka.protocol.apis.create_topics import (
@@ -119,6 +122,7 @@ from engine.kafka.protocol.apis.txn_offset_commit import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
+from engine.kafka.protocol.apis.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from engine.kafka.protocol.apis.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -152,7 +156,13 @@ def context() -> Any:
     replicas = SimpleNamespace(
         partition=unknown_partition, delayed_delete_records=Purgatory("test"), environment=environment
     )
-    broker = SimpleNamespace(broker_id=0, group_coordinator=groups, metadata_cache=cache, replica_manager=replicas)
+    broker = SimpleNamespace(
+        broker_id=0,
+        group_coordinator=groups,
+        metadata_cache=cache,
+        replica_manager=replicas,
+        controller=SimpleNamespace(is_active=True),
+    )
     return SimpleNamespace(api_version=4, broker=broker)
 
 
@@ -171,6 +181,16 @@ REQUESTS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[list[str]], Any],
         delete_groups,
         lambda names: DeleteGroupsRequest(groups_names=[*names, names[0]]),
         lambda answer: [one.group_id for one in answer.results],
+    ),
+    "ConsumerGroupDescribe": (
+        describe_new_groups,
+        lambda names: ConsumerGroupDescribeRequest(group_ids=names),
+        lambda answer: [one.group_id for one in answer.groups],
+    ),
+    "UpdateFeatures": (
+        update_features,
+        lambda names: UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey(feature=name) for name in names]),
+        lambda answer: [one.feature for one in answer.results],
     ),
     "OffsetForLeaderEpoch, one topic": (
         offset_for_leader_epoch,

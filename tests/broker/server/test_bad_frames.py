@@ -36,7 +36,7 @@ def assert_closed_by(address: str, sent: bytes) -> None:
         assert other.ask(MetadataRequest(topics=[]), 1).brokers
 
 
-@pytest.mark.parametrize(("api_key", "version"), [(99, 0), (-1, 0), (32767, 3), (52, 0), (68, 0), (71, 0)])
+@pytest.mark.parametrize(("api_key", "version"), [(99, 0), (-1, 0), (32767, 3), (52, 0), (70, 0), (71, 0)])
 def test_unknown_api(address: str, api_key: int, version: int) -> None:
     assert_closed_by(address, frame(api_key, version))
 

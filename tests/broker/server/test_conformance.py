@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
+from pathlib import Path
 
 import pytest
 from broker_logs import server_log
@@ -12,16 +14,19 @@ from wire_client import WireClient
 from engine.broker.handlers.registry import all_handlers
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
-from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
+from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from engine.kafka.protocol.apis.controlled_shutdown import ControlledShutdownRequest
 from engine.kafka.protocol.declaration import Request, request_class
+from engine.kafka.protocol.frames import decode_response
 from engine.kafka.zk.client import ZkClient
 from engine.local.cluster import LocalCluster
 
+RECORDED = Path(__file__).parents[3] / "fixtures" / "frames" / "answers-kafka-3.9.1.jsonl"
 HANDLERS = all_handlers()
 PROMISES = [
     (entry.key, version) for entry in HANDLERS.values() for version in range(entry.min_version, entry.max_version + 1)
 ]
+KEPT = [promise for promise in PROMISES if promise[0] is not ApiKey.ENVELOPE]
 
 
 def minimal_request(key: ApiKey) -> Request:
@@ -56,6 +61,16 @@ def test_clients_are_told_the_version_of_the_finalized_features(cluster: LocalCl
             time.sleep(0.02)
 
 
+def test_clients_find_the_apis_that_kafka_lists() -> None:
+    """Also those that it lists only to refuse them: tools guess a broker's release by the whole list."""
+    lines = map(json.loads, RECORDED.read_text("utf-8").splitlines())
+    line = next(line for line in lines if (line["key"], line["version"]) == (ApiKey.API_VERSIONS, 3))
+    _, listed = decode_response(bytes.fromhex(line["response"])[4:], ApiKey.API_VERSIONS, 3)
+    assert isinstance(listed, ApiVersionsResponse)
+    ours = {int(entry.key): (entry.min_version, entry.max_version) for entry in HANDLERS.values()}
+    assert ours == {api.api_key: (api.min_version, api.max_version) for api in listed.api_keys}
+
+
 def test_clients_find_what_they_cannot_do_without() -> None:
     """librdkafka decides on compression by these, and kafka-python derives the broker's release from them."""
     for key, lowest, highest in ((0, 0, 8), (1, 0, 11), (2, 0, 5), (3, 0, 8), (10, 0, 2), (18, 0, 3), (22, 0, 1)):
@@ -63,7 +78,7 @@ def test_clients_find_what_they_cannot_do_without() -> None:
         assert entry.min_version <= lowest and entry.max_version >= highest
 
 
-@pytest.mark.parametrize(("key", "version"), PROMISES, ids=lambda value: getattr(value, "name", str(value)))
+@pytest.mark.parametrize(("key", "version"), KEPT, ids=lambda value: getattr(value, "name", str(value)))
 def test_every_promise_is_kept(cluster: LocalCluster, address: str, key: ApiKey, version: int) -> None:
     length = len(server_log(cluster.broker(0).logs_path))
     with WireClient(address) as client:
@@ -80,7 +95,11 @@ def test_every_promise_is_kept(cluster: LocalCluster, address: str, key: ApiKey,
     assert "Closing a connection" not in said
 
 
-@pytest.mark.parametrize("key", [key for key in API_SPECS if key not in HANDLERS], ids=lambda key: key.name)
+UNANSWERED = [ApiKey.ENVELOPE, *(key for key in API_SPECS if key not in HANDLERS)]
+"""What brokers do not forward (KIP-590), and what nobody is told of."""
+
+
+@pytest.mark.parametrize("key", UNANSWERED, ids=lambda key: key.name)
 def test_what_is_not_promised_is_not_answered(address: str, key: ApiKey) -> None:
     with WireClient(address) as client:
         client.send(minimal_request(key), API_SPECS[key].min_version)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from aiokafka import AIOKafkaProducer
@@ -208,8 +208,14 @@ def read_values(bootstrap: str, topic: str, partitions: int, *, committed: bool 
     return sorted(record.value for records in found for record in records)
 
 
-def read_records(bootstrap: str, topic: str, partitions: int, *, committed: bool = True) -> list[list[Read]]:
-    """Return the records of each partition, in their order, as a reader of committed, or of all, records sees them."""
+def read_records(
+    bootstrap: str, topic: str, partitions: int, *, committed: bool = True, starts: Sequence[int] | None = None
+) -> list[list[Read]]:
+    """Return the records of each partition, in their order, as a reader of committed, or of all, records sees them.
+
+    Args:
+        starts: the offset of each partition where it begins; None begins at 0.
+    """
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -222,7 +228,7 @@ def read_records(bootstrap: str, topic: str, partitions: int, *, committed: bool
         }
     )
     try:
-        consumer.assign([TopicPartition(topic, index, 0) for index in range(partitions)])
+        consumer.assign([TopicPartition(topic, index, starts[index] if starts else 0) for index in range(partitions)])
         read: list[list[Read]] = [[] for _ in range(partitions)]
         left = set(range(partitions))
         until = time.monotonic() + DEADLINE_S
