@@ -299,7 +299,7 @@ class FetchReads:
     @property
     def tells_at_once(self) -> bool:
         """Whether there is news that must not wait for more bytes."""
-        return self._has_failed or self._is_full
+        return self._has_failed or self._is_full or (self._size_bytes > 0 and self._is_in_older_segment())
 
     def is_satisfied(self) -> bool:
         """Whether the answer must not wait: there are enough bytes, or other news."""
@@ -309,8 +309,17 @@ class FetchReads:
             or parameters.max_wait_ms <= 0
             or self._has_failed
             or self._is_full
+            or (self._size_bytes > 0 and self._is_in_older_segment())
             or not (self.partitions if self._session is None else self._session.partitions)
         )
+
+    def _is_in_older_segment(self) -> bool:
+        """Whether a read ends with its segment although later ones have more: no wait would add to it."""
+        for wanted, read, (partition, end_offset, _) in zip(self.partitions, self.reads, self.ends, strict=True):
+            log = None if partition is None else partition.log
+            if log is not None and read.size_bytes and log.segment_of(end_offset - 1).base_offset > wanted.fetch_offset:
+                return True
+        return False
 
     def may_have_grown(self) -> bool:
         """Return whether a new read could differ from the last one; takes a few comparisons per partition."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from virtual_time import in_virtual_time
 from engine.broker.handlers.fetch import fetch
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 
@@ -61,6 +63,27 @@ async def test_only_the_first_batch_of_an_answer_may_exceed_the_limits(tmp_path:
         assert sizes(w, version, asked(1_000_000, whole + 20, min_bytes=1)) == [whole, 0]
         # Where a whole batch fits, part of the next one may follow, as the bytes lie on the disk.
         assert sizes(w, version, asked(BATCH_BYTES + 5, 1_000_000, min_bytes=1)) == [BATCH_BYTES + 5] * 2
+
+
+@pytest.mark.parametrize("version", [4, 12, 17])
+@in_virtual_time
+async def test_whoever_reads_an_older_segment_does_not_wait_for_more(tmp_path: Path, version: int) -> None:
+    """As Kafka 3.9.1 (DelayedFetch, case F): a consumer with ``fetch.min.bytes`` catches up without waits."""
+    async with world(tmp_path, 1, log_config=LogConfig(segment_bytes=2 * BATCH_BYTES)) as w:
+        await fill_two(w)
+        request = asked(1_000_000, 1_000_000, min_bytes=100_000)
+        assert sizes(w, version, request) == [2 * BATCH_BYTES] * 2
+        (first, second), context = request.topics[0].partitions, w.brokers[1].context(ApiKey.FETCH, version)
+        first.fetch_offset = second.fetch_offset = 2
+        waiting: Any = fetch(context, request)
+        assert waiting.response is None, "no later segment has more"
+        w.partition(1).append_records_to_leader(data_batch(b"0123456789"), 1)
+        await asyncio.sleep(1)
+        assert waiting.response is None, "the record came into the same segment"
+        w.partition(1).append_records_to_leader(data_batch(b"0123456789"), 1)
+        await asyncio.sleep(1)
+        answer = waiting.response
+        assert [p.records.size_bytes for p in answer.responses[0].partitions] == [2 * BATCH_BYTES, BATCH_BYTES]
 
 
 @pytest.mark.parametrize("version", [4, 12, 17])
