@@ -68,7 +68,7 @@ def build_response(
             if replica_id < 0:
                 partition.counts.sent.append(read.records.size_bytes)
             else:
-                _count_replication(partition, replica_id, read.records.size_bytes)
+                _count_replication(broker, partition, replica_id, read.records.size_bytes)
         key = wanted.key
         if current is None or (current.topic_id if version >= 13 else current.topic) != (
             key.topic_id if version >= 13 else key.topic
@@ -102,8 +102,11 @@ def _is_known(wanted: FetchPartition, read: PartitionRead) -> bool:
     )
 
 
-def _count_replication(partition: Partition, replica_id: int, size_bytes: int) -> None:
+def _count_replication(broker: FetchBroker, partition: Partition, replica_id: int, size_bytes: int) -> None:
     topics = partition.environment.topics
+    quota = broker.replica_manager.leader_quota
+    if quota.has_throttled and quota.is_throttled(partition.topic_partition):
+        quota.record(size_bytes)
     topics.replication_bytes_out += size_bytes
     if replica_id in partition.assignment.adding_replicas:
         topics.reassignment_bytes_out += size_bytes

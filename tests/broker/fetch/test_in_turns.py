@@ -193,6 +193,25 @@ def test_what_an_older_segment_has_is_answered_at_once(tmp_path: Path, monkeypat
     run_virtual(story)
 
 
+@pytest.mark.parametrize("session", [(0, -1), (0, 0)])
+def test_a_topic_that_is_not_there_hastens_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, session: tuple[int, int]
+) -> None:
+    async def story() -> None:
+        async with world(tmp_path, 1) as w:
+            await lead(w)
+            for named, wait_s in ([(0, 0)], 0.3), ([], 0.0):
+                asked = request(named, session=session, max_wait_ms=300)
+                began_s = asyncio.get_running_loop().time()
+                answer = await answered(w, 12, asked, in_turns=True)
+                assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                assert asyncio.get_running_loop().time() - began_s == pytest.approx(wait_s, abs=0.05)
+
+    monkeypatch.setattr("engine.broker.handlers.fetch.FETCHED_AT_ONCE_MAX", 0)
+    monkeypatch.setattr("engine.broker.fetch.in_turns.PIECE_SIZE", 1)
+    run_virtual(story)
+
+
 def test_others_have_their_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request for 200,000 partitions used to block everybody for 200 ms."""
     many = 1000
