@@ -52,7 +52,10 @@ def build_response(
     if fetch.is_superseded:
         return session_error(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
     version = reads.parameters.api_version
-    hints = LeaderHints(broker.metadata_cache, reads.parameters.listener_name) if version >= 16 else None
+    hints = None
+    if version >= 16:
+        hosted = broker.replica_manager.partitions
+        hints = LeaderHints(broker.metadata_cache, hosted, reads.parameters.listener_name)
     responses: list[FetchableTopicResponse] = []
     current: FetchableTopicResponse | None = None
     found = ((read, read.records) for read in reads.reads) if converted is None else converted

@@ -481,7 +481,8 @@ def _complete_refusals(context: RequestContext, response: ProduceResponse) -> St
     errors = context.broker.replica_manager.environment.topics.produce_errors
     hints: LeaderHints | None = None
     if context.api_version >= 10:
-        hints = LeaderHints(context.broker.metadata_cache, context.session.listener_name)
+        broker = context.broker
+        hints = LeaderHints(broker.metadata_cache, broker.replica_manager.partitions, context.session.listener_name)
     room = RECORD_ERRORS_MAX
     for topic in response.responses:
         for answer in topic.partition_responses:
