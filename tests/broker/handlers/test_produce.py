@@ -18,8 +18,9 @@ from engine.broker.handlers.produce import produce
 from engine.broker.handlers.produce_checks import checked_records
 from engine.broker.handlers.registry import all_handlers
 from engine.broker.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred
+from engine.broker.replication.roles import make_nothing
 from engine.common.errors import ErrorCode, KafkaError
-from engine.common.model import TopicPartition
+from engine.common.model import LEADER_DURING_DELETE, TopicPartition
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
@@ -75,6 +76,40 @@ def test_who_has_just_stopped_leading_names_its_successor(tmp_path: Path) -> Non
                 assert one.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
                 assert (one.current_leader.leader_id, one.current_leader.leader_epoch) == (2, epoch)
                 assert [node.node_id for node in answer.node_endpoints] == [2]
+
+    run_virtual(check)
+
+
+@pytest.mark.parametrize("fate", ["moved", "moved away", "deleted", "disk"])
+def test_who_waits_is_told_why_nobody_leads_here_any_more(tmp_path: Path, fate: str) -> None:
+    """As Kafka 3.9.1 (DelayedProduce, getPartitionOrError): what a new request would be told, with the new leader."""
+
+    async def check() -> None:
+        async with world(tmp_path, 1, 2, 3) as w:
+            await w.lead(1, replicas=(1, 3), isr=(1, 3))
+            w.cut |= {frozenset((1, 3))}
+            waiting = ask(w, 1, request(b"a", acks=-1, timeout_ms=60_000))
+            manager, partition = w.brokers[1].replica_manager, w.partition(1)
+            if fate == "moved":
+                await w.lead(3)
+            elif fate == "disk":
+                manager.mark_offline(TP)
+            else:
+                leader = LEADER_DURING_DELETE if fate == "deleted" else 2
+                w.states[TP] = replace(w.states[TP], leader=leader, leader_epoch=1)
+                manager.update_metadata(w.update_metadata(), correlation_id=3)
+                manager.partitions.pop(TP)
+                make_nothing(partition)
+            await asyncio.sleep(1)
+            one = only(waiting.response)
+            named = None if one.current_leader is None else one.current_leader.leader_id
+            assert (ErrorCode(one.error_code).name, named) == {
+                "moved": ("NOT_LEADER_OR_FOLLOWER", 3),
+                "moved away": ("NOT_LEADER_OR_FOLLOWER", 2),
+                "deleted": ("UNKNOWN_TOPIC_OR_PARTITION", None),
+                "disk": ("KAFKA_STORAGE_ERROR", None),
+            }[fate]
+            assert [node.node_id for node in waiting.response.node_endpoints] == ([] if named is None else [named])
 
     run_virtual(check)
 
