@@ -129,8 +129,11 @@ def fetched_oddly(both: SideBySide) -> None:
         limits = [("odd", 0, 0, 10), ("odd", 1, 0, far), ("odd", 0, 0, 300), ("odd-rolled", 0, 0, far)]
         ask("other limits", _fetch(*limits, session=session))
         ask("nowhere twice", _fetch(("nosuch", 0, 0, far), ("nosuch", 0, 5, far)))
-    ask("waits", _fetch(("odd", 0, 12, far), ("odd", 0, 12, far), wait_ms=20))
     empty = ("odd-empty", 0, 0, far)
+    ask("waits", _fetch(("odd", 0, 12, far), ("odd", 0, 12, far), wait_ms=20))
+    # The client waits for 20 seconds only.
+    ask("nowhere alone", _fetch(("nosuch", 0, 0, far), ("odd", 9, 0, far), wait_ms=60_000))
+    ask("an older segment", _fetch(("odd-rolled", 0, 0, far), empty, min_bytes=far, wait_ms=60_000))
     for limit in (-1, -(2**31)):
         for offset in (0, 9, 12, 13):
             ask(f"limit {limit} at {offset}", _fetch(("odd", 0, offset, limit), ("odd", 1, 0, far), empty))

@@ -52,7 +52,10 @@ def build_response(
     if fetch.is_superseded:
         return session_error(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
     version = reads.parameters.api_version
-    hints = LeaderHints(broker.metadata_cache, reads.parameters.listener_name) if version >= 16 else None
+    hints = None
+    if version >= 16:
+        hosted = broker.replica_manager.partitions
+        hints = LeaderHints(broker.metadata_cache, hosted, reads.parameters.listener_name)
     responses: list[FetchableTopicResponse] = []
     current: FetchableTopicResponse | None = None
     found = ((read, read.records) for read in reads.reads) if converted is None else converted
@@ -68,7 +71,7 @@ def build_response(
             if replica_id < 0:
                 partition.counts.sent.append(read.records.size_bytes)
             else:
-                _count_replication(partition, replica_id, read.records.size_bytes)
+                _count_replication(broker, partition, replica_id, read.records.size_bytes)
         key = wanted.key
         if current is None or (current.topic_id if version >= 13 else current.topic) != (
             key.topic_id if version >= 13 else key.topic
@@ -102,8 +105,11 @@ def _is_known(wanted: FetchPartition, read: PartitionRead) -> bool:
     )
 
 
-def _count_replication(partition: Partition, replica_id: int, size_bytes: int) -> None:
+def _count_replication(broker: FetchBroker, partition: Partition, replica_id: int, size_bytes: int) -> None:
     topics = partition.environment.topics
+    quota = broker.replica_manager.leader_quota
+    if quota.has_throttled and quota.is_throttled(partition.topic_partition):
+        quota.record(size_bytes)
     topics.replication_bytes_out += size_bytes
     if replica_id in partition.assignment.adding_replicas:
         topics.reassignment_bytes_out += size_bytes

@@ -104,7 +104,9 @@ class _FetchInTurns:
             await self._breather.give_way()
 
     def _is_satisfied(self) -> bool:
-        if not self.pieces:
+        session = self._opened.session
+        named = self._opened.partitions if session is None else session.partitions
+        if not self.pieces or sum(piece.unread for piece in self.pieces) == len(named):
             return True
         size_bytes = sum(piece.size_bytes for piece in self.pieces)
         return size_bytes >= self._parameters.min_bytes or any(piece.tells_at_once for piece in self.pieces)

@@ -122,6 +122,10 @@ ZSTD_VERSION = 10
 """From this version on a reader understands zstd (KIP-110)."""
 
 
+_NOT_READ = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+"""Errors of partitions that there are not, for this reader at least. They hasten no answer: the reader would ask again
+at once, as often as it can, for as long as it names the partition."""
+
 ANSWER_BYTES = 16
 PARTITION_BYTES = 60
 """An answer without records, and a partition of it, with its part of the topic's name or id."""
@@ -188,6 +192,7 @@ class FetchReads:
         "parameters",
         "partitions",
         "reads",
+        "unread",
     )
 
     def __init__(self, broker: FetchBroker, parameters: FetchParameters, opened: FetchContext) -> None:
@@ -200,6 +205,8 @@ class FetchReads:
         self._size_bytes = 0
         self._has_failed = False
         self._is_full = False
+        self.unread = 0
+        """Partitions that are not there for this reader."""
 
     def read_all(self) -> None:
         """Read every partition in order, within the limits of the answer; the first that has data may exceed them."""
@@ -240,6 +247,7 @@ class FetchReads:
         self._size_bytes = 0
         self._has_failed = False
         self._is_full = False
+        self.unread = 0
         quota = self._broker.replica_manager.leader_quota
         may_be_steady = parameters.is_follower and not quota.has_throttled
         now_ms = self._broker.clock.monotonic_ms() if may_be_steady and records_follower_state else None
@@ -259,7 +267,12 @@ class FetchReads:
             elif read.is_cut_off:
                 self._is_full = True
             remaining = max(0, remaining - size_bytes)
-            if read.error is not ErrorCode.NONE or read.diverging_epoch is not None or read.preferred_read_replica >= 0:
+            if read.error is not ErrorCode.NONE:
+                if read.error in _NOT_READ:
+                    self.unread += 1
+                else:
+                    self._has_failed = True
+            elif read.diverging_epoch is not None or read.preferred_read_replica >= 0:
                 self._has_failed = True
             elif partition is not None and may_be_steady:
                 wanted.steady = steady_read(partition, parameters.replica_id, wanted.fetch_offset, read)
@@ -299,7 +312,7 @@ class FetchReads:
     @property
     def tells_at_once(self) -> bool:
         """Whether there is news that must not wait for more bytes."""
-        return self._has_failed or self._is_full
+        return self._has_failed or self._is_full or (self._size_bytes > 0 and self._is_in_older_segment())
 
     def is_satisfied(self) -> bool:
         """Whether the answer must not wait: there are enough bytes, or other news."""
@@ -309,8 +322,17 @@ class FetchReads:
             or parameters.max_wait_ms <= 0
             or self._has_failed
             or self._is_full
-            or not (self.partitions if self._session is None else self._session.partitions)
+            or (self._size_bytes > 0 and self._is_in_older_segment())
+            or self.unread == len(self.partitions if self._session is None else self._session.partitions)
         )
+
+    def _is_in_older_segment(self) -> bool:
+        """Whether a read ends with its segment although later ones have more: no wait would add to it."""
+        for wanted, read, (partition, end_offset, _) in zip(self.partitions, self.reads, self.ends, strict=True):
+            log = None if partition is None else partition.log
+            if log is not None and read.size_bytes and log.segment_of(end_offset - 1).base_offset > wanted.fetch_offset:
+                return True
+        return False
 
     def may_have_grown(self) -> bool:
         """Return whether a new read could differ from the last one; takes a few comparisons per partition."""
@@ -358,7 +380,9 @@ class FetchReads:
             return None, read_error(error.code)
         if parameters.api_version >= 13 and partition.topic_id != wanted.key.topic_id:
             return partition, read_error(ErrorCode.INCONSISTENT_TOPIC_ID)
-        partition.counts.reads.append(None)
+        if records_follower_state:
+            # A Fetch that waits reads again, and counts once.
+            partition.counts.reads.append(None)
         log = partition.log
         manager = self._broker.replica_manager
         if log is not None and parameters.api_version < ZSTD_VERSION:
@@ -383,10 +407,11 @@ class FetchReads:
             follower_broker_epoch=parameters.replica_epoch,
             records_follower_state=records_follower_state,
         )
-        if parameters.is_follower:
-            if read.size_bytes and manager.leader_quota.is_throttled(partition.topic_partition):
-                manager.leader_quota.record(read.size_bytes)
-        elif parameters.api_version >= FETCH_FROM_FOLLOWER_VERSION and read.error is ErrorCode.NONE:
+        if (
+            not parameters.is_follower
+            and parameters.api_version >= FETCH_FROM_FOLLOWER_VERSION
+            and read.error is ErrorCode.NONE
+        ):
             self._prefer_near_replica(partition, wanted, read)
         return partition, read
 

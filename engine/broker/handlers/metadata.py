@@ -258,7 +258,6 @@ def _partition(
         is_short = len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr)
         if is_short and error is ErrorCode.NONE:
             error = ErrorCode.REPLICA_NOT_AVAILABLE
-    offline = partition.offline_replicas
     return MetadataResponsePartition(
         error_code=error,
         partition_index=index,
@@ -266,5 +265,6 @@ def _partition(
         leader_epoch=partition.leader_epoch,
         replica_nodes=replicas,
         isr_nodes=isr,
-        offline_replicas=[r for r in partition.replicas if r not in nodes or r in offline],
+        # The controller's word, as in Kafka: who only lacks the client's listener is not offline.
+        offline_replicas=list(partition.offline_replicas),
     )

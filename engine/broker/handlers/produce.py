@@ -221,7 +221,7 @@ def _send(
     if request.acks == 0:
         return CLOSE_CONNECTION if outcome.has_refused else NO_RESPONSE
     if outcome.waiting:
-        operation = DelayedProduce(request.timeout_ms, outcome.waiting, response)
+        operation = DelayedProduce(context, request.timeout_ms, outcome.waiting, response)
         keys = [w.partition.topic_partition for w in outcome.waiting]
         if not context.broker.replica_manager.delayed_produce.try_complete_else_watch(operation, keys):
             return operation.deferred
@@ -326,11 +326,15 @@ class _Waiting:
 class DelayedProduce(DelayedOperation):
     """An acks=all answer that waits for the in-sync replicas."""
 
-    __slots__ = ("_response", "_waiting", "deferred")
+    __slots__ = ("_context", "_no_more_led", "_response", "_waiting", "deferred")
 
-    def __init__(self, delay_ms: int, waiting: list[_Waiting], response: ProduceResponse) -> None:
+    def __init__(
+        self, context: RequestContext, delay_ms: int, waiting: list[_Waiting], response: ProduceResponse
+    ) -> None:
         super().__init__(delay_ms)
+        self._context = context
         self._waiting = waiting
+        self._no_more_led: list[_Waiting] = []
         self._response = response
         self.deferred = Deferred(abandon=self.cancel)
 
@@ -342,17 +346,35 @@ class DelayedProduce(DelayedOperation):
             if not is_done and error is ErrorCode.NONE:
                 still_waiting.append(waiting)
             elif error is not ErrorCode.NONE:
+                if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                    error = self._why_not_led(waiting)
                 # The records are written anyway, so the answer has their offset besides the error, as in Kafka.
                 waiting.answer.error_code = error
                 _count_late_error(waiting, error)
         self._waiting = still_waiting
         return not still_waiting and self.force_complete()
 
+    def _why_not_led(self, waiting: _Waiting) -> ErrorCode:
+        """Return what a new request would be told: the partition may be gone, or its log dir."""
+        error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        try:
+            self._context.broker.replica_manager.partition(*waiting.partition.topic_partition)
+        except KafkaError as refused:
+            error = refused.code
+        if error is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            self._no_more_led.append(waiting)
+        return error
+
     def on_complete(self) -> None:
         """Answer; partitions that still wait have timed out."""
         for waiting in self._waiting:
             waiting.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
             _count_late_error(waiting, ErrorCode.REQUEST_TIMED_OUT)
+        hints = _leader_hints(self._context)
+        if hints is not None and self._no_more_led:
+            for waiting in self._no_more_led:
+                _name_leader(hints, waiting.partition.topic_partition, waiting.answer)
+            _add_nodes(hints, self._response)
         self.deferred.complete(self._response)
 
     def on_fault(self) -> None:
@@ -479,9 +501,7 @@ def _complete_refusals(context: RequestContext, response: ProduceResponse) -> St
     of partitions that are led elsewhere, so that the producer need not ask for metadata.
     """
     errors = context.broker.replica_manager.environment.topics.produce_errors
-    hints: LeaderHints | None = None
-    if context.api_version >= 10:
-        hints = LeaderHints(context.broker.metadata_cache, context.session.listener_name)
+    hints = _leader_hints(context)
     room = RECORD_ERRORS_MAX
     for topic in response.responses:
         for answer in topic.partition_responses:
@@ -491,11 +511,30 @@ def _complete_refusals(context: RequestContext, response: ProduceResponse) -> St
                 answer.record_errors = []
             room -= len(answer.record_errors)
             if hints is not None and answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                leader = hints.leader_of(TopicPartition(topic.name, answer.index))
-                if leader is not None:
-                    answer.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
+                _name_leader(hints, TopicPartition(topic.name, answer.index), answer)
             yield
     if hints is not None:
-        response.node_endpoints = [
-            NodeEndpoint(node_id=n.id, host=n.host, port=n.port, rack=n.rack) for n in hints.nodes.values()
-        ]
+        _add_nodes(hints, response)
+
+
+def _leader_hints(context: RequestContext) -> LeaderHints | None:
+    if context.api_version < 10:
+        return None
+    broker = context.broker
+    return LeaderHints(broker.metadata_cache, broker.replica_manager.partitions, context.session.listener_name)
+
+
+def _name_leader(hints: LeaderHints, topic_partition: TopicPartition, answer: PartitionProduceResponse) -> None:
+    leader = hints.leader_of(topic_partition)
+    if leader is not None:
+        answer.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
+
+
+def _add_nodes(hints: LeaderHints, response: ProduceResponse) -> None:
+    """Add the leaders' addresses, each once: some may be there since the request came."""
+    told = {node.node_id for node in response.node_endpoints}
+    response.node_endpoints += [
+        NodeEndpoint(node_id=n.id, host=n.host, port=n.port, rack=n.rack)
+        for n in hints.nodes.values()
+        if n.id not in told
+    ]

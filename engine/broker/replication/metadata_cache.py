@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from engine.broker.replication.state_change_log import StateChangeLogger
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import (
     LEADER_DURING_DELETE,
+    NO_LEADER,
     BrokerInfo,
     Endpoint,
     Node,
@@ -358,26 +359,39 @@ def _state_text(topic: str, state: UpdateMetadataPartitionState) -> str:
     )
 
 
+class HostedReplica(Protocol):
+    """What a LeaderAndIsr request has told a broker of its own replica."""
+
+    leader_id: int | None
+    leader_epoch: int
+
+
 class LeaderHints:
     """Looks up leaders for one answer to a client that asked the wrong broker (KIP-951).
 
-    ``nodes`` collects their addresses on the listener that the client uses.
+    The controller tells the replicas first, so the one that has just stopped leading knows its successor before the
+    cache does. ``nodes`` collects the leaders' addresses on the listener that the client uses.
     """
 
-    __slots__ = ("_cache", "_listener_name", "nodes")
+    __slots__ = ("_cache", "_hosted", "_listener_name", "nodes")
 
-    def __init__(self, cache: MetadataCache, listener_name: str) -> None:
+    def __init__(
+        self, cache: MetadataCache, hosted: Mapping[TopicPartition, HostedReplica], listener_name: str
+    ) -> None:
         self._cache = cache
+        self._hosted = hosted
         self._listener_name = listener_name
         self.nodes: dict[int, Node] = {}
 
     def leader_of(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
-        """Return (leader, leader epoch), or None if this broker knows no leader with an address on the listener."""
-        known = self._cache.partition_info(topic_partition)
-        if known is None or known.leader < 0:
+        """Return (leader, leader epoch), or None if this broker knows of no leader."""
+        known, hosted = self._cache.partition_info(topic_partition), self._hosted.get(topic_partition)
+        leader, epoch = (NO_LEADER, -1) if known is None else (known.leader, known.leader_epoch)
+        if hosted is not None and hosted.leader_id is not None and hosted.leader_epoch > epoch:
+            leader, epoch = hosted.leader_id, hosted.leader_epoch
+        if leader < 0:
             return None
-        node = self._cache.node(known.leader, self._listener_name)
-        if node is None:
-            return None
-        self.nodes[node.id] = node
-        return known.leader, known.leader_epoch
+        node = self._cache.node(leader, self._listener_name)
+        if node is not None:
+            self.nodes[node.id] = node
+        return leader, epoch

@@ -17,6 +17,7 @@ from engine.broker.handlers.fetch import fetch
 from engine.broker.handlers.registry import all_handlers
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 
@@ -173,6 +174,42 @@ def test_it_waits_for_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("engine.broker.handlers.fetch.FETCHED_AT_ONCE_MAX", 0)
     found = both_ways(tmp_path, monkeypatch, story)
     assert found[0] == found[1]
+
+
+def test_what_an_older_segment_has_is_answered_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with world(tmp_path, 1, log_config=LogConfig(segment_bytes=BATCH_BYTES)) as w:
+            await w.lead(1)
+            for _ in range(2):
+                w.partition(1).append_records_to_leader(data_batch(b"0123456789"), 1)
+            asked = request([(0, 0)], max_wait_ms=400, has_unknown=False)
+            asked.min_bytes = 100_000
+            began_s = asyncio.get_running_loop().time()
+            answer = await answered(w, 12, asked, in_turns=True)
+            assert answer.responses[0].partitions[0].records.size_bytes == BATCH_BYTES
+            assert asyncio.get_running_loop().time() == began_s
+
+    monkeypatch.setattr("engine.broker.handlers.fetch.FETCHED_AT_ONCE_MAX", 0)
+    run_virtual(story)
+
+
+@pytest.mark.parametrize("session", [(0, -1), (0, 0)])
+def test_a_topic_that_is_not_there_hastens_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, session: tuple[int, int]
+) -> None:
+    async def story() -> None:
+        async with world(tmp_path, 1) as w:
+            await lead(w)
+            for named, wait_s in ([(0, 0)], 0.3), ([], 0.0):
+                asked = request(named, session=session, max_wait_ms=300)
+                began_s = asyncio.get_running_loop().time()
+                answer = await answered(w, 12, asked, in_turns=True)
+                assert answer.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                assert asyncio.get_running_loop().time() - began_s == pytest.approx(wait_s, abs=0.05)
+
+    monkeypatch.setattr("engine.broker.handlers.fetch.FETCHED_AT_ONCE_MAX", 0)
+    monkeypatch.setattr("engine.broker.fetch.in_turns.PIECE_SIZE", 1)
+    run_virtual(story)
 
 
 def test_others_have_their_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,10 @@ from replicated_brokers import TOPIC_ID, TP, World, world
 from virtual_time import in_virtual_time
 
 from engine.broker.handlers.fetch import fetch
+from engine.broker.replication.throttle import ALL_REPLICAS
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
+from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 
@@ -61,6 +64,68 @@ async def test_only_the_first_batch_of_an_answer_may_exceed_the_limits(tmp_path:
         assert sizes(w, version, asked(1_000_000, whole + 20, min_bytes=1)) == [whole, 0]
         # Where a whole batch fits, part of the next one may follow, as the bytes lie on the disk.
         assert sizes(w, version, asked(BATCH_BYTES + 5, 1_000_000, min_bytes=1)) == [BATCH_BYTES + 5] * 2
+
+
+@pytest.mark.parametrize("version", [4, 12, 17])
+@in_virtual_time
+async def test_whoever_reads_an_older_segment_does_not_wait_for_more(tmp_path: Path, version: int) -> None:
+    """As Kafka 3.9.1 (DelayedFetch, case F): a consumer with ``fetch.min.bytes`` catches up without waits."""
+    async with world(tmp_path, 1, log_config=LogConfig(segment_bytes=2 * BATCH_BYTES)) as w:
+        await fill_two(w)
+        request = asked(1_000_000, 1_000_000, min_bytes=100_000)
+        assert sizes(w, version, request) == [2 * BATCH_BYTES] * 2
+        (first, second), context = request.topics[0].partitions, w.brokers[1].context(ApiKey.FETCH, version)
+        first.fetch_offset = second.fetch_offset = 2
+        waiting: Any = fetch(context, request)
+        assert waiting.response is None, "no later segment has more"
+        w.partition(1).append_records_to_leader(data_batch(b"0123456789"), 1)
+        await asyncio.sleep(1)
+        assert waiting.response is None, "the record came into the same segment"
+        w.partition(1).append_records_to_leader(data_batch(b"0123456789"), 1)
+        await asyncio.sleep(1)
+        answer = waiting.response
+        assert [p.records.size_bytes for p in answer.responses[0].partitions] == [2 * BATCH_BYTES, BATCH_BYTES]
+
+
+@pytest.mark.parametrize("version", [4, 12, 17])
+@pytest.mark.parametrize("session_epoch", [-1, 0])
+@in_virtual_time
+async def test_what_is_not_there_hastens_no_answer(tmp_path: Path, version: int, session_epoch: int) -> None:
+    """As Kafka 3.9.1: a reader that goes on naming a deleted topic would ask again and again."""
+    async with world(tmp_path, 1) as w:
+        await w.lead(1)
+        request = asked(1_000_000, 1_000_000, min_bytes=1)
+        request.session_epoch = session_epoch
+        began_s = asyncio.get_running_loop().time()
+        waiting: Any = fetch(w.brokers[1].context(ApiKey.FETCH, version), request)
+        while waiting.response is None:
+            await asyncio.sleep(1)
+        assert asyncio.get_running_loop().time() - began_s >= 60
+        told = [(p.partition_index, p.error_code) for p in waiting.response.responses[0].partitions]
+        assert told == [(0, ErrorCode.NONE), (1, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+        request.topics[0].partitions = request.topics[0].partitions[1:]
+        nothing: Any = fetch(w.brokers[1].context(ApiKey.FETCH, version), request)
+        assert nothing.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@in_virtual_time
+async def test_a_fetch_that_waits_counts_once(tmp_path: Path) -> None:
+    """It reads again when there is news, and again for its answer; Kafka 3.9.1 counts the request and what it sends."""
+    async with world(tmp_path, 1) as w:
+        await w.lead(1, replicas=(1, 3), isr=(1,))
+        quota, counts = w.brokers[1].replica_manager.leader_quota, w.partition(1).counts
+        quota.throttle(TP.topic, ALL_REPLICAS)
+        quota.rate_bytes_max = 10**9
+        wanted = FetchPartition(partition=0, fetch_offset=0, current_leader_epoch=0, partition_max_bytes=1_000_000)
+        request = asked(1_000_000, 1_000_000, min_bytes=1)
+        request.replica_id, request.topics[0].partitions = 3, [wanted]
+        waiting: Any = fetch(w.brokers[1].context(ApiKey.FETCH, 12), request)
+        w.partition(1).append_records_to_leader(data_batch(b"0123456789"), 1)
+        await asyncio.sleep(0.1)
+        assert waiting.response.responses[0].partitions[0].records.size_bytes == BATCH_BYTES
+        assert quota.rate_bytes() == BATCH_BYTES
+        counts.fold()
+        assert counts.fetches == 1
 
 
 @pytest.mark.parametrize("version", [4, 12, 17])

@@ -167,8 +167,22 @@ def test_a_leader_that_died_is_told_by_every_topic() -> None:
     assert ask(cache)["a"].partitions[0].leader_id == 2
     tell(cache, brokers=(0, 1))
     partition = ask(cache)["a"].partitions[0]
-    assert (partition.leader_id, partition.offline_replicas) == (-1, [2])
+    assert (partition.leader_id, partition.offline_replicas) == (-1, [])
     assert partition.error_code == ErrorCode.LEADER_NOT_AVAILABLE
+
+
+def test_who_is_offline_is_the_controllers_word() -> None:
+    """As Kafka 3.9.1 (ZkMetadataCache): a replica is not offline because its broker lacks the client's listener."""
+    cache = MetadataCache(0)
+    offline = state("a", 0, 0, (0, 1))
+    offline.offline_replicas = [2]
+    tell(cache, offline)
+    assert ask(cache)["a"].partitions[0].offline_replicas == [2]
+    parts = SimpleNamespace(metadata_cache=cache, cluster_id="c")
+    context: Any = SimpleNamespace(api_version=12, broker=parts, session=SimpleNamespace(listener_name="NEW"))
+    answer: Any = metadata(context, MetadataRequest(topics=None))
+    partition = answer.topics[0].partitions[0]
+    assert (partition.offline_replicas, partition.error_code) == ([2], ErrorCode.LISTENER_NOT_FOUND)
 
 
 def test_versions_that_tell_something_else_share_nothing() -> None:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from log_folders import data_batch
-from replicated_brokers import TP, World, world
+from replicated_brokers import TOPIC_ID, TP, World, world
 from virtual_time import run_virtual
 
+from engine.broker.handlers.fetch import fetch
 from engine.broker.handlers.produce import produce
 from engine.broker.handlers.produce_checks import checked_records
 from engine.broker.handlers.registry import all_handlers
 from engine.broker.network.request import CLOSE_CONNECTION, NO_RESPONSE, Deferred
+from engine.broker.replication.roles import make_nothing
 from engine.common.errors import ErrorCode, KafkaError
-from engine.common.model import TopicPartition
+from engine.common.model import LEADER_DURING_DELETE, TopicPartition
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from engine.kafka.protocol.apis.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -51,6 +55,71 @@ def ask(w: World, broker_id: int, asked: ProduceRequest, version: int = 11) -> A
 def only(response: Any) -> PartitionProduceResponse:
     assert isinstance(response, ProduceResponse), response
     return response.responses[0].partition_responses[0]
+
+
+def test_who_has_just_stopped_leading_names_its_successor(tmp_path: Path) -> None:
+    """The controller tells the replicas before it tells everybody (KIP-951, as Kafka 3.9.1); the newer word counts."""
+
+    async def check() -> None:
+        async with world(tmp_path, 1, 2) as w:
+            await w.lead(1, replicas=(1, 2))
+            cache, for_everybody = w.brokers[1].metadata_cache, w.update_metadata()
+            await w.lead(2)
+            cache.update(for_everybody, 1)
+            told = [ask(w, 1, request(b"a")), stale_fetch(w)]
+            w.states[TP] = replace(w.states[TP], leader_epoch=5)
+            cache.update(w.update_metadata(), 2)
+            told += [ask(w, 1, request(b"a")), stale_fetch(w)]
+            for answer, epoch in zip(told, (1, 1, 5, 5), strict=True):
+                topic = answer.responses[0]
+                one = (topic.partition_responses if isinstance(answer, ProduceResponse) else topic.partitions)[0]
+                assert one.error_code in (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
+                assert (one.current_leader.leader_id, one.current_leader.leader_epoch) == (2, epoch)
+                assert [node.node_id for node in answer.node_endpoints] == [2]
+
+    run_virtual(check)
+
+
+@pytest.mark.parametrize("fate", ["moved", "moved away", "deleted", "disk"])
+def test_who_waits_is_told_why_nobody_leads_here_any_more(tmp_path: Path, fate: str) -> None:
+    """As Kafka 3.9.1 (DelayedProduce, getPartitionOrError): what a new request would be told, with the new leader."""
+
+    async def check() -> None:
+        async with world(tmp_path, 1, 2, 3) as w:
+            await w.lead(1, replicas=(1, 3), isr=(1, 3))
+            w.cut |= {frozenset((1, 3))}
+            waiting = ask(w, 1, request(b"a", acks=-1, timeout_ms=60_000))
+            manager, partition = w.brokers[1].replica_manager, w.partition(1)
+            if fate == "moved":
+                await w.lead(3)
+            elif fate == "disk":
+                manager.mark_offline(TP)
+            else:
+                leader = LEADER_DURING_DELETE if fate == "deleted" else 2
+                w.states[TP] = replace(w.states[TP], leader=leader, leader_epoch=1)
+                manager.update_metadata(w.update_metadata(), correlation_id=3)
+                manager.partitions.pop(TP)
+                make_nothing(partition)
+            await asyncio.sleep(1)
+            one = only(waiting.response)
+            named = None if one.current_leader is None else one.current_leader.leader_id
+            assert (ErrorCode(one.error_code).name, named) == {
+                "moved": ("NOT_LEADER_OR_FOLLOWER", 3),
+                "moved away": ("NOT_LEADER_OR_FOLLOWER", 2),
+                "deleted": ("UNKNOWN_TOPIC_OR_PARTITION", None),
+                "disk": ("KAFKA_STORAGE_ERROR", None),
+            }[fate]
+            assert [node.node_id for node in waiting.response.node_endpoints] == ([] if named is None else [named])
+
+    run_virtual(check)
+
+
+def stale_fetch(w: World) -> Any:
+    """Ask broker 1 with the leader epoch in which it led."""
+    wanted = FetchPartition(partition=TP.partition, current_leader_epoch=0, partition_max_bytes=1000)
+    topic = FetchTopic(topic_id=TOPIC_ID, partitions=[wanted])
+    asked = FetchRequest(replica_id=-1, max_bytes=1000, session_epoch=-1, topics=[topic])
+    return fetch(w.brokers[1].context(ApiKey.FETCH, 17), asked)
 
 
 def test_acks_1_is_answered_after_the_local_append(tmp_path: Path) -> None:
