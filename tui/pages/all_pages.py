@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.admin.analysis.incidents import Incident
 from engine.admin.analysis.timeline import timelines
@@ -63,9 +63,11 @@ from tui.pages.reassignments import why_of as why_of_copy
 from tui.pages.replicas import Replica, chosen, replicas_of
 from tui.pages.spark import QueryRow
 from tui.pages.timeline import change_text, kind_cell
-from tui.screen.main_view import MainView
 from tui.state.board import Board, PartitionItem
 from tui.state.location import Location
+
+if TYPE_CHECKING:
+    from tui.screen.main_screen import MainScreen
 
 _OF_THE_BOARD = (
     overview.PAGE,
@@ -83,14 +85,14 @@ _OF_THE_BOARD = (
 """These are drawn from the board alone; plans, znodes and logs are read separately, for the main screen."""
 
 
-def pages_of(screen: MainView, partition_logs: PartitionLogs) -> dict[str, Page]:
+def pages_of(screen: MainScreen, partition_logs: PartitionLogs) -> dict[str, Page]:
     """Return the screens. ``screen`` has the plan and the znodes that two of them show, ``partition_logs`` the logs."""
     read_separately = (_plans(screen), _znodes(screen), _logs(screen, partition_logs))
     fleet = clusters.page_of(screen.dashboard.session.fleet)
     return {page.name: page for page in (*_OF_THE_BOARD, *read_separately, fleet)}
 
 
-def _plans(screen: MainView) -> Page:
+def _plans(screen: MainScreen) -> Page:
     """It imports the planner, so it waits until somebody needs it."""
 
     def rows(view: View) -> Rows:
@@ -118,7 +120,7 @@ def _plans(screen: MainView) -> Page:
     )
 
 
-def _znodes(screen: MainView) -> Page:
+def _znodes(screen: MainScreen) -> Page:
     return Page(
         "zookeeper",
         lambda view: zookeeper.rows_of(screen.znodes, view.location.only),
@@ -129,7 +131,7 @@ def _znodes(screen: MainView) -> Page:
     )
 
 
-def _logs(screen: MainView, of_partition: PartitionLogs) -> Page:
+def _logs(screen: MainScreen, of_partition: PartitionLogs) -> Page:
     ring = screen.dashboard.session.log
 
     def rows(view: View) -> Rows:

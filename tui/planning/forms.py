@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
@@ -22,8 +22,10 @@ from tui.operations.plans import CancelPlan, CarryOutPlan, CheckPlan, PlanHistor
 from tui.operations.topics import rate_of, size_of, whole_number
 from tui.pages.page import View
 from tui.planning.words import planner_words
-from tui.screen.main_view import Desk
 from tui.screen.offers import Ask, FieldNeeded, NotNow, Offer, PlanWish, offer_for, topic_gone, topics_of
+
+if TYPE_CHECKING:
+    from tui.planning.desk import PlanDesk
 
 STRATEGIES: Mapping[Strategy, str] = {
     Strategy.REBALANCE: "level replicas and leaders, or bytes",
@@ -191,7 +193,7 @@ def _regexes(text: str) -> tuple[str, ...]:
 # The keys for plans: which plan to make, and what to do with the open one
 
 
-def plan_offer(action_id: str, desk: Desk, view: View, items: Sequence[Any]) -> Offer:
+def plan_offer(action_id: str, desk: PlanDesk, view: View, items: Sequence[Any]) -> Offer:
     """Return what an action about plans means."""
     if action_id in _FROM_ROWS:
         return _FROM_ROWS[action_id](desk.folder, view, items)
@@ -212,7 +214,7 @@ def plan_offer(action_id: str, desk: Desk, view: View, items: Sequence[Any]) -> 
     return CheckPlan(desk.plan) if action_id == "plan.check" else carry_out(_VERBS[action_id], desk)
 
 
-def _throttle(desk: Desk) -> Offer:
+def _throttle(desk: PlanDesk) -> Offer:
     run = desk.run
     assert run is not None
 
@@ -226,7 +228,7 @@ def _throttle(desk: Desk) -> Offer:
     return Ask("Change the throttle of the plan", (FieldNeeded("rate", "Bytes a second", now, "50M"),), build)
 
 
-def carry_out(verb: Verb, desk: Desk) -> Offer:
+def carry_out(verb: Verb, desk: PlanDesk) -> Offer:
     """Return the form before the open plan is carried out, or why it cannot be."""
     plan = desk.plan
     assert plan is not None

@@ -23,7 +23,6 @@ from tui.pages.overview import health_word
 from tui.pages.page import View
 from tui.pages.zookeeper import ZnodeLevel
 from tui.screen.action_handlers import footer_items, perform, tab_items
-from tui.screen.main_view import MainView, Program
 from tui.screen.offers import Offer
 from tui.screen.saving import Saving
 from tui.screen.work import Work
@@ -33,6 +32,7 @@ from tui.widgets.line_table import LineTable
 from tui.widgets.lines_view import KeyBar, LinesView, RowsView, TableRoom
 
 if TYPE_CHECKING:
+    from tui.app import Dashboard
     from tui.planning.desk import PlanDesk
 
 WIDTH_MIN, HEIGHT_MIN = 60, 16
@@ -70,9 +70,9 @@ class MainScreen(Screen[None]):
     }
     """
 
-    def __init__(self, dashboard: Program) -> None:
+    def __init__(self, dashboard: Dashboard) -> None:
         super().__init__()
-        self.dashboard: Program = dashboard
+        self.dashboard: Dashboard = dashboard
         self.history = History(Location("overview"))
         self._models: dict[str, TableModel] = {}
         self.only_trouble: set[str] = set()
@@ -428,7 +428,7 @@ class MainScreen(Screen[None]):
 # The first line of every screen
 
 
-def title_line(screen: MainView) -> Line:
+def title_line(screen: MainScreen) -> Line:
     """Return the cluster's name, the location in it, the state of the view, and how the cluster is."""
     if screen.dashboard.session.shows_fleet:
         return _fleet_title(screen)
@@ -456,20 +456,20 @@ def title_line(screen: MainView) -> Line:
     return line(*left, " " * max(2, gap), *right)
 
 
-def _fleet_title(screen: MainView) -> Line:
+def _fleet_title(screen: MainScreen) -> Line:
     crumbs = [part for crumb in screen.location.breadcrumbs for part in ((" › ", Tone.QUIET), (crumb, Tone.STRONG))]
     left = line((" klamm ", Tone.ACCENT), ("all clusters", Tone.STRONG), *crumbs, *_marks(screen))
     return fitted(left, screen.size.width)
 
 
-def _cluster(app: Program) -> Line:
+def _cluster(app: Dashboard) -> Line:
     target = app.session.target
     if target is None:
         return cluster_mark(app.cluster_name)
     return cluster_mark(target.name, target.label, target.colour)
 
 
-def _marks(screen: MainView) -> list[tuple[str, Tone]]:
+def _marks(screen: MainScreen) -> list[tuple[str, Tone]]:
     app, feed = screen.dashboard, screen.dashboard.session.feed
     marks = []
     if app.session.why_no_changes and not app.session.shows_fleet:

@@ -14,13 +14,15 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.common.model import TopicPartition
 from tui.dialogs.menu import Choice, MenuDialog
 from tui.drawing.cells import Column
 from tui.operations.operation import command_text
-from tui.screen.main_view import MainView
+
+if TYPE_CHECKING:
+    from tui.screen.main_screen import MainScreen
 
 
 def write_new(path: Path, text: str) -> None:
@@ -43,7 +45,7 @@ def write_new(path: Path, text: str) -> None:
 class Saving:
     """Writes what the main screen shows to the clipboard and to files."""
 
-    def __init__(self, screen: MainView) -> None:
+    def __init__(self, screen: MainScreen) -> None:
         self._screen = screen
 
     # Copying

@@ -22,11 +22,11 @@ from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, line
 from tui.operations.operation import EXPECTED, Operation, Outcome, Prepared, beside_plan, failure_text
 from tui.pages.zookeeper import ZnodeLevel
-from tui.screen.main_view import MainView
 from tui.screen.offers import Ask, EditSettings, NotNow, Offer, PlanWish
 
 if TYPE_CHECKING:
     from tui.dialogs.settings import SettingsDialog
+    from tui.screen.main_screen import MainScreen
 
     Form = FormDialog | SettingsDialog
 
@@ -39,7 +39,7 @@ LOOK_FOR_PLANS_S = 30.0
 class Work:
     """Carries out what a user requests on the main screen."""
 
-    def __init__(self, screen: MainView) -> None:
+    def __init__(self, screen: MainScreen) -> None:
         self._screen = screen
         self._looked_s: float | None = None
 
@@ -212,7 +212,7 @@ def _stopped_plan(folder: Path, cluster_id: str | None) -> UnfinishedPlan | None
 class _Shown:
     """A window that stays while something is waited for."""
 
-    def __init__(self, screen: MainView, dialog: WaitDialog) -> None:
+    def __init__(self, screen: MainScreen, dialog: WaitDialog) -> None:
         self._screen = screen
         self._dialog = dialog
 

@@ -19,7 +19,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tui.drawing.cells import Tone
-from tui.drawing.lines import Line, folded
+from tui.drawing.lines import Line, folded, text_of
 from tui.widgets.line_table import LineTable
 from tui.widgets.toned import Toned
 
@@ -62,7 +62,7 @@ class LinesView(Toned):
 
     @property
     def text(self) -> str:
-        return "\n".join("".join(text for text, _ in line).rstrip() for line in self._lines)
+        return "\n".join(map(text_of, self._lines))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self._shown(width))
@@ -151,7 +151,7 @@ class LinesScroll(Toned, ScrollView, can_focus=True):
 
     @property
     def text(self) -> str:
-        return "\n".join("".join(text for text, _ in line).rstrip() for line in self._told)
+        return "\n".join(map(text_of, self._told))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         """As high as its lines, if there is room."""
