@@ -119,15 +119,9 @@ class Dialog(EarlyKeys[Result]):
     def compose(self) -> ComposeResult:
         """Put title, body and hint into the panel."""
         with Vertical():
-            title = LinesView(id="title", folds=True)
-            title.add_class("dialog--title")
-            title.set_lines([line((self.dialog_title, Tone.STRONG))])
-            yield title
+            yield LinesView([line((self.dialog_title, Tone.STRONG))], id="title", classes="dialog--title", folds=True)
             yield from self.body()
-            hint = LinesView(id="hint", folds=True)
-            hint.add_class("dialog--hint")
-            hint.set_lines([line((self.hint, Tone.QUIET))])
-            yield hint
+            yield LinesView([line((self.hint, Tone.QUIET))], id="hint", classes="dialog--hint", folds=True)
 
     def action_leave(self) -> None:
         """Close it; nothing was chosen."""
@@ -177,7 +171,7 @@ class TextDialog(Dialog[None]):
 
     def _renew(self) -> None:
         if self._renewed is not None and self.query("#lines"):
-            self.query_one("#lines", LinesScroll).set_lines(self._renewed())
+            self.query_one("#lines", LinesScroll).view.set_lines(self._renewed())
 
     def action_copy(self) -> None:
         if self._copied:
@@ -232,6 +226,4 @@ class WaitDialog(Dialog[None]):
         self._what = what
 
     def body(self) -> list[Widget]:
-        view = LinesView()
-        view.set_lines([line((self._what, Tone.ACCENT))])
-        return [view]
+        return [LinesView([line((self._what, Tone.ACCENT))])]

@@ -10,8 +10,8 @@ from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.rollback_file import new_rollback_path
 from engine.admin.groups.committing import execute_reset
 from engine.admin.groups.deleting import DeletionResult, delete_groups, find_groups_to_delete
-from engine.admin.groups.deleting_offsets import DeletedOffset, delete_offsets, find_offsets_to_delete
-from engine.admin.groups.reset_plan import PartitionReset, ResetResult
+from engine.admin.groups.deleting_offsets import delete_offsets, find_offsets_to_delete
+from engine.admin.groups.reset_plan import ResetResult
 from engine.admin.groups.reset_spec import (
     ResetSpec,
     ResetTo,
@@ -68,10 +68,6 @@ class ResetOffsets(Operation):
         rows = [reset for group in plan.able for reset in group.resets]
         if not rows:
             return Prepared(f"group {self.group} has no offset to reset there")
-
-        async def run(cluster: Cluster) -> Outcome:
-            return await self._run(cluster, plan)
-
         words = ["groups", "reset-offsets", self.group, *self.words, "--execute"]
         warnings = [str(warning) for group in plan.groups for warning in group.warnings]
         warnings += [
@@ -79,11 +75,11 @@ class ResetOffsets(Operation):
         ]
         return Prepared(
             f"Reset {counted(len(rows), 'offset')} of group {self.group} in {cluster.target.name}?",
-            shortened([_reset_line(row) for row in rows]),
+            shortened([f"{row.name}  {_offset(row.current_offset)} → {count(row.new_offset)}" for row in rows]),
             (*warnings, "records may be read again, or never"),
             command_text(words, cluster.target),
             typed=self.group,
-            run=run,
+            run=lambda cluster: self._run(cluster, plan),
         )
 
     async def _run(self, cluster: Cluster, plan: PlannedReset) -> Outcome:
@@ -150,15 +146,8 @@ class DeleteGroups(Operation):
 
         async def run(cluster: Cluster) -> Outcome:
             rows, failures = await delete_groups(cluster, wanted)
-            table = tuple(
-                (
-                    Cell(row.group),
-                    result_cell(row.result, is_good=row.result is DeletionResult.DELETED),
-                    Cell(row.error or ""),
-                )
-                for row in rows
-            )
-            return Outcome(self.title, ("group", "result", "why"), table, failures_told(failures))
+            table = [(Cell(one.group), _deleted(one.result), Cell(one.error or "")) for one in rows]
+            return Outcome(self.title, ("group", "result", "why"), tuple(table), failures_told(failures))
 
         what = f"group {wanted.names[0]}" if len(wanted.names) == 1 else counted(len(wanted.names), "group")
         return Prepared(
@@ -186,9 +175,12 @@ class DeleteOffsets(Operation):
 
         async def run(cluster: Cluster) -> Outcome:
             done, failures = await delete_offsets(cluster, found, rows)
-            table = tuple(_deleted_offset_row(deletion) for deletion in done)
+            table = [
+                (Cell(str(one.name)), Cell(_offset(one.offset)), _deleted(one.result), Cell(one.error or ""))
+                for one in done
+            ]
             columns = ("partition", "offset", "result", "why")
-            return Outcome(self.title, columns, table, failures_told(failures))
+            return Outcome(self.title, columns, tuple(table), failures_told(failures))
 
         words = ["groups", "delete-offsets", self.group]
         for topic in self.topics:
@@ -203,18 +195,8 @@ class DeleteOffsets(Operation):
         )
 
 
-def _deleted_offset_row(one: DeletedOffset) -> tuple[Cell, ...]:
-    is_good = one.result in (DeletionResult.DELETED, DeletionResult.NOTHING_COMMITTED)
-    return (
-        Cell(str(one.name)),
-        Cell(_offset(one.offset)),
-        result_cell(one.result, is_good=is_good),
-        Cell(one.error or ""),
-    )
-
-
-def _reset_line(one: PartitionReset) -> str:
-    return f"{one.name}  {_offset(one.current_offset)} → {count(one.new_offset)}"
+def _deleted(result: DeletionResult) -> Cell:
+    return result_cell(result, is_good=result in (DeletionResult.DELETED, DeletionResult.NOTHING_COMMITTED))
 
 
 def _offset(offset: int | None) -> str:

@@ -153,12 +153,10 @@ class CancelPlan(Operation):
     title: str = "Cancel the plan"
 
     async def prepare(self, cluster: Cluster) -> Prepared:
-        names = {move.name for move in self.plan.targets}
-        running = [TopicPartition(move.topic, move.partition) for move in await list_running(cluster)]
-        mine = tuple(name for name in running if name in names)
-        inner = None if not mine else await CancelReassignments(mine).prepare(cluster)
-        if inner is None and not self.is_running:
+        mine = await self._under_way(cluster)
+        if not mine and not self.is_running:
             return Prepared("nothing of this plan is under way")
+        inner = await CancelReassignments(mine).prepare(cluster) if mine else Prepared("")
 
         async def run(cluster: Cluster) -> Outcome:
             if self.is_running:
@@ -173,22 +171,24 @@ class CancelPlan(Operation):
                 self.tells(message)
             return outcome
 
-        lines = () if inner is None else inner.lines
         return Prepared(
             f"Cancel {self.plan.name} in {cluster.target.name}: {counted(len(mine), 'partition')} under way?",
-            lines,
+            inner.lines,
             ("what was copied so far is discarded",) if mine else (),
-            "" if inner is None else inner.command,
+            inner.command,
             run=run,
         )
 
+    async def _under_way(self, cluster: Cluster) -> tuple[TopicPartition, ...]:
+        names = {move.name for move in self.plan.targets}
+        running = [TopicPartition(move.topic, move.partition) for move in await list_running(cluster)]
+        return tuple(name for name in running if name in names)
+
     async def _cancelled(self, cluster: Cluster) -> Outcome:
         """Cancel what is under way now: some may have begun or ended since the question was asked."""
-        names = {move.name for move in self.plan.targets}
-        now = [TopicPartition(move.topic, move.partition) for move in await list_running(cluster)]
-        mine = tuple(name for name in now if name in names)
-        left = await CancelReassignments(mine).prepare(cluster) if mine else None
-        if left is None or left.run is None:
+        mine = await self._under_way(cluster)
+        left = await CancelReassignments(mine).prepare(cluster) if mine else Prepared("")
+        if left.run is None:
             return Outcome(self.title, (), (), (), ("the plan is stopped; none of its moves is under way",))
         return await left.run(cluster)
 
@@ -228,16 +228,12 @@ class CheckPlan(Operation):
 
         async def run(cluster: Cluster) -> Outcome:
             findings = check_plan(file, await read_snapshot(cluster), None, plan_lines(self.plan.text))
-            rows = tuple(
-                (
-                    Cell(str(finding.line)),
-                    Cell(finding.check.value),
-                    Cell(planner_words(finding.message), Tone.BAD if finding.is_error else Tone.WARN),
-                )
-                for finding in findings
-            )
+            rows = []
+            for one in findings:
+                told = Cell(planner_words(one.message), Tone.BAD if one.is_error else Tone.WARN)
+                rows.append((Cell(str(one.line)), Cell(one.check.value), told))
             verdict = counted(len(rows), "finding") if rows else "it fits the cluster"
-            return Outcome(self.title, ("line", "check", "finding"), rows, verdict=verdict)
+            return Outcome(self.title, ("line", "check", "finding"), tuple(rows), verdict=verdict)
 
         command = "" if path is None else command_text(["plan", "check", str(path)], cluster.target)
         return Prepared(self.title, command=command, run=run)
@@ -257,12 +253,8 @@ class PlanHistory(Operation):
     async def _read(self, cluster: Cluster) -> Outcome:
         journals, errors = read_journals(self.folders)
         holder = await read_holder(cluster)
-        return history_outcome(
-            self.title,
-            journals,
-            errors,
-            f"now: {holder}, for {holder.what}" if holder else "no plan is being carried out",
-        )
+        now = f"now: {holder}, for {holder.what}" if holder else "no plan is being carried out"
+        return history_outcome(self.title, journals, errors, now)
 
 
 def history_outcome(
@@ -272,13 +264,7 @@ def history_outcome(
     rows = []
     for run in past_runs(journals):
         tone = Tone.GOOD if run.outcome == "done" else Tone.QUIET if run.outcome == NO_END else Tone.WARN
-        cells = (
-            run.began,
-            run.who,
-            run.what,
-            f"{run.waves_done} of {run.waves}",
-            run.ended,
-        )
+        cells = run.began, run.who, run.what, f"{run.waves_done} of {run.waves}", run.ended
         rows.append((*map(Cell, cells), Cell(run.outcome, tone)))
     lines = notes if rows else (*notes, "there is no journal in the working folder or beside the open plan")
     columns = ("began", "by", "what", "waves done", "ended", "outcome")

@@ -107,7 +107,7 @@ def perform(screen: MainScreen, action_id: str) -> None:
     elif action_id.startswith("page."):
         screen.go_to(Location(action_id.removeprefix("page.")))
     elif action_id in OPERATIONS:
-        screen.offer(offer_for(action_id, screen.view, chosen(screen, action_id)))
+        screen.work.offer(offer_for(action_id, screen.view, chosen(screen, action_id)))
     elif action_id == "plan.resume" and (screen.desk.plan is None or screen.location.page == "overview"):
         problem = screen.model.cursor_item if screen.location.page == "overview" else None
         screen.desk.resume(None if problem is None else problem.plan)
@@ -116,7 +116,7 @@ def perform(screen: MainScreen, action_id: str) -> None:
     else:
         from tui.planning.forms import plan_offer
 
-        screen.offer(plan_offer(action_id, screen.desk, screen.view, chosen(screen, action_id)))
+        screen.work.offer(plan_offer(action_id, screen.desk, screen.view, chosen(screen, action_id)))
 
 
 def chosen(screen: MainScreen, action_id: str) -> list[Any]:
