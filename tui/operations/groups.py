@@ -51,11 +51,7 @@ class ResetOffsets(Operation):
 
     @staticmethod
     def of(group: str, topics: str, to: str) -> ResetOffsets:
-        """Return the operation that a form asks for.
-
-        Raises:
-            BadRequest: it does not say where to, or names no topic with partitions.
-        """
+        """Return the operation that a form asks for; raises BadRequest if it names no topics, or no place."""
         spec, option = parse_reset(to)
         named = topics.split()
         options = [word for topic in named for word in ("--topic", topic)] or ["--all-topics"]
@@ -109,11 +105,7 @@ class ResetOffsets(Operation):
 
 
 def parse_reset(text: str) -> tuple[ResetSpec, tuple[str, ...]]:
-    """Return where to, and the option that says the same.
-
-    Raises:
-        BadRequest: it is none of those that ``RESET_HINT`` names.
-    """
+    """Return where to, and the option that says the same; raises BadRequest if ``RESET_HINT`` does not name it."""
     word = text.strip()
     simple = {"earliest": ResetTo.EARLIEST, "latest": ResetTo.LATEST, "current": ResetTo.CURRENT}
     if word.lower() in simple:

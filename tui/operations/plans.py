@@ -18,7 +18,7 @@ from engine.admin.reassignment.running import list_running
 from engine.admin.reassignment.waves import Standing, Wave, WaveCaps
 from engine.admin.snapshots.taking import read_snapshot
 from engine.common.model import TopicPartition
-from engine.common.quantities import counted, parse_duration_s
+from engine.common.quantities import counted, parse_duration_s, parse_rate, parse_size
 from plans.checking import check_drift, check_plan, what_stops
 from plans.findings import Check
 from plans.lines import plan_lines
@@ -27,7 +27,7 @@ from tui.drawing.units import byte_rate, ids, size
 from tui.operations.operation import Operation, Outcome, Prepared, command_text, flow_told, shortened
 from tui.operations.plan_commands import running_words
 from tui.operations.reassignments import CancelReassignments
-from tui.operations.topics import rate_of, size_of, whole_number
+from tui.operations.topics import quantity, whole_number
 from tui.planning.opened_plan import OpenedPlan
 from tui.planning.words import planner_words
 
@@ -35,31 +35,18 @@ _TITLES = {Verb.APPLY: "Apply the plan", Verb.RESUME: "Resume the plan", Verb.RO
 
 
 def run_asked_for(verb: Verb, plan: OpenedPlan, path: Path, values: Mapping[str, str]) -> PlanRun:
-    """Return the run that a form asks for.
-
-    Raises:
-        BadRequest: a value makes no sense.
-    """
-    throttle = rate_of("the throttle", values["throttle"])
-    stall = values["stall"].strip()
-    try:
-        stall_s = parse_duration_s(stall)
-    except ValueError as error:
-        raise BadRequest(f"stall: {error}") from error
-    if not stall_s > 0:
+    """Return the run that a form asks for; raises BadRequest if a value makes no sense."""
+    throttle = quantity(parse_rate, "the throttle", values["throttle"])
+    stall_s = quantity(parse_duration_s, "stall", values["stall"])
+    if stall_s is None or not stall_s > 0:
         raise BadRequest("stall must be a time above 0")
     replicas = whole_number("replicas in a wave", values["wave_replicas"])
     if replicas is not None and replicas < 1:
         raise BadRequest("a wave has at least one replica into a broker")
-    return PlanRun(
-        verb,
-        path,
-        plan.digest,
-        plan.moves,
-        None if throttle is None else ThrottleRange.of(throttle),
-        WaveCaps(replicas or WaveCaps().replicas, size_of("bytes in a wave", values["wave_bytes"])),
-        stall_s,
-    )
+    size_bytes = quantity(parse_size, "bytes in a wave", values["wave_bytes"])
+    caps = WaveCaps(replicas or WaveCaps().replicas, size_bytes)
+    limits = None if throttle is None else ThrottleRange.of(throttle)
+    return PlanRun(verb, path, plan.digest, plan.moves, limits, caps, stall_s)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,12 +23,12 @@ from engine.admin.reassignment.throttle_settings import Throttle
 from engine.admin.reassignment.throttles import ClearedThrottles, delete_throttles, set_throttle
 from engine.admin.reassignment.verify import preview_unneeded_throttles, verify_reassignment
 from engine.common.model import TopicPartition
-from engine.common.quantities import counted
+from engine.common.quantities import counted, parse_rate
 from engine.common.snapshot import PartitionSnapshot
 from tui.drawing.cells import Cell
 from tui.drawing.units import byte_rate, ids
 from tui.operations.operation import Operation, Outcome, Prepared, command_text, result_cell, shortened
-from tui.operations.topics import rate_of
+from tui.operations.topics import quantity
 
 PLAN_FILE = "plan.json"
 """What the command calls the file of the partitions that are moving."""
@@ -102,12 +102,8 @@ class ChangeThrottle(Operation):
 
     @staticmethod
     def of(text: str) -> ChangeThrottle:
-        """Return the operation that a form asks for.
-
-        Raises:
-            BadRequest: it is not a size, or too low for anything to get through.
-        """
-        rate = rate_of("the throttle", text)
+        """Return the operation that a form asks for; raises BadRequest if it is no rate, or lets nothing through."""
+        rate = quantity(parse_rate, "the throttle", text)
         if rate is None:
             raise BadRequest("give a throttle, such as 50M")
         Throttle(rate).check()

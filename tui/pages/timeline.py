@@ -38,8 +38,6 @@ _TONES = {
     EventKind.CONNECTION_BACK: Tone.GOOD,
     EventKind.REASSIGNMENT_FINISHED: Tone.GOOD,
 }
-
-
 SEVERITIES = {Only.WARNINGS: 1, Only.FAILURES: 0}
 """What the timeline may be narrowed to, each with the least severe that it shows."""
 
@@ -148,9 +146,7 @@ def _rows(view: View) -> Rows:
         events,
         lambda numbered: numbered[0],
         lambda numbered: f"{numbered[1].kind.replace('_', ' ')} {numbered[1].subject} {numbered[1].reason}",
-        "nothing has happened since the dashboard started"
-        if only is None
-        else f"no {only} since the dashboard started",
+        f"{'nothing has happened' if only is None else f'no {only}'} since the dashboard started",
         None if only is None else lambda numbered: severity(numbered[1]) <= SEVERITIES[only],
     )
 
@@ -173,11 +169,8 @@ def _absent(view: View) -> list[Line]:
     out = list(view.board.history.absences.present(view.board.topics))
     if not out:
         return []
-    longest = nsmallest(3, out)
-    shown = ", ".join(
-        f"{name} without {broker} for {span((view.board.frame.at_ms - since) / 1000)}"
-        for since, name, broker in longest
-    )
+    now_ms, longest = view.board.frame.at_ms, nsmallest(3, out)
+    shown = ", ".join(f"{name} without {id_} for {span((now_ms - since) / 1000)}" for since, name, id_ in longest)
     return [line((f"{counted(len(out), 'replica')} out of sync: {shown}", Tone.BAD))]
 
 

@@ -32,8 +32,6 @@ from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from tui.drawing.table_model import Picked
 
 HISTORY_MAX = 600
-
-
 _NO_ANSWER = "no answer"
 AWAITS_LEADERS = "leaders awaited"
 NO_FRAME = Frame(0, 0)
