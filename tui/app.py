@@ -41,8 +41,6 @@ from tui.themes import ColourlessFilter, PlainTextFilter, theme_of
 log = logging.getLogger(__name__)
 
 HANDLED_WITHIN_S = 1.0
-
-
 SEARCHED_WITHIN_S = 1.0
 PLACES_MAX = 50
 """More of them are no choice; and each is a row that has to be drawn."""
@@ -296,6 +294,11 @@ class Dashboard(App[int], inherit_bindings=False):
         if desk is not None:
             self.left_behind = desk.left_behind
             await desk.stop()
+        background = [] if self.main is None else list(self.main.background)
+        for task in background:
+            if not task.cancelling():
+                task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
         await self._end_reading()
         await self.session.feed.close()
         if self.session.fleet is not None:
@@ -352,7 +355,7 @@ class Dashboard(App[int], inherit_bindings=False):
         main = self.main
         if main is None:
             return
-        for action in self.session.registry.on_page(main.page_name):
+        for action in self.session.registry.on_page(main.location.screen):
             reason = why_not(main, action)
             text = f"{action.help}  {action.key_text}" + (f"  — {reason}" if reason else "")
             yield SystemCommand(action.title, text, lambda action_id=action.id: perform(main, action_id))

@@ -15,6 +15,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widget import Widget
 
+from tui.actions import key_label
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, line
 from tui.widgets.lines_view import LinesScroll, LinesView
@@ -33,7 +34,7 @@ class EarlyKeys(ModalScreen[Result]):
 
     def holds_back(self, event: events.Key) -> bool:
         """Keep a key until the window is drawn and its field has the focus; return whether it was kept."""
-        if not self._is_ready and self.TAKES_EARLY_KEYS:
+        if not self._is_ready:
             self._early.append(event)
         return not self._is_ready
 
@@ -60,6 +61,10 @@ class EarlyKeys(ModalScreen[Result]):
         self._is_ready = True
         early = self._early.copy()
         self._early.clear()
+        if early and not self.TAKES_EARLY_KEYS:
+            keys = " ".join(key_label(event.key) for event in early)
+            self.notify(f"{keys} came before this window was shown: press it again", severity="warning", markup=False)
+            return
         for event in early:
             # By the app: one of them may close this window or open another.
             await self.app.on_event(event)

@@ -123,6 +123,8 @@ class TableModel:
     skipped: int = 0
     """How many columns behind the first one are scrolled out of sight to the left."""
     cursor: int = 0
+    is_opened: bool = False
+    """Whether somebody has opened the row under the cursor: then it is chosen, also if it is the first."""
     shown: Sequence[Any] = ()
     """The items that pass the filter, in their order."""
     arranging: Iterator[None] | None = None
@@ -155,6 +157,7 @@ class TableModel:
             self._stay_as_they_are()
         elif not self._is_in_order:
             self._arrange(key)
+        self.is_opened = self.is_opened and self.cursor_key == key
         if self.tags:
             self.tags &= {rows.key(item) for item in rows.items}
 

@@ -203,7 +203,7 @@ class PartitionLogs:
         if self.shown is None or self.shown.name != name or self.shown.log is None:
             self.shown = ShownLog(name, is_loading=True)
         reading = self._read(target, name, places)
-        self._screen.run_worker(reading, name="partition-log", group="partition-log", exclusive=True)
+        self._screen.run_in_background(reading, name="partition-log", group="partition-log", exclusive=True)
 
     async def _read(self, target: ClusterTarget | None, name: TopicPartition, places: Sequence[str]) -> None:
         # Its import is slow, and it is seldom needed.

@@ -91,7 +91,7 @@ class PlanDesk:
 
     def make(self, wish: PlanWish) -> None:
         """Make a plan; a window shows the progress, and closing it gives the plan up."""
-        self._screen.run_worker(self._make(wish), name="plan", group="plan", exclusive=True)
+        self._screen.run_in_background(self._make(wish), name="plan", group="plan", exclusive=True)
 
     async def _make(self, wish: PlanWish) -> None:
         title = f"Plan: {wish.strategy}"
@@ -105,8 +105,9 @@ class PlanDesk:
         try:
             await asyncio.wait({work})
         finally:
-            # The dashboard may end meanwhile; then no caller waits for the plan.
+            # The dashboard may end meanwhile; then no caller waits for the plan, and its connections are closed.
             work.cancel()
+            await asyncio.wait({work})
         dialog.finish()
         if work.cancelled():
             self._screen.tell("the plan was given up; nothing was changed")
@@ -153,12 +154,12 @@ class PlanDesk:
 
     def open(self, path: Path) -> None:
         """Read a plan file, beside the event loop, and show it."""
-        self._screen.run_worker(self._open(path), name="open a plan", group="open a plan", exclusive=True)
+        self._screen.run_in_background(self._open(path), name="open a plan", group="open a plan", exclusive=True)
 
     def resume(self, path: Path | None) -> None:
         """Open a plan (None: the one whose run was stopped or killed last), and ask how to go on with it."""
         work = self._open(path, resumes=True)
-        self._screen.run_worker(work, name="open a plan", group="open a plan", exclusive=True)
+        self._screen.run_in_background(work, name="open a plan", group="open a plan", exclusive=True)
 
     async def _open(self, path: Path | None, *, resumes: bool = False) -> None:
         if path is None:
@@ -223,11 +224,7 @@ class PlanDesk:
         return next(path for number in numbers if not (path := folder / f"{stem}{number}.json").exists())
 
     def checked_path(self, text: str) -> Path:
-        """Return where to write a plan.
-
-        Raises:
-            BadRequest: there is no such folder, or another file is there.
-        """
+        """Return where to write a plan; raises BadRequest if there is no such folder, or another file is there."""
         path = self._path(text)
         if not path.parent.is_dir():
             raise BadRequest(f"there is no folder {path.parent}")
@@ -274,9 +271,7 @@ class PlanDesk:
         if self.run is not None and self.run.is_under_way:
             raise BadRequest("another run of a plan has begun meanwhile")
         self._control = WaveControl()
-        self.run = PlanRunState(
-            run, session.target.name, len(waves), clock=lambda: round(time.time() * 1000), changed=self._changed
-        )
+        self.run = PlanRunState(run, len(waves), clock=lambda: round(time.time() * 1000), changed=self._changed)
         self._execution = asyncio.create_task(self._execute(self.run, waves), name="plan-run")
         self._screen.dashboard.board.stopped_plan = None
         self._screen.go_to(Location("plans"))
@@ -351,7 +346,7 @@ class PlanDesk:
             if not is_meant:
                 self._screen.tell("the run goes on")
             elif self._is_under_way():
-                self._screen.run_worker(self._stop_told(), name="stop", group="plan-stop", exclusive=True)
+                self._screen.run_in_background(self._stop_told(), name="stop", group="plan-stop", exclusive=True)
 
         if self._is_under_way():
             prepared = self.end_prepared("End the run of the plan?")

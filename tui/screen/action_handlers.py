@@ -58,7 +58,7 @@ def tab_items(screen: MainScreen) -> list[KeyItem]:
     items = []
     for name, _, title in PAGES:
         action, tab = screen.dashboard.session.registry.named(f"page.{name}"), _TAB_TITLES.get(name, title)
-        is_current = name == screen.page_name
+        is_current = name == screen.location.screen
         items.append(
             KeyItem(key_label(action.keys[0]), tab, action.id, is_current=is_current, short=action.short or tab)
         )
@@ -70,13 +70,13 @@ def footer_items(screen: MainScreen) -> list[KeyItem]:
 
     Where nothing may be changed, the keys for that give their places to others; the help has them with the reason.
     """
-    session = screen.dashboard.session
-    problem = screen.model.cursor_item if screen.page_name == "overview" else None
+    session, page = screen.dashboard.session, screen.location.screen
+    problem = screen.model.cursor_item if page == "overview" else None
     mends = () if problem is None else problem.mends
-    shown = [entry for entry in session.registry.on_page(screen.page_name) if entry.in_footer or entry.id in mends]
+    shown = [entry for entry in session.registry.on_page(page) if entry.in_footer or entry.id in mends]
     if session.why_no_changes:
         shown = [action for action in shown if not action.changes]
-    if screen.page_name == "overview":
+    if page == "overview":
         shown = [action for action in shown if not action.is_of_rows or action.id == "row.open"]
         # What changes something is worth its place on the problem that it may mend.
         shown = [entry for entry in shown if entry.id in mends or not (entry.changes or entry.group is Group.PLANS)]
@@ -99,7 +99,7 @@ def perform(screen: MainScreen, action_id: str) -> None:
     if reason := why_not(screen, action):
         screen.tell(reason, is_error=True)
         return
-    if not action.is_on(screen.page_name):
+    if not action.is_on(screen.location.screen):
         screen.tell(f"{action.title.lower()} belongs to {', '.join(sorted(action.pages))}", is_error=True)
         return
     if action.is_of_rows and action_id != "row.open" and screen.location.page == "overview":
@@ -136,6 +136,7 @@ def _open(screen: MainScreen) -> None:
     item, page = screen.model.cursor_item, screen.location.page
     if item is None:
         return
+    screen.model.is_opened = True
     if page == "logs":
         screen.app.push_screen(TextDialog("One line of the log", logs.whole(item), is_wide=True))
     elif page == "clusters":
@@ -152,7 +153,7 @@ def _open(screen: MainScreen) -> None:
 
 def _why(screen: MainScreen) -> None:
     problem, item = screen.model.cursor_item, screen.model.cursor_item
-    if screen.page_name == "groups":
+    if screen.location.screen == "groups":
         group = screen.location.group or (None if item is None else item.name)
         problem = next((one for one in problems_of(screen.dashboard.board) if one.opens.group == group), None)
         if item is not None and problem is None:
@@ -318,11 +319,9 @@ def _run_command(screen: MainScreen, text: str | None) -> None:
 
 
 def _help(screen: MainScreen) -> None:
-    lines = help_lines(
-        screen.dashboard.session.registry.on_page(screen.page_name), partial(why_not, screen), screen.size.width
-    )
-    dialog = TextDialog(f"Keys of {screen.page_name}", lines, is_wide=True, folds=True, finds=True)
-    screen.app.push_screen(dialog)
+    page = screen.location.screen
+    lines = help_lines(screen.dashboard.session.registry.on_page(page), partial(why_not, screen), screen.size.width)
+    screen.app.push_screen(TextDialog(f"Keys of {page}", lines, is_wide=True, folds=True, finds=True))
 
 
 # How fast frames come, and a recording's steps and ends
@@ -376,7 +375,7 @@ def ask_for_cluster(screen: MainScreen) -> None:
 
     def chosen(name: str | None) -> None:
         if name is not None:
-            screen.run_worker(_switch(screen, name), name="switch", exclusive=True, group="switch")
+            screen.run_in_background(_switch(screen, name), name="switch", exclusive=True, group="switch")
 
     screen.app.push_screen(MenuDialog(f"Clusters of {profiles.path}", choices), chosen)
 
@@ -386,14 +385,14 @@ def open_member(screen: MainScreen, member: Member) -> None:
     if member.target is None:
         _cannot_be_opened(screen, member.name, member.error)
     else:
-        screen.run_worker(_open_target(screen, member.target), name="switch", exclusive=True, group="switch")
+        screen.run_in_background(_open_target(screen, member.target), name="switch", exclusive=True, group="switch")
 
 
 def leave_for_fleet(screen: MainScreen) -> None:
     """Go back to the table of all clusters, if there is one."""
     session = screen.dashboard.session
     if session.fleet is not None and not session.shows_fleet and not _is_busy(screen):
-        screen.run_worker(_show_fleet(screen), name="switch", exclusive=True, group="switch")
+        screen.run_in_background(_show_fleet(screen), name="switch", exclusive=True, group="switch")
 
 
 def _is_busy(screen: MainScreen) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -35,12 +37,8 @@ if TYPE_CHECKING:
     from tui.planning.desk import PlanDesk
 
 WIDTH_MIN, HEIGHT_MIN = 60, 16
-
-
 _PARTS = "#title, #status, #tabs, #summary, #overview, #table, #footer"
 """What every picture consists of."""
-
-
 _POINTS_AT_TROUBLE = ("groups", "group", "brokers")
 """Screens whose first row in trouble is under the cursor when they are opened: the first name is anybody's."""
 
@@ -80,6 +78,8 @@ class MainScreen(Screen[None]):
         self.opened_desk: PlanDesk | None = None
         self.saving: Saving = Saving(self)
         self.partition_logs = PartitionLogs(self)
+        self.background: set[asyncio.Task[None]] = set()
+        """What ``run_in_background`` has begun and what has not ended yet."""
         self._told = ""
         """What was said last."""
         self.pages = pages_of(self, self.partition_logs)
@@ -96,11 +96,6 @@ class MainScreen(Screen[None]):
     @property
     def location(self) -> Location:
         return self.history.current
-
-    @property
-    def page_name(self) -> str:
-        """The screen that actions belong to: one group counts as groups."""
-        return self.location.screen
 
     @property
     def is_free(self) -> bool:
@@ -138,6 +133,27 @@ class MainScreen(Screen[None]):
         self.query_one("#overview", RowsView).set_maker(self._overview_lines)
         self.go_to(self._first, is_visit=False)
         self.set_interval(1.0, self.draw_head, name="head")
+
+    def run_in_background(
+        self, work: Coroutine[Any, Any, None], *, name: str, group: str, exclusive: bool = False
+    ) -> None:
+        """Run work that opens connections, and that closes them when it is cancelled.
+
+        Textual cancels a worker twice when the dashboard ends. The second time would interrupt the closing, so the work
+        has a task of its own, for which the dashboard waits.
+        """
+
+        async def follow() -> None:
+            task = asyncio.create_task(work, name=name)
+            self.background.add(task)
+            task.add_done_callback(self.background.discard)
+            try:
+                await asyncio.wait({task})
+            finally:
+                task.cancel()
+            await task
+
+        self.run_worker(follow(), name=name, group=group, exclusive=exclusive)
 
     # Where one is
 
@@ -251,7 +267,7 @@ class MainScreen(Screen[None]):
             rows = replace(rows, is_kept=lambda item: is_kept(item) and is_trouble(view, item), empty="no trouble here")
         was_first = self.model.cursor == 0
         self.model.show(rows)
-        if was_first and self.location.page in ("overview", "clusters"):
+        if was_first and not self.model.is_opened and self.location.page in ("overview", "clusters"):
             # Until somebody chooses another, the gravest is the chosen one.
             self.model.cursor = 0
         table = self.table
@@ -298,7 +314,7 @@ class MainScreen(Screen[None]):
             return False
         problem = self.model.cursor_item if self.location.page == "overview" else None
         mends = () if problem is None else problem.mends
-        action = self.dashboard.session.registry.for_key(key, self.page_name, mends)
+        action = self.dashboard.session.registry.for_key(key, self.location.screen, mends)
         if action is not None:
             perform(self, action.id)
             return True
@@ -310,7 +326,7 @@ class MainScreen(Screen[None]):
         return place is not None
 
     def _choose_problem(self, row: int) -> None:
-        self.model.cursor = row
+        self.model.cursor, self.model.is_opened = row, False
         self.query_one("#overview", RowsView).remake()
         self.query_one("#footer", KeyBar).set_items(footer_items(self))
 

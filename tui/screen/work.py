@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-
 LOOK_FOR_PLANS_S = 30.0
 
 
@@ -58,7 +57,7 @@ class Work:
             form = FormDialog(offer) if isinstance(offer, Ask) else SettingsDialog(offer)
             screen.app.push_screen(form, lambda operation: self._begin(operation, form))
             if form.reads:
-                screen.run_worker(self._fill(form), name="read for a form", group="forms", exclusive=True)
+                screen.run_in_background(self._fill(form), name="read for a form", group="forms", exclusive=True)
         else:
             self._begin(offer)
 
@@ -77,7 +76,7 @@ class Work:
         if isinstance(operation, PlanWish):
             self._screen.desk.make(operation)
         elif operation is not None:
-            self._screen.run_worker(self._carry_out(operation, form), name=operation.title, group="operations")
+            self._screen.run_in_background(self._carry_out(operation, form), name=operation.title, group="operations")
 
     async def _carry_out(self, operation: Operation, form: Form | None) -> None:
         """Prepare, ask, run, and report; a failure stays on the screen until the user closes it.
@@ -153,7 +152,7 @@ class Work:
         is_early = self._looked_s is not None and now_s - self._looked_s < LOOK_FOR_PLANS_S
         if not is_early and app.session.target is not None and app.board.has_metadata:
             self._looked_s = now_s
-            self._screen.run_worker(self._look_for_stopped_plan(), name="stopped plan", group="stopped plan")
+            self._screen.run_in_background(self._look_for_stopped_plan(), name="stopped plan", group="stopped plan")
 
     async def _look_for_stopped_plan(self) -> None:
         app, desk = self._screen.dashboard, self._screen.opened_desk
@@ -180,7 +179,7 @@ class Work:
             screen.znodes = ZnodeLevel(path, error=none)
             return
         screen.znodes = ZnodeLevel(path, is_loading=True)
-        screen.run_worker(self._znodes(path), name="znodes", group="znodes", exclusive=True)
+        screen.run_in_background(self._znodes(path), name="znodes", group="znodes", exclusive=True)
 
     async def _znodes(self, path: str) -> None:
         from engine.admin.znodes.tree import get_tree

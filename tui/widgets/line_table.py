@@ -295,7 +295,7 @@ class LineTable(Toned, ScrollView, can_focus=True):
     def move_cursor(self, index: int) -> None:
         """Put the cursor on a row."""
         if index != self.model.cursor:
-            self.model.cursor = index
+            self.model.cursor, self.model.is_opened = index, False
             self.post_message(self.Moved())
         self._show_cursor()
         self.refresh()
