@@ -40,7 +40,7 @@ class Action:
         pages: the screens it belongs to; if none is named, all.
         changes: it changes the cluster, so read-only refuses it.
         in_footer: it is worth a place in the line at the bottom.
-        short: replaces the title there if not all titles fit.
+        short: replaces the title there, and among the tabs at the top, if not all titles fit.
     """
 
     id: str
@@ -68,35 +68,6 @@ class Action:
         return " ".join(key_label(key) for key in self.keys)
 
 
-PAGES = (
-    ("overview", "1", "Overview"),
-    ("brokers", "2", "Brokers"),
-    ("topics", "3", "Topics"),
-    ("partitions", "4", "Partitions"),
-    ("groups", "5", "Groups"),
-    ("reassignments", "6", "Reassignments"),
-    ("plans", "7", "Plans"),
-    ("timeline", "8", "Timeline"),
-    ("spark", "9", "Spark"),
-    ("zookeeper", "0", "ZooKeeper"),
-    ("logs", "l", "Logs"),
-)
-_PAGE_HELP = {
-    "overview": "Whether the cluster is healthy, and if not, why.",
-    "brokers": "Who is there, what each carries, and what stopping it would cost.",
-    "topics": "Topics with the state of their partitions, traffic and sizes.",
-    "partitions": "Leader, ISR and offsets of every partition.",
-    "groups": "Consumer groups: lag in records and time, and its trend.",
-    "reassignments": "What is being moved: bytes, rate, time left, and what stands still.",
-    "plans": "Make a plan, look at it, carry it out, and roll it back.",
-    "timeline": "Everything that happened while the dashboard was watching.",
-    "spark": "Spark's streaming queries.",
-    "zookeeper": "The znodes, decoded.",
-    "logs": "What the dashboard itself has logged; w on a partition shows what brokers logged about it.",
-}
-"""The screens by name, with their keys and titles."""
-
-
 def _action(
     group: Group, id_: str, keys: str, title: str, help_: str, pages: str = "", *,
     changes: bool = False, in_footer: bool = False, short: str = "",
@@ -111,7 +82,22 @@ _screen, _row, _view, _plan, _replay, _program = (
 _change = partial(_action, Group.CHANGES, changes=True)
 
 ACTIONS: tuple[Action, ...] = (
-    *(_screen(f"page.{name}", key, title, _PAGE_HELP[name]) for name, key, title in PAGES),
+    _screen("page.overview", "1", "Overview", "Whether the cluster is healthy, and if not, why.", short="Over"),
+    _screen("page.brokers", "2", "Brokers", "Who is there, what each carries, and what stopping it would cost.",
+            short="Brok"),
+    _screen("page.topics", "3", "Topics", "Topics with the state of their partitions, traffic and sizes.",
+            short="Topic"),
+    _screen("page.partitions", "4", "Partitions", "Leader, ISR and offsets of every partition.", short="Part"),
+    _screen("page.groups", "5", "Groups", "Consumer groups: lag in records and time, and its trend.", short="Group"),
+    _screen("page.reassignments", "6", "Reassignments",
+            "What is being moved: bytes, rate, time left, and what stands still.", short="Moves"),
+    _screen("page.plans", "7", "Plans", "Make a plan, look at it, carry it out, and roll it back.", short="Plan"),
+    _screen("page.timeline", "8", "Timeline", "Everything that happened while the dashboard was watching.",
+            short="Time"),
+    _screen("page.spark", "9", "Spark", "Spark's streaming queries."),
+    _screen("page.zookeeper", "0", "ZooKeeper", "The znodes, decoded."),
+    _screen("page.logs", "l", "Logs",
+            "What the dashboard itself has logged; w on a partition shows what brokers logged about it."),
     _row("row.open", "enter", "Open", "Open what is under the cursor.", in_footer=True),
     _row("history.leave", "escape", "Back", "Close the filter, or go back to where you came from."),
     _row("history.back", "left_square_bracket", "Back in history", "Go back to the previous screen."),
@@ -202,7 +188,8 @@ ACTIONS: tuple[Action, ...] = (
     _program("quit", "q", "Quit", "Quit; the cluster finishes what it was asked to do.", in_footer=True),
 )  # fmt: skip
 """All actions."""
-
+PAGES = tuple((one.id.removeprefix("page."), one.keys[0], one.title) for one in ACTIONS if one.group is Group.SCREENS)
+"""The screens by name, with their keys and titles."""
 OF_THE_PROBLEM = frozenset({"plan.retire", "plan.resume"})
 """They share a key on the overview: the problem under the cursor has at most one of them."""
 
@@ -287,25 +274,23 @@ def help_lines(actions: Sequence[Action], why_not: Callable[[Action], str], widt
     # What holds for many is said once.
     often = {reason for reason, times in Counter(map(why_not, actions)).items() if reason and times > 2}
 
-    def own_reason(action: Action) -> str:
-        return "" if why_not(action) in often else why_not(action)
+    def told(action: Action) -> Line:
+        reason = why_not(action)
+        why = f" — {reason}" if reason and reason not in often else ""
+        strong, tone = (Tone.QUIET, Tone.QUIET) if reason else (Tone.STRONG, Tone.PLAIN)
+        key = f"  {action.key_text:<8}", strong
+        if action.pages:
+            return line(key, (f"{action.title:<18}", tone), (f"{action.help}{why}", Tone.QUIET))
+        return line(key, (f"{action.title}{why}", tone))
 
     lines = [
         line(("This screen", Tone.ACCENT)),
         *(line((f"  dim keys do nothing now: {reason}", Tone.WARN)) for reason in sorted(often)),
-        *(_whole(action, own_reason(action), is_dim=bool(why_not(action))) for action in here),
+        *map(told, here),
         (),
     ]
     groups = [[action for action in actions if not action.pages and action.group is group] for group in Group]
-    blocks = [
-        [
-            line((group[0].group.value, Tone.ACCENT)),
-            *(_short(action, own_reason(action), is_dim=bool(why_not(action))) for action in group),
-            (),
-        ]
-        for group in groups
-        if group
-    ]
+    blocks = [[line((group[0].group.value, Tone.ACCENT)), *map(told, group), ()] for group in groups if group]
     columns: list[list[Line]] = [[] for _ in range(max(1, min(len(blocks), width * 9 // 10 // _COLUMN)))]
     for block in blocks:
         min(columns, key=len).extend(block)
@@ -313,19 +298,3 @@ def help_lines(actions: Sequence[Action], why_not: Callable[[Action], str], widt
     for column in columns[1:]:
         everywhere = beside(everywhere, column, left_width=max(_COLUMN * columns.index(column) - 3, 0))
     return [*(lines if here else []), *everywhere, line((_MOVES, Tone.QUIET))]
-
-
-def _whole(action: Action, reason: str, *, is_dim: bool) -> Line:
-    return line(
-        (f"  {action.key_text:<8}", Tone.QUIET if is_dim else Tone.STRONG),
-        (f"{action.title:<18}", Tone.QUIET if is_dim else Tone.PLAIN),
-        (action.help + (f" — {reason}" if reason else ""), Tone.QUIET),
-    )
-
-
-def _short(action: Action, reason: str, *, is_dim: bool) -> Line:
-    title = action.title + (f" — {reason}" if reason else "")
-    return line(
-        (f"  {action.key_text:<8}", Tone.QUIET if is_dim else Tone.STRONG),
-        (title, Tone.QUIET if is_dim else Tone.PLAIN),
-    )

@@ -41,8 +41,6 @@ from tui.themes import ColourlessFilter, PlainTextFilter, theme_of
 log = logging.getLogger(__name__)
 
 HANDLED_WITHIN_S = 1.0
-
-
 SEARCHED_WITHIN_S = 1.0
 PLACES_MAX = 50
 """More of them are no choice; and each is a row that has to be drawn."""
@@ -98,7 +96,8 @@ class Dashboard(App[int], inherit_bindings=False):
         self._told: set[str] = set()
         self._is_leaving = False
         self.left_behind = ""
-        self._main: MainScreen | None = None
+        self.main: MainScreen | None = None
+        """The screen below all dialogs."""
         self._standing: Standing | None = None
         self._until_settled = ExitStack()
         self._signals = ExitStack()
@@ -110,11 +109,6 @@ class Dashboard(App[int], inherit_bindings=False):
         if is_colourless:
             self._own_filters.append(ColourlessFilter(session.palettes[self.theme]))
 
-    @property
-    def main(self) -> MainScreen | None:
-        """The screen below all dialogs."""
-        return next((screen for screen in self.screen_stack if isinstance(screen, MainScreen)), None)
-
     def get_line_filters(self) -> Sequence[LineFilter]:
         """Return Textual's filters and ours: all that is drawn passes them."""
         return [*super().get_line_filters(), *self._own_filters]
@@ -122,8 +116,8 @@ class Dashboard(App[int], inherit_bindings=False):
     def on_mount(self) -> None:
         self._signals.enter_context(signals_taken(self.exit))
         self._until_settled.enter_context(full_collections_put_off())
-        self._main = MainScreen(self)
-        self.push_screen(self._main)
+        self.main = MainScreen(self)
+        self.push_screen(self.main)
         self._read(self.session.feed)
         for problem in self.session.problems:
             log.warning(problem)
@@ -171,7 +165,8 @@ class Dashboard(App[int], inherit_bindings=False):
                 self.take(frame)
                 if self._loading is None:
                     self.call_after_refresh(self._load_modules)
-                if not is_settled and self._has_read_all:
+                fleet = self.session.shown_fleet
+                if not is_settled and (self.board.has_metadata if fleet is None else fleet.is_settled):
                     is_settled = True
                     self.call_after_refresh(self._settle)
             except Exception:
@@ -211,12 +206,10 @@ class Dashboard(App[int], inherit_bindings=False):
             return
         standing = standing_of(frame)
         if standing is not self._standing:
-            causes = "; ".join(causes_of(frame))
-            level = logging.INFO if standing.is_seen else logging.WARNING
-            log.log(
-                level, "The dashboard is %s. cluster=%s%s", standing, self.cluster_name, f" {causes}" * bool(causes)
-            )
             self._standing = standing
+            where = f"{self.cluster_name} {'; '.join(causes_of(frame))}".rstrip()
+            level = logging.INFO if standing.is_seen else logging.WARNING
+            log.log(level, "The dashboard is %s. cluster=%s", standing, where)
 
     @property
     def cluster_name(self) -> str:
@@ -248,10 +241,7 @@ class Dashboard(App[int], inherit_bindings=False):
         """Freeze the view, or show what came meanwhile; a recording pauses and resumes."""
         feed = self.session.feed
         if feed.playback is not None or self.session.shows_fleet:
-            if feed.status.is_paused:
-                feed.resume()
-            else:
-                feed.pause()
+            (feed.resume if feed.status.is_paused else feed.pause)()
             return
         self.is_paused = not self.is_paused
         held, self._held = self._held, None
@@ -273,14 +263,8 @@ class Dashboard(App[int], inherit_bindings=False):
     @property
     def has_answer(self) -> bool:
         """Whether the cluster was read; of many clusters, any of them."""
-        fleet = self.session.fleet
-        return fleet.has_answer if fleet is not None and self.session.shows_fleet else self.board.has_metadata
-
-    @property
-    def _has_read_all(self) -> bool:
-        """Whether the cluster was read; of many clusters, each that can be."""
-        fleet = self.session.fleet
-        return fleet.is_settled if fleet is not None and self.session.shows_fleet else self.board.has_metadata
+        fleet = self.session.shown_fleet
+        return self.board.has_metadata if fleet is None else fleet.has_answer
 
     async def switch_cluster(self, target: ClusterTarget | None) -> None:
         """Look at another cluster from now on; None: at all of them."""
@@ -304,20 +288,21 @@ class Dashboard(App[int], inherit_bindings=False):
             reader.cancel()
             await asyncio.gather(reader, return_exceptions=True)
 
-    async def close_feed(self) -> None:
-        """End the feed and the task that reads it."""
+    async def on_unmount(self) -> None:
+        """Leave nothing running; print what goes on in the cluster once the screen is gone."""
+        desk = None if self.main is None else self.main.opened_desk
+        if desk is not None:
+            self.left_behind = desk.left_behind
+            await desk.stop()
+        background = [] if self.main is None else list(self.main.background)
+        for task in background:
+            if not task.cancelling():
+                task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
         await self._end_reading()
         await self.session.feed.close()
         if self.session.fleet is not None:
             await self.session.fleet.close()
-
-    async def on_unmount(self) -> None:
-        """Leave nothing running; print what goes on in the cluster once the screen is gone."""
-        desk = None if self._main is None else self._main.opened_desk
-        if desk is not None:
-            self.left_behind = desk.left_behind
-            await desk.stop()
-        await self.close_feed()
         self._until_settled.close()
         self._signals.close()
 
@@ -343,16 +328,12 @@ class Dashboard(App[int], inherit_bindings=False):
 
     def action_interrupt(self) -> None:
         """End as Ctrl-C ends other programs; what was sent to the cluster goes on there."""
-        if self.main is None:
-            self.exit(INTERRUPTED)
-        else:
-            self.leave(INTERRUPTED)
+        self.leave(INTERRUPTED)
 
     def leave(self, code: int) -> None:
         """End the dashboard; if that would end the run of a plan, ask first. A second request needs no answer."""
-        desk = None if self._main is None else self._main.opened_desk
-        run = None if desk is None else desk.run
-        if desk is None or run is None or not run.is_under_way or self._is_leaving:
+        desk = None if self.main is None else self.main.opened_desk
+        if desk is None or not desk.left_behind or self._is_leaving:
             self.exit(code)
             return
         self._is_leaving = True
@@ -374,7 +355,7 @@ class Dashboard(App[int], inherit_bindings=False):
         main = self.main
         if main is None:
             return
-        for action in self.session.registry.on_page(main.page_name):
+        for action in self.session.registry.on_page(main.location.screen):
             reason = why_not(main, action)
             text = f"{action.help}  {action.key_text}" + (f"  — {reason}" if reason else "")
             yield SystemCommand(action.title, text, lambda action_id=action.id: perform(main, action_id))

@@ -55,8 +55,6 @@ _PLACES: Mapping[Operation, str] = {
     Operation.START_LOCAL_CLUSTER: "klamm local up",
     Operation.KEEP_LAG_HISTORY: "klamm spark lag --out {}",
 }
-
-
 _RULE: Mapping[Parameter, str] = {
     Parameter.ACL_GROUP: "--group {}",
     Parameter.ACL_OPERATION: "--operation {}",

@@ -51,8 +51,7 @@ def theme_refusal(name: str, environment: Mapping[str, str]) -> str:
     custom, problems = custom_themes(_themes_folder(environment))
     if name in PALETTES or name in custom:
         return ""
-    broken = [str(problem) for problem in problems if problem.path.stem == name]
-    return broken[0] if broken else f"--theme must be one of {', '.join([*PALETTES, *custom])}, not {name!r}"
+    return problems.get(name) or f"--theme must be one of {', '.join([*PALETTES, *custom])}, not {name!r}"
 
 
 def run_replay(recording: Path, wishes: Wishes) -> int:
@@ -144,7 +143,7 @@ def run_dashboard(
             palettes={"monochrome": PALETTES["monochrome"]} if is_colourless else {**PALETTES, **palettes},
             theme="monochrome" if is_colourless else wishes.theme or "dark",
             profiles=profiles,
-            problems=tuple(map(str, (*key_problems, *theme_problems, *profile_problems))),
+            problems=(*key_problems, *theme_problems.values(), *profile_problems),
             log=log,
             screenshot=wishes.screenshot,
             timeout_s=wishes.timeout_s,
@@ -247,14 +246,10 @@ def _checked(
     lines: list[str], document: dict[str, Any], registry: Registry
 ) -> tuple[list[_Problem], dict[str, tuple[str, ...]]]:
     """Return what is wrong, and the keys of each action that the file names."""
-    problems = [
-        (_line_with(lines, name), f"unknown table {name!r}: keys stand under [keys]")
-        for name in document
-        if name != "keys"
-    ]
-    entries = document.get("keys", {})
+    entries = document.pop("keys", {})
     if not isinstance(entries, dict):
         return [(_line_with(lines, "keys"), "keys must be a table: [keys]")], {}
+    problems = [(_line_with(lines, name), f"unknown table {name!r}: keys stand under [keys]") for name in document]
     known = {action.id for action in registry.actions}
     bound: dict[str, tuple[str, ...]] = {}
     for name, value in _flat(entries):
@@ -301,14 +296,10 @@ def _conflicts(lines: list[str], registry: Registry, bound: Mapping[str, tuple[s
         for action in registry.on_page(page):
             for key in action.keys:
                 other = owners.setdefault(key, action.id)
-                if (
-                    other == action.id
-                    or {other, action.id} == OF_THE_PROBLEM
-                    or not {other, action.id} & set(bound)
-                    or (key, other, action.id) in told
-                ):
+                both = {other, action.id}
+                if len(both) == 1 or both == OF_THE_PROBLEM or both.isdisjoint(bound) or (key, frozenset(both)) in told:
                     continue
-                told.add((key, other, action.id))
+                told.add((key, frozenset(both)))
                 mine = action.id if action.id in bound else other
                 theirs = other if mine == action.id else action.id
                 problems.append((_line_with(lines, mine), f"{key_label(key)} is the key of {theirs} too"))

@@ -30,8 +30,6 @@ from textual.drivers.linux_driver import LinuxDriver
 INTERRUPTED = 130
 TERMINATED = 143
 _CODES: dict[int, int] = {signal.SIGINT: INTERRUPTED, signal.SIGTERM: TERMINATED, signal.SIGHUP: TERMINATED}
-
-
 _ESC = "\x1b"
 _NOT_AFTER_ESC = frozenset("[Obf\t\x7f")
 """What may follow ``esc`` in one key: sequences of more bytes begin with ``[`` and ``O``, and in a field alt with

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from rich.cells import cell_len
@@ -18,8 +18,6 @@ from rich.style import Style
 from textual.color import Color, ColorParseError
 from textual.filter import LineFilter
 from textual.theme import Theme
-
-_KEYS = ("background", "text", "quiet", "accent", "good", "warn", "bad", "panel", "selected", "changed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +56,7 @@ PALETTES: Mapping[str, Palette] = {
     ),
 }  # fmt: skip
 """The themes that come with klamm."""
-
-
-@dataclass(frozen=True, slots=True)
-class ThemeProblem:
-    """Why a theme file is not used."""
-
-    path: Path
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}"
+_KEYS = [field.name for field in fields(Palette) if field.name != "is_dark"]
 
 
 class ColourlessFilter(LineFilter):
@@ -145,15 +133,15 @@ def theme_of(name: str, palette: Palette) -> Theme:
     )
 
 
-def custom_themes(folder: Path) -> tuple[dict[str, Palette], list[ThemeProblem]]:
-    """Return the themes of a folder, and what is wrong with those that cannot be used."""
+def custom_themes(folder: Path) -> tuple[dict[str, Palette], dict[str, str]]:
+    """Return the themes of a folder, and what is wrong with those that cannot be used, both by name."""
     found: dict[str, Palette] = {}
-    problems: list[ThemeProblem] = []
+    problems: dict[str, str] = {}
     for path in sorted(folder.glob("*.toml")) if folder.is_dir() else []:
         try:
             found[path.stem] = _palette(tomllib.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, ColorParseError) as error:
-            problems.append(ThemeProblem(path, str(error)))
+            problems[path.stem] = f"{path}: {error}"
     return found, problems
 
 

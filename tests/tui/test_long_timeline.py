@@ -21,7 +21,7 @@ from tui.drawing.table_model import Filter, TableModel
 from tui.pages import timeline
 from tui.pages.all_pages import pages_of
 from tui.pages.page import View
-from tui.state.board import Board
+from tui.state.board import Board, NumberedEvents
 from tui.state.location import Location
 
 
@@ -153,17 +153,17 @@ def told(board: Board, subject: str) -> None:
 def test_rows_of_events_keep_their_numbers_while_more_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "EVENTS_MAX", 3)
     board = board_with(3)
-    rows = board.numbered_events()
+    rows = NumberedEvents(board)
     as_list = [(2, "broker 2"), (1, "broker 1"), (0, "broker 0")]
     assert [(number, event.subject) for number, event in rows] == as_list and len(rows) == 3
     told(board, "broker 3")
     assert [(number, event.subject) for number, event in rows[:2]] == as_list[:2]
     assert [rows[index][0] for index in (0, 1, 2, -1)] == [2, 1, 0, 0]
     assert [number for number, _ in rows] == [2, 1, 0]
-    assert [number for number, _ in board.numbered_events()] == [3, 2, 1]
+    assert [number for number, _ in NumberedEvents(board)] == [3, 2, 1]
     with pytest.raises(IndexError):
         rows[3]
-    assert list(Board().numbered_events()) == []
+    assert list(NumberedEvents(Board())) == []
 
 
 def test_the_rows_of_a_full_timeline_take_no_memory() -> None:

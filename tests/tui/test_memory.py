@@ -128,7 +128,7 @@ def test_memory_does_not_grow_with_what_happens(monkeypatch: pytest.MonkeyPatch)
                     await driven.tick(ROUND)
                 await driven.press("1")
                 gc.collect()
-                return sys.getallocatedblocks(), driven.app.board._event_count
+                return sys.getallocatedblocks(), driven.app.board.event_count
 
             await blocks_after(2 * len(PAGES))
             blocks_first, events_first = await blocks_after(len(PAGES))

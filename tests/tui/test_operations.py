@@ -31,6 +31,7 @@ from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
 from engine.admin.reassignment.throttles import ClearedThrottles
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import NO_LEADER, TopicPartition
+from engine.common.quantities import parse_rate
 from engine.common.snapshot import PartitionSnapshot
 from engine.kafka.zk.client import ZkClient
 from engine.local.cluster import LocalCluster
@@ -44,7 +45,7 @@ from tui.operations.operation import Operation, Outcome, Prepared
 from tui.operations.partitions import AbortHanging, DeleteRecords, VerifyReplicas
 from tui.operations.reassignments import CancelReassignments, ChangeThrottle, RemoveThrottles
 from tui.operations.settings import AlterSettings
-from tui.operations.topics import CreateTopic, DeleteTopics, GrowTopic, rate_of, whole_number
+from tui.operations.topics import CreateTopic, DeleteTopics, GrowTopic, quantity, whole_number
 from tui.screen.action_handlers import why_not
 from tui.state.session import Session
 from tui.widgets.line_table import LineTable
@@ -675,7 +676,7 @@ def test_bad_values_are_told_in_the_form_and_nothing_is_asked() -> None:
 
 def test_a_throttle_is_given_as_in_the_form_of_a_plan() -> None:
     for text in ("2M", "2000000", "2.0 MB/s"):
-        assert ChangeThrottle.of(text).bytes_per_s == rate_of("the throttle", text) == 2_000_000
+        assert ChangeThrottle.of(text).bytes_per_s == quantity(parse_rate, "the throttle", text) == 2_000_000
 
 
 def test_counts_can_be_typed_as_they_are_shown() -> None:

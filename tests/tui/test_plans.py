@@ -28,6 +28,7 @@ from tui.operations.plans import wave_lines
 from tui.planning import desk
 from tui.planning.desk import solve_apart
 from tui.planning.plan_run import PlanRunState
+from tui.screen.offers import PlanWish
 from tui.state.location import Location
 
 TARGET = ClusterTarget("first", Origin.OPTIONS, bootstrap=(("k", 1),))
@@ -282,6 +283,35 @@ def test_a_plan_that_was_asked_about_before_the_cluster_was_left_does_not_begin(
     shown("live", look, target=first, make_cluster=lambda *_: NoCluster())
 
 
+@pytest.mark.parametrize("keys", ["D", "plan"])
+def test_a_connection_that_is_being_opened_when_the_dashboard_ends_is_closed(keys: str) -> None:
+    """Whoever opens it is cancelled, and closing it takes a few turns of the loop: the dashboard waits for that."""
+    course: list[str] = []
+
+    class Opening(NoCluster):
+        async def __aenter__(self) -> Opening:
+            course.append("opening")
+            try:
+                await asyncio.Event().wait()
+            finally:
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                course.append("closed")
+            return self
+
+    async def run() -> None:
+        async with dashboard("live", page="topics", target=TARGET, make_cluster=lambda *_: Opening()) as driven:
+            course.clear()
+            if keys == "plan":
+                driven.main.desk.make(PlanWish(Strategy.REBALANCE, PlanOptions()))
+            else:
+                await driven.press(keys)
+            await driven.until(lambda: course == ["opening"])
+        assert course == ["opening", "closed"]
+
+    drive(run)
+
+
 def test_an_operation_that_fails_by_a_mistake_of_ours_is_told_and_the_dashboard_goes_on() -> None:
     class Broken:
         title, asks = "Broken", False
@@ -331,7 +361,7 @@ def test_whoever_quits_during_a_run_learns_how_to_go_on_with_it_on_this_cluster(
     run = PlanRun(Verb.ROLLBACK, Path("plan.json"), "sha256:0", ())
 
     async def look(driven: Driven) -> None:
-        driven.main.desk.run = PlanRunState(run, "first", 3, clock=lambda: 0, changed=lambda: None)
+        driven.main.desk.run = PlanRunState(run, 3, clock=lambda: 0, changed=lambda: None)
         driven.main.desk.run.step(Step.WAVE_BEGUN, 2)
         await driven.press("q")
         assert "plan.json will stop in wave 2 of 3" in driven.text
@@ -362,7 +392,7 @@ def test_what_is_done_is_no_part_of_what_a_resume_copies() -> None:
 def test_whoever_stops_a_run_learns_which_key_leads_where(verb: Verb, told: str) -> None:
     async def look(driven: Driven) -> None:
         run = PlanRun(verb, Path("plan.json"), "sha256:0", ())
-        driven.main.desk.run = PlanRunState(run, "first", 3, clock=lambda: 0, changed=lambda: None)
+        driven.main.desk.run = PlanRunState(run, 3, clock=lambda: 0, changed=lambda: None)
         await driven.press("7", "Z")
         assert "End the run of the plan?" in driven.text
         assert "the remaining waves do not begin" in driven.text
@@ -383,7 +413,7 @@ def test_whoever_stops_a_run_learns_which_key_leads_where(verb: Verb, told: str)
 def test_a_run_that_ends_while_its_end_is_confirmed_is_left_alone() -> None:
     async def look(driven: Driven) -> None:
         run = PlanRun(Verb.APPLY, Path("plan.json"), "sha256:0", ())
-        state = driven.main.desk.run = PlanRunState(run, "first", 3, clock=lambda: 0, changed=lambda: None)
+        state = driven.main.desk.run = PlanRunState(run, 3, clock=lambda: 0, changed=lambda: None)
         await driven.press("7", "Z")
         state.stopped()
         await driven.press("y")
@@ -402,7 +432,7 @@ def test_the_keys_that_matter_most_are_in_the_last_line_at_80_columns() -> None:
             await driven.press("7")
             last = driven.text.splitlines()[-1]
             assert all(key in last for key in ("N new", "o open", "A apply", "B roll back", "q quit"))
-            driven.main.desk.run = PlanRunState(run, "prod", 3, clock=lambda: 0, changed=lambda: None)
+            driven.main.desk.run = PlanRunState(run, 3, clock=lambda: 0, changed=lambda: None)
             await driven.tick()
             last = driven.text.splitlines()[-1]
             assert all(key in last for key in ("C cancel", "H throttle", "Z stop", "q quit")), "it is under way"

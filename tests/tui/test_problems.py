@@ -512,6 +512,24 @@ def test_the_gravest_is_chosen_until_somebody_chooses_another() -> None:
     shown("live", look)
 
 
+def test_a_problem_that_somebody_has_opened_is_under_the_cursor_when_he_comes_back() -> None:
+    """What its keys mend is what he has just looked at, whatever has come before it meanwhile."""
+
+    async def look(driven: Driven) -> None:
+        await driven.tick(3)
+        assert driven.lines_with("▌✖ group nightly-report")
+        await driven.press("enter")
+        driven.feed.cluster.kill(2)
+        await driven.tick(2)
+        await driven.press("escape")
+        assert driven.lines_with("▌✖ group nightly-report")
+        driven.feed.cluster.kill(3)
+        await driven.tick(2)
+        assert driven.lines_with("▌✖ group nightly-report")
+
+    shown("live", look)
+
+
 def test_w_says_why_and_what_to_do() -> None:
     async def look(driven: Driven) -> None:
         await driven.tick(3)

@@ -23,11 +23,11 @@ def test_a_theme_of_your_own_changes_what_it_names_and_keeps_the_rest(tmp_path: 
     (tmp_path / "nord.toml").write_text(NORD)
     (tmp_path / "notes.txt").write_text("no theme")
     found, problems = custom_themes(tmp_path)
-    assert (list(found), problems) == (["nord"], [])
+    assert (list(found), problems) == (["nord"], {})
     nord, light = found["nord"], PALETTES["light"]
     assert nord.accent == "#88c0d0"
     assert (nord.background, nord.bad, nord.is_dark) == (light.background, light.bad, False)
-    assert custom_themes(tmp_path / "absent") == ({}, [])
+    assert custom_themes(tmp_path / "absent") == ({}, {})
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_theme_that_cannot_be_used_is_named_and_the_others_are_used(text: str,
     (tmp_path / "nord.toml").write_text(NORD)
     found, problems = custom_themes(tmp_path)
     assert list(found) == ["nord"]
-    (problem,) = map(str, problems)
+    (problem,) = problems.values()
     assert problem.startswith(f"{tmp_path / 'bad.toml'}: ")
     assert told in problem
 

@@ -120,8 +120,8 @@ def test_an_answer_that_is_given_twice_counts_once() -> None:
         window = ConfirmDialog(Prepared("Elect?"))
         await driven.app.push_screen(window, answers.append)
         await driven.settled()
-        window.action_yes()
-        window.action_no()
+        window.action_answer(True)
+        window.action_answer(False)
         await driven.settled()
         assert answers == [True]
         assert driven.app.screen is driven.main

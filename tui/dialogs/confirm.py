@@ -30,8 +30,8 @@ class ConfirmDialog(Dialog[bool]):
     TAKES_EARLY_KEYS = False
     """Nobody agrees to what was not shown yet."""
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "yes", "Yes", show=False),
-        Binding("n", "no", "No", show=False),
+        Binding("y", "answer(True)", "Yes", show=False),
+        Binding("n", "answer(False)", "No", show=False),
         Binding("ctrl+y", "copy", "Copy the command", show=False),
         # The field has the focus where a name is wanted, and a long preview is to be read all the same.
         Binding("down", "scroll_preview(1)", "Down", show=False, priority=True),
@@ -59,29 +59,24 @@ class ConfirmDialog(Dialog[bool]):
 
     def on_mount(self) -> None:
         """Put the cursor into the field, if a name is needed."""
-        if self._prepared.typed is not None:
-            self.query_one("#typed", Input).focus()
-        else:
-            self.query_one("#preview", LinesScroll).focus()
+        self.query_one("#preview" if self._prepared.typed is None else "#typed").focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """If a name is needed, y and n are letters of it."""
-        return not (self._prepared.typed is not None and action in ("yes", "no"))
+        return action != "answer" or self._prepared.typed is None
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
         # A name with control characters is shown, and so typed, with signs in their place.
-        if self._prepared.typed is not None and event.value in (self._prepared.typed, plain(self._prepared.typed)):
+        typed = self._prepared.typed or ""
+        if event.value in (typed, plain(typed)):
             self.dismiss(True)
             return
-        text = f"that is not {plain(self._prepared.typed or '')!r}; nothing was changed so far   esc: no"
+        text = f"that is not {plain(typed)!r}; nothing was changed so far   esc: no"
         self.query_one("#hint", LinesView).set_lines([line((text, Tone.BAD))])
 
-    def action_yes(self) -> None:
-        self.dismiss(True)
-
-    def action_no(self) -> None:
-        self.dismiss(False)
+    def action_answer(self, is_meant: bool) -> None:
+        self.dismiss(is_meant)
 
     def action_leave(self) -> None:
         self.dismiss(False)
@@ -113,21 +108,16 @@ class OutcomeDialog(TextDialog):
 
 def _command_view(command: str, leads: str = SAME) -> LinesView:
     """Return a command with what it is, folded where it is long."""
-    view = LinesView(id="command", folds=True)
-    view.set_lines([(), line((leads, Tone.QUIET)), line((command, Tone.ACCENT))])
-    return view
+    return LinesView([(), line((leads, Tone.QUIET)), line((command, Tone.ACCENT))], id="command", folds=True)
 
 
 def table_lines(columns: tuple[str, ...], rows: tuple[tuple[Cell, ...], ...]) -> list[Line]:
     """Return a small table as lines, each column as wide as it needs."""
     if not rows:
         return []
-    widths = [max(cell_len(title), *(cell_len(row[index].text) for row in rows)) for index, title in enumerate(columns)]
-    header = line(*((f"{title:<{width + 2}}", Tone.QUIET) for title, width in zip(columns, widths, strict=True)))
+    table = [tuple(Cell(title, Tone.QUIET) for title in columns), *rows]
+    widths = [max(cell_len(row[at].text) for row in table) for at in range(len(columns))]
     return [
-        header,
-        *(
-            line(*((f"{cell.text:<{width + 2}}", cell.tone) for cell, width in zip(row, widths, strict=True)))
-            for row in rows
-        ),
+        line(*((f"{cell.text:<{width + 2}}", cell.tone) for cell, width in zip(row, widths, strict=True)))
+        for row in table
     ]

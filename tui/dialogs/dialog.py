@@ -15,6 +15,7 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widget import Widget
 
+from tui.actions import key_label
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, line
 from tui.widgets.lines_view import LinesScroll, LinesView
@@ -33,7 +34,7 @@ class EarlyKeys(ModalScreen[Result]):
 
     def holds_back(self, event: events.Key) -> bool:
         """Keep a key until the window is drawn and its field has the focus; return whether it was kept."""
-        if not self._is_ready and self.TAKES_EARLY_KEYS:
+        if not self._is_ready:
             self._early.append(event)
         return not self._is_ready
 
@@ -60,6 +61,10 @@ class EarlyKeys(ModalScreen[Result]):
         self._is_ready = True
         early = self._early.copy()
         self._early.clear()
+        if early and not self.TAKES_EARLY_KEYS:
+            keys = " ".join(key_label(event.key) for event in early)
+            self.notify(f"{keys} came before this window was shown: press it again", severity="warning", markup=False)
+            return
         for event in early:
             # By the app: one of them may close this window or open another.
             await self.app.on_event(event)
@@ -119,15 +124,9 @@ class Dialog(EarlyKeys[Result]):
     def compose(self) -> ComposeResult:
         """Put title, body and hint into the panel."""
         with Vertical():
-            title = LinesView(id="title", folds=True)
-            title.add_class("dialog--title")
-            title.set_lines([line((self.dialog_title, Tone.STRONG))])
-            yield title
+            yield LinesView([line((self.dialog_title, Tone.STRONG))], id="title", classes="dialog--title", folds=True)
             yield from self.body()
-            hint = LinesView(id="hint", folds=True)
-            hint.add_class("dialog--hint")
-            hint.set_lines([line((self.hint, Tone.QUIET))])
-            yield hint
+            yield LinesView([line((self.hint, Tone.QUIET))], id="hint", classes="dialog--hint", folds=True)
 
     def action_leave(self) -> None:
         """Close it; nothing was chosen."""
@@ -177,7 +176,7 @@ class TextDialog(Dialog[None]):
 
     def _renew(self) -> None:
         if self._renewed is not None and self.query("#lines"):
-            self.query_one("#lines", LinesScroll).set_lines(self._renewed())
+            self.query_one("#lines", LinesScroll).view.set_lines(self._renewed())
 
     def action_copy(self) -> None:
         if self._copied:
@@ -232,6 +231,4 @@ class WaitDialog(Dialog[None]):
         self._what = what
 
     def body(self) -> list[Widget]:
-        view = LinesView()
-        view.set_lines([line((self._what, Tone.ACCENT))])
-        return [view]
+        return [LinesView([line((self._what, Tone.ACCENT))])]

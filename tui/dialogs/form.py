@@ -41,15 +41,12 @@ class FormDialog(Dialog[Any]):
     def __init__(self, ask: Ask) -> None:
         self.ask = ask
         """What is asked for; once the window has closed, with what was typed."""
-        is_short = len(ask.fields) <= FEW
-        super().__init__(
-            ask.title, f"enter: next field, then on{'' if is_short else '   ^g: on at once'}   esc: leave it"
-        )
+        more = "" if len(ask.fields) <= FEW else "   ^g: on at once"
+        super().__init__(ask.title, f"enter: next field, then on{more}   esc: leave it")
 
     def body(self) -> list[Widget]:
-        problem = LinesView(id="problem", folds=True)
-        if self.ask.problem:
-            problem.set_lines([line((self.ask.problem, Tone.BAD))])
+        told = [line((self.ask.problem, Tone.BAD))] if self.ask.problem else []
+        problem = LinesView(told, id="problem", folds=True)
         if len(self.ask.fields) <= FEW:
             return [*(part for field in self.ask.fields for part in _below(field)), problem]
         rows = VerticalScroll(*map(_beside, self.ask.fields), classes="fields", can_focus=False)
@@ -109,8 +106,7 @@ class FormDialog(Dialog[Any]):
 
 
 def _below(field: FieldNeeded) -> list[Widget]:
-    label = LinesView(id=f"label-{field.name}")
-    label.set_lines([_labelled(field.label, field.hint)])
+    label = LinesView([_labelled(field.label, field.hint)], id=f"label-{field.name}")
     return [label, Input(field.value, id=f"field-{field.name}")]
 
 
@@ -119,6 +115,5 @@ def _labelled(label: str, hint: str) -> Line:
 
 
 def _beside(field: FieldNeeded) -> Widget:
-    label = LinesView()
-    label.set_lines([line(field.label)])
-    return Horizontal(label, Input(field.value, placeholder=field.hint, id=f"field-{field.name}"), classes="field")
+    value = Input(field.value, placeholder=field.hint, id=f"field-{field.name}")
+    return Horizontal(LinesView([line(field.label)]), value, classes="field")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widget import Widget
@@ -59,15 +60,13 @@ class MenuDialog(Dialog[str]):
     def on_mount(self) -> None:
         self.query_one(OptionList).focus()
 
-    def on_key(self, event: object) -> None:
-        key = getattr(event, "key", "")
+    def on_key(self, event: events.Key) -> None:
         steps = {"j": OptionList.action_cursor_down, "k": OptionList.action_cursor_up, "g": OptionList.action_first,
                  "G": OptionList.action_last}  # fmt: skip
-        if key in steps:
-            steps[key](self.query_one(OptionList))
-        if key.isdecimal() and 0 < int(key) <= len(self._choices):
-            choice = self._choices[int(key) - 1]
-            if not choice.reason_against:
+        if event.key in steps:
+            steps[event.key](self.query_one(OptionList))
+        for number, choice in enumerate(self._choices, 1):
+            if event.key == str(number) and not choice.reason_against:
                 self.dismiss(choice.id)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
@@ -98,14 +97,15 @@ class CommandDialog(Dialog[str]):
         field.focus()
         field.cursor_position = 1
 
+    @property
     def _words(self) -> list[str]:
         text = self.query_one(Input).value.removeprefix(":")
         return self._suggest(text) if text else []
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
-        words = [plain(word) for word in self._words()[:8]]
-        self.query_one("#suggestions", LinesView).set_lines([line(("  ".join(words), Tone.QUIET))] if words else [])
+        told = "  ".join(map(plain, self._words[:8]))
+        self.query_one("#suggestions", LinesView).set_lines([line((told, Tone.QUIET))] if told else [])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -113,11 +113,10 @@ class CommandDialog(Dialog[str]):
 
     def action_complete(self) -> None:
         """Take the first word that begins like this."""
-        words = self._words()
-        if words:
+        for word in self._words[:1]:
             field = self.query_one(Input)
             # A name is the end of a command, a word alone may be followed by one.
-            field.value = f":{words[0]}" if " " in words[0] else f":{words[0]} "
+            field.value = f":{word}" if " " in word else f":{word} "
             field.cursor_position = len(field.value)
 
 

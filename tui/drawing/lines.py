@@ -25,6 +25,16 @@ def width_of(one: Line) -> int:
     return sum(cell_len(text) for text, _ in one)
 
 
+def text_of(one: Line) -> str:
+    """Return a line without its tones, and without blanks at its end."""
+    return "".join(text for text, _ in one).rstrip()
+
+
+def cut(text: str, length: int) -> str:
+    """Return a text of at most so many characters; one that is cut ends with an ellipsis."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
 def elided(text: str, width: int) -> str:
     """Return a name in at most ``width`` cells. Its middle is left out if need be: names differ at both ends."""
     if cell_len(text) <= width or width < _ELIDED_MIN:

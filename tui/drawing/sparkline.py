@@ -11,30 +11,28 @@ from math import floor, isfinite, log10
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, line
 
+Series = Sequence[float | None]
+"""A value per step, the newest last; None is a missing one."""
+FigureText = Callable[[float | None], str]
+
 BLOCKS = "_▁▂▃▄▅▆▇█"
 _BRAILLE = 0x2800
 _DOTS = ((0x01, 0x02, 0x04, 0x40), (0x08, 0x10, 0x20, 0x80))
 """The bits of a character's dots, from top to bottom: the left column, and the right one."""
 
 
-def sparkline(values: Sequence[float | None], width: int, *, top: float | None = None) -> str:
+def sparkline(values: Series, width: int, *, top: float | None = None) -> str:
     """Return a line of ``width`` blocks, the newest value at the right.
 
-    Args:
-        values: one value per step, None for a missing one.
-        top: the value of a full block; without it the largest value. Lines with the same top can be compared.
+    ``top`` is the value of a full block; without it the largest value. Lines with the same top can be compared.
     """
     points = _fitted(values, width)
     ceiling = top if top is not None else max((point for point in points if point is not None), default=0.0)
     return "".join(_block(point, ceiling) for point in points)
 
 
-def line_chart(values: Sequence[float | None], width: int, height: int, *, top: float) -> list[str]:
-    """Return a curve of braille dots, two values to a character, the newest at the right; missing values are gaps.
-
-    Args:
-        top: the value at the upper edge. Zero is the lower one.
-    """
+def line_chart(values: Series, width: int, height: int, *, top: float) -> list[str]:
+    """Return a curve of braille dots between zero and ``top``, two values to a character; missing values are gaps."""
     if height <= 0 or width <= 0:
         return []
     rows = height * 4
@@ -54,13 +52,7 @@ def line_chart(values: Sequence[float | None], width: int, height: int, *, top: 
 
 
 def chart_lines(
-    values: Sequence[float | None],
-    width: int,
-    height: int,
-    text: Callable[[float | None], str],
-    *,
-    top: float | None = None,
-    tone: Tone = Tone.ACCENT,
+    values: Series, width: int, height: int, text: FigureText, *, top: float | None = None, tone: Tone = Tone.ACCENT
 ) -> list[Line]:
     """Return a curve beside its scale, from zero to ``top``, or to a round number above all values."""
     top = top or ceiling_of(max((value for value in values if value is not None and isfinite(value)), default=None))
@@ -80,7 +72,7 @@ def ceiling_of(value: float | None) -> float:
     return next(step * factor for factor in (1.5, 2, 3, 5, 7.5, 10, 15) if step * factor > value)
 
 
-def _fitted(values: Sequence[float | None], width: int) -> list[float | None]:
+def _fitted(values: Series, width: int) -> list[float | None]:
     """Return the last ``width`` values; before the first there is nothing."""
     last = [value if value is not None and isfinite(value) else None for value in list(values)[-width:]]
     return [None] * (width - len(last)) + last

@@ -123,6 +123,8 @@ class TableModel:
     skipped: int = 0
     """How many columns behind the first one are scrolled out of sight to the left."""
     cursor: int = 0
+    is_opened: bool = False
+    """Whether somebody has opened the row under the cursor: then it is chosen, also if it is the first."""
     shown: Sequence[Any] = ()
     """The items that pass the filter, in their order."""
     arranging: Iterator[None] | None = None
@@ -155,6 +157,7 @@ class TableModel:
             self._stay_as_they_are()
         elif not self._is_in_order:
             self._arrange(key)
+        self.is_opened = self.is_opened and self.cursor_key == key
         if self.tags:
             self.tags &= {rows.key(item) for item in rows.items}
 
@@ -223,19 +226,20 @@ class TableModel:
 
     def put_cursor_on(self, key: Any) -> bool:
         """Move the cursor to a row; False if it is not in sight."""
-        for index, item in enumerate(self.shown):
-            if self.rows.key(item) == key:
-                self.cursor = index
-                return True
-        return False
+        return self.put_cursor_on_first(lambda item: self.rows.key(item) == key)
 
-    def put_cursor_on_named(self, name: str) -> None:
-        """Move the cursor to the row with this name, if it is in sight."""
-        self.cursor = next((i for i, item in enumerate(self.shown) if str(self.rows.key(item)) == name), self.cursor)
+    def put_cursor_on_first(self, is_wanted: Callable[[Any], bool]) -> bool:
+        """Move the cursor to the first such row; False if none is in sight."""
+        place = next((index for index, item in enumerate(self.shown) if is_wanted(item)), None)
+        self.cursor = self.cursor if place is None else place
+        return place is not None
 
-    def put_cursor_on_first(self, is_wanted: Callable[[Any], bool]) -> None:
-        """Move the cursor to the first such row, if there is one."""
-        self.cursor = next((i for i, item in enumerate(self.shown) if is_wanted(item)), self.cursor)
+    def place_after(self, key: str, page: int, half: int) -> int | None:
+        """Return the row to which a key moves the cursor, by a page or half of one; None if it does not move it."""
+        last = len(self.shown) - 1
+        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "home": -last, "g": -last, "end": last, "G": last}
+        steps |= {"pageup": -page, "pagedown": page, "ctrl+u": -half, "ctrl+d": half}
+        return max(0, min(self.cursor + steps[key], last)) if key in steps else None
 
     def _column(self, name: str | None) -> Column | None:
         return next((column for column in self.rows.columns if column.name == name), None)
@@ -297,6 +301,5 @@ class TableModel:
 
     def _keep_cursor(self, key: Any | None) -> None:
         """Leave the cursor on its row; if that row is gone, at its place."""
-        here = self.cursor_item
-        if key is None or (here is not None and self.rows.key(here) == key) or not self.put_cursor_on(key):
+        if key is None or self.cursor_key == key or not self.put_cursor_on(key):
             self.cursor = max(0, min(self.cursor, len(self.shown) - 1))

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from engine.admin.cluster.connection import Cluster
 from engine.admin.elections.running import check_election, preview_election, run_election
 from engine.admin.elections.scope_and_result import (
-    ElectionPreview,
     ElectionResult,
     ElectionScope,
     ElectionType,
@@ -48,7 +47,10 @@ class Elect(Operation):
             return Prepared(why, shortened([str(election) for election in needed]), command=command)
 
         async def run(cluster: Cluster) -> Outcome:
-            return _outcome(self.title, await run_election(cluster, self.election, needed), self.leaders)
+            results = await run_election(cluster, self.election, needed)
+            elected = [(one.before, one.after) for one in results if one.result is ElectionResult.ELECTED]
+            sums = (sum_of(elected, self.leaders),) if elected else ()
+            return Outcome(self.title, _COLUMNS, tuple(map(_row, results)), sums=sums)
 
         stuck = len(needed) - len(able)
         warnings = ["records that only dead replicas have are lost for good"] if is_unclean else []
@@ -61,7 +63,7 @@ class Elect(Operation):
             ),
             tuple(warnings),
             command,
-            typed=_word(able) if is_unclean else None,
+            typed=None if not is_unclean else str(able[0].name) if len(able) == 1 else f"{len(able)} partitions",
             run=run,
         )
 
@@ -84,10 +86,6 @@ def sum_of(moved: Sequence[tuple[int, int]], leaders: Mapping[int, int]) -> str:
     return f"{counted(len(moved), 'leader')}: {flow_told(gained, lost, leaders)}"
 
 
-def _word(able: list[ElectionPreview]) -> str:
-    return str(able[0].name) if len(able) == 1 else f"{len(able)} partitions"
-
-
 def _not_needed(number: int, *, is_unclean: bool) -> str:
     which = "the partition" if number == 1 else f"each of the {counted(number, 'partition')}"
     if is_unclean:
@@ -95,24 +93,8 @@ def _not_needed(number: int, *, is_unclean: bool) -> str:
     return f"{which} is led by its preferred replica already"
 
 
-def _outcome(title: str, results: list[PartitionElection], leaders: Mapping[int, int]) -> Outcome:
-    good = (ElectionResult.ELECTED, ElectionResult.NOT_NEEDED)
-    rows = tuple(
-        (
-            Cell(str(result.name)),
-            Cell(_leader(result.before)),
-            Cell(_leader(result.after)),
-            Cell(str(result.preferred)),
-            result_cell(
-                result.result, is_good=result.result in good, is_pending=result.result is ElectionResult.UNDER_WAY
-            ),
-            Cell(result.error or ""),
-        )
-        for result in results
-    )
-    elected = [(result.before, result.after) for result in results if result.result is ElectionResult.ELECTED]
-    return Outcome(title, _COLUMNS, rows, sums=(sum_of(elected, leaders),) if elected else ())
-
-
-def _leader(broker: int) -> str:
-    return "none" if broker == NO_LEADER else str(broker)
+def _row(one: PartitionElection) -> tuple[Cell, ...]:
+    is_good = one.result in (ElectionResult.ELECTED, ElectionResult.NOT_NEEDED)
+    result = result_cell(one.result, is_good=is_good, is_pending=one.result is ElectionResult.UNDER_WAY)
+    leaders = ("none" if broker == NO_LEADER else str(broker) for broker in (one.before, one.after))
+    return (Cell(str(one.name)), *map(Cell, leaders), Cell(str(one.preferred)), result, Cell(one.error or ""))

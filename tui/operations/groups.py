@@ -10,8 +10,8 @@ from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.rollback_file import new_rollback_path
 from engine.admin.groups.committing import execute_reset
 from engine.admin.groups.deleting import DeletionResult, delete_groups, find_groups_to_delete
-from engine.admin.groups.deleting_offsets import DeletedOffset, delete_offsets, find_offsets_to_delete
-from engine.admin.groups.reset_plan import PartitionReset, ResetResult
+from engine.admin.groups.deleting_offsets import delete_offsets, find_offsets_to_delete
+from engine.admin.groups.reset_plan import ResetResult
 from engine.admin.groups.reset_spec import (
     ResetSpec,
     ResetTo,
@@ -51,11 +51,7 @@ class ResetOffsets(Operation):
 
     @staticmethod
     def of(group: str, topics: str, to: str) -> ResetOffsets:
-        """Return the operation that a form asks for.
-
-        Raises:
-            BadRequest: it does not say where to, or names no topic with partitions.
-        """
+        """Return the operation that a form asks for; raises BadRequest if it names no topics, or no place."""
         spec, option = parse_reset(to)
         named = topics.split()
         options = [word for topic in named for word in ("--topic", topic)] or ["--all-topics"]
@@ -68,10 +64,6 @@ class ResetOffsets(Operation):
         rows = [reset for group in plan.able for reset in group.resets]
         if not rows:
             return Prepared(f"group {self.group} has no offset to reset there")
-
-        async def run(cluster: Cluster) -> Outcome:
-            return await self._run(cluster, plan)
-
         words = ["groups", "reset-offsets", self.group, *self.words, "--execute"]
         warnings = [str(warning) for group in plan.groups for warning in group.warnings]
         warnings += [
@@ -79,11 +71,11 @@ class ResetOffsets(Operation):
         ]
         return Prepared(
             f"Reset {counted(len(rows), 'offset')} of group {self.group} in {cluster.target.name}?",
-            shortened([_reset_line(row) for row in rows]),
+            shortened([f"{row.name}  {_offset(row.current_offset)} → {count(row.new_offset)}" for row in rows]),
             (*warnings, "records may be read again, or never"),
             command_text(words, cluster.target),
             typed=self.group,
-            run=run,
+            run=lambda cluster: self._run(cluster, plan),
         )
 
     async def _run(self, cluster: Cluster, plan: PlannedReset) -> Outcome:
@@ -113,11 +105,7 @@ class ResetOffsets(Operation):
 
 
 def parse_reset(text: str) -> tuple[ResetSpec, tuple[str, ...]]:
-    """Return where to, and the option that says the same.
-
-    Raises:
-        BadRequest: it is none of those that ``RESET_HINT`` names.
-    """
+    """Return where to, and the option that says the same; raises BadRequest if ``RESET_HINT`` does not name it."""
     word = text.strip()
     simple = {"earliest": ResetTo.EARLIEST, "latest": ResetTo.LATEST, "current": ResetTo.CURRENT}
     if word.lower() in simple:
@@ -150,15 +138,8 @@ class DeleteGroups(Operation):
 
         async def run(cluster: Cluster) -> Outcome:
             rows, failures = await delete_groups(cluster, wanted)
-            table = tuple(
-                (
-                    Cell(row.group),
-                    result_cell(row.result, is_good=row.result is DeletionResult.DELETED),
-                    Cell(row.error or ""),
-                )
-                for row in rows
-            )
-            return Outcome(self.title, ("group", "result", "why"), table, failures_told(failures))
+            table = [(Cell(one.group), _deleted(one.result), Cell(one.error or "")) for one in rows]
+            return Outcome(self.title, ("group", "result", "why"), tuple(table), failures_told(failures))
 
         what = f"group {wanted.names[0]}" if len(wanted.names) == 1 else counted(len(wanted.names), "group")
         return Prepared(
@@ -186,9 +167,12 @@ class DeleteOffsets(Operation):
 
         async def run(cluster: Cluster) -> Outcome:
             done, failures = await delete_offsets(cluster, found, rows)
-            table = tuple(_deleted_offset_row(deletion) for deletion in done)
+            table = [
+                (Cell(str(one.name)), Cell(_offset(one.offset)), _deleted(one.result), Cell(one.error or ""))
+                for one in done
+            ]
             columns = ("partition", "offset", "result", "why")
-            return Outcome(self.title, columns, table, failures_told(failures))
+            return Outcome(self.title, columns, tuple(table), failures_told(failures))
 
         words = ["groups", "delete-offsets", self.group]
         for topic in self.topics:
@@ -203,18 +187,8 @@ class DeleteOffsets(Operation):
         )
 
 
-def _deleted_offset_row(one: DeletedOffset) -> tuple[Cell, ...]:
-    is_good = one.result in (DeletionResult.DELETED, DeletionResult.NOTHING_COMMITTED)
-    return (
-        Cell(str(one.name)),
-        Cell(_offset(one.offset)),
-        result_cell(one.result, is_good=is_good),
-        Cell(one.error or ""),
-    )
-
-
-def _reset_line(one: PartitionReset) -> str:
-    return f"{one.name}  {_offset(one.current_offset)} → {count(one.new_offset)}"
+def _deleted(result: DeletionResult) -> Cell:
+    return result_cell(result, is_good=result in (DeletionResult.DELETED, DeletionResult.NOTHING_COMMITTED))
 
 
 def _offset(offset: int | None) -> str:

@@ -118,9 +118,9 @@ async def beside_plan(prepared: Prepared, cluster: Cluster) -> Prepared:
     return replace(prepared, warnings=(message, *prepared.warnings))
 
 
-def command_text(words: Sequence[str], target: ClusterTarget) -> str:
-    """Return a command of ``klamm`` for a cluster, ready to be typed."""
-    return shlex.join(["klamm", *words, *cluster_options(target)])
+def command_text(words: Sequence[str], target: ClusterTarget | None) -> str:
+    """Return a command of ``klamm`` for a cluster, ready to be typed; None: it needs no cluster."""
+    return shlex.join(["klamm", *words, *(() if target is None else cluster_options(target))])
 
 
 def cluster_options(target: ClusterTarget) -> list[str]:

@@ -41,11 +41,7 @@ class DeleteRecords(Operation):
 
     @staticmethod
     def of(names: tuple[TopicPartition, ...], before: str) -> DeleteRecords:
-        """Return the operation that a form asks for.
-
-        Raises:
-            BadRequest: it is not an offset.
-        """
+        """Return the operation that a form asks for; raises BadRequest if it is no offset."""
         offset = whole_number("the offset", before)
         if offset is None or offset < -1:
             raise BadRequest("give an offset, or -1 for all that are committed")

@@ -18,7 +18,7 @@ from engine.admin.reassignment.running import list_running
 from engine.admin.reassignment.waves import Standing, Wave, WaveCaps
 from engine.admin.snapshots.taking import read_snapshot
 from engine.common.model import TopicPartition
-from engine.common.quantities import counted, parse_duration_s
+from engine.common.quantities import counted, parse_duration_s, parse_rate, parse_size
 from plans.checking import check_drift, check_plan, what_stops
 from plans.findings import Check
 from plans.lines import plan_lines
@@ -27,7 +27,7 @@ from tui.drawing.units import byte_rate, ids, size
 from tui.operations.operation import Operation, Outcome, Prepared, command_text, flow_told, shortened
 from tui.operations.plan_commands import running_words
 from tui.operations.reassignments import CancelReassignments
-from tui.operations.topics import rate_of, size_of, whole_number
+from tui.operations.topics import quantity, whole_number
 from tui.planning.opened_plan import OpenedPlan
 from tui.planning.words import planner_words
 
@@ -35,31 +35,18 @@ _TITLES = {Verb.APPLY: "Apply the plan", Verb.RESUME: "Resume the plan", Verb.RO
 
 
 def run_asked_for(verb: Verb, plan: OpenedPlan, path: Path, values: Mapping[str, str]) -> PlanRun:
-    """Return the run that a form asks for.
-
-    Raises:
-        BadRequest: a value makes no sense.
-    """
-    throttle = rate_of("the throttle", values["throttle"])
-    stall = values["stall"].strip()
-    try:
-        stall_s = parse_duration_s(stall)
-    except ValueError as error:
-        raise BadRequest(f"stall: {error}") from error
-    if not stall_s > 0:
+    """Return the run that a form asks for; raises BadRequest if a value makes no sense."""
+    throttle = quantity(parse_rate, "the throttle", values["throttle"])
+    stall_s = quantity(parse_duration_s, "stall", values["stall"])
+    if stall_s is None or not stall_s > 0:
         raise BadRequest("stall must be a time above 0")
     replicas = whole_number("replicas in a wave", values["wave_replicas"])
     if replicas is not None and replicas < 1:
         raise BadRequest("a wave has at least one replica into a broker")
-    return PlanRun(
-        verb,
-        path,
-        plan.digest,
-        plan.moves,
-        None if throttle is None else ThrottleRange.of(throttle),
-        WaveCaps(replicas or WaveCaps().replicas, size_of("bytes in a wave", values["wave_bytes"])),
-        stall_s,
-    )
+    size_bytes = quantity(parse_size, "bytes in a wave", values["wave_bytes"])
+    caps = WaveCaps(replicas or WaveCaps().replicas, size_bytes)
+    limits = None if throttle is None else ThrottleRange.of(throttle)
+    return PlanRun(verb, path, plan.digest, plan.moves, limits, caps, stall_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +140,10 @@ class CancelPlan(Operation):
     title: str = "Cancel the plan"
 
     async def prepare(self, cluster: Cluster) -> Prepared:
-        names = {move.name for move in self.plan.targets}
-        running = [TopicPartition(move.topic, move.partition) for move in await list_running(cluster)]
-        mine = tuple(name for name in running if name in names)
-        inner = None if not mine else await CancelReassignments(mine).prepare(cluster)
-        if inner is None and not self.is_running:
+        mine = await self._under_way(cluster)
+        if not mine and not self.is_running:
             return Prepared("nothing of this plan is under way")
+        inner = await CancelReassignments(mine).prepare(cluster) if mine else Prepared("")
 
         async def run(cluster: Cluster) -> Outcome:
             if self.is_running:
@@ -173,22 +158,24 @@ class CancelPlan(Operation):
                 self.tells(message)
             return outcome
 
-        lines = () if inner is None else inner.lines
         return Prepared(
             f"Cancel {self.plan.name} in {cluster.target.name}: {counted(len(mine), 'partition')} under way?",
-            lines,
+            inner.lines,
             ("what was copied so far is discarded",) if mine else (),
-            "" if inner is None else inner.command,
+            inner.command,
             run=run,
         )
 
+    async def _under_way(self, cluster: Cluster) -> tuple[TopicPartition, ...]:
+        names = {move.name for move in self.plan.targets}
+        running = [TopicPartition(move.topic, move.partition) for move in await list_running(cluster)]
+        return tuple(name for name in running if name in names)
+
     async def _cancelled(self, cluster: Cluster) -> Outcome:
         """Cancel what is under way now: some may have begun or ended since the question was asked."""
-        names = {move.name for move in self.plan.targets}
-        now = [TopicPartition(move.topic, move.partition) for move in await list_running(cluster)]
-        mine = tuple(name for name in now if name in names)
-        left = await CancelReassignments(mine).prepare(cluster) if mine else None
-        if left is None or left.run is None:
+        mine = await self._under_way(cluster)
+        left = await CancelReassignments(mine).prepare(cluster) if mine else Prepared("")
+        if left.run is None:
             return Outcome(self.title, (), (), (), ("the plan is stopped; none of its moves is under way",))
         return await left.run(cluster)
 
@@ -228,16 +215,12 @@ class CheckPlan(Operation):
 
         async def run(cluster: Cluster) -> Outcome:
             findings = check_plan(file, await read_snapshot(cluster), None, plan_lines(self.plan.text))
-            rows = tuple(
-                (
-                    Cell(str(finding.line)),
-                    Cell(finding.check.value),
-                    Cell(planner_words(finding.message), Tone.BAD if finding.is_error else Tone.WARN),
-                )
-                for finding in findings
-            )
+            rows = []
+            for one in findings:
+                told = Cell(planner_words(one.message), Tone.BAD if one.is_error else Tone.WARN)
+                rows.append((Cell(str(one.line)), Cell(one.check.value), told))
             verdict = counted(len(rows), "finding") if rows else "it fits the cluster"
-            return Outcome(self.title, ("line", "check", "finding"), rows, verdict=verdict)
+            return Outcome(self.title, ("line", "check", "finding"), tuple(rows), verdict=verdict)
 
         command = "" if path is None else command_text(["plan", "check", str(path)], cluster.target)
         return Prepared(self.title, command=command, run=run)
@@ -257,12 +240,8 @@ class PlanHistory(Operation):
     async def _read(self, cluster: Cluster) -> Outcome:
         journals, errors = read_journals(self.folders)
         holder = await read_holder(cluster)
-        return history_outcome(
-            self.title,
-            journals,
-            errors,
-            f"now: {holder}, for {holder.what}" if holder else "no plan is being carried out",
-        )
+        now = f"now: {holder}, for {holder.what}" if holder else "no plan is being carried out"
+        return history_outcome(self.title, journals, errors, now)
 
 
 def history_outcome(
@@ -272,13 +251,7 @@ def history_outcome(
     rows = []
     for run in past_runs(journals):
         tone = Tone.GOOD if run.outcome == "done" else Tone.QUIET if run.outcome == NO_END else Tone.WARN
-        cells = (
-            run.began,
-            run.who,
-            run.what,
-            f"{run.waves_done} of {run.waves}",
-            run.ended,
-        )
+        cells = run.began, run.who, run.what, f"{run.waves_done} of {run.waves}", run.ended
         rows.append((*map(Cell, cells), Cell(run.outcome, tone)))
     lines = notes if rows else (*notes, "there is no journal in the working folder or beside the open plan")
     columns = ("began", "by", "what", "waves done", "ended", "outcome")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from engine.admin.cluster.connection import Cluster
@@ -19,16 +19,16 @@ from engine.admin.reassignment.cancel import (
 from engine.admin.reassignment.execute import prepare_reassignment
 from engine.admin.reassignment.plan_file import PartitionMove, plan_document, plan_text
 from engine.admin.reassignment.running import list_running
-from engine.admin.reassignment.throttle_settings import Throttle, ThrottleSettings
+from engine.admin.reassignment.throttle_settings import Throttle
 from engine.admin.reassignment.throttles import ClearedThrottles, delete_throttles, set_throttle
 from engine.admin.reassignment.verify import preview_unneeded_throttles, verify_reassignment
 from engine.common.model import TopicPartition
-from engine.common.quantities import counted
+from engine.common.quantities import counted, parse_rate
 from engine.common.snapshot import PartitionSnapshot
 from tui.drawing.cells import Cell
 from tui.drawing.units import byte_rate, ids
 from tui.operations.operation import Operation, Outcome, Prepared, command_text, result_cell, shortened
-from tui.operations.topics import rate_of
+from tui.operations.topics import quantity
 
 PLAN_FILE = "plan.json"
 """What the command calls the file of the partitions that are moving."""
@@ -47,26 +47,21 @@ class CancelReassignments(Operation):
         running = prepared.running
         if not running:
             return Prepared("nothing of this is under way any more")
-
-        async def run(cluster: Cluster) -> Outcome:
-            return await _cancelled(cluster, prepared, self.title)
-
+        back = [f"{name}: back to {ids(one.assignment.origin_replicas)}" for name, one in running.items()]
+        words = ["reassign", "cancel", "--reassignment-json-file", PLAN_FILE]
         return Prepared(
             f"Cancel {counted(len(running), 'reassignment')} in {cluster.target.name}?",
-            (
-                sum_of(running.values()),
-                *shortened([f"{name}: back to {ids(one.assignment.origin_replicas)}" for name, one in running.items()]),
-            ),
+            (sum_of(running.values()), *shortened(back)),
             ("what was copied so far is discarded",),
-            self._command(cluster),
-            run=run,
+            _with_file(dict.fromkeys(self.names, ()), words, cluster),
+            run=lambda cluster: _cancelled(cluster, prepared, self.title),
             touches=frozenset(name.topic for name in running),
         )
 
-    def _command(self, cluster: Cluster) -> str:
-        text = plan_text(plan_document(dict.fromkeys(self.names, ())))
-        words = ["reassign", "cancel", "--reassignment-json-file", PLAN_FILE]
-        return f"echo '{text}' > {PLAN_FILE}; {command_text(words, cluster.target)}"
+
+def _with_file(replicas: Mapping[TopicPartition, tuple[int, ...]], words: list[str], cluster: Cluster) -> str:
+    """Return the command that writes a plan file, and the one that takes it."""
+    return f"echo '{plan_text(plan_document(replicas))}' > {PLAN_FILE}; {command_text(words, cluster.target)}"
 
 
 def sum_of(running: Iterable[PartitionSnapshot]) -> str:
@@ -81,27 +76,16 @@ async def _cancelled(cluster: Cluster, prepared: PreparedCancellation, title: st
     notes = tuple(done.cleared.left)
     if done.cleared.brokers:
         notes = (f"the throttle is removed from brokers {ids(done.cleared.brokers)}", *notes)
-    names = {
-        TopicPartition(result.topic, result.partition)
-        for result in done.results
-        if result.result is CancelResult.CANCELLED
-    }
+    names = {TopicPartition(one.topic, one.partition) for one in done.results if one.result is CancelResult.CANCELLED}
     sums = (sum_of(one for name, one in prepared.running.items() if name in names),) if names else ()
     rows = tuple(map(_cancel_row, done.results))
     return Outcome(title, ("partition", "result", "replicas", "why"), rows, (), notes, sums=sums)
 
 
 def _cancel_row(one: CancelledPartition) -> tuple[Cell, ...]:
-    return (
-        Cell(str(TopicPartition(one.topic, one.partition))),
-        result_cell(
-            one.result,
-            is_good=one.result is not CancelResult.FAILED,
-            is_pending=one.result is CancelResult.UNDER_WAY,
-        ),
-        Cell(ids(one.replicas)),
-        Cell(one.error or ""),
-    )
+    is_good, is_pending = one.result is not CancelResult.FAILED, one.result is CancelResult.UNDER_WAY
+    result = result_cell(one.result, is_good=is_good, is_pending=is_pending)
+    return Cell(str(TopicPartition(one.topic, one.partition))), result, Cell(ids(one.replicas)), Cell(one.error or "")
 
 
 def typed_rate(rate: int) -> str:
@@ -118,12 +102,8 @@ class ChangeThrottle(Operation):
 
     @staticmethod
     def of(text: str) -> ChangeThrottle:
-        """Return the operation that a form asks for.
-
-        Raises:
-            BadRequest: it is not a size, or too low for anything to get through.
-        """
-        rate = rate_of("the throttle", text)
+        """Return the operation that a form asks for; raises BadRequest if it is no rate, or lets nothing through."""
+        rate = quantity(parse_rate, "the throttle", text)
         if rate is None:
             raise BadRequest("give a throttle, such as 50M")
         Throttle(rate).check()
@@ -133,46 +113,37 @@ class ChangeThrottle(Operation):
         running = await list_running(cluster)
         if not running:
             return Prepared("nothing is under way, so there is nothing to throttle")
-        moves = tuple(
-            PartitionMove(
-                TopicPartition(move.topic, move.partition),
-                tuple(replica for replica in move.replicas if replica not in move.removing),
-            )
+        targets = {
+            TopicPartition(move.topic, move.partition): tuple(one for one in move.replicas if one not in move.removing)
             for move in running
-        )
+        }
+        moves = tuple(PartitionMove(name, replicas) for name, replicas in targets.items())
         found = await prepare_reassignment(cluster, moves, Throttle(self.bytes_per_s), is_additional=True)
         settings = found.throttle
         if settings is None:
             return Prepared("no live broker copies anything, so there is nothing to throttle")
+        rate, brokers = byte_rate(self.bytes_per_s), settings.brokers
 
         async def run(cluster: Cluster) -> Outcome:
-            return await _throttled(cluster, settings, self)
+            cluster.accepted("some brokers may be throttled already")
+            await set_throttle(cluster, settings)
+            rows = [(Cell(f"broker {one}"), Cell(rate), result_cell("throttled", is_good=True)) for one in brokers]
+            note = (
+                "once the moves have ended it has to go: X on Reassignments removes it, or klamm reassign verify --all"
+            )
+            return Outcome(self.title, ("broker", "limit", "result"), tuple(rows), notes=(note,))
 
-        targets = {move.name: move.replicas for move in moves}
         words = ["reassign", "execute", "--reassignment-json-file", PLAN_FILE, "--additional"]
         words += ["--throttle", str(self.bytes_per_s)]
+        lines = [f"broker {broker}  {rate}" for broker in brokers]
         return Prepared(
-            f"Let brokers copy {byte_rate(self.bytes_per_s)} each in {cluster.target.name}?",
-            shortened(
-                [f"broker {broker}  {byte_rate(self.bytes_per_s)}" for broker in settings.brokers]
-                + [f"topic {topic}  throttled replicas" for topic in settings.topics]
-            ),
+            f"Let brokers copy {rate} each in {cluster.target.name}?",
+            shortened(lines + [f"topic {topic}  throttled replicas" for topic in settings.topics]),
             found.warnings,
-            f"echo '{plan_text(plan_document(targets))}' > {PLAN_FILE}; {command_text(words, cluster.target)}",
+            _with_file(targets, words, cluster),
             run=run,
             touches=None,
         )
-
-
-async def _throttled(cluster: Cluster, settings: ThrottleSettings, wanted: ChangeThrottle) -> Outcome:
-    cluster.accepted("some brokers may be throttled already")
-    await set_throttle(cluster, settings)
-    rate = byte_rate(wanted.bytes_per_s)
-    rows = [
-        (Cell(f"broker {broker}"), Cell(rate), result_cell("throttled", is_good=True)) for broker in settings.brokers
-    ]
-    note = "once the moves have ended it has to go: X on Reassignments removes it, or klamm reassign verify --all"
-    return Outcome(wanted.title, ("broker", "limit", "result"), tuple(rows), notes=(note,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +165,8 @@ class RemoveThrottles(Operation):
             return self._of_others(cluster, found)
         if not parts:
             if self.needed:
-                moves = (
-                    "the moves under way need the throttles that there are: H changes them, X removes them afterwards"
-                )
-                return Prepared(moves, (*self.needed, *found.left))
+                why = "the moves under way need the throttles that there are: H changes them, X removes them afterwards"
+                return Prepared(why, (*self.needed, *found.left))
             # What is left may be klamm's, if a broker does not say.
             none = "there is no throttle that can be removed now" if found.left else "klamm has left no throttle behind"
             return Prepared(none, found.left)
@@ -229,21 +198,16 @@ class RemoveThrottles(Operation):
             verdict = "some throttles stay" if failed else ""
             return Outcome(self.title, ("of", "settings", "result"), rows, (), tuple(failed.values()), verdict)
 
-        words = [
-            ["configs", "alter", *_option_of(entity), "--delete-config", ",".join(settings)]
-            for entity, settings in found.foreign.items()
-        ]
+        lines, commands = [], []
+        for entity, settings in found.foreign.items():
+            words = ["configs", "alter", *_option_of(entity), "--delete-config", ",".join(settings)]
+            commands.append(command_text(words, cluster.target))
+            lines += [f"{entity}  {key}={value} → none" for key, value in settings.items()]
         return Prepared(
             f"Remove throttles that klamm has not set from {cluster.target.name}?",
-            shortened(
-                [
-                    f"{entity}  {key}={value} → none"
-                    for entity, settings in found.foreign.items()
-                    for key, value in settings.items()
-                ]
-            ),
+            shortened(lines),
             ("nothing moves now; whoever set them may still want them",),
-            "; ".join(command_text(one, cluster.target) for one in words),
+            "; ".join(commands),
             run=run,
             touches=None,
         )

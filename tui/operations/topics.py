@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
@@ -20,9 +21,11 @@ from engine.admin.topics.changes import (
     held_up_told,
     parse_topic_configs,
 )
-from engine.common.quantities import counted, parse_rate, parse_size
+from engine.common.quantities import counted
 from tui.drawing.cells import Cell
 from tui.operations.operation import Operation, Outcome, Prepared, command_text, failures_told, result_cell, shortened
+
+Number = TypeVar("Number", int, float)
 
 DEFAULT_HINT = "empty: the cluster's default"
 _DEFAULTS = {"partitions": "num.partitions", "factor": "default.replication.factor"}
@@ -88,11 +91,7 @@ class GrowTopic(Operation):
 
     @staticmethod
     def of(topic: str, before: int, partitions: str) -> GrowTopic:
-        """Return the operation that a form asks for.
-
-        Raises:
-            BadRequest: it is not a number above 0.
-        """
+        """Return the operation that a form asks for; raises BadRequest if it is no number above 0."""
         alteration = TopicAlteration(topic, whole_number("partitions", partitions))
         alteration.check()
         return GrowTopic(alteration, before)
@@ -150,11 +149,7 @@ class DeleteTopics(Operation):
 
 
 async def new_topic_hints(cluster: Cluster) -> dict[str, str]:
-    """Return what empty fields of a new topic mean, as the controller's own settings have it.
-
-    Raises:
-        AdminError: it does not say.
-    """
+    """Return what empty fields of a new topic mean, by the controller's settings; raises AdminError if it is silent."""
     wire = await cluster.wire()
     controller = (await wire.metadata([])).controller_id
     found = await describe_entity(cluster, Entity(EntityType.BROKER, str(controller)), include_all=True)
@@ -163,17 +158,19 @@ async def new_topic_hints(cluster: Cluster) -> dict[str, str]:
 
 
 def whole_number(what: str, text: str) -> int | None:
-    """Return the number in a field; None if it is empty.
-
-    Raises:
-        BadRequest: it is not a whole number.
-    """
-    if not text.strip():
-        return None
+    """Return the number in a field; None if it is empty; raises BadRequest if it is no whole number."""
     try:
-        return int(text.replace(" ", ""))
+        return int(text.replace(" ", "")) if text.strip() else None
     except ValueError:
         raise BadRequest(f"{what} must be a whole number, not {text.strip()!r}") from None
+
+
+def quantity(parse: Callable[[str], Number], what: str, text: str) -> Number | None:
+    """Return the size, rate or time in a field; None if it is empty; raises BadRequest if it is none."""
+    try:
+        return parse(text.strip()) if text.strip() else None
+    except ValueError as error:
+        raise BadRequest(f"{what}: {error}") from error
 
 
 def _row(change: TopicChange) -> tuple[Cell, ...]:
@@ -184,28 +181,3 @@ def _row(change: TopicChange) -> tuple[Cell, ...]:
         Cell("" if change.partition_count is None else str(change.partition_count)),
         Cell("" if change.replication_factor is None else str(change.replication_factor)),
     )
-
-
-def size_of(what: str, text: str) -> int | None:
-    """Return the bytes that a field asks for; None if it is empty.
-
-    Raises:
-        BadRequest: it is not a size.
-    """
-    return _quantity(parse_size, what, text)
-
-
-def rate_of(what: str, text: str) -> int | None:
-    """Return the bytes a second that a field asks for; None if it is empty.
-
-    Raises:
-        BadRequest: it is not a rate.
-    """
-    return _quantity(parse_rate, what, text)
-
-
-def _quantity(parse: Callable[[str], int], what: str, text: str) -> int | None:
-    try:
-        return parse(text) if text.strip() else None
-    except ValueError as error:
-        raise BadRequest(f"{what}: {error}") from error

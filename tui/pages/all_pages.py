@@ -7,12 +7,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.admin.analysis.incidents import Incident
 from engine.admin.analysis.timeline import timelines
 from engine.admin.brokers.metrics import IDLE_LOW_PERCENT, TOPICS_MAX, BrokerFigures
-from engine.admin.lag.results import PartitionLag
+from engine.admin.lag.results import PartitionLag, QueryPartitionLag
 from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Stage, WatchedGroup
@@ -21,7 +21,7 @@ from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import TopicSnapshot
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, beside, fitted, folded, line
-from tui.drawing.sparkline import chart_lines
+from tui.drawing.sparkline import FigureText, Series, chart_lines
 from tui.drawing.table_model import Rows
 from tui.drawing.units import (
     NOTHING,
@@ -63,9 +63,11 @@ from tui.pages.reassignments import why_of as why_of_copy
 from tui.pages.replicas import Replica, chosen, replicas_of
 from tui.pages.spark import QueryRow
 from tui.pages.timeline import change_text, kind_cell
-from tui.screen.main_view import MainView
 from tui.state.board import Board, PartitionItem
 from tui.state.location import Location
+
+if TYPE_CHECKING:
+    from tui.screen.main_screen import MainScreen
 
 _OF_THE_BOARD = (
     overview.PAGE,
@@ -83,14 +85,14 @@ _OF_THE_BOARD = (
 """These are drawn from the board alone; plans, znodes and logs are read separately, for the main screen."""
 
 
-def pages_of(screen: MainView, partition_logs: PartitionLogs) -> dict[str, Page]:
+def pages_of(screen: MainScreen, partition_logs: PartitionLogs) -> dict[str, Page]:
     """Return the screens. ``screen`` has the plan and the znodes that two of them show, ``partition_logs`` the logs."""
     read_separately = (_plans(screen), _znodes(screen), _logs(screen, partition_logs))
     fleet = clusters.page_of(screen.dashboard.session.fleet)
     return {page.name: page for page in (*_OF_THE_BOARD, *read_separately, fleet)}
 
 
-def _plans(screen: MainView) -> Page:
+def _plans(screen: MainScreen) -> Page:
     """It imports the planner, so it waits until somebody needs it."""
 
     def rows(view: View) -> Rows:
@@ -118,7 +120,7 @@ def _plans(screen: MainView) -> Page:
     )
 
 
-def _znodes(screen: MainView) -> Page:
+def _znodes(screen: MainScreen) -> Page:
     return Page(
         "zookeeper",
         lambda view: zookeeper.rows_of(screen.znodes, view.location.only),
@@ -129,7 +131,7 @@ def _znodes(screen: MainView) -> Page:
     )
 
 
-def _logs(screen: MainView, of_partition: PartitionLogs) -> Page:
+def _logs(screen: MainScreen, of_partition: PartitionLogs) -> Page:
     ring = screen.dashboard.session.log
 
     def rows(view: View) -> Rows:
@@ -154,6 +156,7 @@ _CHART_HEIGHT, _CHART_WIDTH = 4, 64
 _COLUMNS_MIN = 100
 """From this width on, the parts stand in two columns."""
 _BAR_MAX = 20
+NOBODY = {NO_LEADER: "nobody"}
 
 
 def aside_of(view: View, page: str, item: Any, width: int) -> list[Line]:
@@ -194,14 +197,7 @@ def _told(text: str, width: int, tone: Tone = Tone.PLAIN) -> list[Line]:
     return folded(line((plain(text), tone)), width)
 
 
-def _chart(
-    title: str,
-    values: Sequence[float | None],
-    width: int,
-    text: Callable[[float | None], str],
-    *,
-    top: float | None = None,
-) -> list[Line]:
+def _chart(title: str, values: Series, width: int, text: FigureText, *, top: float | None = None) -> list[Line]:
     """Return a chart from zero to ``top``, or to a round number above all values, with the newest of them."""
     if sum(value is not None for value in values) < 2:
         return []
@@ -274,21 +270,17 @@ def _measured(view: View, told: BrokerFigures | None, width: int) -> list[Line]:
         return [*_title("rates and latencies"), *_told(why or "not read yet", width, Tone.QUIET)]
     age = span((board.frame.age_ms(Stage.METRICS) or 0) / 1000)
     lines = _title(f"rates and latencies, by {told.told_by.value}, read {age} ago")
-    times = zip(("produce", "fetch"), (told.produce_p99_ms, told.fetch_p99_ms), strict=True)
-    held = zip(("produce", "fetch"), (told.produce_throttle_ms, told.fetch_throttle_ms), strict=True)
+    times = f"produce {milliseconds(told.produce_p99_ms)}, fetch {milliseconds(told.fetch_p99_ms)}"
+    held = f"produce {milliseconds(told.produce_throttle_ms)}, fetch {milliseconds(told.fetch_throttle_ms)}"
     idle = told.handler_idle_percent
-    rows = (
-        ("records", f"{rate(told.messages_in.now)} in", Tone.PLAIN),
-        ("bytes", f"{byte_rate(told.bytes_in.now)} in, {byte_rate(told.bytes_out.now)} out", Tone.PLAIN),
-        ("p99", ", ".join(f"{api} {milliseconds(ms)}" for api, ms in times), Tone.PLAIN),
-        ("idle", NOTHING if idle is None else percent(idle / 100),
-         Tone.WARN if idle is not None and idle < IDLE_LOW_PERCENT else Tone.PLAIN),
-        ("throttled", ", ".join(f"{api} {milliseconds(ms)}" for api, ms in held),
-         Tone.WARN if told.throttle_ms else Tone.PLAIN),
-    )  # fmt: skip
-    lines += [
-        part for name, text, tone in rows for part in folded(line((f"{name:<11}", Tone.QUIET), (text, tone)), width)
-    ]
+    for name, text, is_bad in (
+        ("records", f"{rate(told.messages_in.now)} in", False),
+        ("bytes", f"{byte_rate(told.bytes_in.now)} in, {byte_rate(told.bytes_out.now)} out", False),
+        ("p99", times, False),
+        ("idle", NOTHING if idle is None else percent(idle / 100), idle is not None and idle < IDLE_LOW_PERCENT),
+        ("throttled", held, bool(told.throttle_ms)),
+    ):
+        lines += folded(line((f"{name:<11}", Tone.QUIET), (text, Tone.WARN if is_bad else Tone.PLAIN)), width)
     return [*lines, *(_told(told.trouble, width, Tone.QUIET) if told.trouble else [])]
 
 
@@ -332,19 +324,13 @@ def _topic(view: View, topic: TopicSnapshot, width: int) -> list[Line]:
         lines += _told(f"{name} = {value}", width)
     led = Counter(partition.leader for partition in topic.partitions)
     lines += _title("partitions by leader")
-    names = [
-        ("nobody" if broker == NO_LEADER else f"broker {broker}", number) for broker, number in sorted(led.items())
-    ]
-    lines += _bars([(name, number, count(number)) for name, number in names[: 2 * _ROWS]], width)
-    rates = [
-        (rate, item.partition.partition)
-        for item in board.items_of(topic)
-        if (rate := board.rates.partition_in(item.name))
-    ]
+    led_by = [(NOBODY.get(one, f"broker {one}"), led[one], count(led[one])) for one in sorted(led)[: 2 * _ROWS]]
+    lines += _bars(led_by, width)
+    rates = [(item.name, rate) for item in board.items_of(topic) if (rate := board.rates.partition_in(item.name))]
     if rates:
-        busiest = sorted(rates, key=lambda one: (-one[0], one[1]))[:_ROWS]
+        busiest = sorted(rates, key=lambda one: (-one[1], one[0]))[:_ROWS]
         lines += _title("busiest partitions, records in/s")
-        lines += _bars([(f"{plain(topic.name)}-{number}", rate, short_count(rate)) for rate, number in busiest], width)
+        lines += _bars([(plain(str(name)), rate, short_count(rate)) for name, rate in busiest], width)
     return [*lines, *_events_of(board, lambda event: event.topic == topic.name)]
 
 
@@ -388,13 +374,15 @@ def _group(view: View, group: WatchedGroup, width: int) -> list[Line]:
     samples = view.board.history.lag.of(group.name)
     lines = [line((plain(group.name), Tone.STRONG), f"  {why_of(group.lag)}")]
     lines += _chart("lag", [sample.value if isfinite(sample.value) else None for sample in samples], width, short_count)
-    furthest = sorted(
-        (partition for partition in group.lag.partitions if partition.lag), key=lambda one: -(one.lag or 0)
-    )[:_ROWS]
-    lines += _title("partitions furthest behind") if furthest else []
-    lines += _bars([(plain(one.name), one.lag or 0, short_count(one.lag)) for one in furthest], width)
+    lines += _furthest_behind(group.lag.partitions, width)
     lines += [*_title("members"), *member_lines(group, _ROWS)]
     return [*lines, *_events_of(view.board, lambda event: event.subject == group.name)]
+
+
+def _furthest_behind(partitions: Iterable[PartitionLag | QueryPartitionLag], width: int) -> list[Line]:
+    furthest = sorted((one for one in partitions if one.lag), key=lambda one: -(one.lag or 0))[:_ROWS]
+    bars = _bars([(plain(one.name), one.lag or 0, short_count(one.lag)) for one in furthest], width)
+    return [*_title("partitions furthest behind"), *bars] if furthest else []
 
 
 def _group_partition(view: View, one: PartitionLag, width: int) -> list[Line]:
@@ -402,15 +390,11 @@ def _group_partition(view: View, one: PartitionLag, width: int) -> list[Line]:
     group = groups.group_of(view)
     if group is None:
         return []
-    status = groups.status_cell(one.status)
-    lines = [
-        line((plain(one.name), Tone.STRONG), "  ", (status.text, status.tone), f"  {one.reason.replace('_', ' ')}")
-    ]
+    status, reason = groups.status_cell(one.status), one.reason.replace("_", " ")
+    stands = f"committed {count(one.committed_offset)} of {count(one.log_end_offset)}: {count(one.lag)} to read"
+    lines = [line((plain(one.name), Tone.STRONG), "  ", status, f"  {reason}")]
     lines += [*_title("who reads it"), *_told(groups.reader_of(group, one) or "nobody", width)]
-    lines += _title("where it stands")
-    lines += _told(
-        f"committed {count(one.committed_offset)} of {count(one.log_end_offset)}: {count(one.lag)} to read", width
-    )
+    lines += [*_title("where it stands"), *_told(stands, width)]
     if one.time_lag_ms:
         lines += _told(f"the first of them has waited for {span(one.time_lag_ms / 1000)}", width)
     if one.lost_records:
@@ -435,13 +419,8 @@ def _group_partition(view: View, one: PartitionLag, width: int) -> list[Line]:
 
 def _query(view: View, row: QueryRow, width: int) -> list[Line]:
     status = groups.status_cell(row.status)
-    lines = [
-        line((plain(row.name), Tone.STRONG), "  ", (status.text, status.tone), f"  {plain(spark.why_of_row(row))}")
-    ]
-    furthest = [one for one in (() if row.lag is None else row.lag.partitions) if one.lag]
-    lines += _title("partitions furthest behind") if furthest else []
-    furthest.sort(key=lambda one: -(one.lag or 0))
-    lines += _bars([(plain(one.name), one.lag or 0, short_count(one.lag)) for one in furthest[:_ROWS]], width)
+    lines = [line((plain(row.name), Tone.STRONG), "  ", status, f"  {plain(spark.why_of_row(row))}")]
+    lines += [] if row.lag is None else _furthest_behind(row.lag.partitions, width)
     lines += _title("where its offsets stand")
     lines += _told(f"{spark.KINDS.get(row.job.kind, row.job.kind.value)} {row.job.path}", width)
     return [*lines, *_events_of(view.board, lambda event: event.subject == row.name)]
@@ -504,10 +483,6 @@ def _znode(view: View, znode: Any, width: int) -> list[Line]:
     return [*lines, *(part for splitline in text.splitlines() for part in _told(splitline, width))]
 
 
-def _log(view: View, item: Any, width: int) -> list[Line]:
-    return [part for entry in logs.whole(item) for part in folded(entry, width)]
-
-
 _ONE_TEXT = ("clusters", "zookeeper", "logs", "group")
 """Their texts have no parts, or commands that are copied."""
 _ASIDES: Mapping[str, Aside] = {
@@ -522,5 +497,5 @@ _ASIDES: Mapping[str, Aside] = {
     "reassignments": _move,
     "timeline": _event,
     "zookeeper": _znode,
-    "logs": _log,
+    "logs": lambda view, item, width: [part for entry in logs.whole(item) for part in folded(entry, width)],
 }

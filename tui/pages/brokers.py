@@ -42,7 +42,6 @@ class BrokerItem:
     full_in_s: float | None
     bytes: int | None
     disk: float | None
-    registered_s: float | None
     in_per_s: float | None
     trouble: str
     hides_sizes: bool = False
@@ -59,6 +58,10 @@ class BrokerItem:
     def host(self) -> str:
         return self.info.endpoints[0].host if self.info is not None and self.info.endpoints else ""
 
+    @property
+    def rack(self) -> str:
+        return "" if self.info is None else self.info.rack or ""
+
 
 def items_of(board: Board) -> list[BrokerItem]:
     """Return all brokers that are alive or hold replicas."""
@@ -70,8 +73,9 @@ def items_of(board: Board) -> list[BrokerItem]:
     mean = board.replicas.total() / len(board.broker_ids) if board.broker_ids else 0
     advice = {entry.broker: entry for entry in restart_board(frame, total).brokers}
     imbalance = {entry.broker: entry.imbalance_percent for entry in leadership(frame, total).brokers}
-    full_in = _full_in(board)
     rates = board.samples[-1].in_by_broker if board.samples else {}
+    # The most urgent log dirs come first, and so last here.
+    full_in = {one.broker: one.full_in_s for one in reversed(board.dir_trends) if one.full_in_s is not None}
     found = []
     for broker in board.broker_ids:
         words = frame.words.get(broker)
@@ -90,7 +94,6 @@ def items_of(board: Board) -> list[BrokerItem]:
                 full_in.get(broker),
                 board.broker_bytes(broker),
                 board.broker_disk_share(broker),
-                advice[broker].registered_s if broker in advice else None,
                 rates.get(broker),
                 words.trouble if words is not None else "",
                 board.hides_log_dirs,
@@ -98,15 +101,6 @@ def items_of(board: Board) -> list[BrokerItem]:
                 broker in live and words is not None and bool(words.offline_log_dirs),
             )
         )
-    return found
-
-
-def _full_in(board: Board) -> dict[int, float]:
-    """Return for each broker in how many seconds its first volume is full, if one fills up."""
-    found: dict[int, float] = {}
-    for dir_trend in board.dir_trends:
-        if dir_trend.full_in_s is not None:
-            found[dir_trend.broker] = min(dir_trend.full_in_s, found.get(dir_trend.broker, dir_trend.full_in_s))
     return found
 
 
@@ -173,12 +167,9 @@ FIGURES = (
 COLUMNS = (
     figure("broker", "BROKER", "id", tone=Tone.STRONG),
     column("state", "STATE", "state", tone=lambda i: Tone.GOOD if i.state == "up" else Tone.BAD, width=6),
-    Column(
-        "is_controller", "ROLE", lambda i: Cell("controller" if i.is_controller else "", Tone.ACCENT),
-        lambda i: i.is_controller, rank=3, width=10,
-    ),
-    Column("rack", "RACK", lambda i: Cell((i.info.rack or "") if i.info else ""),
-           lambda i: i.info.rack if i.info else None, rank=6),
+    column("is_controller", "ROLE", "is_controller", lambda is_it: "controller" if is_it else "", tone=Tone.ACCENT,
+           rank=3, width=10),
+    Column("rack", "RACK", lambda i: Cell(i.rack), lambda i: i.rack or None, rank=6),
     Column("host", "HOST", lambda i: Cell(i.host), lambda i: i.host or None, rank=7, is_wide=True),
     figure("leaders", "LEADERS", "leaders", count, tone=lambda i: Tone.WARN if i.leaders < i.preferred else Tone.PLAIN),
     figure("preferred", "PREFERRED", "preferred", count, tone=Tone.QUIET, rank=5),
@@ -196,37 +187,31 @@ COLUMNS = (
     Column("bytes", "ON DISK", _bytes, lambda i: i.bytes, rank=4, is_figure=True, width=9),
     Column("disk", "FULL", disk_cell, lambda i: i.disk, rank=4, is_figure=True, width=5),
     Column("full_in_s", "FULL IN", _full_in_cell, lambda i: i.full_in_s, rank=6, is_figure=True, width=7),
-    figure("registered_s", "SESSION", "registered_s", span, rank=6, width=7, is_age=True),
+    figure("registered_s", "SESSION", "restart.registered_s", span, rank=6, width=7, is_age=True),
 )  # fmt: skip
 
 
 _UNTOLD = tuple(column for column in COLUMNS if column not in FIGURES)
-
-
-def columns_of(board: Board) -> tuple[Column, ...]:
-    """Return the columns; without those of brokers' own figures where nobody reads them."""
-    return COLUMNS if board.reads_metrics else _UNTOLD
+"""The columns where nobody reads brokers' own figures."""
 
 
 def _rows(view: View) -> Rows:
-    only = view.location.only
+    only, filling = view.location.only, {trend.broker for trend in view.board.filling}
+
+    def belongs(item: BrokerItem) -> bool:
+        """Whether a broker is one of those that a finding is about."""
+        if only is Only.DIR_FAILED:
+            return item.has_failed_dir
+        return item.id in filling if only is Only.FILLING else item.state == only
+
     return Rows(
-        columns_of(view.board),
+        COLUMNS if view.board.reads_metrics else _UNTOLD,
         items_of(view.board),
         lambda item: item.id,
-        lambda item: f"{item.id} {item.state} {item.host} {(item.info.rack or '') if item.info else ''}",
+        lambda item: f"{item.id} {item.state} {item.host} {item.rack}",
         "no broker is known yet" if only is None else f"no broker is {only} any more",
-        None if only is None else lambda item: _belongs(item, only, view.board),
+        None if only is None else belongs,
     )
-
-
-def _belongs(item: BrokerItem, only: Only, board: Board) -> bool:
-    """Whether a broker is one of those that a finding is about."""
-    if only is Only.DIR_FAILED:
-        return item.has_failed_dir
-    if only is Only.FILLING:
-        return any(trend.broker == item.id for trend in board.filling)
-    return item.state == only
 
 
 def _summary(view: View, width: int) -> list[Line]:
@@ -236,38 +221,28 @@ def _summary(view: View, width: int) -> list[Line]:
         return [line((why_empty(view, "brokers"), Tone.QUIET))]
     total = board.total
     well, known = len(board.live - board.silent), len(board.broker_ids)
-    alive = (f"{well} of {known} {'answer' if board.silent else 'up'}", Tone.GOOD if well == known else Tone.BAD)
-    moves = leadership(frame, total).moves
-    elsewhere = total.led_elsewhere.total()
-    share = elsewhere / total.partitions if total.partitions else 0
-    back = (
-        (f"{count(elsewhere)} partitions ({percent(share)}) not led by their preferred replica", Tone.WARN)
-        if elsewhere
-        else ("every leader is the preferred one", Tone.QUIET)
-    )
-    words = [line(alive), line(back)]
-    if moves:
-        words.append(line((f"T and E give back {count(moves)}", Tone.QUIET)))
-    return [*wrapped(words, width), *_restart_lines(board, width), *_causes(board)]
+    words = [(f"{well} of {known} {'answer' if board.silent else 'up'}", Tone.GOOD if well == known else Tone.BAD)]
+    if elsewhere := total.led_elsewhere.total():
+        share = percent(elsewhere / total.partitions)
+        words.append((f"{count(elsewhere)} partitions ({share}) not led by their preferred replica", Tone.WARN))
+    else:
+        words.append(("every leader is the preferred one", Tone.QUIET))
+    if moves := leadership(frame, total).moves:
+        words.append((f"T and E give back {count(moves)}", Tone.QUIET))
+    return [*wrapped(map(line, words), width), *_restart_lines(board, width), *_causes(board)]
 
 
 def _restart_lines(board: Board, width: int) -> list[Line]:
-    """Return the advice in a few lines; where it is cut, it ends with an ellipsis."""
-    lines = folded(_restart_line(board), width)
+    """Say which broker may be restarted next, or what has to end first; where it is cut, it ends with an ellipsis."""
+    advice = restart_board(board.frame, board.total)
+    text, tone = f"broker {advice.next_broker} is safe to restart next", Tone.GOOD
+    if advice.next_broker is None:
+        first = sorted(advice.brokers, key=lambda broker: broker.verdict is not Verdict.NEEDED)
+        reasons = next((broker.reasons for broker in first if broker.reasons), ())
+        text, tone = f"none now: {'; '.join(reasons) or 'no broker is up'}", Tone.WARN
+    lines = folded(line(("rolling restart: ", Tone.QUIET), (text, tone)), width)
     last = line(*(span for row in lines[_RESTART_LINES - 1 :] for span in row))
     return [*lines[: _RESTART_LINES - 1], fitted(last, width)]
-
-
-def _restart_line(board: Board) -> Line:
-    """Say which broker may be restarted next, or what has to end first."""
-    advice = restart_board(board.frame, board.total)
-    if advice.next_broker is not None:
-        return line(
-            ("rolling restart: ", Tone.QUIET), (f"broker {advice.next_broker} is safe to restart next", Tone.GOOD)
-        )
-    first = sorted(advice.brokers, key=lambda broker: broker.verdict is not Verdict.NEEDED)
-    reasons = next((broker.reasons for broker in first if broker.reasons), ())
-    return line(("rolling restart: ", Tone.QUIET), (f"none now: {'; '.join(reasons) or 'no broker is up'}", Tone.WARN))
 
 
 def _causes(board: Board) -> list[Line]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 from engine.admin.cluster.profiles import Colour
 from engine.admin.cluster.target import Side
 from engine.admin.health.report import HealthStatus
 from engine.admin.watch.frame import Frame, LinkState
 from engine.common.model import NO_CONTROLLER
-from tui.drawing.cells import NO_DATA, Cell, Column, Tone, column, tinted
-from tui.drawing.lines import Line, Span, folded, line, wrapped
+from tui.drawing.cells import NO_DATA, Cell, Column, Tone, column, figure, tinted
+from tui.drawing.lines import Line, cut, folded, line, text_of, wrapped
 from tui.drawing.table_model import Rows
 from tui.drawing.units import NOTHING, at_least, count, counted, plain, short_count
 from tui.pages.overview import WORDS, health_word, status_of
@@ -81,15 +83,8 @@ def _brokers_cell(member: Member) -> Cell:
 
 
 def _controller(member: Member) -> int | None:
-    frame = member.board.frame
-    return None if frame.cluster is None else frame.cluster.controller_id
-
-
-def _controller_cell(member: Member) -> Cell:
-    controller = _controller(member)
-    if controller is None or not member.board.has_metadata:
-        return NO_DATA
-    return Cell("none", Tone.BAD) if controller == NO_CONTROLLER else Cell(str(controller))
+    cluster = member.board.frame.cluster
+    return cluster.controller_id if cluster is not None and member.board.has_metadata else None
 
 
 def _under_replicated(member: Member) -> int | None:
@@ -110,8 +105,8 @@ def version_of(member: Member) -> str | None:
 
 def _name_cell(member: Member) -> Cell:
     profile = member.profile
-    tone = cluster_tone(profile.name, profile.label or "", profile.colour)
-    return Cell("".join(text for text, _ in cluster_mark(profile.name, profile.label or "")), tone)
+    mark = cluster_mark(profile.name, profile.label or "", profile.colour)
+    return Cell(text_of(mark), mark[0][1])
 
 
 def _columns(now_ms: int | None) -> tuple[Column, ...]:
@@ -121,7 +116,8 @@ def _columns(now_ms: int | None) -> tuple[Column, ...]:
     return (
         Column("cluster", "CLUSTER", _name_cell, lambda m: m.name, width=12),
         Column("health", "HEALTH", lambda m: Cell(*health_of(m, now_ms)), lambda m: health_of(m, now_ms)[0], width=13),
-        Column("controller", "CTRL", _controller_cell, _controller, rank=3, is_figure=True),
+        figure("controller", "CTRL", _controller, lambda id_: "none" if id_ == NO_CONTROLLER else str(id_), rank=3,
+               tone=lambda m: Tone.BAD if _controller(m) == NO_CONTROLLER else Tone.PLAIN),
         Column("brokers", "BROKERS", _brokers_cell, lambda m: (_brokers(m.board) or (None,))[0], is_figure=True),
         Column("under_replicated", "UNDER-REPL", lambda m: tinted(_under_replicated(m), count(_under_replicated(m))),
                _under_replicated, rank=1, is_figure=True),
@@ -154,15 +150,10 @@ def page_of(fleet: Fleet | None) -> Page:
             "there are no profiles",
         )
 
-    return Page(
-        "clusters",
-        rows,
-        lambda view, width: [],
-        is_trouble=lambda view, member: _is_trouble(member, _now(view)),
-        command=lambda view, items: (
-            ["cluster", "health", "--cluster", items[0].name] if items else ["profiles", "list"]
-        ),
-    )
+    def command(view: View, items: Sequence[Any]) -> list[str]:
+        return ["cluster", "health", "--cluster", items[0].name] if items else ["profiles", "list"]
+
+    return Page("clusters", rows, is_trouble=lambda view, one: _is_trouble(one, _now(view)), command=command)
 
 
 def _now(view: View) -> int | None:
@@ -189,11 +180,8 @@ def _word(member: Member, now_ms: int | None) -> str:
     status, standing = _status_seen(member, now_ms), member.standing(now_ms)
     if status is not None:
         return WORDS[status]
-    return (
-        "not known yet"
-        if standing is not None and (standing.is_seen or standing is Standing.CONNECTING)
-        else "not seen"
-    )
+    is_begun = standing is not None and (standing.is_seen or standing is Standing.CONNECTING)
+    return "not known yet" if is_begun else "not seen"
 
 
 def aside(view: View, member: Member, width: int) -> list[Line]:
@@ -237,11 +225,5 @@ def cluster_tone(name: str, label: str, colour: Colour | None) -> Tone:
 def cluster_mark(name: str, label: str = "", colour: Colour | None = None) -> Line:
     """Return the name and the label, each cut if it would leave no room for anything else."""
     tone = cluster_tone(name, label, colour)
-    spans: list[Span] = [(_cut(plain(name), _NAME_MAX), tone)]
-    if label:
-        spans.append((f" [{_cut(plain(label), _LABEL_MAX)}]", tone))
-    return line(*spans)
-
-
-def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
+    mark = f" [{cut(plain(label), _LABEL_MAX)}]" if label else ""
+    return line((cut(plain(name), _NAME_MAX), tone), *([(mark, tone)] if mark else []))

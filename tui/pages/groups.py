@@ -89,8 +89,10 @@ def time_lag_cell(one: Reading | None) -> Cell:
     return Cell(text, Tone.WARN if one.time_lag_ms > 60_000 else Tone.PLAIN)
 
 
-def why_of(lag: GroupLag) -> str:
-    """Return the reason of a group's status, and of how many partitions the lag is not known."""
+def why_of(lag: GroupLag, still_s: float | None = None) -> str:
+    """Return the reason of a group's status: for how long it stands still, or the verdict's, and what is not known."""
+    if still_s is not None:
+        return f"has committed nothing for {span(still_s)}"
     reason = plain(lag.error) if lag.error is not None else (lag.reason or "").replace("_", " ")
     missing = f"lag of {unknown_told(lag)}" if lag.has_unknown_lag else ""
     return ", ".join(part for part in (reason, missing) if part)
@@ -191,10 +193,6 @@ PAGE = Page(
 # One group
 
 
-def _member(one: PartitionLag) -> Cell:
-    return Cell(one.consumer_id) if one.consumer_id else Cell("nobody", Tone.QUIET)
-
-
 PARTITION_COLUMNS = (
     Column("partition", "PARTITION", lambda p: Cell(p.name, Tone.STRONG), lambda p: (p.topic, p.partition),
            is_wide=True, width=16),
@@ -204,7 +202,8 @@ PARTITION_COLUMNS = (
     figure("lag", "LAG", "lag", count, width=7),
     *pace_columns("", 1, 2, 3),
     Column("reason", "WHY", lambda p: Cell(p.reason.replace("_", " "), Tone.QUIET), lambda p: p.reason, rank=3),
-    Column("consumer_id", "READ BY", _member, lambda p: p.consumer_id, rank=4),
+    Column("consumer_id", "READ BY", lambda p: Cell(p.consumer_id) if p.consumer_id else Cell("nobody", Tone.QUIET),
+           lambda p: p.consumer_id, rank=4),
 )  # fmt: skip
 
 
@@ -245,19 +244,13 @@ def _group_summary(view: View, width: int) -> list[Line]:
     state = NOTHING if group.lag.state is None else group.lag.state.value
     members = f"{NOTHING} members" if group.members is None else counted(len(group.members), "member")
     since = span((frame.at_ms - group.since_ms) / 1000) if group.since_ms else NOTHING
-    text, tone = status_cell(group.lag.status)
-    still_s = view.board.standstills.still_s(group)
-    why = why_of(group.lag) if still_s is None else f"has committed nothing for {span(still_s)}"
-    first = line(
-        (text, tone),
-        f" {why}   {state} for {since}, {members}, protocol {group.protocol or NOTHING}, "
-        f"coordinator {NOTHING if group.coordinator is None else group.coordinator}",
-    )
-    past = [*_past_lag(view, group.name, width), *_past_changes(view, group.name)]
-    if not group.members:
-        return [first, *past]
-    who = ", ".join(_member_text(member) for member in group.members[:6])
-    return [first, line((f"members: {who}", Tone.QUIET)), *past]
+    coordinator = NOTHING if group.coordinator is None else group.coordinator
+    told = f"{state} for {since}, {members}, protocol {group.protocol or NOTHING}, coordinator {coordinator}"
+    why = why_of(group.lag, view.board.standstills.still_s(group))
+    lines = [line(status_cell(group.lag.status), f" {why}   {told}")]
+    if group.members:
+        lines.append(line((f"members: {', '.join(map(_member_text, group.members[:6]))}", Tone.QUIET)))
+    return [*lines, *_past_lag(view, group.name, width), *_past_changes(view, group.name)]
 
 
 def _member_text(member: GroupMember) -> str:
@@ -282,11 +275,9 @@ def reader_of(group: WatchedGroup, one: PartitionLag) -> str:
 def _past_lag(view: View, group: str, width: int) -> list[Line]:
     """Return the group's lag since the dashboard started, as a chart that begins at zero."""
     samples = view.board.history.lag.of(group)
-    if len(samples) < 2:
-        return []
     values = [sample.value for sample in samples]
     known = [value for value in values if isfinite(value)]
-    if not known:
+    if len(samples) < 2 or not known:
         return []
     text = f"   least {count(min(known))}   most {count(max(known))}"
     text += f"   over {span((samples[-1].at_ms - samples[0].at_ms) / 1000)}"
@@ -299,15 +290,12 @@ def _past_changes(view: View, group: str) -> list[Line]:
     past = group_past(view.board.events, group)
     if not past.changes:
         return []
-    times = f"rebalanced {count(past.rebalances)} time{'' if past.rebalances == 1 else 's'}"
-    lines = [line((f"{times} since the dashboard started", Tone.QUIET))]
+    lines = [line((f"rebalanced {counted(past.rebalances, 'time')} since the dashboard started", Tone.QUIET))]
     for change in past.changes[: 4 if view.height >= TALL else 1]:
         after = "" if change.lasted_ms is None else f"   after {span(change.lasted_ms / 1000)}"
-        ending = " members" if change.is_of_members else after
-        why = (f"   {plain(change.event.reason)}" if change.event.reason else "", Tone.QUIET)
-        lines.append(
-            line((f"{clock_time(change.event.at_ms)}  ", Tone.QUIET), f"{change_text(change.event)}{ending}", why)
-        )
+        text = f"{change_text(change.event)}{' members' if change.is_of_members else after}"
+        why = f"   {plain(change.event.reason)}" if change.event.reason else ""
+        lines.append(line((f"{clock_time(change.event.at_ms)}  ", Tone.QUIET), text, (why, Tone.QUIET)))
     return lines
 
 

@@ -16,12 +16,12 @@ from tui.drawing.table_model import Rows
 from tui.drawing.units import clock_time, count, counted, ids, plain, size
 from tui.operations.operation import EXPECTED, failure_text
 from tui.pages.page import View
-from tui.screen.main_view import MainView
 from tui.state.log_ring import LogLine, LogRing
 
 if TYPE_CHECKING:
     from engine.admin.cluster.target import ClusterTarget
     from engine.admin.state_changes.partition_log import PartitionEntry, PartitionLog
+    from tui.screen.main_screen import MainScreen
 
 log = logging.getLogger(__name__)
 
@@ -189,7 +189,7 @@ class PartitionLogs:
     A thread reads the logs, and the dashboard goes on drawing.
     """
 
-    def __init__(self, screen: MainView) -> None:
+    def __init__(self, screen: MainScreen) -> None:
         self._screen = screen
         self.shown: ShownLog | None = None
 
@@ -203,7 +203,7 @@ class PartitionLogs:
         if self.shown is None or self.shown.name != name or self.shown.log is None:
             self.shown = ShownLog(name, is_loading=True)
         reading = self._read(target, name, places)
-        self._screen.run_worker(reading, name="partition-log", group="partition-log", exclusive=True)
+        self._screen.run_in_background(reading, name="partition-log", group="partition-log", exclusive=True)
 
     async def _read(self, target: ClusterTarget | None, name: TopicPartition, places: Sequence[str]) -> None:
         # Its import is slow, and it is seldom needed.

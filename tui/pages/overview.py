@@ -14,7 +14,7 @@ from engine.admin.analysis.moves import moves_board
 from engine.admin.health.report import HealthStatus
 from engine.admin.watch.frame import Stage
 from engine.common.model import NO_CONTROLLER
-from tui.drawing.cells import Cell, Column, Tone, column, figure
+from tui.drawing.cells import Cell, Column, Tone, attribute, column, figure
 from tui.drawing.lines import Line, Span, beside, fitted, folded, line, panel, width_of, wrapped
 from tui.drawing.sparkline import ceiling_of, chart_lines, sparkline
 from tui.drawing.table_model import Rows
@@ -62,13 +62,10 @@ def overview_of(
     is_wide = width >= _WIDE
     charts = max(_CHARTS_WIDTH, width * 2 // 5 - 6)
     main = width - charts if is_wide else width
-    many = len(board.broker_ids)
-    strip = min(max(many, 1) + 3, max(4, room * (2 if problems else 3) // 5))
-    events = (
-        max(4, room // 4)
-        if is_wide
-        else max(3, room - strip - max(6 if not problems else 4, min(len(problems), 6) + 2))
-    )
+    strip = min(max(len(board.broker_ids), 1) + 3, max(4, room * (2 if problems else 3) // 5))
+    events = max(4, room // 4)
+    if not is_wide:
+        events = max(3, room - strip - max(4 if problems else 6, min(len(problems), 6) + 2))
     upper = room - strip - events
     rows, top = _problem_lines(board, problems, main - 2, upper - 2, cursor)
     count_shown = len(rows)
@@ -92,13 +89,9 @@ def overview_of(
 def status_of(board: Board) -> HealthStatus | None:
     """Return how the cluster is. That a disk fills up, or a leader is late, no check of one moment sees."""
     health = board.frame.health
-    if health is None:
-        return None
-    return (
-        HealthStatus.WARNING
-        if health.status is HealthStatus.OK and (board.filling or board.awaits_leaders)
-        else health.status
-    )
+    if health is not None and health.status is HealthStatus.OK and (board.filling or board.awaits_leaders):
+        return HealthStatus.WARNING
+    return None if health is None else health.status
 
 
 def health_word(board: Board, *, is_seen: bool = True) -> tuple[str, Tone]:
@@ -134,13 +127,12 @@ def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: b
         return [fitted(line(f" {text}"), width), *_figures(board, width)]
     stakes = _stakes(problems, board)
     shade = _shade(status, problems)
-    if status is HealthStatus.OK and is_seen and stakes:
-        calm = line((f" {_SIGNS[shade]} ", _TONES[shade]), *stakes, ("   the cluster is healthy", Tone.QUIET))
-        return [fitted(calm, width), *_figures(board, width)]
     if status is HealthStatus.OK or not is_seen:
-        calm = line(
-            (f" {word.upper() if is_seen else word}", tone), "  ", *stakes or ((_nothing_wrong(board), Tone.QUIET),)
-        )
+        calm = line((f" {word.upper() if is_seen else word}", tone), "  ", *stakes)
+        if not stakes:
+            calm = line(*calm, (_nothing_wrong(board), Tone.QUIET))
+        elif is_seen:
+            calm = line((f" {_SIGNS[shade]} ", _TONES[shade]), *stakes, ("   the cluster is healthy", Tone.QUIET))
         return [fitted(calm, width), *_figures(board, width)]
     loud = _LOUD[shade]
     verdict = fitted(line((f" {word.upper()}  {''.join(part for part, _ in stakes)}", loud)), width)
@@ -152,14 +144,14 @@ def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: b
 def _stakes(problems: Sequence[Problem], board: Board) -> Line:
     """Say what is wrong in a few words: the cluster's worst, since when, and how many readers are in trouble."""
     worst = [problem for problem in problems if problem.is_of_cluster][:3]
-    parts: list[Span] = [(problem.subject, problem.tone) for problem in worst]
-    if worst and (age := age_told(worst[0], board)):
-        parts[0] = f"{worst[0].subject} {age}", worst[0].tone
+    age = age_told(worst[0], board) if worst else ""
+    parts: list[Span] = [
+        (f"{one.subject} {age}" if age and one is worst[0] else one.subject, one.tone) for one in worst
+    ]
     readers = [problem for problem in problems if not problem.is_of_cluster]
     if readers:
         parts.append((f"{counted(len(readers), 'reader')} in trouble", readers[0].tone))
-    spans = [piece for part in parts for piece in ((" · ", Tone.QUIET), part)]
-    return tuple(spans[1:])
+    return tuple(piece for part in parts for piece in ((" · ", Tone.QUIET), part))[1:]
 
 
 def _nothing_wrong(board: Board) -> str:
@@ -259,21 +251,16 @@ _CHARTS: tuple[tuple[str, Callable[[Any], float | None], Tone], ...] = (
 
 def _charts(board: Board, width: int, height: int, *, across: int = 1) -> list[Line]:
     """Return the course of the main figures, one below the other, or up to ``across`` side by side."""
-    samples = list(board.samples)
+    every = [(title, [value(sample) for sample in board.samples], tone) for title, value, tone in _CHARTS]
     # A curve of zeros needs no eye if zero is well, and a chart without a figure is a hole.
-    shown = [
-        chart
-        for chart in _CHARTS
-        if any(chart[1](sample) if chart[2] is Tone.BAD else chart[1](sample) is not None for sample in samples)
-    ] or list(_CHARTS[:1])
-    shown = shown[: across if across > 1 else max(1, height // 4)]
+    shown = [one for one in every if any(value if one[2] is Tone.BAD else value is not None for value in one[1])]
+    shown = (shown or every[:1])[: across if across > 1 else max(1, height // 4)]
     lines: list[Line] = []
-    for index, (title, value, tone) in enumerate(shown):
+    for index, (title, values, tone) in enumerate(shown):
         rest = len(shown) - index
         high = height if across > 1 else (height - len(lines)) // rest
         taken = width_of(lines[0]) + 1 if lines and across > 1 else 0
         wide = (width - taken + 1) // rest - 1 if across > 1 else width
-        values = [value(sample) for sample in samples]
         curve = chart_lines(values, wide - 2, high - 2, short_count, tone=tone)
         block = panel(title, curve, wide, high, note=short_count(values[-1] if values else None))
         lines = _beside(lines, block) if across > 1 else [*lines, *block]
@@ -309,21 +296,19 @@ def _state(item: brokers.BrokerItem) -> Cell:
 def _lead_columns(most: int) -> tuple[Column, Column]:
     """Leaders against those that it should lead, as figures and as a bar: all brokers have one scale."""
 
-    def tone(item: brokers.BrokerItem, well: Tone) -> Tone:
-        return Tone.WARN if item.leaders < item.preferred else well
+    def cell(item: brokers.BrokerItem, text: str, well: Tone) -> Cell:
+        return Cell(text, Tone.WARN if item.leaders < item.preferred else well)
 
-    def bar(item: brokers.BrokerItem) -> Cell:
+    def bar(item: brokers.BrokerItem) -> str:
         full = round(item.leaders / most * _BAR) if most else 0
         wanted = max(full, round(item.preferred / most * _BAR) if most else 0)
-        return Cell("▇" * full + "░" * (wanted - full), tone(item, Tone.QUIET))
-
-    def figures(item: brokers.BrokerItem) -> Cell:
-        return Cell(f"{item.leaders}/{item.preferred}", tone(item, Tone.PLAIN))
+        return "▇" * full + "░" * (wanted - full)
 
     return (
-        Column("leaders", "LEADS", figures, lambda item: item.leaders, is_figure=True),
-        Column("preferred", "OF PREFERRED", bar, lambda item: item.preferred),
-    )
+        Column("leaders", "LEADS", lambda i: cell(i, f"{i.leaders}/{i.preferred}", Tone.PLAIN), lambda i: i.leaders,
+               is_figure=True),
+        Column("preferred", "OF PREFERRED", lambda i: cell(i, bar(i), Tone.QUIET), lambda i: i.preferred),
+    )  # fmt: skip
 
 
 _STRIP = (
@@ -342,13 +327,13 @@ _WIDER = (
 
 def _add_courses(board: Board, rows: list[Line], ids: Sequence[int], width: int) -> None:
     """Draw what each broker gets, all on one scale from zero."""
-    courses = [[sample.in_by_broker.get(broker) for sample in board.samples] for broker in ids]
-    top = ceiling_of(max((value for course in courses for value in course if value is not None), default=None))
     if width < 12:
         return
+    courses = [[sample.in_by_broker.get(broker) for sample in board.samples] for broker in ids]
+    top = ceiling_of(max((value for course in courses for value in course if value is not None), default=None))
     rows[0] = line(*rows[0], (f" 0 to {short_count(top)} in/s", Tone.QUIET))
-    for index, course in enumerate(courses):
-        rows[index + 1] = line(*rows[index + 1], " ", (sparkline(course, width, top=top), Tone.QUIET))
+    for index, course in enumerate(courses, 1):
+        rows[index] = line(*rows[index], " ", (sparkline(course, width, top=top), Tone.QUIET))
 
 
 def _bottom(board: Board, width: int, height: int) -> list[Line]:
@@ -375,19 +360,17 @@ def _bottom(board: Board, width: int, height: int) -> list[Line]:
 def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
     """Return the groups furthest behind; where there is room, then the busiest topics."""
     # A group whose lag is not known may be the furthest of all.
-    groups = sorted(
-        (group.lag for group in board.frame.groups),
-        key=lambda lag: (not lag.has_unknown_lag, -(lag.lag or 0)),
-    )
-    shown = groups[:lines_max]
+    lags = [group.lag for group in board.frame.groups]
+    shown = sorted(lags, key=lambda lag: (not lag.has_unknown_lag, -(lag.lag or 0)))[:lines_max]
     most = max((group.lag or 0 for group in shown), default=0)
     bar = max(0, min(12, width - 56))
     more_width = max((len(unknown_told(group)) if group.has_unknown_lag else 10 for group in shown), default=0)
     lines = []
     for lag in shown:
-        status, behind = status_cell(lag.status), time_lag_cell(lag)
-        trend = trend_cell(lag)
-        more = (unknown_told(lag), Tone.QUIET) if lag.has_unknown_lag else (trend.text, _course(trend, lag))
+        status, behind, trend = status_cell(lag.status), time_lag_cell(lag), trend_cell(lag)
+        # Lag that rises needs no eye as long as its reader is well.
+        course = Tone.QUIET if trend.tone is Tone.BAD and lag.status.is_fine else trend.tone
+        more = (unknown_told(lag), Tone.QUIET) if lag.has_unknown_lag else (trend.text, course)
         figure = at_least(short_count(lag.lag), is_least=lag.has_unknown_lag)
         length = max(round(lag.lag / most * bar), bar > 0) if lag.lag else 0
         name = fitted(line((plain(lag.group), Tone.STRONG)), max(8, width - 29 - bar - more_width))
@@ -405,11 +388,6 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
                 line("  ", *name, f"{short_count(rate):>8} ", ("▇" * round(rate / busiest[0][1] * bar), Tone.QUIET))
             )
     return lines or [line(("  nothing is written, as far as is known", Tone.QUIET))]
-
-
-def _course(trend: Cell, lag: Any) -> Tone:
-    """Lag that rises needs no eye as long as its reader is well."""
-    return Tone.QUIET if trend.tone is Tone.BAD and lag.status.is_fine else trend.tone
 
 
 def _moves(board: Board, width: int, lines_max: int) -> list[Line]:
@@ -464,19 +442,14 @@ def _page_rows(view: View) -> Rows:
     columns = (
         Column("problem", "PROBLEM", lambda one: Cell(one.subject, one.tone), lambda one: one.subject),
         Column("effect", "EFFECT", lambda one: Cell(one.effect), lambda one: one.effect),
-        Column("since_ms", "FOR", lambda one: Cell(age_told(one, board)), _since_ms),
+        Column("since_ms", "FOR", lambda one: Cell(age_told(one, board)), attribute("since.at_ms")),
     )
     return Rows(columns, problems_of(board), lambda one: one.key, lambda one: f"{one.subject} {one.effect}")
-
-
-def _since_ms(problem: Problem) -> int | None:
-    return None if problem.since is None else problem.since.at_ms
 
 
 PAGE = Page(
     "overview",
     _page_rows,
-    lambda view, width: [],
-    lambda view, problem: problem.opens,
+    opens=lambda view, problem: problem.opens,
     command=lambda view, items: ["cluster", "health"],
 )

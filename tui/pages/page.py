@@ -45,7 +45,7 @@ class Page:
 
     name: str
     rows: Callable[[View], Rows]
-    summary: Callable[[View, int], list[Line]]
+    summary: Callable[[View, int], list[Line]] = lambda view, width: []
     opens: Callable[[View, Any], Location | None] = lambda view, item: None
     is_trouble: Callable[[View, Any], bool] | None = None
     command: Callable[[View, Sequence[Any]], list[str]] = lambda view, items: []

@@ -79,9 +79,6 @@ def columns_of(board: Board) -> tuple[Column, ...]:
     ends = LogEnds.of(frame.offsets)
     logs = ReplicaLogs.of(frame.logs)
 
-    def state(item: PartitionItem) -> tuple[str, Tone]:
-        return state_of(board, item)
-
     def bytes_of(item: PartitionItem) -> int | None:
         leader = item.partition.leader
         for broker, is_future, size_bytes, _ in logs.numbers(item.name):
@@ -102,10 +99,11 @@ def columns_of(board: Board) -> tuple[Column, ...]:
     columns = (
         Column("partition", "PARTITION", lambda i: Cell(str(i.name), Tone.STRONG), lambda i: i.name, is_wide=True,
                width=16, basis=ITEM_ALONE),
-        Column("state", "STATE", lambda i: Cell(*state(i)), lambda i: state(i)[0], width=10),
+        Column("state", "STATE", lambda i: Cell(*state_of(board, i)), lambda i: state_of(board, i)[0], width=10),
         Column("leader", "LEADER", _leader, lambda i: i.partition.leader, is_figure=True, basis=ITEM_ALONE),
         column("replicas", "REPLICAS", "partition.replicas", ids, basis=ITEM_ALONE),
-        Column("isr", "ISR", _isr, lambda i: i.partition.isr, width=5, basis=ITEM_ALONE),
+        column("isr", "ISR", "partition.isr", ids, width=5, basis=ITEM_ALONE,
+               tone=lambda i: Tone.BAD if i.partition.is_under_replicated else Tone.PLAIN),
         column("osr", "MISSING", lambda i: i.partition.osr, lambda osr: ids(osr) if osr else "", rank=5,
                tone=lambda i: Tone.BAD if i.partition.osr else Tone.QUIET, basis=ITEM_ALONE),
         figure("leader_epoch", "EPOCH", "partition.leader_epoch", tone=Tone.QUIET, rank=6, basis=ITEM_ALONE),
@@ -128,10 +126,6 @@ def _leader(item: PartitionItem) -> Cell:
     if partition.leader != partition.preferred_leader:
         return Cell(f"{partition.leader}*", Tone.WARN)
     return Cell(f"{partition.leader} ")
-
-
-def _isr(item: PartitionItem) -> Cell:
-    return Cell(ids(item.partition.isr), Tone.BAD if item.partition.is_under_replicated else Tone.PLAIN)
 
 
 def _rows(view: View) -> Rows:
@@ -194,10 +188,8 @@ def _missing_partition(board: Board, where: Location) -> list[Line]:
     numbers = [p.partition for topic in board.topics if topic.name == where.topic for p in topic.partitions]
     if where.row is None or not numbers or where.row in {f"{where.topic}-{number}" for number in numbers}:
         return []
-    numbering = (
-        f"the topic has {numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"the topic has only {numbers[0]}"
-    )
-    return [line((f"there is no partition {where.row}: {numbering}", Tone.BAD))]
+    has = f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else f"only {numbers[0]}"
+    return [line((f"there is no partition {where.row}: the topic has {has}", Tone.BAD))]
 
 
 def _topic_summary(board: Board, name: str) -> list[Line]:
@@ -205,22 +197,14 @@ def _topic_summary(board: Board, name: str) -> list[Line]:
     if topic is None:
         return []
     figures = board.topic_figures(topic)
+    under, elsewhere = figures.under_replicated, figures.led_elsewhere.total()
     settings = NOTHING if topic.configs is None else ", ".join(f"{k}={v}" for k, v in sorted(topic.configs.items()))
-    return [
-        line(
-            f"{counted(figures.partitions, 'partition')}, factor {topic.replication_factor}   ",
-            (
-                f"{count(figures.under_replicated)} under-replicated",
-                Tone.BAD if figures.under_replicated else Tone.QUIET,
-            ),
-            "   ",
-            (
-                f"{count(figures.led_elsewhere.total())} not preferred",
-                Tone.WARN if figures.led_elsewhere.total() else Tone.QUIET,
-            ),
-        ),
-        line((f"set: {settings or 'nothing of its own'}", Tone.QUIET)),
-    ]
+    told = line(
+        f"{counted(figures.partitions, 'partition')}, factor {topic.replication_factor}   ",
+        (f"{count(under)} under-replicated", Tone.BAD if under else Tone.QUIET),
+        (f"   {count(elsewhere)} not preferred", Tone.WARN if elsewhere else Tone.QUIET),
+    )
+    return [told, line((f"set: {settings or 'nothing of its own'}", Tone.QUIET))]
 
 
 def _command(view: View, items: Sequence[Any]) -> list[str]:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.admin.analysis.moves import moves_board
+from engine.admin.reassignment.plan_file import PartitionMove
 from engine.common.model import TopicPartition
 from tui.drawing.cells import Cell, Column, Tone, column, figure
-from tui.drawing.lines import Line, beside, folded, line, width_of, wrapped
+from tui.drawing.lines import Line, beside, folded, line, text_of, width_of, wrapped
 from tui.drawing.table_model import Rows
 from tui.drawing.units import count, ids, size
-from tui.operations.plan_commands import making_words
 from tui.pages.page import View
 from tui.planning.card import CARD_WIDTH, Load, bar_lines, card_lines, loads_of, proof, run_lines, sentence
 from tui.planning.opened_plan import OpenedPlan
@@ -40,6 +40,10 @@ class PlannedItem:
     wave: int | None = None
 
     @property
+    def adds(self) -> tuple[int, ...]:
+        return tuple(broker for broker in self.target if broker not in self.before)
+
+    @property
     def state(self) -> str:
         if self.present is None:
             return "not found"
@@ -54,39 +58,27 @@ def items_of(board: Board, plan: OpenedPlan | None) -> list[PlannedItem]:
     """Return the partitions of a plan; without a plan, those under way."""
     if plan is None:
         moving = [item for item in board.items if item.partition.assignment.is_being_reassigned]
-        return [_planned(board, item.name, None, item.partition.assignment.target_replicas, item) for item in moving]
+        moves = [(PartitionMove(item.name, item.partition.assignment.target_replicas), item) for item in moving]
+        return [_planned(board, move, None, item, None) for move, item in moves]
     before = {move.name: move.before for move in plan.moves}
     wanted = {move.name.topic for move in plan.targets}
     present = {item.name: item for topic in board.topics if topic.name in wanted for item in board.items_of(topic)}
     return [
-        _planned(
-            board,
-            target.name,
-            before.get(target.name),
-            target.replicas,
-            present.get(target.name),
-            plan.wave_of.get(target.name),
-        )
-        for target in plan.targets
+        _planned(board, move, before.get(move.name), present.get(move.name), plan.wave_of.get(move.name))
+        for move in plan.targets
     ]
 
 
 def _planned(
-    board: Board,
-    name: TopicPartition,
-    before: tuple[int, ...] | None,
-    target: tuple[int, ...],
-    item: PartitionItem | None,
-    wave: int | None = None,
+    board: Board, move: PartitionMove, before: tuple[int, ...] | None, item: PartitionItem | None, wave: int | None
 ) -> PlannedItem:
     if before is None:
         before = () if item is None else item.partition.assignment.origin_replicas
-    if item is None:
-        return PlannedItem(name, before, target, item, None, wave)
-    logs = board.frame.logs.get(name, ())
-    own = [log.size_bytes for log in logs if log.broker == item.partition.leader and not log.is_future]
-    new = [broker for broker in target if broker not in before]
-    return PlannedItem(name, before, target, item, own[0] * len(new) if own else None, wave)
+    planned = PlannedItem(move.name, before, move.replicas, item, None, wave)
+    leader = None if item is None else item.partition.leader
+    logs = board.frame.logs.get(move.name, ())
+    own = [log.size_bytes for log in logs if log.broker == leader and not log.is_future]
+    return replace(planned, copied_bytes=own[0] * len(planned.adds)) if own else planned
 
 
 _TONES = {
@@ -98,30 +90,20 @@ _TONES = {
 }
 
 
-def _state(item: PlannedItem) -> Cell:
-    return Cell(item.state, _TONES.get(item.state, Tone.PLAIN))
-
-
-def _adds(item: PlannedItem) -> tuple[int, ...]:
-    return tuple(broker for broker in item.target if broker not in item.before)
-
-
 COLUMNS = (
     Column("partition", "PARTITION", lambda i: Cell(str(i.name), Tone.STRONG), lambda i: i.name, is_wide=True,
            width=16),
-    Column("state", "STATE", _state, lambda i: i.state, width=9),
+    column("state", "STATE", "state", tone=lambda i: _TONES.get(i.state, Tone.PLAIN), width=9),
     column("replicas", "BEFORE", "before", ids),
     column("target", "AFTER", "target", ids, tone=Tone.ACCENT),
-    column("adds", "ADDS", _adds, ids, rank=2),
+    column("adds", "ADDS", "adds", ids, rank=2),
     figure("wave", "WAVE", "wave", rank=3),
     figure("copied_bytes", "TO COPY", "copied_bytes", size, rank=1, width=9),
 )  # fmt: skip
 
 
 def rows_of(view: View, plan: OpenedPlan | None) -> Rows:
-    empty = _EMPTY
-    if plan is not None:
-        empty = plan.error or "there is nothing to do"
+    empty = _EMPTY if plan is None else plan.error or "there is nothing to do"
     items = items_of(view.board, plan)
     return Rows(COLUMNS, items, lambda item: item.name, lambda item: f"{item.name} {item.state}", empty)
 
@@ -130,10 +112,8 @@ def summary_of(
     view: View, plan: OpenedPlan | None, run: PlanRunState | None, cursor: TopicPartition | None, width: int
 ) -> list[Line]:
     """Return what the plan is and its progress, brokers before and after, and why the row's partition moves."""
-    ran: list[Line] = []
-    if run is not None:
-        frame = view.board.frame
-        ran = run_lines(run, moves_board(frame, view.board.history) if run.is_under_way else None)
+    moves = moves_board(view.board.frame, view.board.history) if run is not None and run.is_under_way else None
+    ran = [] if run is None else run_lines(run, moves)
     if plan is None:
         items = items_of(view.board, None)
         head = line(("reassignments under way", Tone.STRONG), ("   N makes a plan   o opens a file", Tone.QUIET))
@@ -206,7 +186,7 @@ def _why(plan: OpenedPlan, cursor: TopicPartition | None, width: int, *, is_tall
 
 def _in_rows(text: str, width: int, rows: int) -> list[Line]:
     """Return a text in exactly ``rows`` lines. If the text is too long, so is the last line: drawing cuts it."""
-    lines = ["".join(word for word, _ in part).rstrip() for part in folded(line(text), width)]
+    lines = [text_of(part) for part in folded(line(text), width)]
     kept = [*lines[: rows - 1], " ".join(lines[rows - 1 :]), *[""] * rows][:rows]
     return [line((one, Tone.QUIET)) for one in kept]
 
@@ -217,6 +197,4 @@ def command_of(plan: OpenedPlan | None) -> list[str]:
         return ["reassign", "list"]
     if plan.path is not None:
         return ["plan", "status", str(plan.path)] if plan.file is not None else ["reassign", "list"]
-    if plan.file is None:
-        return []
-    return making_words(plan.file.klamm.strategy, plan.file.klamm.options, capacity_file=plan.capacity_file)
+    return plan.making_words

@@ -75,10 +75,6 @@ def bar(share: float | None, width: int = 12) -> str:
     return "━" * full + "╌" * (width - full)
 
 
-def _state(item: MoveItem) -> Cell:
-    return Cell(item.state, _tone(item.copy))
-
-
 def _tone(copy: CopyProgress | None) -> Tone:
     if copy is None:
         return Tone.QUIET
@@ -97,9 +93,8 @@ def _left(item: MoveItem) -> Cell:
 
 def waited(copy: CopyProgress) -> str:
     """Return for how long a copy has waited for a byte, in words."""
-    return (
-        f"waiting {'at least ' * copy.is_at_least}{span(copy.stalled_s)}{', nothing copied' * (not copy.copied_bytes)}"
-    )
+    ending = "" if copy.copied_bytes else ", nothing copied"
+    return f"waiting {'at least ' * copy.is_at_least}{span(copy.stalled_s)}{ending}"
 
 
 def why_of(copy: CopyProgress) -> str:
@@ -110,15 +105,11 @@ def why_of(copy: CopyProgress) -> str:
     return ", ".join(part for part in (copy.reason, still) if part)
 
 
-def _why(item: MoveItem) -> str:
-    return "" if item.copy is None else why_of(item.copy)
-
-
 COLUMNS = (
     Column("partition", "PARTITION", lambda m: Cell(str(m.name), Tone.STRONG), lambda m: m.name, is_wide=True,
            width=16),
     figure("broker", "TO BROKER", "broker", tone=Tone.ACCENT, rank=1),
-    Column("state", "STATE", _state, lambda m: m.state, width=12),
+    column("state", "STATE", "state", tone=lambda m: _tone(m.copy), width=12),
     column("replicas", "FROM", "assignment.origin_replicas", ids, rank=3),
     column("target", "TO", "assignment.target_replicas", ids, rank=3),
     Column("bar", "", lambda m: Cell(bar(m.share), Tone.ACCENT), lambda m: m.share, rank=5, width=12),
@@ -127,7 +118,7 @@ COLUMNS = (
     figure("total_bytes", "OF", "copy.total_bytes", size, rank=4, width=9),
     figure("rate", "RATE", "copy.rate", byte_rate, rank=2, width=11),
     Column("left_s", "TIME LEFT", _left, attribute("copy.left_s"), rank=1, is_figure=True, width=8),
-    column("reason", "WHY", _why, tone=Tone.QUIET, rank=3),
+    column("reason", "WHY", lambda m: why_of(m.copy) if m.copy else "", tone=Tone.QUIET, rank=3),
 )  # fmt: skip
 
 

@@ -7,11 +7,11 @@ from heapq import nsmallest
 from engine.admin.analysis.incidents import Incident, Run
 from engine.admin.watch.events import Event, EventKind
 from tui.drawing.cells import Cell, Column, Tone, column
-from tui.drawing.lines import Line, elided, line
+from tui.drawing.lines import Line, cut, elided, line
 from tui.drawing.table_model import Rows
 from tui.drawing.units import clock_time, count, counted, ids, plain, span
 from tui.pages.page import Page, View
-from tui.state.board import Board
+from tui.state.board import Board, NumberedEvents
 from tui.state.location import Location, Only
 
 _CHANGE_MAX = 80
@@ -38,8 +38,6 @@ _TONES = {
     EventKind.CONNECTION_BACK: Tone.GOOD,
     EventKind.REASSIGNMENT_FINISHED: Tone.GOOD,
 }
-
-
 SEVERITIES = {Only.WARNINGS: 1, Only.FAILURES: 0}
 """What the timeline may be narrowed to, each with the least severe that it shows."""
 
@@ -82,11 +80,6 @@ def run_line(run: Run, kind_width: int, *, is_short: bool = False) -> Line:
     return line(*head, (f"{count(run.count)} times  ", Tone.STRONG), why, (names, Tone.QUIET))
 
 
-def _cut(text: str) -> str:
-    """Return a long change without its end: a list of throttled replicas would need more than the whole row."""
-    return text if len(text) <= _CHANGE_MAX else f"{text[: _CHANGE_MAX - 1]}…"
-
-
 def _within(event: Event) -> Cell:
     return Cell("" if event.within_ms is None else f"± {span(event.within_ms / 1000)}", Tone.QUIET)
 
@@ -115,7 +108,8 @@ def columns_of(board: Board) -> tuple[Column, ...]:
         Column("kind", "WHAT", lambda e: kind_cell(e[1]), lambda e: e[1].kind, width=20),
         column("subject", "OF", lambda e: e[1].subject, lambda name: elided(name, _NAME_MAX), tone=Tone.STRONG,
                width=16),
-        column("change", "CHANGE", change, _cut, rank=1, width=16),
+        # A list of throttled replicas would need more than the whole row.
+        column("change", "CHANGE", change, lambda text: cut(text, _CHANGE_MAX), rank=1, width=16),
         Column("reason", "WHY", why, lambda e: why(e).text, rank=2, is_wide=True, width=12),
     )  # fmt: skip
 
@@ -146,15 +140,13 @@ _EFFECTS = {
 def _rows(view: View) -> Rows:
     board, incident, only = view.board, view.location.incident, view.location.only
     # A filter looks for rows that an incident would hide.
-    events = board.numbered_events() if view.is_filtered and incident is None else board.folded_events(incident)
+    events = NumberedEvents(board) if view.is_filtered and incident is None else board.folded_events(incident)
     return Rows(
         columns_of(board),
         events,
         lambda numbered: numbered[0],
         lambda numbered: f"{numbered[1].kind.replace('_', ' ')} {numbered[1].subject} {numbered[1].reason}",
-        "nothing has happened since the dashboard started"
-        if only is None
-        else f"no {only} since the dashboard started",
+        f"{'nothing has happened' if only is None else f'no {only}'} since the dashboard started",
         None if only is None else lambda numbered: severity(numbered[1]) <= SEVERITIES[only],
     )
 
@@ -177,11 +169,8 @@ def _absent(view: View) -> list[Line]:
     out = list(view.board.history.absences.present(view.board.topics))
     if not out:
         return []
-    longest = nsmallest(3, out)
-    shown = ", ".join(
-        f"{name} without {broker} for {span((view.board.frame.at_ms - since) / 1000)}"
-        for since, name, broker in longest
-    )
+    now_ms, longest = view.board.frame.at_ms, nsmallest(3, out)
+    shown = ", ".join(f"{name} without {id_} for {span((now_ms - since) / 1000)}" for since, name, id_ in longest)
     return [line((f"{counted(len(out), 'replica')} out of sync: {shown}", Tone.BAD))]
 
 

@@ -61,12 +61,6 @@ def columns_of(board: Board) -> tuple[Column, ...]:
     def hides(topic: TopicSnapshot) -> bool:
         return board.lacks(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name)
 
-    def min_isr_cell(topic: TopicSnapshot) -> Cell:
-        return known(min_isr(topic), str(min_isr(topic)), is_hidden=hides(topic))
-
-    def bytes_cell(topic: TopicSnapshot) -> Cell:
-        return known(board.topic_bytes(topic), size(board.topic_bytes(topic)), is_hidden=board.hides_log_dirs)
-
     def traffic(name: str, title: str, place: int) -> Column:
         def value(topic: TopicSnapshot) -> float | None:
             traffic = board.frame.traffic.get(topic.name)
@@ -82,6 +76,7 @@ def columns_of(board: Board) -> tuple[Column, ...]:
         return Column(name, title, cell, value, rank=3, is_figure=True, width=9)
 
     figures = (traffic("bytes_in_per_s", "BYTES IN", 0), traffic("bytes_out_per_s", "BYTES OUT", 1))
+    bytes_of = board.topic_bytes
 
     def policy(topic: TopicSnapshot) -> Cell:
         return DENIED if topic.configs is None and hides(topic) else Cell(_policy(topic), Tone.QUIET)
@@ -90,7 +85,8 @@ def columns_of(board: Board) -> tuple[Column, ...]:
         Column("topic", "TOPIC", _name, lambda t: t.name, is_wide=True, width=16),
         figure("partition_count", "PARTITIONS", lambda t: len(t.partitions), count),
         figure("replication_factor", "RF", "replication_factor", rank=1),
-        Column("min_isr", "MIN ISR", min_isr_cell, min_isr, rank=4, is_figure=True),
+        Column("min_isr", "MIN ISR", lambda t: known(min_isr(t), str(min_isr(t)), is_hidden=hides(t)), min_isr, rank=4,
+               is_figure=True),
         tally("under_replicated", "UNDER-REPL", 0, lambda one: one.under_replicated),
         tally("offline", "OFFLINE", 1, lambda one: one.leaderless),
         tally("under_min_isr", "UNDER MIN", 2, lambda one: one.below_min),
@@ -98,7 +94,8 @@ def columns_of(board: Board) -> tuple[Column, ...]:
         tally("moving", "MOVING", 4, lambda one: one.moving, Tone.ACCENT),
         figure("in_per_s", "IN/S", board.rates.topic_in, short_count, rank=2, width=6),
         *(figures if board.reads_metrics else ()),
-        Column("bytes", "ON DISK", bytes_cell, board.topic_bytes, rank=3, is_figure=True, width=9),
+        Column("bytes", "ON DISK", lambda t: known(bytes_of(t), size(bytes_of(t)), is_hidden=board.hides_log_dirs),
+               bytes_of, rank=3, is_figure=True, width=9),
         Column("cleanup_policy", "CLEANUP", policy, _policy, rank=6, width=7),
     )  # fmt: skip
 

@@ -51,10 +51,6 @@ def _simple(value: object) -> object:
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
-def _children(znode: Znode) -> Cell:
-    return Cell(str(znode.children_count), Tone.PLAIN if znode.children_count else Tone.QUIET)
-
-
 def _modified(znode: Znode) -> Cell:
     """Return when it was written; ZooKeeper's own znodes were never written, and have the year 1970."""
     is_known = znode.modified is not None and znode.modified.timestamp()
@@ -64,7 +60,8 @@ def _modified(znode: Znode) -> Cell:
 COLUMNS = (
     Column("name", "ZNODE", lambda z: Cell(z.name + ("/" if z.children_count else ""), Tone.STRONG),
            lambda z: z.name, width=20),
-    Column("children", "CHILDREN", _children, lambda z: z.children_count, rank=3, is_figure=True),
+    figure("children", "CHILDREN", "children_count", rank=3,
+           tone=lambda z: Tone.PLAIN if z.children_count else Tone.QUIET),
     figure("version", "VERSION", "version", rank=1),
     Column("kind", "KIND", lambda z: Cell(z.kind or "", Tone.QUIET), lambda z: z.kind, rank=5),
     Column("owner", "SESSION", lambda z: Cell(z.ephemeral_owner or "", Tone.ACCENT), lambda z: z.ephemeral_owner,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from engine.admin.analysis.moves import MovesBoard
 from engine.admin.reassignment.wave_progress import WaveProgress
@@ -95,11 +94,8 @@ def bar_lines(loads: Sequence[Load], brokers: Sequence[int], width: int, rows: i
 
 def _figures(load: Load, brokers: Sequence[int]) -> list[tuple[str, str]]:
     """Return what each broker has before, with an arrow, and after; one figure alone says that nothing changes."""
-    found = []
-    for broker in brokers:
-        before, after = load.before.get(broker), load.after.get(broker)
-        found.append(("" if before == after else f"{load.text(before)} → ", load.text(after)))
-    return found
+    both = [(load.before.get(broker), load.after.get(broker)) for broker in brokers]
+    return [("" if old == new else f"{load.text(old)} → ", load.text(new)) for old, new in both]
 
 
 def _bar(load: Load, broker: int, width: int) -> list[Span]:
@@ -165,15 +161,11 @@ def largest_lines(plan: OpenedPlan) -> list[Line]:
     if not rows:
         return [line(("nothing is copied", Tone.QUIET))]
     wide = max(len(str(row.name)) for row in rows)
-    return [
-        line(
-            (f"{row.name!s:<{wide}}", Tone.STRONG),
-            f"  {ids(row.before)} → ",
-            (ids(row.after), Tone.ACCENT),
-            (f"   {size(row.bytes)}", Tone.PLAIN),
-        )
-        for row in rows
-    ]
+    lines = []
+    for row in rows:
+        name, after = (f"{row.name!s:<{wide}}", Tone.STRONG), (ids(row.after), Tone.ACCENT)
+        lines.append(line(name, f"  {ids(row.before)} → ", after, f"   {size(row.bytes)}"))
+    return lines
 
 
 def wave_lines(plan: OpenedPlan) -> list[Line]:
@@ -200,7 +192,11 @@ def detail_lines(plan: OpenedPlan, width: int) -> list[Line]:
         return lines
     lines += [(), *card_lines(score), (), *flow_lines(score.brokers)]
     if score.log_dirs:
-        lines += [(), line(("log dirs", Tone.QUIET)), *_dir_lines(score)]
+        lines += [(), line(("log dirs", Tone.QUIET))]
+    for one in score.log_dirs:
+        text = f"{one.log_dir}   {one.replicas_before} → {counted(one.replicas_after, 'replica')}"
+        sizes = f"   {size(one.bytes_before)} → {size(one.bytes_after)}"
+        lines.append(line((f"{one.broker:<4}", Tone.STRONG), text + sizes))
     blocks = [
         [line(("the largest moves", Tone.QUIET)), *largest_lines(plan)],
         [line(("waves of at most 10 replicas per broker", Tone.QUIET)), *wave_lines(plan)],
@@ -209,17 +205,6 @@ def detail_lines(plan: OpenedPlan, width: int) -> list[Line]:
     if left + 40 <= width:
         return [*lines, (), *beside(blocks[0], blocks[1], left_width=left)]
     return [*lines, (), *blocks[0], (), *blocks[1]]
-
-
-def _dir_lines(score: Score) -> list[Line]:
-    return [
-        line(
-            (f"{log_dir.broker:<4}", Tone.STRONG),
-            f"{log_dir.log_dir}   {log_dir.replicas_before} → {counted(log_dir.replicas_after, 'replica')}"
-            f"   {size(log_dir.bytes_before)} → {size(log_dir.bytes_after)}",
-        )
-        for log_dir in score.log_dirs
-    ]
 
 
 # The current run of a plan, and past ones: lines for the page, rows of the history
@@ -237,11 +222,10 @@ def run_lines(run: PlanRunState, moves: MovesBoard | None = None) -> list[Line]:
     Until the run itself can tell the time left, it is that of the reassignments under way.
     """
     tone = _TONES[run.state]
-    head: list[Any] = [(f"{_MARKS[run.state]} {run.run.verb} {run.run.path.name}: {run.state}", tone)]
-    lines = [line(*head)]
+    lines = [line((f"{_MARKS[run.state]} {run.run.verb} {run.run.path.name}: {run.state}", tone))]
     if run.progress is not None and run.is_under_way:
         where, how = progress_texts(run.progress, moves)
-        lines = [line(*head, f"   {where}"), line(("  ", Tone.PLAIN), (how, tone))]
+        lines = [line(*lines[0], f"   {where}"), line("  ", (how, tone))]
     if run.said:
         at_ms, text = run.said[-1]
         lines.append(line((f"  {clock_time(at_ms)}  ", Tone.QUIET), (text, tone if run.error else Tone.PLAIN)))

@@ -10,10 +10,11 @@ import asyncio
 import logging
 import pickle
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from engine.admin.cluster.errors import AdminError, BadRequest
 from engine.admin.log_dirs.describing import with_logs
@@ -39,22 +40,24 @@ from tui.dialogs.menu import Choice, MenuDialog
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, line
 from tui.operations.operation import EXPECTED, Prepared, command_text, failure_text
-from tui.operations.plan_commands import making_words, running_words
+from tui.operations.plan_commands import running_words
 from tui.planning.card import detail_lines, run_outcome
 from tui.planning.forms import STRATEGIES, ask_for_plan, carry_out, path_named
 from tui.planning.opened_plan import OpenedPlan, plan_made, read_plan_file
 from tui.planning.plan_run import PlanRunState, RunState
-from tui.screen.main_view import MainView
 from tui.screen.offers import Ask, FieldNeeded, PlanWish
 from tui.screen.saving import write_new
 from tui.screen.work import Work
 from tui.state.location import Location
 
+if TYPE_CHECKING:
+    from tui.screen.main_screen import MainScreen
+
 log = logging.getLogger(__name__)
 
 
 class PlanDesk:
-    def __init__(self, screen: MainView, work: Work) -> None:
+    def __init__(self, screen: MainScreen, work: Work) -> None:
         self._screen = screen
         self._work = work
         self.plan: OpenedPlan | None = None
@@ -79,30 +82,32 @@ class PlanDesk:
     def ask_for_strategy(self) -> None:
         """Let a person choose the strategy, then ask for the rest."""
         choices = [Choice(one.value, f"{one.value:<14}{text}") for one, text in STRATEGIES.items()]
-        self._screen.app.push_screen(MenuDialog("Make a plan", choices), self._strategy_chosen)
 
-    def _strategy_chosen(self, name: str | None) -> None:
-        if name is not None:
-            self._work.offer(ask_for_plan(Strategy(name), self.folder))
+        def chosen(name: str | None) -> None:
+            if name is not None:
+                self._work.offer(ask_for_plan(Strategy(name), self.folder))
+
+        self._screen.app.push_screen(MenuDialog("Make a plan", choices), chosen)
 
     def make(self, wish: PlanWish) -> None:
         """Make a plan; a window shows the progress, and closing it gives the plan up."""
-        self._screen.run_worker(self._make(wish), name="plan", group="plan", exclusive=True)
+        self._screen.run_in_background(self._make(wish), name="plan", group="plan", exclusive=True)
 
     async def _make(self, wish: PlanWish) -> None:
-        app, title = self._screen.app, f"Plan: {wish.strategy}"
+        title = f"Plan: {wish.strategy}"
         dialog = ProgressDialog(title, "reading the cluster …")
         work = asyncio.create_task(self._solved(wish, dialog), name="solve")
 
         def given_up(_: None) -> None:
             work.cancel()
 
-        await app.push_screen(dialog, given_up)
+        await self._screen.app.push_screen(dialog, given_up)
         try:
             await asyncio.wait({work})
         finally:
-            # The dashboard may end meanwhile; then no caller waits for the plan.
+            # The dashboard may end meanwhile; then no caller waits for the plan, and its connections are closed.
             work.cancel()
+            await asyncio.wait({work})
         dialog.finish()
         if work.cancelled():
             self._screen.tell("the plan was given up; nothing was changed")
@@ -149,29 +154,35 @@ class PlanDesk:
 
     def open(self, path: Path) -> None:
         """Read a plan file, beside the event loop, and show it."""
-        self._screen.run_worker(self._open(path), name="open a plan", group="open a plan", exclusive=True)
-
-    async def _open(self, path: Path) -> None:
-        self._show(await asyncio.to_thread(read_plan_file, path))
+        self._screen.run_in_background(self._open(path), name="open a plan", group="open a plan", exclusive=True)
 
     def resume(self, path: Path | None) -> None:
         """Open a plan (None: the one whose run was stopped or killed last), and ask how to go on with it."""
-        self._screen.run_worker(self._resume(path), name="open a plan", group="open a plan", exclusive=True)
+        work = self._open(path, resumes=True)
+        self._screen.run_in_background(work, name="open a plan", group="open a plan", exclusive=True)
 
-    async def _resume(self, path: Path | None) -> None:
+    async def _open(self, path: Path | None, *, resumes: bool = False) -> None:
         if path is None:
             found = await asyncio.to_thread(unfinished_plans, self.folders)
             if not found:
                 self._screen.tell("no journal in the working folder belongs to an unfinished plan", is_error=True)
                 return
             path = found[0].path
-        await self._open(path)
-        self._work.offer(carry_out(Verb.RESUME, self))
+        self._show(await asyncio.to_thread(read_plan_file, path))
+        if resumes:
+            self._work.offer(carry_out(Verb.RESUME, self))
 
     def ask_what_to_open(self) -> None:
         """Let a person name a file."""
+
+        def existing(values: Mapping[str, str]) -> Path:
+            path = self._path(values["path"])
+            if not path.is_file():
+                raise BadRequest("no such file", where=str(path))
+            return path
+
         fields = (FieldNeeded("path", "File", "", "a plan of klamm, or a file of kafka-reassign-partitions"),)
-        dialog = FormDialog(Ask("Open a plan", fields, lambda values: self._existing(values["path"])))
+        dialog = FormDialog(Ask("Open a plan", fields, existing))
         self._screen.app.push_screen(dialog, lambda path: None if path is None else self.open(path))
 
     def ask_where_to_save(self) -> None:
@@ -182,17 +193,18 @@ class PlanDesk:
             return
         fields = (FieldNeeded("path", "File", str(plan.path or self.new_path()), "kafka-reassign-partitions takes it"),)
         dialog = FormDialog(Ask(f"Save {plan.name}", fields, lambda values: self.checked_path(values["path"])))
-        self._screen.app.push_screen(dialog, self._save_told)
 
-    def _save_told(self, path: Path | None) -> None:
-        if path is None:
-            return
-        try:
-            self.save_as(path)
-        except OSError as error:
-            self._tell("Not saved", [line((str(error), Tone.BAD))])
-            return
-        self._screen.tell(f"saved: {path}")
+        def named(path: Path | None) -> None:
+            if path is None:
+                return
+            try:
+                self.save_as(path)
+            except OSError as error:
+                self._tell("Not saved", [line((str(error), Tone.BAD))])
+            else:
+                self._screen.tell(f"saved: {path}")
+
+        self._screen.app.push_screen(dialog, named)
 
     def save_as(self, path: Path) -> None:
         """Write the open plan to a file of its own; if it is there already, leave it."""
@@ -200,7 +212,7 @@ class PlanDesk:
         assert plan is not None
         if not (path.exists() and path.read_text(encoding="utf-8", errors="replace") == plan.text):
             write_new(path, plan.text)
-        self.plan = plan.saved_as(path)
+        self.plan = replace(plan, path=path)
         self._screen.draw(is_new_data=False)
 
     def new_path(self) -> Path:
@@ -212,23 +224,13 @@ class PlanDesk:
         return next(path for number in numbers if not (path := folder / f"{stem}{number}.json").exists())
 
     def checked_path(self, text: str) -> Path:
-        """Return where to write a plan.
-
-        Raises:
-            BadRequest: there is no such folder, or another file is there.
-        """
+        """Return where to write a plan; raises BadRequest if there is no such folder, or another file is there."""
         path = self._path(text)
         if not path.parent.is_dir():
             raise BadRequest(f"there is no folder {path.parent}")
         is_same = self.plan is not None and path.is_file() and path.read_text("utf-8", "replace") == self.plan.text
         if path.exists() and not is_same:
             raise BadRequest("there is a file already", where=str(path), hint="give another name")
-        return path
-
-    def _existing(self, text: str) -> Path:
-        path = self._path(text)
-        if not path.is_file():
-            raise BadRequest("no such file", where=str(path))
         return path
 
     def _path(self, text: str) -> Path:
@@ -241,16 +243,14 @@ class PlanDesk:
         if plan is None or plan.error:
             self._screen.tell("no plan is open: N makes one, o opens a file", is_error=True)
             return
-        command = self._making_command(plan)
+        target, words, command = self._screen.dashboard.session.target, plan.making_words, ""
         lines = detail_lines(plan, self._screen.size.width - 12)
-        if command:
+        if words and target is not None:
+            command = command_text(words, target)
             lines += [(), line((SAME, Tone.QUIET)), line((command, Tone.ACCENT))]
         if self.run is not None:
-            lines += [
-                (),
-                line(("said while it was carried out", Tone.QUIET)),
-                *(line(text) for _, text in self.run.said),
-            ]
+            lines += [(), line(("said while it was carried out", Tone.QUIET))]
+            lines += [line(text) for _, text in self.run.said]
         self._screen.app.push_screen(TextDialog(plan.name.capitalize(), lines, copied=command, is_wide=True))
 
     def explain(self) -> None:
@@ -262,14 +262,6 @@ class PlanDesk:
         lines = [line(text) for text in self.plan.explained(item.name)]
         self._screen.app.push_screen(TextDialog(f"Why {item.name} moves", lines, folds=True))
 
-    def _making_command(self, plan: OpenedPlan) -> str:
-        target = self._screen.dashboard.session.target
-        if plan.file is None or target is None:
-            return ""
-        made = plan.file.klamm
-        words = making_words(made.strategy, made.options, plan.path, plan.capacity_file)
-        return command_text(words, target) if words else ""
-
     # Carrying a plan out
 
     def begin(self, run: PlanRun, waves: Sequence[Wave]) -> None:
@@ -279,9 +271,7 @@ class PlanDesk:
         if self.run is not None and self.run.is_under_way:
             raise BadRequest("another run of a plan has begun meanwhile")
         self._control = WaveControl()
-        self.run = PlanRunState(
-            run, session.target.name, len(waves), clock=lambda: round(time.time() * 1000), changed=self._changed
-        )
+        self.run = PlanRunState(run, len(waves), clock=lambda: round(time.time() * 1000), changed=self._changed)
         self._execution = asyncio.create_task(self._execute(self.run, waves), name="plan-run")
         self._screen.dashboard.board.stopped_plan = None
         self._screen.go_to(Location("plans"))
@@ -351,15 +341,16 @@ class PlanDesk:
 
     def ask_to_stop(self) -> None:
         """Ask whether to end the run. This asks no cluster: a run has to end also if the cluster is out of reach."""
+
+        def answered(is_meant: bool | None) -> None:
+            if not is_meant:
+                self._screen.tell("the run goes on")
+            elif self._is_under_way():
+                self._screen.run_in_background(self._stop_told(), name="stop", group="plan-stop", exclusive=True)
+
         if self._is_under_way():
             prepared = self.end_prepared("End the run of the plan?")
-            self._screen.app.push_screen(ConfirmDialog(prepared, GO_ON), self._stop_answered)
-
-    def _stop_answered(self, is_meant: bool | None) -> None:
-        if not is_meant:
-            self._screen.tell("the run goes on")
-        elif self._is_under_way():
-            self._screen.run_worker(self._stop_told(), name="stop", group="plan-stop", exclusive=True)
+            self._screen.app.push_screen(ConfirmDialog(prepared, GO_ON), answered)
 
     def _is_under_way(self) -> bool:
         """Whether a run is under way; if not, say so."""
@@ -372,11 +363,8 @@ class PlanDesk:
         """Return what becomes of the run that is under way if it ends now."""
         run = self.run
         assert run is not None
-        lines = (
-            "moves under way go on in the cluster; the remaining waves do not begin",
-            f"{run.run.path.name} will stop in {run.place}",
-        )
-        return Prepared(question, lines, command=self.way_on)
+        lines = "moves under way go on in the cluster; the remaining waves do not begin"
+        return Prepared(question, (lines, f"{run.run.path.name} will stop in {run.place}"), command=self.way_on)
 
     async def _stop_told(self) -> None:
         await self.stop()

@@ -8,22 +8,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.plan_runs import Verb
-from engine.common.quantities import parse_duration_s
+from engine.common.quantities import parse_duration_s, parse_rate, parse_size
 from plans import option_texts
 from plans.capacity_file import parse_capacities
 from plans.errors import BadOption
 from plans.options import BrokerCapacity, LogDirCapacity, PlanOptions, Strategy
 from tui.operations.plans import CancelPlan, CarryOutPlan, CheckPlan, PlanHistory, ThrottlePlan, run_asked_for
-from tui.operations.topics import rate_of, size_of, whole_number
+from tui.operations.topics import quantity, whole_number
 from tui.pages.page import View
 from tui.planning.words import planner_words
-from tui.screen.main_view import Desk
 from tui.screen.offers import Ask, FieldNeeded, NotNow, Offer, PlanWish, offer_for, topic_gone, topics_of
+
+if TYPE_CHECKING:
+    from tui.planning.desk import PlanDesk
 
 STRATEGIES: Mapping[Strategy, str] = {
     Strategy.REBALANCE: "level replicas and leaders, or bytes",
@@ -80,6 +82,10 @@ def _brokers(text: str, what: str) -> dict[str, Any]:
     return {"brokers": option_texts.broker_ids(text, what)}
 
 
+def _replacements(text: str, what: str) -> dict[str, Any]:
+    return {"replacements": option_texts.replacements(text, what)}
+
+
 def _factor(text: str, what: str) -> dict[str, Any]:
     factor = whole_number(what, text)
     if factor is None or factor < 1:
@@ -89,9 +95,7 @@ def _factor(text: str, what: str) -> dict[str, Any]:
 
 _ARGUMENTS: Mapping[Strategy, _Argument] = {
     Strategy.DECOMMISSION: _Argument("Brokers to empty", "7 or 7,8", _brokers),
-    Strategy.REPLACE: _Argument(
-        "Old=new", "7=8 or 7=8,9=10", lambda text, what: {"replacements": option_texts.replacements(text, what)}
-    ),
+    Strategy.REPLACE: _Argument("Old=new", "7=8 or 7=8,9=10", _replacements),
     Strategy.EXPAND: _Argument("New brokers", "4,5", _brokers),
     Strategy.FACTOR: _Argument("Replicas", "of each partition", _factor),
     Strategy.MOVE: _Argument("To brokers", "4,5,6", _brokers),
@@ -118,12 +122,12 @@ def _wish(strategy: Strategy, folder: Path, values: Mapping[str, str]) -> PlanWi
                 pins=tuple(values["pins"].split()),
                 minimise=option_texts.minimise(least, "fewest") if least else None,
                 max_moves=whole_number("moves at most", values["max_moves"]),
-                max_bytes=size_of("bytes at most", values["max_bytes"]),
-                throttle=rate_of("the throttle", values["throttle"]) or None,
+                max_bytes=quantity(parse_size, "bytes at most", values["max_bytes"]),
+                throttle=quantity(parse_rate, "the throttle", values["throttle"]) or None,
                 tolerance_percent=_tolerance(values["tolerance"]),
                 broker_capacities=brokers,
                 log_dir_capacities=log_dirs,
-                time_limit_s=_time_limit(values["time_limit"]),
+                time_limit_s=quantity(parse_duration_s, "time limit", values["time_limit"]),
                 keep_dead=_keeps_dead(values["dead"]),
                 **({} if own is None else own.read(values["argument"], own.label.lower())),
             ),
@@ -149,13 +153,6 @@ def _keeps_dead(text: str) -> bool:
     return bool(text.strip())
 
 
-def _time_limit(text: str) -> float | None:
-    try:
-        return parse_duration_s(text.strip()) if text.strip() else None
-    except ValueError as error:
-        raise BadRequest(f"time limit: {error}") from error
-
-
 def _capacities(folder: Path, name: str) -> tuple[tuple[BrokerCapacity, ...], tuple[LogDirCapacity, ...]]:
     path = path_named(folder, name)
     try:
@@ -166,11 +163,7 @@ def _capacities(folder: Path, name: str) -> tuple[tuple[BrokerCapacity, ...], tu
 
 
 def path_named(folder: Path, text: str) -> Path:
-    """Return the path that a person typed.
-
-    Raises:
-        BadRequest: it names nothing.
-    """
+    """Return the path that a person typed; raises BadRequest if it names nothing."""
     if not text.strip():
         raise BadRequest("name a file")
     try:
@@ -191,7 +184,7 @@ def _regexes(text: str) -> tuple[str, ...]:
 # The keys for plans: which plan to make, and what to do with the open one
 
 
-def plan_offer(action_id: str, desk: Desk, view: View, items: Sequence[Any]) -> Offer:
+def plan_offer(action_id: str, desk: PlanDesk, view: View, items: Sequence[Any]) -> Offer:
     """Return what an action about plans means."""
     if action_id in _FROM_ROWS:
         return _FROM_ROWS[action_id](desk.folder, view, items)
@@ -212,12 +205,12 @@ def plan_offer(action_id: str, desk: Desk, view: View, items: Sequence[Any]) -> 
     return CheckPlan(desk.plan) if action_id == "plan.check" else carry_out(_VERBS[action_id], desk)
 
 
-def _throttle(desk: Desk) -> Offer:
+def _throttle(desk: PlanDesk) -> Offer:
     run = desk.run
     assert run is not None
 
     def build(values: Mapping[str, str]) -> ThrottlePlan:
-        rate = rate_of("the throttle", values["rate"])
+        rate = quantity(parse_rate, "the throttle", values["rate"])
         if rate is None:
             raise BadRequest("give a throttle, such as 50M")
         return ThrottlePlan(run.run, ThrottleRange.of(rate), desk.set_throttle)
@@ -226,7 +219,7 @@ def _throttle(desk: Desk) -> Offer:
     return Ask("Change the throttle of the plan", (FieldNeeded("rate", "Bytes a second", now, "50M"),), build)
 
 
-def carry_out(verb: Verb, desk: Desk) -> Offer:
+def carry_out(verb: Verb, desk: PlanDesk) -> Offer:
     """Return the form before the open plan is carried out, or why it cannot be."""
     plan = desk.plan
     assert plan is not None
@@ -280,18 +273,11 @@ def _of_topics(strategy: Strategy, folder: Path, view: View, items: Sequence[Any
     return ask_for_plan(strategy, folder, topics=" ".join(re.escape(topic) for topic in topics))
 
 
-def _rebalance(folder: Path, view: View, items: Sequence[Any]) -> Offer:
-    return ask_for_plan(Strategy.REBALANCE, folder)
-
-
 _FROM_ROWS: Mapping[str, Callable[[Path, View, Sequence[Any]], Offer]] = {
     "plan.retire": _retire,
     "plan.replace": _replace,
     "plan.move": partial(_of_topics, Strategy.MOVE),
     "plan.factor": partial(_of_topics, Strategy.FACTOR),
-    "plan.rebalance": _rebalance,
+    "plan.rebalance": lambda folder, view, items: ask_for_plan(Strategy.REBALANCE, folder),
 }
 """Plans that start from rows of another screen."""
-
-PLAN_CHANGES = frozenset({*_VERBS, "plan.cancel", "plan.throttle", "plan.stop"})
-"""Actions that change the cluster."""

@@ -17,6 +17,7 @@ from plans.explaining import explanations, told_by_file
 from plans.made import MadePlan
 from plans.plan_file import PlanFile, decode_plan, encode_plan
 from plans.telling import PlannedMove, moves_of
+from tui.operations.plan_commands import making_words
 from tui.planning.words import planner_words
 
 NO_ENVELOPE = "klamm: missing"
@@ -65,9 +66,12 @@ class OpenedPlan:
     def digest(self) -> str:
         return plan_digest(self.text)
 
-    def saved_as(self, path: Path) -> OpenedPlan:
-        """Return the same plan with a file."""
-        return replace(self, path=path)
+    @property
+    def making_words(self) -> list[str]:
+        """The words of the command that makes the same plan; none if they are not known."""
+        if self.file is None:
+            return []
+        return making_words(self.file.klamm.strategy, self.file.klamm.options, self.path, self.capacity_file)
 
     def explained(self, name: TopicPartition) -> tuple[str, ...]:
         """Return why a partition of the plan moves, as far as it is known."""
@@ -107,14 +111,6 @@ def _opened(
         replace(move, size_bytes=sizes.get(move.name)) for move in moves_between(file.klamm.rollback, file.partitions)
     )
     waves = waves_of(moves, WaveCaps())
-    return OpenedPlan(
-        path,
-        text,
-        tuple(move.move for move in moves),
-        file,
-        moves,
-        tuple(moves_of(file, sizes)),
-        {move.name: number for number, wave in enumerate(waves, 1) for move in wave},
-        len(waves),
-        made,
-    )
+    targets, planned = tuple(move.move for move in moves), tuple(moves_of(file, sizes))
+    wave_of = {move.name: number for number, wave in enumerate(waves, 1) for move in wave}
+    return OpenedPlan(path, text, targets, file, moves, planned, wave_of, len(waves), made)

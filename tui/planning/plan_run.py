@@ -30,11 +30,8 @@ class PlanRunState:
         clock: milliseconds since 1970.
     """
 
-    def __init__(
-        self, run: PlanRun, target_name: str, wave_count: int, *, clock: Callable[[], int], changed: Callable[[], None]
-    ) -> None:
+    def __init__(self, run: PlanRun, wave_count: int, *, clock: Callable[[], int], changed: Callable[[], None]) -> None:
         self.run = run
-        self.target_name = target_name
         self.wave_count = wave_count
         self.wave = 0
         self.progress: WaveProgress | None = None
@@ -60,10 +57,6 @@ class PlanRunState:
     @property
     def place(self) -> str:
         return f"wave {self.wave} of {self.wave_count}"
-
-    @property
-    def last_words(self) -> str:
-        return self.said[-1][1] if self.said else ""
 
     # What the execution reports
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.admin.cluster.target import ClusterTarget
+from engine.admin.watch.feed import Playback
 from tui.actions import PAGES, Action, Group, help_lines, key_label
 from tui.dialogs.dialog import TextDialog
 from tui.dialogs.menu import Choice, CommandDialog, Do, GoTo, MenuDialog, NotUnderstood, parse_command, suggestions
@@ -20,7 +21,6 @@ from tui.pages import logs, replicas, timeline
 from tui.pages.all_pages import aside_of
 from tui.pages.clusters import cluster_tone
 from tui.pages.page import rows_at
-from tui.screen.main_view import MainView
 from tui.screen.offers import ASK_CLUSTER, OPERATIONS, offer_for
 from tui.state.fleet import Member
 from tui.state.location import Location
@@ -29,8 +29,11 @@ from tui.state.recorded_feed import RecordedFeed
 from tui.state.status import source_lines
 from tui.widgets.lines_view import KeyItem
 
+if TYPE_CHECKING:
+    from tui.screen.main_screen import MainScreen
 
-def why_not(screen: MainView, action: Action) -> str:
+
+def why_not(screen: MainScreen, action: Action) -> str:
     """Return why an action cannot be done now, or an empty text."""
     session = screen.dashboard.session
     if action.changes or (action.id in ASK_CLUSTER and session.target is None):
@@ -43,51 +46,37 @@ def why_not(screen: MainView, action: Action) -> str:
 
 
 _TAB_TITLES = {"reassignments": "Reassign", "zookeeper": "ZK"}
-"""Eleven titles have to fit into 120 columns."""
-_SHORT_TITLES = {
-    "overview": "Over",
-    "brokers": "Brok",
-    "topics": "Topic",
-    "partitions": "Part",
-    "groups": "Group",
-    "reassignments": "Moves",
-    "plans": "Plan",
-    "timeline": "Time",
-}
-"""And these into 80; the others are short enough."""
+"""Eleven titles have to fit into 120 columns; their short ones into 80."""
 OF_A_RUN = ("plan.cancel", "plan.throttle", "plan.stop")
 """Actions that matter most while a plan is carried out."""
 
 
-def tab_items(screen: MainView) -> list[KeyItem]:
+def tab_items(screen: MainScreen) -> list[KeyItem]:
     """Return the screens with their keys; while no cluster is opened there is only one."""
     if screen.dashboard.session.shows_fleet:
         return []
-    registry = screen.dashboard.session.registry
-    return [
-        KeyItem(
-            key_label(registry.named(f"page.{name}").keys[0]),
-            tab := _TAB_TITLES.get(name, title),
-            f"page.{name}",
-            is_current=name == screen.page_name,
-            short=_SHORT_TITLES.get(name, tab),
+    items = []
+    for name, _, title in PAGES:
+        action, tab = screen.dashboard.session.registry.named(f"page.{name}"), _TAB_TITLES.get(name, title)
+        is_current = name == screen.location.screen
+        items.append(
+            KeyItem(key_label(action.keys[0]), tab, action.id, is_current=is_current, short=action.short or tab)
         )
-        for name, _, title in PAGES
-    ]
+    return items
 
 
-def footer_items(screen: MainView) -> list[KeyItem]:
+def footer_items(screen: MainScreen) -> list[KeyItem]:
     """Return the keys that are worth a place at the bottom, those of this screen before those that are everywhere.
 
     Where nothing may be changed, the keys for that give their places to others; the help has them with the reason.
     """
-    session = screen.dashboard.session
-    problem = screen.model.cursor_item if screen.page_name == "overview" else None
+    session, page = screen.dashboard.session, screen.location.screen
+    problem = screen.model.cursor_item if page == "overview" else None
     mends = () if problem is None else problem.mends
-    shown = [entry for entry in session.registry.on_page(screen.page_name) if entry.in_footer or entry.id in mends]
+    shown = [entry for entry in session.registry.on_page(page) if entry.in_footer or entry.id in mends]
     if session.why_no_changes:
         shown = [action for action in shown if not action.changes]
-    if screen.page_name == "overview":
+    if page == "overview":
         shown = [action for action in shown if not action.is_of_rows or action.id == "row.open"]
         # What changes something is worth its place on the problem that it may mend.
         shown = [entry for entry in shown if entry.id in mends or not (entry.changes or entry.group is Group.PLANS)]
@@ -104,13 +93,13 @@ def footer_items(screen: MainView) -> list[KeyItem]:
     ]  # fmt: skip
 
 
-def perform(screen: MainView, action_id: str) -> None:
+def perform(screen: MainScreen, action_id: str) -> None:
     """Carry out an action, or say why not."""
     action = screen.dashboard.session.registry.named(action_id)
     if reason := why_not(screen, action):
         screen.tell(reason, is_error=True)
         return
-    if not action.is_on(screen.page_name):
+    if not action.is_on(screen.location.screen):
         screen.tell(f"{action.title.lower()} belongs to {', '.join(sorted(action.pages))}", is_error=True)
         return
     if action.is_of_rows and action_id != "row.open" and screen.location.page == "overview":
@@ -118,7 +107,7 @@ def perform(screen: MainView, action_id: str) -> None:
     elif action_id.startswith("page."):
         screen.go_to(Location(action_id.removeprefix("page.")))
     elif action_id in OPERATIONS:
-        screen.offer(offer_for(action_id, screen.view, chosen(screen, action_id)))
+        screen.work.offer(offer_for(action_id, screen.view, chosen(screen, action_id)))
     elif action_id == "plan.resume" and (screen.desk.plan is None or screen.location.page == "overview"):
         problem = screen.model.cursor_item if screen.location.page == "overview" else None
         screen.desk.resume(None if problem is None else problem.plan)
@@ -127,10 +116,10 @@ def perform(screen: MainView, action_id: str) -> None:
     else:
         from tui.planning.forms import plan_offer
 
-        screen.offer(plan_offer(action_id, screen.desk, screen.view, chosen(screen, action_id)))
+        screen.work.offer(plan_offer(action_id, screen.desk, screen.view, chosen(screen, action_id)))
 
 
-def chosen(screen: MainView, action_id: str) -> list[Any]:
+def chosen(screen: MainScreen, action_id: str) -> list[Any]:
     """Return the subject of an operation; inside a group that is the group, not its partitions.
 
     On the overview they are the rows that a problem is about, if the operation may mend it.
@@ -143,26 +132,28 @@ def chosen(screen: MainView, action_id: str) -> list[Any]:
     return [] if screen.location.page in ("group", "overview") else screen.model.chosen
 
 
-def _open(screen: MainView) -> None:
-    item = screen.model.cursor_item
-    if screen.location.page == "logs" and item is not None:
-        screen.app.push_screen(TextDialog("One line of the log", logs.whole(item), is_wide=True))
+def _open(screen: MainScreen) -> None:
+    item, page = screen.model.cursor_item, screen.location.page
+    if item is None:
         return
-    if screen.location.page == "clusters" and item is not None:
+    screen.model.is_opened = True
+    if page == "logs":
+        screen.app.push_screen(TextDialog("One line of the log", logs.whole(item), is_wide=True))
+    elif page == "clusters":
         open_member(screen, item)
-    elif screen.location.page == "group" and item is not None and item.status.is_trouble:
+    elif page == "group" and item.status.is_trouble:
         # Who reads it, and the commands that help, are not on the page of its topic.
         lines = aside_of(screen.view, "group", item, max(40, screen.size.width - 10))
         screen.app.push_screen(TextDialog("Partition of a group", lines, is_wide=True, folds=True))
-    elif screen.location.page == "overview" and item is not None and item.plan is not None:
+    elif page == "overview" and item.plan is not None:
         screen.desk.open(item.plan)
-    elif item is not None and (location := screen.pages[screen.location.page].opens(screen.view, item)) is not None:
+    elif (location := screen.pages[page].opens(screen.view, item)) is not None:
         screen.go_to(location)
 
 
-def _why(screen: MainView) -> None:
+def _why(screen: MainScreen) -> None:
     problem, item = screen.model.cursor_item, screen.model.cursor_item
-    if screen.page_name == "groups":
+    if screen.location.screen == "groups":
         group = screen.location.group or (None if item is None else item.name)
         problem = next((one for one in problems_of(screen.dashboard.board) if one.opens.group == group), None)
         if item is not None and problem is None:
@@ -184,7 +175,7 @@ def _why(screen: MainView) -> None:
     screen.app.push_screen(TextDialog("Why", told(), is_wide=True, folds=True, renewed=told))
 
 
-def _incident(screen: MainView) -> None:
+def _incident(screen: MainScreen) -> None:
     problem = screen.model.cursor_item
     if problem is None or problem.incident is None:
         screen.tell("incidents begin with a broker that fails while the dashboard watches; 8 shows all that happened")
@@ -192,7 +183,7 @@ def _incident(screen: MainView) -> None:
     screen.go_to(Location("timeline", incident=problem.incident))
 
 
-def _partition_log(screen: MainView) -> None:
+def _partition_log(screen: MainScreen) -> None:
     items = replicas.chosen(screen.view) if screen.location.page == "partition" else [screen.model.cursor_item]
     if not items or items[0] is None:
         screen.tell("there is no partition under the cursor", is_error=True)
@@ -201,55 +192,55 @@ def _partition_log(screen: MainView) -> None:
     screen.go_to(Location("logs", topic=name.topic, partition=name.partition))
 
 
-def _leave(screen: MainView) -> None:
+def _leave(screen: MainScreen) -> None:
     if screen.leave_filter():
         return
-    if not screen.model.filter.is_empty and screen.location.page != "overview":
+    if screen.model.filter.is_empty or screen.location.page == "overview":
+        _back(screen)
+    else:
         screen.model.set_filter(Filter())
         screen.draw(is_new_data=False)
-    else:
-        _back(screen)
 
 
-def _back(screen: MainView) -> None:
+def _back(screen: MainScreen) -> None:
     if screen.history.back():
         screen.arrive()
     else:
         leave_for_fleet(screen)
 
 
-def _forward(screen: MainView) -> None:
+def _forward(screen: MainScreen) -> None:
     if screen.history.forward():
         screen.arrive()
 
 
-def _sort(screen: MainView) -> None:
+def _sort(screen: MainScreen) -> None:
     screen.model.sort_by_next()
     screen.table.refresh_rows(is_new_data=False)
 
 
-def _reverse(screen: MainView) -> None:
+def _reverse(screen: MainScreen) -> None:
     screen.model.reverse()
     screen.table.refresh_rows(is_new_data=False)
 
 
-def _scroll_columns(screen: MainView, by: int) -> None:
+def _scroll_columns(screen: MainScreen, by: int) -> None:
     if not screen.table.scroll_columns(by):
         screen.tell(f"there are no columns further {'right' if by > 0 else 'left'}")
 
 
-def _tag(screen: MainView) -> None:
+def _tag(screen: MainScreen) -> None:
     screen.model.toggle_tag()
     screen.table.take_key("down")
     screen.draw(is_new_data=False)
 
 
-def _tag_all(screen: MainView) -> None:
+def _tag_all(screen: MainScreen) -> None:
     screen.model.toggle_all_tags()
     screen.draw(is_new_data=False)
 
 
-def _trouble(screen: MainView) -> None:
+def _trouble(screen: MainScreen) -> None:
     if screen.location.page == "timeline":
         screen.go_to(replace(screen.location, only=timeline.next_severity(screen.location.only)), is_visit=False)
         return
@@ -257,38 +248,38 @@ def _trouble(screen: MainView) -> None:
     screen.draw(is_new_data=False)
 
 
-def _pause(screen: MainView) -> None:
+def _pause(screen: MainScreen) -> None:
     screen.dashboard.toggle_pause()
     screen.draw(is_new_data=False)
 
 
-def _refresh(screen: MainView) -> None:
+def _refresh(screen: MainScreen) -> None:
     screen.dashboard.session.feed.refresh()
     screen.read_shown()
     screen.tell("asking now")
 
 
-def _source(screen: MainView) -> None:
+def _source(screen: MainScreen) -> None:
     member = screen.model.cursor_item if screen.location.page == "clusters" else None
     lines = source_lines((screen.dashboard if member is None else member).board.frame)
     screen.app.push_screen(TextDialog("Where the data comes from", lines, is_wide=True, folds=True))
 
 
-def _theme(screen: MainView) -> None:
+def _theme(screen: MainScreen) -> None:
     names = list(screen.dashboard.session.palettes)
     at = names.index(screen.app.theme) if screen.app.theme in names else -1
     screen.app.theme = names[(at + 1) % len(names)]
     screen.tell(f"theme {screen.app.theme}")
 
 
-def _command(screen: MainView) -> None:
+def _command(screen: MainScreen) -> None:
     registry = screen.dashboard.session.registry
     screen.app.push_screen(
         CommandDialog(lambda text: suggestions(text, registry, partial(_named, screen))), partial(_run_command, screen)
     )
 
 
-def _named(screen: MainView, page: str) -> list[str]:
+def _named(screen: MainScreen, page: str) -> list[str]:
     """Return the names that a command may give behind this screen."""
     board = screen.dashboard.board
     match page:
@@ -301,7 +292,7 @@ def _named(screen: MainView, page: str) -> list[str]:
     return []
 
 
-def places(screen: MainView) -> Iterator[tuple[str, str, Location]]:
+def places(screen: MainScreen) -> Iterator[tuple[str, str, Location]]:
     """Return the places that the palette finds by name: what it is called, what it is, and where."""
     for topic in _named(screen, "topics"):
         yield topic, "topic", Location("partitions", topic=topic)
@@ -311,7 +302,7 @@ def places(screen: MainView) -> Iterator[tuple[str, str, Location]]:
         yield f"broker {broker}", "its partitions", Location("partitions", broker=int(broker))
 
 
-def _run_command(screen: MainView, text: str | None) -> None:
+def _run_command(screen: MainScreen, text: str | None) -> None:
     if text is None or not text.removeprefix(":").strip():
         return
     word, _, rest = text.strip().removeprefix(":").partition(" ")
@@ -327,12 +318,10 @@ def _run_command(screen: MainView, text: str | None) -> None:
             screen.tell(message, is_error=True)
 
 
-def _help(screen: MainView) -> None:
-    lines = help_lines(
-        screen.dashboard.session.registry.on_page(screen.page_name), partial(why_not, screen), screen.size.width
-    )
-    dialog = TextDialog(f"Keys of {screen.page_name}", lines, is_wide=True, folds=True, finds=True)
-    screen.app.push_screen(dialog)
+def _help(screen: MainScreen) -> None:
+    page = screen.location.screen
+    lines = help_lines(screen.dashboard.session.registry.on_page(page), partial(why_not, screen), screen.size.width)
+    screen.app.push_screen(TextDialog(f"Keys of {page}", lines, is_wide=True, folds=True, finds=True))
 
 
 # How fast frames come, and a recording's steps and ends
@@ -340,11 +329,10 @@ def _help(screen: MainView) -> None:
 REPLAY_SPEEDS = 1 / 64, 512.0
 
 
-def change_rate(screen: MainView, factor: float) -> None:
+def change_rate(screen: MainScreen, factor: float) -> None:
     """Multiply the time between frames by a factor."""
     feed = screen.dashboard.session.feed
-    playback = feed.playback
-    if playback is not None:
+    if (playback := feed.playback) is not None:
         slowest, fastest = REPLAY_SPEEDS
         playback.set_speed(min(max(playback.speed / factor, slowest), fastest))
     else:
@@ -352,35 +340,27 @@ def change_rate(screen: MainView, factor: float) -> None:
     screen.draw_head()
 
 
-def step(screen: MainView, by: int) -> None:
-    """Go forward or back in a recording by this many frames."""
+def _replay(screen: MainScreen) -> Playback:
+    """Return the recording; ``why_not`` has refused what belongs to recordings where there is none."""
     playback = screen.dashboard.session.feed.playback
-    if playback is not None:
-        playback.step(by)
-
-
-def seek(screen: MainView, *, to_end: bool) -> None:
-    playback = screen.dashboard.session.feed.playback
-    if playback is not None:
-        playback.seek(playback.count - 1 if to_end else 0)
+    assert playback is not None
+    return playback
 
 
 # From one cluster of the profiles to another, and from the table of all of them into one and back
 
 
-def ask_for_cluster(screen: MainView) -> None:
+def ask_for_cluster(screen: MainScreen) -> None:
     """Let a person choose a cluster: from the table of all, if there is one, else from a menu."""
     session = screen.dashboard.session
-    if _is_busy(screen):
+    profiles = session.profiles
+    if session.shows_fleet:
+        screen.tell("enter opens the cluster under the cursor")
         return
     if session.fleet is not None:
-        if session.shows_fleet:
-            screen.tell("enter opens the cluster under the cursor")
-        else:
-            screen.run_worker(_show_fleet(screen), name="switch", exclusive=True, group="switch")
+        leave_for_fleet(screen)
         return
-    profiles = session.profiles
-    if profiles is None:
+    if _is_busy(screen) or profiles is None:
         return
     choices = [
         Choice(
@@ -395,45 +375,45 @@ def ask_for_cluster(screen: MainView) -> None:
 
     def chosen(name: str | None) -> None:
         if name is not None:
-            screen.run_worker(_switch(screen, name), name="switch", exclusive=True, group="switch")
+            screen.run_in_background(_switch(screen, name), name="switch", exclusive=True, group="switch")
 
     screen.app.push_screen(MenuDialog(f"Clusters of {profiles.path}", choices), chosen)
 
 
-def open_member(screen: MainView, member: Member) -> None:
+def open_member(screen: MainScreen, member: Member) -> None:
     """Go into one of many clusters."""
     if member.target is None:
         _cannot_be_opened(screen, member.name, member.error)
     else:
-        screen.run_worker(_open_target(screen, member.target), name="switch", exclusive=True, group="switch")
+        screen.run_in_background(_open_target(screen, member.target), name="switch", exclusive=True, group="switch")
 
 
-def leave_for_fleet(screen: MainView) -> None:
+def leave_for_fleet(screen: MainScreen) -> None:
     """Go back to the table of all clusters, if there is one."""
     session = screen.dashboard.session
     if session.fleet is not None and not session.shows_fleet and not _is_busy(screen):
-        screen.run_worker(_show_fleet(screen), name="switch", exclusive=True, group="switch")
+        screen.run_in_background(_show_fleet(screen), name="switch", exclusive=True, group="switch")
 
 
-def _is_busy(screen: MainView) -> bool:
+def _is_busy(screen: MainScreen) -> bool:
     if screen.opened_desk is not None and screen.opened_desk.left_behind:
         screen.tell("a plan is being carried out here: Z stops it, or let it end first", is_error=True)
         return True
     return False
 
 
-async def _show_fleet(screen: MainView) -> None:
+async def _show_fleet(screen: MainScreen) -> None:
     name = screen.dashboard.cluster_name
     await screen.dashboard.switch_cluster(None)
     screen.begin_anew(row=name)
 
 
-async def _open_target(screen: MainView, target: ClusterTarget) -> None:
+async def _open_target(screen: MainScreen, target: ClusterTarget) -> None:
     await screen.dashboard.switch_cluster(target)
     screen.begin_anew()
 
 
-async def _switch(screen: MainView, name: str) -> None:
+async def _switch(screen: MainScreen, name: str) -> None:
     from engine.admin.cluster.target import Naming, resolve_target
 
     before = screen.dashboard.session.feed
@@ -452,11 +432,11 @@ async def _switch(screen: MainView, name: str) -> None:
         screen.tell(f"the recording {before.path} has ended: it is of the cluster that you have left")
 
 
-def _cannot_be_opened(screen: MainView, name: str, why: str) -> None:
+def _cannot_be_opened(screen: MainScreen, name: str, why: str) -> None:
     screen.app.push_screen(TextDialog(f"Cluster {name} cannot be opened", [line((why, Tone.BAD))], folds=True))
 
 
-_HANDLERS: Mapping[str, Callable[[MainView], object]] = {
+_HANDLERS: Mapping[str, Callable[[MainScreen], object]] = {
     "row.open": _open,
     "history.leave": _leave,
     "history.back": _back,
@@ -486,10 +466,10 @@ _HANDLERS: Mapping[str, Callable[[MainView], object]] = {
     "plan.details": lambda screen: screen.desk.show_details(),
     "plan.explain": lambda screen: screen.desk.explain(),
     "plan.stop": lambda screen: screen.desk.ask_to_stop(),
-    "replay.step": lambda screen: step(screen, 1),
-    "replay.back": lambda screen: step(screen, -1),
-    "replay.begin": lambda screen: seek(screen, to_end=False),
-    "replay.end": lambda screen: seek(screen, to_end=True),
+    "replay.step": lambda screen: _replay(screen).step(1),
+    "replay.back": lambda screen: _replay(screen).step(-1),
+    "replay.begin": lambda screen: _replay(screen).seek(0),
+    "replay.end": lambda screen: _replay(screen).seek(_replay(screen).count - 1),
     "command.line": _command,
     "palette": lambda screen: screen.app.action_command_palette(),
     "clusters": ask_for_cluster,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +25,6 @@ from tui.pages.overview import health_word
 from tui.pages.page import View
 from tui.pages.zookeeper import ZnodeLevel
 from tui.screen.action_handlers import footer_items, perform, tab_items
-from tui.screen.main_view import MainView, Program
-from tui.screen.offers import Offer
 from tui.screen.saving import Saving
 from tui.screen.work import Work
 from tui.state.location import History, Location
@@ -33,15 +33,12 @@ from tui.widgets.line_table import LineTable
 from tui.widgets.lines_view import KeyBar, LinesView, RowsView, TableRoom
 
 if TYPE_CHECKING:
+    from tui.app import Dashboard
     from tui.planning.desk import PlanDesk
 
 WIDTH_MIN, HEIGHT_MIN = 60, 16
-
-
 _PARTS = "#title, #status, #tabs, #summary, #overview, #table, #footer"
 """What every picture consists of."""
-
-
 _POINTS_AT_TROUBLE = ("groups", "group", "brokers")
 """Screens whose first row in trouble is under the cursor when they are opened: the first name is anybody's."""
 
@@ -70,9 +67,9 @@ class MainScreen(Screen[None]):
     }
     """
 
-    def __init__(self, dashboard: Program) -> None:
+    def __init__(self, dashboard: Dashboard) -> None:
         super().__init__()
-        self.dashboard: Program = dashboard
+        self.dashboard: Dashboard = dashboard
         self.history = History(Location("overview"))
         self._models: dict[str, TableModel] = {}
         self.only_trouble: set[str] = set()
@@ -81,6 +78,8 @@ class MainScreen(Screen[None]):
         self.opened_desk: PlanDesk | None = None
         self.saving: Saving = Saving(self)
         self.partition_logs = PartitionLogs(self)
+        self.background: set[asyncio.Task[None]] = set()
+        """What ``run_in_background`` has begun and what has not ended yet."""
         self._told = ""
         """What was said last."""
         self.pages = pages_of(self, self.partition_logs)
@@ -99,15 +98,6 @@ class MainScreen(Screen[None]):
         return self.history.current
 
     @property
-    def page_name(self) -> str:
-        """The screen that actions belong to: one group counts as groups."""
-        return self.location.screen
-
-    @property
-    def shows_only_trouble(self) -> bool:
-        return self.location.page in self.only_trouble
-
-    @property
     def is_free(self) -> bool:
         """Whether no window is in front, and nobody types into the filter."""
         return self.app.screen is self and not isinstance(self.focused, Input)
@@ -121,10 +111,6 @@ class MainScreen(Screen[None]):
     @property
     def table(self) -> LineTable:
         return self.query_one(LineTable)
-
-    def offer(self, offer: Offer) -> None:
-        """Begin what a key asks for, or say why not."""
-        self.work.offer(offer)
 
     @property
     def model(self) -> TableModel:
@@ -147,6 +133,27 @@ class MainScreen(Screen[None]):
         self.query_one("#overview", RowsView).set_maker(self._overview_lines)
         self.go_to(self._first, is_visit=False)
         self.set_interval(1.0, self.draw_head, name="head")
+
+    def run_in_background(
+        self, work: Coroutine[Any, Any, None], *, name: str, group: str, exclusive: bool = False
+    ) -> None:
+        """Run work that opens connections, and that closes them when it is cancelled.
+
+        Textual cancels a worker twice when the dashboard ends. The second time would interrupt the closing, so the work
+        has a task of its own, for which the dashboard waits.
+        """
+
+        async def follow() -> None:
+            task = asyncio.create_task(work, name=name)
+            self.background.add(task)
+            task.add_done_callback(self.background.discard)
+            try:
+                await asyncio.wait({task})
+            finally:
+                task.cancel()
+            await task
+
+        self.run_worker(follow(), name=name, group=group, exclusive=exclusive)
 
     # Where one is
 
@@ -181,23 +188,18 @@ class MainScreen(Screen[None]):
         for model in self._models.values():
             if model is not here:
                 model.leave()
-        table = self.table
         # By class: a style of its own would show it on a terminal that is too small, too.
         self.query_one("#room").set_class(is_overview, "-hidden")
         self.query_one("#overview").set_class(not is_overview, "-hidden")
+        self._draw_rows(is_new_data=False)
         if not is_overview:
-            self._draw_rows(is_new_data=False)
-            table.set_model(self.model)
+            self.table.set_model(here)
+            is_trouble, view = self.pages[self.location.page].is_trouble, self.view
             if self.location.row is not None:
-                self.model.put_cursor_on_named(self.location.row)
-            elif self.model.cursor == 0 and self.location.page in _POINTS_AT_TROUBLE:
-                is_trouble, view = self.pages[self.location.page].is_trouble, self.view
-                if is_trouble is not None:
-                    self.model.put_cursor_on_first(lambda item: is_trouble(view, item))
-            self.set_focus(table)
-        else:
-            self.set_focus(None)
-            self._draw_rows(is_new_data=False)
+                here.put_cursor_on_first(lambda item: str(here.rows.key(item)) == self.location.row)
+            elif here.cursor == 0 and self.location.page in _POINTS_AT_TROUBLE and is_trouble is not None:
+                here.put_cursor_on_first(lambda item: is_trouble(view, item))
+        self.set_focus(None if is_overview else self.table)
         self.read_shown()
         self.draw(is_new_data=False)
 
@@ -230,7 +232,8 @@ class MainScreen(Screen[None]):
             self.query_one("#overview", RowsView).remake()
             self._show_summary([])
         else:
-            self.draw_table(is_new_data=is_new_data)
+            self._draw_rows(is_new_data=is_new_data)
+            self._draw_around()
         self.query_one("#footer", KeyBar).set_items(footer_items(self))
         self.saving.frame_was_drawn()
         if is_new_data:
@@ -242,11 +245,9 @@ class MainScreen(Screen[None]):
             return
         app = self.dashboard
         self.query_one("#title", LinesView).set_lines([title_line(self)])
-        fleet = app.session.fleet
-        if fleet is not None and app.session.shows_fleet:
+        lines = status_lines(app.newest, self.size.width - 2, now_ms=app.now_ms)
+        if (fleet := app.session.shown_fleet) is not None:
             lines = [clusters.tally_line(fleet, app.now_ms)]
-        else:
-            lines = status_lines(app.newest, self.size.width - 2, now_ms=app.now_ms)
         self.query_one("#status", LinesView).set_lines([line(" ", *one) for one in lines])
 
     def _overview_lines(self, width: int, height: int) -> list[Line]:
@@ -257,21 +258,16 @@ class MainScreen(Screen[None]):
         self.query_one("#overview", RowsView).set_rows(drawn.problems, drawn.columns, model.cursor)
         return drawn.lines
 
-    def draw_table(self, *, is_new_data: bool) -> None:
-        """Draw the rows, and what is around them."""
-        self._draw_rows(is_new_data=is_new_data)
-        self._draw_around()
-
     def _draw_rows(self, *, is_new_data: bool) -> None:
         page = self.pages[self.location.page]
         view = self.view
         rows = page.rows(view)
-        if self.shows_only_trouble and page.is_trouble is not None:
+        if self.location.page in self.only_trouble and page.is_trouble is not None:
             is_trouble, is_kept = page.is_trouble, rows.is_kept or (lambda item: True)
             rows = replace(rows, is_kept=lambda item: is_kept(item) and is_trouble(view, item), empty="no trouble here")
         was_first = self.model.cursor == 0
         self.model.show(rows)
-        if was_first and self.location.page in ("overview", "clusters"):
+        if was_first and not self.model.is_opened and self.location.page in ("overview", "clusters"):
             # Until somebody chooses another, the gravest is the chosen one.
             self.model.cursor = 0
         table = self.table
@@ -289,16 +285,11 @@ class MainScreen(Screen[None]):
         summary.set_lines(lines)
 
     def on_screen_resume(self) -> None:
-        """Tell what has waited for the last window to close."""
-        self._tell_outcome()
-
-    def on_descendant_blur(self) -> None:
-        """Tell what has waited for the end of typing."""
-        self._tell_outcome()
-
-    def _tell_outcome(self) -> None:
+        """Tell what has waited for the last window to close, or for the end of typing."""
         if self.opened_desk is not None:
             self.opened_desk.tell_outcome()
+
+    on_descendant_blur = on_screen_resume
 
     def on_resize(self) -> None:
         """Say so if there is too little room."""
@@ -306,13 +297,9 @@ class MainScreen(Screen[None]):
         is_small = width < WIDTH_MIN or height < HEIGHT_MIN
         self.set_class(is_small, "-small")
         if is_small:
-            self.query_one("#small", LinesView).set_lines(
-                [
-                    line(("the terminal is too small", Tone.WARN)),
-                    line(f"{width}×{height}; the dashboard needs {WIDTH_MIN}×{HEIGHT_MIN}"),
-                    line(("q quits", Tone.QUIET)),
-                ]
-            )
+            needed = line(f"{width}×{height}; the dashboard needs {WIDTH_MIN}×{HEIGHT_MIN}")
+            lines = [line(("the terminal is too small", Tone.WARN)), needed, line(("q quits", Tone.QUIET))]
+            self.query_one("#small", LinesView).set_lines(lines)
         self.draw(is_new_data=False)
 
     # Keys
@@ -327,27 +314,19 @@ class MainScreen(Screen[None]):
             return False
         problem = self.model.cursor_item if self.location.page == "overview" else None
         mends = () if problem is None else problem.mends
-        action = self.dashboard.session.registry.for_key(key, self.page_name, mends)
+        action = self.dashboard.session.registry.for_key(key, self.location.screen, mends)
         if action is not None:
             perform(self, action.id)
             return True
-        if self.location.page == "overview":
-            return self._take_cursor_key(key)
-        return isinstance(self.focused, LineTable) and self.focused.take_key(key)
-
-    def _take_cursor_key(self, key: str) -> bool:
-        """Move the cursor of the overview; return whether the key moves it."""
-        model, last = self.model, len(self.model.shown) - 1
-        far = last + 1
-        steps = {"up": -1, "k": -1, "down": 1, "j": 1, "home": -far, "g": -far, "end": far, "G": far}
-        steps |= {"pageup": -5, "ctrl+u": -5, "pagedown": 5, "ctrl+d": 5}
-        if key not in steps:
-            return False
-        self._choose_problem(max(0, min(model.cursor + steps[key], last)))
-        return True
+        if self.location.page != "overview":
+            return isinstance(self.focused, LineTable) and self.focused.take_key(key)
+        place = self.model.place_after(key, 5, 5)
+        if place is not None:
+            self._choose_problem(place)
+        return place is not None
 
     def _choose_problem(self, row: int) -> None:
-        self.model.cursor = row
+        self.model.cursor, self.model.is_opened = row, False
         self.query_one("#overview", RowsView).remake()
         self.query_one("#footer", KeyBar).set_items(footer_items(self))
 
@@ -420,15 +399,11 @@ class MainScreen(Screen[None]):
             self.set_focus(self.table)
             self.draw(is_new_data=False)
 
-    def page_command(self, items: list[Any]) -> list[str]:
-        """Return the words of the command that shows the same."""
-        return self.pages[self.location.page].command(self.view, items)
-
 
 # The first line of every screen
 
 
-def title_line(screen: MainView) -> Line:
+def title_line(screen: MainScreen) -> Line:
     """Return the cluster's name, the location in it, the state of the view, and how the cluster is."""
     if screen.dashboard.session.shows_fleet:
         return _fleet_title(screen)
@@ -456,20 +431,20 @@ def title_line(screen: MainView) -> Line:
     return line(*left, " " * max(2, gap), *right)
 
 
-def _fleet_title(screen: MainView) -> Line:
+def _fleet_title(screen: MainScreen) -> Line:
     crumbs = [part for crumb in screen.location.breadcrumbs for part in ((" › ", Tone.QUIET), (crumb, Tone.STRONG))]
     left = line((" klamm ", Tone.ACCENT), ("all clusters", Tone.STRONG), *crumbs, *_marks(screen))
     return fitted(left, screen.size.width)
 
 
-def _cluster(app: Program) -> Line:
+def _cluster(app: Dashboard) -> Line:
     target = app.session.target
     if target is None:
         return cluster_mark(app.cluster_name)
     return cluster_mark(target.name, target.label, target.colour)
 
 
-def _marks(screen: MainView) -> list[tuple[str, Tone]]:
+def _marks(screen: MainScreen) -> list[tuple[str, Tone]]:
     app, feed = screen.dashboard, screen.dashboard.session.feed
     marks = []
     if app.session.why_no_changes and not app.session.shows_fleet:
@@ -480,7 +455,7 @@ def _marks(screen: MainView) -> list[tuple[str, Tone]]:
     if (playback := feed.playback) is not None:
         cut = f" ({playback.cut_short})" if playback.cut_short else ""
         marks.append((f"  recording {playback.position + 1}/{playback.count} ×{playback.speed:g}{cut}", Tone.ACCENT))
-    if screen.shows_only_trouble:
+    if screen.location.page in screen.only_trouble:
         marks.append(("  only trouble", Tone.WARN))
     if not screen.model.filter.is_empty and screen.location.page != "overview":
         marks.append((f"  /{plain(screen.model.filter.text)}", Tone.ACCENT))

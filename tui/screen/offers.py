@@ -225,9 +225,8 @@ def _cancel(view: View, items: Sequence[Any]) -> Offer:
     from tui.operations.reassignments import CancelReassignments
 
     if not items:
-        return NotNow(
-            "put the cursor on a problem of moves" if view.location.page == "overview" else "nothing is being moved"
-        )
+        is_problem = view.location.page == "overview"
+        return NotNow("put the cursor on a problem of moves" if is_problem else "nothing is being moved")
     return CancelReassignments(tuple(dict.fromkeys(item.name for item in items)))
 
 
@@ -300,11 +299,8 @@ def _reset(view: View, items: Sequence[Any]) -> Offer:
 
     group = _one_group(view, items)
     if group is None:
-        return NotNow(
-            "put the cursor on a problem of a group"
-            if view.location.page == "overview"
-            else "choose one group to reset"
-        )
+        is_problem = view.location.page == "overview"
+        return NotNow("put the cursor on a problem of a group" if is_problem else "choose one group to reset")
     still = _standing(view, group)
     fields = (
         FieldNeeded("topics", "Topics", still, "orders or orders:0,1; empty: all that the group has committed"),

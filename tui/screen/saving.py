@@ -6,7 +6,6 @@ import asyncio
 import csv
 import io
 import json
-import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
@@ -14,13 +13,15 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from engine.common.model import TopicPartition
 from tui.dialogs.menu import Choice, MenuDialog
 from tui.drawing.cells import Column
 from tui.operations.operation import command_text
-from tui.screen.main_view import MainView
+
+if TYPE_CHECKING:
+    from tui.screen.main_screen import MainScreen
 
 
 def write_new(path: Path, text: str) -> None:
@@ -43,7 +44,7 @@ def write_new(path: Path, text: str) -> None:
 class Saving:
     """Writes what the main screen shows to the clipboard and to files."""
 
-    def __init__(self, screen: MainView) -> None:
+    def __init__(self, screen: MainScreen) -> None:
         self._screen = screen
 
     # Copying
@@ -57,11 +58,12 @@ class Saving:
             Choice("row", "the row as JSON", why_not),
             Choice("view", "all rows in sight as CSV", why_not),
         ]
-        self._screen.app.push_screen(MenuDialog("Copy", choices), self._copy)
 
-    def _copy(self, choice: str | None) -> None:
-        if choice is not None:
-            self._screen.app.copy_to_clipboard(self.text_of(choice))
+        def chosen(choice: str | None) -> None:
+            if choice is not None:
+                self._screen.app.copy_to_clipboard(self.text_of(choice))
+
+        self._screen.app.push_screen(MenuDialog("Copy", choices), chosen)
 
     def text_of(self, choice: str) -> str:
         """Return what a choice of the menu copies."""
@@ -78,11 +80,8 @@ class Saving:
     def command(self) -> str:
         screen = self._screen
         items: list[Any] = [] if screen.location.page == "overview" else screen.model.chosen
-        words = screen.page_command(items)
-        if not words:
-            return "klamm top"
-        target = screen.dashboard.session.target
-        return shlex.join(["klamm", *words]) if target is None else command_text(words, target)
+        words = screen.pages[screen.location.page].command(screen.view, items)
+        return command_text(words, screen.dashboard.session.target) if words else "klamm top"
 
     # Files
 
@@ -93,13 +92,13 @@ class Saving:
             Choice("json", "the rows in sight as JSON", why_not),
             Choice("svg", "the screen as SVG"),
         ]
-        self._screen.app.push_screen(MenuDialog("Export", choices), self._export)
 
-    def _export(self, kind: str | None) -> None:
-        if kind is None:
-            return
-        # The menu closes first, so that the picture does not show it.
-        self._screen.call_after_refresh(self.export, kind)
+        def chosen(kind: str | None) -> None:
+            if kind is not None:
+                # The menu closes first, so that the picture does not show it.
+                self._screen.call_after_refresh(self.export, kind)
+
+        self._screen.app.push_screen(MenuDialog("Export", choices), chosen)
 
     def export(self, kind: str) -> Path | None:
         """Write a file to the working folder; return its path, or None if that failed."""
@@ -156,8 +155,6 @@ def _value(value: Any) -> Any:
             return str(value)
         case tuple() | list():
             return [_value(item) for item in value]
-        case set() | frozenset():
-            return sorted(_value(item) for item in value)
         case None | bool() | int() | float() | str():
             return value
     return str(value)

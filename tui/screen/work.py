@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.target import Side
 from engine.admin.reassignment.journal import UnfinishedPlan, unfinished_plans
@@ -20,18 +21,17 @@ from tui.dialogs.dialog import TextDialog, WaitDialog
 from tui.dialogs.form import FormDialog
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, line
-from tui.operations.operation import EXPECTED, Operation, Outcome, Prepared, beside_plan, failure_text
+from tui.operations.operation import EXPECTED, Operation, Prepared, beside_plan, failure_text
 from tui.pages.zookeeper import ZnodeLevel
-from tui.screen.main_view import MainView
 from tui.screen.offers import Ask, EditSettings, NotNow, Offer, PlanWish
 
 if TYPE_CHECKING:
     from tui.dialogs.settings import SettingsDialog
+    from tui.screen.main_screen import MainScreen
 
     Form = FormDialog | SettingsDialog
 
 log = logging.getLogger(__name__)
-
 
 LOOK_FOR_PLANS_S = 30.0
 
@@ -39,7 +39,7 @@ LOOK_FOR_PLANS_S = 30.0
 class Work:
     """Carries out what a user requests on the main screen."""
 
-    def __init__(self, screen: MainView) -> None:
+    def __init__(self, screen: MainScreen) -> None:
         self._screen = screen
         self._looked_s: float | None = None
 
@@ -57,7 +57,7 @@ class Work:
             form = FormDialog(offer) if isinstance(offer, Ask) else SettingsDialog(offer)
             screen.app.push_screen(form, lambda operation: self._begin(operation, form))
             if form.reads:
-                screen.run_worker(self._fill(form), name="read for a form", group="forms", exclusive=True)
+                screen.run_in_background(self._fill(form), name="read for a form", group="forms", exclusive=True)
         else:
             self._begin(offer)
 
@@ -76,7 +76,7 @@ class Work:
         if isinstance(operation, PlanWish):
             self._screen.desk.make(operation)
         elif operation is not None:
-            self._screen.run_worker(self._carry_out(operation, form), name=operation.title, group="operations")
+            self._screen.run_in_background(self._carry_out(operation, form), name=operation.title, group="operations")
 
     async def _carry_out(self, operation: Operation, form: Form | None) -> None:
         """Prepare, ask, run, and report; a failure stays on the screen until the user closes it.
@@ -90,7 +90,9 @@ class Work:
         command, refused = "", form
         try:
             async with session.make_cluster(target, session.timeout_s) as cluster:
-                prepared = await self._prepared(operation, cluster)
+                waiting = self._waiting(operation.title, "asking the cluster what would happen …")
+                async with waiting, asyncio.timeout(cluster.timeout_s):
+                    prepared = await beside_plan(await operation.prepare(cluster), cluster)
                 command, refused = prepared.command, None
                 if prepared.run is None and prepared.begins is None:
                     lines = [line(text) for text in (prepared.question, *prepared.lines)]
@@ -100,14 +102,16 @@ class Work:
                     self._screen.tell("nothing was changed")
                     return
                 log.info("%s begins. cluster=%s command=%s", operation.title, target.name, command)
-                if prepared.begins is not None:
+                if (begins := prepared.begins) is not None:
                     if session.target is not target:
-                        raise BadRequest(
-                            f"the dashboard has switched to another cluster than {target.name}; nothing was started"
-                        )
-                    prepared.begins()
+                        why = f"the dashboard has switched to another cluster than {target.name}; nothing was started"
+                        raise BadRequest(why)
+                    begins()
                     return
-                outcome = await self._run(operation, prepared, cluster)
+                assert prepared.run is not None
+                # What was sent goes on in the cluster, so nothing cancels it: each part has the cluster's time-out.
+                async with self._waiting(operation.title, "under way …"):
+                    outcome = await prepared.run(cluster)
                 log.info("%s is done.", operation.title)
         except Exception as error:
             text = failure_text(error)
@@ -120,21 +124,20 @@ class Work:
         session.feed.refresh()
         await self._screen.app.push_screen(OutcomeDialog(outcome, command))
 
-    async def _prepared(self, operation: Operation, cluster: Cluster) -> Prepared:
-        wait = WaitDialog(operation.title, "asking the cluster what would happen …")
-        async with _Shown(self._screen, wait), asyncio.timeout(cluster.timeout_s):
-            return await beside_plan(await operation.prepare(cluster), cluster)
-
     async def _confirmed(self, prepared: Prepared) -> bool:
         answer: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
         await self._screen.app.push_screen(ConfirmDialog(prepared), answer.set_result)
         return bool(await answer)
 
-    async def _run(self, operation: Operation, prepared: Prepared, cluster: Cluster) -> Outcome:
-        assert prepared.run is not None
-        # What was sent goes on in the cluster, so nothing cancels it here: each part has the cluster's time-out.
-        async with _Shown(self._screen, WaitDialog(operation.title, "under way …")):
-            return await prepared.run(cluster)
+    @asynccontextmanager
+    async def _waiting(self, title: str, what: str) -> AsyncIterator[None]:
+        """Show a window as long as something is waited for."""
+        dialog = WaitDialog(title, what)
+        await self._screen.app.push_screen(dialog)
+        try:
+            yield
+        finally:
+            dialog.finish()
 
     def _tell(self, title: str, lines: list[Line], command: str) -> None:
         if command:
@@ -149,7 +152,7 @@ class Work:
         is_early = self._looked_s is not None and now_s - self._looked_s < LOOK_FOR_PLANS_S
         if not is_early and app.session.target is not None and app.board.has_metadata:
             self._looked_s = now_s
-            self._screen.run_worker(self._look_for_stopped_plan(), name="stopped plan", group="stopped plan")
+            self._screen.run_in_background(self._look_for_stopped_plan(), name="stopped plan", group="stopped plan")
 
     async def _look_for_stopped_plan(self) -> None:
         app, desk = self._screen.dashboard, self._screen.opened_desk
@@ -172,12 +175,11 @@ class Work:
         screen = self._screen
         target = screen.dashboard.session.target
         if target is None or not target.may_ask_zookeeper or target.via is Side.WIRE:
-            screen.znodes = ZnodeLevel(
-                path, error="no ZooKeeper is named for this cluster, so there is nothing to read"
-            )
+            none = "no ZooKeeper is named for this cluster, so there is nothing to read"
+            screen.znodes = ZnodeLevel(path, error=none)
             return
         screen.znodes = ZnodeLevel(path, is_loading=True)
-        screen.run_worker(self._znodes(path), name="znodes", group="znodes", exclusive=True)
+        screen.run_in_background(self._znodes(path), name="znodes", group="znodes", exclusive=True)
 
     async def _znodes(self, path: str) -> None:
         from engine.admin.znodes.tree import get_tree
@@ -207,17 +209,3 @@ def _stopped_plan(folder: Path, cluster_id: str | None) -> UnfinishedPlan | None
         if file is not None and file.klamm.cluster_id in (None, cluster_id):
             return unfinished_plan
     return None
-
-
-class _Shown:
-    """A window that stays while something is waited for."""
-
-    def __init__(self, screen: MainView, dialog: WaitDialog) -> None:
-        self._screen = screen
-        self._dialog = dialog
-
-    async def __aenter__(self) -> None:
-        await self._screen.app.push_screen(self._dialog)
-
-    async def __aexit__(self, *exc: object) -> None:
-        self._dialog.finish()

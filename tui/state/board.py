@@ -32,8 +32,6 @@ from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from tui.drawing.table_model import Picked
 
 HISTORY_MAX = 600
-
-
 _NO_ANSWER = "no answer"
 AWAITS_LEADERS = "leaders awaited"
 NO_FRAME = Frame(0, 0)
@@ -131,7 +129,8 @@ class Board:
         self._unanswering: frozenset[int] = frozenset()
         self._has_judged: set[Hashable] = set()
         """Whether cluster and groups were judged before: what is wrong at the first look began before it."""
-        self._event_count = 0
+        self.event_count = 0
+        """How many events there were, with those that were forgotten."""
         self._replicas_of: dict[str, tuple[TopicSnapshot, Counter[int]]] = {}
         self._items: dict[str, tuple[TopicSnapshot, list[PartitionItem]]] = {}
         self._topic_bytes: dict[str, int | None] = {}
@@ -158,22 +157,16 @@ class Board:
         if self.topics is not before:
             self._all_items = None
         if self.history.take(frame):
-            self._event_count += len(frame.events)
+            self.event_count += len(frame.events)
         self._dir_trends = None
         self.findings = self._sanity.check(frame)
         self._note_troubles(frame)
         self._topic_bytes = {}
         self.rates.take(frame)
-        total = self.total if self.has_metadata else None
-        self.samples.append(
-            Sample(
-                frame.at_ms,
-                self.rates.in_per_s,
-                None if total is None else total.under_replicated,
-                None if self.has_unknown_lag else self.lag,
-                self.rates.in_by_broker,
-            )
-        )
+        under_replicated = self.total.under_replicated if self.has_metadata else None
+        lag = None if self.has_unknown_lag else self.lag
+        rates = self.rates
+        self.samples.append(Sample(frame.at_ms, rates.in_per_s, under_replicated, lag, rates.in_by_broker))
 
     def _note_troubles(self, frame: Frame) -> None:
         """Note what is wrong for the first time, and forget what is not wrong any more."""
@@ -330,13 +323,9 @@ class Board:
         self._items[topic.name] = topic, items
         return items
 
-    def numbered_events(self) -> Sequence[tuple[int, Event]]:
-        """Return all that happened so far, the newest first, each with a number of its own."""
-        return NumberedEvents(self)
-
     def folded_events(self, incident: int | None = None) -> Sequence[tuple[int, Event]]:
         """Return the events of one incident; without one all events, where each incident is its cause alone."""
-        every, newest_first = self.numbered_events(), enumerate(reversed(self.history.incidents.folds))
+        every, newest_first = NumberedEvents(self), enumerate(reversed(self.history.incidents.folds))
         if incident is None:
             kept = self.history.incidents
             return Picked(every, (place for place, fold in newest_first if fold >= 0 or -fold not in kept))
@@ -348,11 +337,6 @@ class Board:
         place = numbered[0] - self.event_count + len(self.events)
         fold = incidents.folds[place] if 0 <= place < len(incidents.folds) else 0
         return incidents[fold] if fold > 0 and fold in incidents else None
-
-    @property
-    def event_count(self) -> int:
-        """How many events there were, with those that were forgotten."""
-        return self._event_count
 
     def topic_bytes(self, topic: TopicSnapshot) -> int | None:
         """Return the bytes of all replicas of a topic that brokers reported."""

@@ -13,6 +13,7 @@ from engine.admin.watch.feed import INTERVAL_MAX_S, Feed, FeedStatus, Playback, 
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.clock import SystemClock
 from tui.state.board import Board
+from tui.state.session import OpenFeed
 from tui.state.status import STALE_FACTOR, Standing, causes_of, standing_of
 
 log = logging.getLogger(__name__)
@@ -87,12 +88,9 @@ class Fleet:
     broker's silence, are news at once.
     """
 
-    def __init__(
-        self,
-        members: Iterable[Member],
-        open_feed: Callable[[ClusterTarget], Feed],
-        now_ms: Callable[[], int] | None = None,
-    ) -> None:
+    playback: Playback | None = None
+
+    def __init__(self, members: Iterable[Member], open_feed: OpenFeed, now_ms: Callable[[], int] | None = None) -> None:
         self.members = tuple(members)
         self.open_feed = open_feed
         self._now_ms = now_ms or SystemClock().now_ms
@@ -101,15 +99,10 @@ class Fleet:
         self._tasks: list[asyncio.Task[None]] = []
         self._is_paused = self._has_ended = False
         self._made = 0
-        self.latest: Frame | None = None
 
     @property
     def status(self) -> FeedStatus:
         return FeedStatus("all clusters", self._interval_s, self._is_paused, self._has_ended, self._made)
-
-    @property
-    def playback(self) -> Playback | None:
-        return None
 
     @property
     def is_settled(self) -> bool:
@@ -158,8 +151,7 @@ class Fleet:
             await self._news.wait()
             self._news.clear()
             self._made += 1
-            self.latest = Frame(self._made, self._now_ms())
-            yield self.latest
+            yield Frame(self._made, self._now_ms())
             await asyncio.sleep(_NEWS_GAP_S)
 
     def pause(self) -> None:

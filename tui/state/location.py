@@ -112,16 +112,15 @@ class History:
 
     def back(self) -> bool:
         """Go back; False at the first screen."""
-        if not self.past:
-            return False
-        self.future.append(self.current)
-        self.current = self.past.pop()
-        return True
+        return self._go(self.past, self.future)
 
     def forward(self) -> bool:
         """Go forward again; False at the last screen."""
-        if not self.future:
-            return False
-        self.past.append(self.current)
-        self.current = self.future.pop()
-        return True
+        return self._go(self.future, self.past)
+
+    def _go(self, there: list[Location], behind: list[Location]) -> bool:
+        if there:
+            behind.append(self.current)
+            self.current = there.pop()
+            return True
+        return False

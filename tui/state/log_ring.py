@@ -85,11 +85,7 @@ def _file_of(ring: LogRing, path: Path) -> logging.Handler | None:
 
 @contextmanager
 def logs_kept(path: Path | None = None) -> Iterator[LogRing]:
-    """Keep what klamm's parts log, away from the terminal, as long as the context is open.
-
-    Args:
-        path: a file that also keeps it.
-    """
+    """Keep what klamm's parts log, away from the terminal, as long as the context is open; ``path`` keeps it, too."""
     ring, root = LogRing(), logging.getLogger()
     before, level = list(root.handlers), root.level
     file = None if path is None else _file_of(ring, path)

@@ -88,8 +88,6 @@ _MENDS: Mapping[Check, tuple[str, ...]] = {
     Check.LEAKED_THROTTLES: ("reassignment.unthrottle",),
     Check.HANGING_TRANSACTIONS: ("transactions.abort",),
 }
-_ADVICE: Mapping[Check, str] = {Check.LEAKED_THROTTLES: "remove them (X)"}
-"""Where the dashboard does by one key what the engine advises step by step."""
 _OF_READERS: Mapping[Reason | None, str] = {
     Reason.NOBODY_READS: "start its consumers; see where each partition waits (enter)",
     Reason.STANDS_STILL: f"{LOOK_AT_MEMBERS}; see the record at which each partition stands (enter)",
@@ -179,7 +177,8 @@ def why_lines(
     """
     lines = [line((f"{problem.sign} {problem.subject}", problem.tone), f"  {problem.effect}")]
     lines += [line(f"  {plain(example)}") for example in problem.examples if example != problem.effect]
-    if runs := sorted(_around(problem, board), key=_cause_first):
+    if runs := _around(problem, board):
+        runs.sort(key=lambda run: (run.event.kind not in _CAUSES, severity(run.event), run.event.at_ms))
         told = [*runs[:_NAMED_MAX], *_returns(runs, board)]
         width = max(len(run.event.kind) for run in told) + 2
         lines.append(line(("what happened then", Tone.QUIET)))
@@ -188,18 +187,11 @@ def why_lines(
     if problem.advice:
         lines.append(line(("what to do  ", Tone.QUIET), problem.advice))
     if registry is not None and problem.mends:
-        named = [registry.named(mend) for mend in problem.mends]
-        keys = [
-            part
-            for one in named
-            for part in ((f"{one.key_text} ", Tone.ACCENT), (f"{one.title.lower()}  ", Tone.PLAIN))
-        ]
-        lines.append(line(("on its row  ", Tone.QUIET), *keys))
+        keys = line(("on its row  ", Tone.QUIET))
+        for one in map(registry.named, problem.mends):
+            keys = line(*keys, (f"{one.key_text} ", Tone.ACCENT), f"{one.title.lower()}  ")
+        lines.append(keys)
     return lines
-
-
-def _cause_first(run: Run) -> tuple[bool, int, int]:
-    return run.event.kind not in _CAUSES, severity(run.event), run.event.at_ms
 
 
 def _around(problem: Problem, board: Board) -> list[Run]:
@@ -212,12 +204,8 @@ def _around(problem: Problem, board: Board) -> list[Run]:
 def _returns(runs: Sequence[Run], board: Board) -> list[Run]:
     """Return how what failed came back since, the newest."""
     failed = {run.event.broker: run.event.at_ms for run in runs if run.event.kind in _CAUSES}
-    found = [
-        run
-        for run in board.history.runs
-        if run.event.kind in _RETURNS and run.event.at_ms > failed.get(run.event.broker, run.event.at_ms)
-    ]
-    return [run for run in found if run not in runs][-1:]
+    back = [run for run in board.history.runs if run.event.kind in _RETURNS and run not in runs]
+    return [run for run in back if run.event.at_ms > failed.get(run.event.broker, run.event.at_ms)][-1:]
 
 
 def _of_cluster(board: Board) -> Iterator[Problem]:
@@ -304,7 +292,7 @@ def _problem(board: Board, reason: HealthReason) -> Problem:
         board.since.get(reason.check),
         _PLACES.get(reason.check, Location("brokers")),
         examples=reason.examples,
-        advice=_ADVICE.get(reason.check) or _advice_of(board, reason),
+        advice=_advice_of(board, reason),
         incident=_incident_of(board, reason.check),
         mends=_MENDS.get(reason.check, ()),
     )
@@ -312,6 +300,9 @@ def _problem(board: Board, reason: HealthReason) -> Problem:
 
 def _advice_of(board: Board, reason: HealthReason) -> str:
     """Return the check's advice; where only certain brokers help, these are named instead of any replica."""
+    if reason.check is Check.LEAKED_THROTTLES:
+        # What the engine advises step by step, the dashboard does by one key.
+        return "remove them (X)"
     advice = spelled(reason.advice)
     if reason.check is Check.OFFLINE_PARTITIONS and board.total.last_in_sync:
         return f"{_who_helps(board)}; {advice.partition('; ')[2]}"
@@ -346,13 +337,8 @@ def _of_moves(board: Board) -> Iterator[Problem]:
         cases = [f"{plain(str(one.name))} to broker {one.broker}" for one in stuck[:_NAMED_MAX]]
         longest = max(stuck, key=lambda copy: copy.stalled_s or 0)
         through = {(copy.source, True) for copy in stuck} | {(copy.broker, False) for copy in stuck}
-        throttles = throttles_told(
-            [
-                one
-                for one in throttle_advice(board.frame, moves)
-                if (one.broker, one.is_leader) in through and one.verdict is not ThrottleVerdict.NOT_THE_LIMIT
-            ]
-        )
+        limits = [one for one in throttle_advice(board.frame, moves) if (one.broker, one.is_leader) in through]
+        throttles = throttles_told([one for one in limits if one.verdict is not ThrottleVerdict.NOT_THE_LIMIT])
         yield Problem(
             state.value, Tone.BAD, (singular if len(stuck) == 1 else plural).format(count(len(stuck))),
             ", ".join(cases) + ", …" * (len(stuck) > _NAMED_MAX),
@@ -411,9 +397,7 @@ def _doubts(board: Board) -> Iterator[Problem]:
 
 
 def _of_groups(board: Board) -> Iterator[Problem]:
-    for group in board.frame.groups:
-        if not group.lag.status.is_trouble:
-            continue
+    for group in (group for group in board.frame.groups if group.lag.status.is_trouble):
         status = status_cell(group.lag.status)
         lag = at_least(short_count(group.lag.lag), is_least=group.lag.has_unknown_lag)
         still_s = board.standstills.still_s(group)
@@ -437,7 +421,7 @@ def _of_groups(board: Board) -> Iterator[Problem]:
 def _cases_of(group: WatchedGroup, still_s: float | None) -> Iterator[str]:
     """Say why a group is in trouble, and whose partitions are the reason, the reader furthest behind first."""
     lag = group.lag
-    if why := why_of(lag) if still_s is None else f"has committed nothing for {span(still_s)}":
+    if why := why_of(lag, still_s):
         yield why
     by_reader: dict[str, list[PartitionLag]] = {}
     for one in sorted(lag.partitions, key=lambda one: -(one.lag or 0)):
@@ -455,10 +439,7 @@ def _cases_of(group: WatchedGroup, still_s: float | None) -> Iterator[str]:
 
 def _of_queries(board: Board) -> Iterator[Problem]:
     """Queries of Spark, which read the cluster as groups do."""
-    for query in board.frame.queries:
-        job = query.job
-        if not job.status.is_trouble:
-            continue
+    for job in (query.job for query in board.frame.queries if query.job.status.is_trouble):
         status = status_cell(job.status)
         name = plain(job.name or job.path)
         lag = "" if job.lag is None else f"{short_count(job.lag)} behind"

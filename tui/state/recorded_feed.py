@@ -33,17 +33,12 @@ class RecordedFeed:
         self._box = FrameBox()
         self._writing: asyncio.Task[None] | None = None
 
+    playback: Playback | None = None
+    """What is recorded is live."""
+
     @property
     def status(self) -> FeedStatus:
         return self._feed.status
-
-    @property
-    def latest(self) -> Frame | None:
-        return self._feed.latest
-
-    @property
-    def playback(self) -> Playback | None:
-        return self._feed.playback
 
     async def start(self) -> None:
         await self._feed.start()

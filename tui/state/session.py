@@ -60,9 +60,13 @@ class Session:
     )
 
     @property
+    def shown_fleet(self) -> Fleet | None:
+        """All clusters, if they are looked at, and none is opened."""
+        return self.fleet if self.feed is self.fleet else None
+
+    @property
     def shows_fleet(self) -> bool:
-        """Whether all clusters are looked at, and none is opened."""
-        return self.fleet is not None and self.feed is self.fleet
+        return self.shown_fleet is not None
 
     @property
     def why_no_changes(self) -> str:

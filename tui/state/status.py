@@ -101,15 +101,10 @@ def status_lines(frame: Frame, width: int, *, now_ms: int | None = None) -> list
     if not frame.stages:
         return [line(word, ("  nothing has been read yet", Tone.QUIET))]
     now_ms = frame.at_ms if now_ms is None else now_ms
-    pieces = [line(word, (f"  {_age(frame, now_ms)}", Tone.QUIET)), *(line(cause) for cause in _causes(frame, now_ms))]
-    return [part for row in wrapped(pieces, width) for part in folded(row, width)]
-
-
-def _age(frame: Frame, now_ms: int) -> str:
     read_at = frame.stage(Stage.METADATA).read_at_ms
-    if read_at is None:
-        return "no data yet"
-    return f"data {span(max(0, now_ms - read_at) / 1000)} old"
+    age = "no data yet" if read_at is None else f"data {span(max(0, now_ms - read_at) / 1000)} old"
+    pieces = [line(word, (f"  {age}", Tone.QUIET)), *map(line, _causes(frame, now_ms))]
+    return [part for row in wrapped(pieces, width) for part in folded(row, width)]
 
 
 def _causes(frame: Frame, now_ms: int) -> list[Span]:
@@ -148,13 +143,10 @@ def _link_text(side: Side, link: Link, now_ms: int) -> str:
         return f"asking {name}"
     word = "refuse us" if link.state is LinkState.DENIED else "lost"
     last = "" if link.last_answer_ms is None else f", last answer {span((now_ms - link.last_answer_ms) / 1000)} ago"
-    return f"{name} {word}: {plain(link.cause)}{last}{_next_try(link, now_ms)}"
-
-
-def _next_try(link: Link, now_ms: int) -> str:
-    if link.next_try_ms is None:
-        return ", trying now" if link.state is LinkState.LOST else ""
-    return f", next try in {span(max(0, link.next_try_ms - now_ms) / 1000)}"
+    following = ", trying now" if link.state is LinkState.LOST else ""
+    if link.next_try_ms is not None:
+        following = f", next try in {span(max(0, link.next_try_ms - now_ms) / 1000)}"
+    return f"{name} {word}: {plain(link.cause)}{last}{following}"
 
 
 def source_lines(frame: Frame) -> list[Line]:
@@ -181,9 +173,7 @@ def source_lines(frame: Frame) -> list[Line]:
     if frame.denied:
         lines += [line(), line((f"⊘ Hidden from {plain(frame.principal or 'this login')}", Tone.STRONG))]
         for right in frame.denied:
-            lines.append(
-                line(f"  it lacks {plain(str(right))}: ", (spelled(right.remedy(frame.principal)), Tone.QUIET))
-            )
-    lines.append(line())
-    lines.append(line(("A change that is reverted between two reads is not seen. Rates are over 10 s.", Tone.QUIET)))
-    return lines
+            remedy = spelled(right.remedy(frame.principal))
+            lines.append(line(f"  it lacks {plain(str(right))}: ", (remedy, Tone.QUIET)))
+    note = "A change that is reverted between two reads is not seen. Rates are over 10 s."
+    return [*lines, (), line((note, Tone.QUIET))]

@@ -143,10 +143,12 @@ class LineTable(Toned, ScrollView, can_focus=True):
         kept = self._behind_the_skipped(room) if self.model.skipped else self._most_important(room)
         self._out_of_sight = len(columns) - len(kept) - self.model.skipped
         room -= _MORE * (bool(self._out_of_sight) + bool(self.model.skipped))
-        spare = min(room - self._needed(kept), self._spread(kept))
+        # Its whole text and a little: the eye has to be able to follow a row.
+        spread = max((self._widths[one.name] - self._width_of(one) for one in kept if one.is_wide), default=0) + _AIR
+        spare = min(room - self._needed(kept), spread)
         self._layout = [(column, self._width_of(column) + (spare if column.is_wide else 0)) for column in kept]
         if spare < 0 or not any(column.is_wide for column in kept):
-            self._layout = self._squeezed(room)
+            self._squeeze(room)
 
     def _skip_no_more_than_needed(self, room: int) -> None:
         """Scroll columns back into sight for which there is room: the last column has come, or the table is wider."""
@@ -191,13 +193,6 @@ class LineTable(Toned, ScrollView, can_focus=True):
                 kept = [*kept, column]
         return [column for column in columns if column.name in names]
 
-    def _spread(self, columns: Sequence[Column]) -> int:
-        """Return how far the wide column may spread: its whole text and a little, so that the eye can follow a row."""
-        return (
-            max((self._widths[column.name] - self._width_of(column) for column in columns if column.is_wide), default=0)
-            + _AIR
-        )
-
     @property
     def natural_width(self) -> int:
         """How many cells it takes to show all columns in full."""
@@ -209,12 +204,12 @@ class LineTable(Toned, ScrollView, can_focus=True):
     def _needed(self, columns: Sequence[Column]) -> int:
         return sum(self._width_of(column) + GAP for column in columns)
 
-    def _squeezed(self, room: int) -> list[tuple[Column, int]]:
+    def _squeeze(self, room: int) -> None:
         """Cut texts, the longest first, until all fit."""
         widths = [max(1, width) for _, width in self._layout]
         while sum(widths) + GAP * len(widths) > room and max(widths, default=0) > 4:
             widths[widths.index(max(widths))] -= 1
-        return [(column, width) for (column, _), width in zip(self._layout, widths, strict=True)]
+        self._layout = [(column, width) for (column, _), width in zip(self._layout, widths, strict=True)]
 
     # Drawing
 
@@ -229,11 +224,10 @@ class LineTable(Toned, ScrollView, can_focus=True):
         index = round(self.scroll_offset.y) + y - 1
         if index < len(self.model.shown):
             return Strip(self._row(index)).adjust_cell_length(width, self._row_style(index))
-        if not self.model.shown and y == 2:
-            return Strip([Segment("  " + self._why_empty(), self.tone_style(Tone.QUIET))]).adjust_cell_length(
-                width, self.base_style
-            )
-        return Strip.blank(width, self.base_style)
+        if self.model.shown or y != 2:
+            return Strip.blank(width, self.base_style)
+        empty = Segment(f"  {self._why_empty()}", self.tone_style(Tone.QUIET))
+        return Strip([empty]).adjust_cell_length(width, self.base_style)
 
     def _why_empty(self) -> str:
         if self.model.arranging is not None:
@@ -265,7 +259,8 @@ class LineTable(Toned, ScrollView, can_focus=True):
         places = {column.name: place for place, column in enumerate(self.model.rows.columns)}
         is_chosen = index == self.model.cursor
         mark = self.tone_style(Tone.ACCENT) + Style(bold=True)
-        segments = [Segment(self._mark(index, key), mark + self.behind("chosen") if is_chosen else mark)]
+        signs = ("▌" if is_chosen and self.has_focus else " ") + ("•" if key in self.model.tags else " ")
+        segments = [Segment(signs, mark + self.behind("chosen") if is_chosen else mark)]
         gap = GAP + (_MORE if self.model.skipped else 0)
         for column, width in self._layout:
             cell: Cell = column.cell(item)
@@ -280,10 +275,6 @@ class LineTable(Toned, ScrollView, can_focus=True):
             gap = GAP
         return segments
 
-    def _mark(self, index: int, key: Any) -> str:
-        cursor = "▌" if index == self.model.cursor and self.has_focus else " "
-        return cursor + ("•" if key in self.model.tags else " ")
-
     def _row_style(self, index: int) -> Style:
         return self.base_style + self.behind("chosen") if index == self.model.cursor else self.base_style
 
@@ -296,17 +287,15 @@ class LineTable(Toned, ScrollView, can_focus=True):
         self.refresh()
 
     def on_focus(self) -> None:
+        """Draw the cursor's mark; without the focus there is none."""
         self.refresh()
 
-    def on_blur(self) -> None:
-        """Take the cursor's mark away."""
-        self.refresh()
+    on_blur = on_focus
 
     def move_cursor(self, index: int) -> None:
-        """Put the cursor on a row, or on the nearest one that exists."""
-        index = max(0, min(index, len(self.model.shown) - 1))
+        """Put the cursor on a row."""
         if index != self.model.cursor:
-            self.model.cursor = index
+            self.model.cursor, self.model.is_opened = index, False
             self.post_message(self.Moved())
         self._show_cursor()
         self.refresh()
@@ -321,27 +310,11 @@ class LineTable(Toned, ScrollView, can_focus=True):
 
     def take_key(self, key: str) -> bool:
         """Move the cursor by a key; return whether the key moves it."""
-        at, last, page = self.model.cursor, len(self.model.shown) - 1, max(1, self._page - 1)
-        match key:
-            case "up" | "k":
-                self.move_cursor(at - 1)
-            case "down" | "j":
-                self.move_cursor(at + 1)
-            case "pageup":
-                self.move_cursor(at - page)
-            case "pagedown":
-                self.move_cursor(at + page)
-            case "ctrl+u":
-                self.move_cursor(at - page // 2)
-            case "ctrl+d":
-                self.move_cursor(at + page // 2)
-            case "home" | "g":
-                self.move_cursor(0)
-            case "end" | "G":
-                self.move_cursor(last)
-            case _:
-                return False
-        return True
+        page = max(1, self._page - 1)
+        place = self.model.place_after(key, page, page // 2)
+        if place is not None:
+            self.move_cursor(place)
+        return place is not None
 
     def _show_cursor(self) -> None:
         top, page, at = round(self.scroll_offset.y), self._page, self.model.cursor

@@ -12,14 +12,13 @@ from rich.style import Style
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal
+from textual.containers import Horizontal, VerticalScroll
 from textual.geometry import Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from tui.drawing.cells import Tone
-from tui.drawing.lines import Line, folded
+from tui.drawing.lines import Line, folded, text_of
 from tui.widgets.line_table import LineTable
 from tui.widgets.toned import Toned
 
@@ -32,25 +31,25 @@ class LinesView(Toned):
 
     DEFAULT_CSS = "LinesView { height: auto; }"
 
-    def __init__(self, *, id: str | None = None, folds: bool = False) -> None:
-        super().__init__(id=id)
-        self._lines: list[Line] = []
+    def __init__(
+        self, lines: Sequence[Line] = (), *, id: str | None = None, classes: str | None = None, folds: bool = False
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self._lines = list(lines)
         self._folds = folds
+        self._folded: tuple[int, list[Line]] | None = None
         self._make: Callable[[int, int], list[Line]] | None = None
 
     def set_lines(self, lines: Sequence[Line]) -> None:
         new = list(lines)
         if new != self._lines:
             has_other_height = self._folds or len(new) != len(self._lines)
-            self._lines = new
+            self._lines, self._folded = new, None
             self.refresh(layout=has_other_height)
 
     def set_maker(self, make: Callable[[int, int], list[Line]]) -> None:
         """Show the lines that ``make`` returns for a width and a height, and again after each resize."""
         self._make = make
-        self.remake()
-
-    def on_resize(self) -> None:
         self.remake()
 
     def remake(self) -> None:
@@ -60,16 +59,22 @@ class LinesView(Toned):
             self._lines = self._make(self.size.width, self.size.height) if self.size.width else []
             self.refresh()
 
+    on_resize = remake
+
     @property
     def text(self) -> str:
-        return "\n".join("".join(text for text, _ in line).rstrip() for line in self._lines)
+        return "\n".join(map(text_of, self._lines))
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
         return len(self._shown(width))
 
     def _shown(self, width: int) -> list[Line]:
         """Return the lines for a width; those that are too long are folded if the view folds, else cut."""
-        return [part for line in self._lines for part in folded(line, width)] if self._folds else self._lines
+        if not self._folds:
+            return self._lines
+        if self._folded is None or self._folded[0] != width:
+            self._folded = width, [part for line in self._lines for part in folded(line, width)]
+        return self._folded[1]
 
     def render_line(self, y: int) -> Strip:
         lines = self._shown(self.size.width)
@@ -117,14 +122,11 @@ class RowsView(LinesView):
             self.post_message(self.Clicked(row))
 
 
-class LinesScroll(Toned, ScrollView, can_focus=True):
-    """Lines that can be scrolled through."""
+class LinesScroll(VerticalScroll):
+    """Lines that can be scrolled through. One column is always left for the scrollbar."""
 
     DEFAULT_CSS = """
-    LinesScroll {
-        height: auto; max-height: 100%; overflow: hidden auto;
-        scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0;
-    }
+    LinesScroll { height: auto; max-height: 100%; scrollbar-size-vertical: 1; scrollbar-gutter: stable; }
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -137,41 +139,8 @@ class LinesScroll(Toned, ScrollView, can_focus=True):
     ]
 
     def __init__(self, lines: Sequence[Line], *, id: str | None = None, folds: bool = False) -> None:
-        super().__init__(id=id)
-        self._told = self._lines = list(lines)
-        self._folds = folds
-        self.virtual_size = Size(0, len(self._lines))
-
-    def set_lines(self, lines: Sequence[Line]) -> None:
-        """Show other lines, from the same place on."""
-        if list(lines) != self._told:
-            self._told = self._lines = list(lines)
-            self.on_resize()
-            self.refresh(layout=True)
-
-    @property
-    def text(self) -> str:
-        return "\n".join("".join(text for text, _ in line).rstrip() for line in self._told)
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        """As high as its lines, if there is room."""
-        self._fold(width - self.styles.scrollbar_size_vertical)
-        return len(self._lines)
-
-    def on_resize(self) -> None:
-        """Fold anew. One column is always left for the scrollbar: no event says when it appears."""
-        self._fold(self.size.width - (0 if self.show_vertical_scrollbar else self.styles.scrollbar_size_vertical))
-
-    def _fold(self, width: int) -> None:
-        if self._folds and width:
-            self._lines = [part for row in self._told for part in folded(row, width)]
-            self.virtual_size = Size(0, len(self._lines))
-
-    def render_line(self, y: int) -> Strip:
-        index = round(self.scroll_offset.y) + y
-        if index < len(self._lines):
-            return self.strip_of(self._lines[index], self.size.width)
-        return Strip.blank(self.size.width, self.base_style)
+        self.view = LinesView(lines, folds=folds)
+        super().__init__(self.view, id=id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,10 +92,6 @@ class Feed(Protocol):
         """The status of the feed itself."""
 
     @property
-    def latest(self) -> Frame | None:
-        """The newest frame; None before the first."""
-
-    @property
     def playback(self) -> Playback | None:
         """The recording's controls; None for a feed that is not a recording."""
 

@@ -20,7 +20,7 @@ from tui.app import Dashboard
 from tui.screen.main_screen import MainScreen
 from tui.state.fleet import Fleet, Member
 from tui.state.session import Session
-from tui.widgets.lines_view import LinesScroll, LinesView
+from tui.widgets.lines_view import LinesView
 
 WIDE = (120, 40)
 WAIT_S = 60.0
@@ -98,8 +98,7 @@ class Driven:
         screen = self.app.screen
         if isinstance(screen, MainScreen):
             return self.drawn
-        views = [*screen.query(LinesView), *screen.query(LinesScroll)]
-        return "\n".join(view.text for view in views)
+        return "\n".join(view.text for view in screen.query(LinesView))
 
     @property
     def drawn(self) -> str:

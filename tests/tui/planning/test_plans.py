@@ -258,7 +258,7 @@ def test_the_form_of_a_run_makes_the_run_and_its_command(plan: OpenedPlan) -> No
 
 def state(changed: Callable[[], None] = lambda: None) -> PlanRunState:
     run = PlanRun(Verb.APPLY, Path("plan.json"), "sha256:0", ())
-    return PlanRunState(run, "prod", 3, clock=lambda: 1_795_000_000_000, changed=changed)
+    return PlanRunState(run, 3, clock=lambda: 1_795_000_000_000, changed=changed)
 
 
 HALF = WaveProgress(2, 3, 4, 9, 2048, 4096, 1024.0, 1.0, 119.0, 5000)
@@ -297,7 +297,7 @@ def test_a_run_that_is_done_names_what_it_did_and_another_how_to_go_on(
     run.ended(WavesResult(outcome, None, 3, 3, 9, (), 9))
     assert command_after(run) == (named[0], ["plan", named[1], "plan.json"])
     where = "where they were before the plan" if verb is Verb.ROLLBACK else "where the plan wants them"
-    assert run.last_words == f"9 of 9 partitions are {where}"
+    assert run.said[-1][1] == f"9 of 9 partitions are {where}"
 
 
 @in_event_loop
@@ -324,7 +324,7 @@ async def test_a_run_whose_plan_is_cancelled_is_not_told_to_go_on(
     monkeypatch.setattr(plan_operations, "list_running", unreachable)
     with pytest.raises(OSError, match="gone"):
         await prepared.run(cluster)  # type: ignore[arg-type]
-    assert run.last_words == "moves under way may go on in the cluster", "nobody knows what was done"
+    assert run.said[-1][1] == "moves under way may go on in the cluster", "nobody knows what was done"
 
 
 @pytest.mark.parametrize(
@@ -350,7 +350,7 @@ def test_a_run_that_was_stopped_says_why_and_is_not_called_done() -> None:
     assert run.state is RunState.STOPPED
     run.show(HALF)
     assert "left" not in text_of(run_lines(run)), "what has ended has no time left"
-    assert run.last_words == "stopped at wave 2 of 3: dead target: broker 3"
+    assert run.said[-1][1] == "stopped at wave 2 of 3: dead target: broker 3"
     outcome = run_outcome(run)
     assert not outcome.is_good
     assert outcome.errors == ("dead target: broker 3",)
