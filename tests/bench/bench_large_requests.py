@@ -6,6 +6,10 @@ version that has it, instead of in all. With ``KLAMM_BENCH_RIGHTS=none`` an auth
 has logged in over TLS. The tags of a request's header grow, too. The requests name what does not exist,
 so the bench measures reading, looking up and answering. Wall-clock figures hold only on a quiet machine. CPU is that of
 the loop's thread between two probes.
+
+Later requests use the memory again that earlier ones have left in the heap. With ``KLAMM_BENCH_FRESH=1`` each array
+that is grown comes to a new broker, which has answered one small request of that API: the memory is all that the
+request takes. Other parts are left out.
 """
 
 from __future__ import annotations
@@ -43,6 +47,7 @@ BYTES = 1_000_000
 CLIENT_ID = "bench"
 ONLY = os.environ.get("KLAMM_BENCH_APIS", "").split()
 VERSIONS = os.environ.get("KLAMM_BENCH_VERSIONS", "all")
+IS_FRESH = os.environ.get("KLAMM_BENCH_FRESH") == "1"
 HAS_NO_RIGHTS = os.environ.get("KLAMM_BENCH_RIGHTS") == "none"
 _ENDS_THE_BROKER = {ApiKey.CONTROLLED_SHUTDOWN}
 HEADER_TAGS = ("header tags",)
@@ -64,27 +69,42 @@ def cases() -> Iterator[tuple[ApiKey, int, FieldPath]]:
 
 
 def row(broker: LocalBroker, key: ApiKey, version: int, path: FieldPath) -> list[object]:
-    request = grown(key, version, path if path != HEADER_TAGS else (), ELEMENTS, BYTES, **_WAITS)
+    frame = frame_of(key, version, path, ELEMENTS)
+    if IS_FRESH:
+        answered(broker, frame_of(key, version, path, 1))
     asyncio.run(take_held_ms(broker))
     (Path("/proc") / str(broker.pid) / "clear_refs").write_text("5")
-    frame = bytes(encode_request(request, version, 1, CLIENT_ID))
-    if path == HEADER_TAGS:
-        frame = with_header_tags(frame)
-    before_kb, outcome = memory_kb(broker, "VmRSS"), ""
+    before_kb = memory_kb(broker, "VmRSS")
     started_s = time.monotonic()
+    size, outcome = answered(broker, frame)
+    taken_s = time.monotonic() - started_s
+    wall_ms, cpu_ms = asyncio.run(take_held_ms(broker))
+    memory_mb = (memory_kb(broker, "VmHWM") - before_kb) / 1024
+    sizes_mb = f"{memory_mb:.1f} {len(frame) / 2**20:.1f} {size / 2**20:.1f}"
+    figures = f"{taken_s:.2f} {wall_ms:.0f} {cpu_ms:.0f} {sizes_mb} {memory_mb * 2**20 / len(frame):.1f}".split()
+    return [key.name, version, ".".join(filter(None, path)), *figures, outcome]
+
+
+def frame_of(key: ApiKey, version: int, path: FieldPath, elements: int) -> bytes:
+    request = grown(key, version, path if path != HEADER_TAGS else (), elements, BYTES, **_WAITS)
+    frame = bytes(encode_request(request, version, 1, CLIENT_ID))
+    return with_header_tags(frame) if path == HEADER_TAGS else frame
+
+
+def answered(broker: LocalBroker, frame: bytes) -> tuple[int, str]:
+    """Send a request; return the answer's size in bytes, or 0 and why there is none."""
     try:
         with WireClient(broker.address, timeout_s=600) as client:
             if HAS_NO_RIGHTS:
                 log_in(client, broker)
             client.socket.sendall(frame)
-            client.read_frame()
+            return len(client.read_frame()), ""
     except (ConnectionClosed, OSError) as error:
-        outcome = f"closed: {type(error).__name__}"
-    taken_s = time.monotonic() - started_s
-    wall_ms, cpu_ms = asyncio.run(take_held_ms(broker))
-    memory_mb = (memory_kb(broker, "VmHWM") - before_kb) / 1024
-    figures = f"{taken_s:.2f} {wall_ms:.0f} {cpu_ms:.0f} {memory_mb:.0f} {len(frame) / 2**20:.1f}".split()
-    return [key.name, version, ".".join(filter(None, path)), *figures, outcome]
+        return 0, f"closed: {type(error).__name__}"
+
+
+def grows_an_array(key: ApiKey, version: int, path: FieldPath) -> bool:
+    return path != HEADER_TAGS and len(frame_of(key, version, path, 100_000)) > 200_000
 
 
 def log_in(client: WireClient, broker: LocalBroker) -> None:
@@ -118,12 +138,28 @@ def memory_kb(broker: LocalBroker, name: str) -> int:
 
 def main() -> None:
     command = (sys.executable, str(Path(__file__).with_name("gauged_broker.py")))
-    headers = ("API", "version", "grown", "took, s", "held, ms", "its CPU, ms", "memory, MB", "frame, MB", "")
+    headers = (
+        "API",
+        "version",
+        "grown",
+        "took, s",
+        "held, ms",
+        "its CPU, ms",
+        "memory, MB",
+        "frame, MB",
+        "answer, MB",
+        "ratio",
+        "",
+    )
     print(f"{ELEMENTS:,} elements each")
     secured = {"secure": True, "sasl": "PLAIN", "acls": True} if HAS_NO_RIGHTS else {}
     with LocalCluster(1, commands={0: command}, **secured) as cluster:
         rows = []
         for key, version, path in cases():
+            if IS_FRESH:
+                if not grows_an_array(key, version, path):
+                    continue
+                cluster.restart_broker(0)
             rows.append(row(cluster.broker(0), key, version, path))
             if "print" in os.environ.get("KLAMM_BENCH_SHOW", ""):
                 print(*rows[-1], flush=True)

@@ -17,6 +17,7 @@ import logging
 import socket
 from collections.abc import Sequence
 
+from engine.broker.handlers.answer_lists import answer_list
 from engine.broker.handlers.config_resources import invalid_request
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.in_turns import in_lists
@@ -48,7 +49,7 @@ _EPSILON = 1e-6
 async def alter_client_quotas(context: RequestContext, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     """Set and remove quotas."""
     breather = Breather()
-    entries = []
+    entries = answer_list(context, AlterClientQuotasResponse, "entries")
     for entry in request.entries:
         await breather.give_way()
         answer = ResponseEntryData(entity=[])
@@ -70,7 +71,9 @@ async def _alter(broker: Broker, entry: RequestEntryData, breather: Breather, *,
     path = await _path(entry.entity, breather)
     texts = await broker.zk.configs.get_entity_configs(path)
     known = IP_QUOTAS if path.startswith(f"{ConfigType.IP.value}/") else CLIENT_QUOTAS
-    _apply(texts, entry.ops, known)
+    for ops in in_lists(entry.ops):
+        _apply(texts, ops, known)
+        await breather.give_way()
     rate = texts.get(QuotaKey.CONNECTION_RATE)
     if rate is not None and rate.startswith("-"):
         raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)

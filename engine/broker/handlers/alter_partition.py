@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from engine.broker.controller.events import AlterPartition, AlterPartitionAnswer, AlterPartitionItem, PartitionKey
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import pieces
+from engine.broker.handlers.in_turns import in_turns, pieces
 from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode
 from engine.common.model import LeaderAndIsr, LeaderRecoveryState
@@ -24,6 +24,7 @@ from engine.kafka.protocol.apis.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
+from engine.kafka.protocol.large_arrays import LazyArray
 from engine.runtime.turns import Breather
 
 _FIRST_WITH_TOPIC_IDS = 2
@@ -38,9 +39,10 @@ async def alter_partition(context: RequestContext, request: AlterPartitionReques
     breather = Breather()
     for topic in pieces(request.topics, "partitions"):
         key = topic.topic_id if by_id else topic.topic_name
-        items |= {
-            (key, partition.partition_index): _item(partition, context.api_version) for partition in topic.partitions
-        }
+        for asked in topic.partitions:
+            if isinstance(asked.new_isr_with_epochs, LazyArray):
+                asked.new_isr_with_epochs = await in_turns(asked.new_isr_with_epochs, lambda member: member)
+            items[key, asked.partition_index] = _item(asked, context.api_version)
         await breather.give_way()
     event = AlterPartition(request.broker_id, request.broker_epoch, context.api_version, items)
     answer: AlterPartitionAnswer = await context.broker.controller.ask(event)

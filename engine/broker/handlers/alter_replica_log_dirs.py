@@ -37,6 +37,7 @@ async def alter_replica_log_dirs(
     breather = Breather()
     wanted: dict[TopicPartition, str] = {}
     for log_dir in request.dirs:
+        await breather.give_way()
         for topic in pieces(log_dir.topics, "partitions"):
             wanted.update((TopicPartition(topic.name, index), log_dir.path) for index in topic.partitions)
             await breather.give_way()

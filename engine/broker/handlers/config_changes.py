@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from engine.broker.handlers.answer_lists import repeated
 from engine.broker.handlers.broker_loggers import change_loggers, check_logger_changes
 from engine.broker.handlers.config_resources import (
     ResourceType,
@@ -22,7 +23,7 @@ from engine.broker.handlers.config_resources import (
     topic_exists,
 )
 from engine.broker.handlers.context import Broker
-from engine.broker.handlers.in_turns import in_lists
+from engine.broker.handlers.in_turns import in_lists, in_turns
 from engine.common.errors import ConfigError, CoordinationError, ErrorCode, KafkaError
 from engine.kafka.config.alter import AlterOperation, ConfigChange, apply_changes, validate_broker_change
 from engine.kafka.config.definition import ConfigDef
@@ -39,7 +40,7 @@ from engine.kafka.config.topic_config_values import validate_topic_config
 from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 from engine.kafka.config.values import REDACTED, InvalidConfigurationError, ReconfigurationError, RequirementError
 from engine.kafka.protocol.apis import alter_configs, incremental_alter_configs
-from engine.runtime.turns import Breather
+from engine.runtime.turns import Breather, carry_out
 
 logger = logging.getLogger("kafka.server.ZkAdminManager")
 
@@ -82,21 +83,32 @@ def answer(kind: type[ResourceAnswer], change: ResourceChange, outcome: Outcome)
     )
 
 
-async def change_configs(broker: Broker, asked: Sequence[ResourceChange], *, validate_only: bool) -> list[Outcome]:
-    """Check and, unless ``validate_only``, store the changes; return the outcomes in the same order."""
-    times: dict[tuple[int, str], int] = {}
+async def change_configs(
+    broker: Broker,
+    resources: Sequence[Any],
+    change_of: Callable[[Any], ConfigChange],
+    take: Callable[[ResourceChange, Outcome], None],
+    *,
+    is_replacement: bool,
+    validate_only: bool,
+) -> None:
+    """Check and, unless ``validate_only``, store the changes; ``take`` gets their outcomes in the same order.
+
+    Args:
+        resources: those of a request.
+        change_of: returns the change of one setting.
+    """
     breather = Breather()
-    for change in asked:
-        times[change.type_code, change.name] = times.get((change.type_code, change.name), 0) + 1
+    twice = await carry_out(repeated(lambda: ((asked.resource_type, asked.resource_name) for asked in resources)))
+    for asked in resources:
         await breather.give_way()
-    outcomes: list[Outcome] = []
-    for change in asked:
-        await breather.give_way()
-        if times[change.type_code, change.name] > 1:
-            outcomes.append(Outcome(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."))
-        else:
-            outcomes.append(await _outcome(broker, change, validate_only))
-    return outcomes
+        if (asked.resource_type, asked.resource_name) in twice:
+            change = ResourceChange(asked.resource_type, asked.resource_name, (), is_replacement)
+            take(change, Outcome(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once."))
+            continue
+        changes = await in_turns(asked.configs, change_of)
+        change = ResourceChange(asked.resource_type, asked.resource_name, tuple(changes), is_replacement)
+        take(change, await _outcome(broker, change, validate_only))
 
 
 async def _outcome(broker: Broker, asked: ResourceChange, validate_only: bool) -> Outcome:

@@ -12,8 +12,7 @@ Version notes
 
 from __future__ import annotations
 
-from collections import Counter
-
+from engine.broker.handlers.answer_lists import answer_list, kept, repeated
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.in_turns import in_turns
 from engine.broker.handlers.registry import handles
@@ -25,7 +24,7 @@ from engine.kafka.protocol.apis.create_partitions import (
     CreatePartitionsTopic,
     CreatePartitionsTopicResult,
 )
-from engine.runtime.turns import Breather
+from engine.runtime.turns import Breather, carry_out
 
 _FIRST_WITH_QUOTA_ERROR = 3
 
@@ -34,47 +33,54 @@ _FIRST_WITH_QUOTA_ERROR = 3
 async def create_partitions(context: RequestContext, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     """Add partitions and wait until they are usable."""
     broker = context.broker
+    results = answer_list(context, CreatePartitionsResponse, "results")
     if not broker.controller.is_active:
         refusal = KafkaError(ErrorCode.NOT_CONTROLLER)
-        return CreatePartitionsResponse(
-            results=await in_turns(request.topics, lambda topic: _result(topic.name, refusal))
-        )
+        await in_turns(request.topics, lambda topic: _result(topic.name, refusal), results)
+        return CreatePartitionsResponse(results=results)
     allow = broker.quotas.mutation_quota(context, strict_since=_FIRST_WITH_QUOTA_ERROR).record
-    counts = Counter(topic.name for topic in request.topics)
-    results: dict[str, CreatePartitionsTopicResult] = {}
-    grown: dict[str, list[int]] = {}
+    grown: dict[str, tuple[list[int], CreatePartitionsTopicResult]] = {}
     breather = Breather()
+    twice = await carry_out(repeated(lambda: (topic.name for topic in request.topics)))
+    answered: set[str] = set()
     for topic in request.topics:
         await breather.give_way()
+        if topic.name in twice:
+            if topic.name in answered:
+                continue
+            answered.add(topic.name)
         try:
-            _check_request(broker, topic, counts[topic.name])
-            assignments = None if topic.assignments is None else [a.broker_ids for a in topic.assignments]
-            grown[topic.name] = await broker.topic_admin.add_partitions(
+            _check_request(broker, topic, is_repeated=topic.name in twice)
+            assignments = None
+            if topic.assignments is not None:
+                assignments = await in_turns(topic.assignments, lambda assigned: assigned.broker_ids)
+            partitions = await broker.topic_admin.add_partitions(
                 topic.name, topic.count, assignments, validate_only=request.validate_only, allow=allow
             )
-            results[topic.name] = _result(topic.name, None)
+            grown[topic.name] = partitions, kept(results, _result(topic.name, None))
         except KafkaError as error:
-            results[topic.name] = _result(topic.name, error)
+            results.append(_result(topic.name, error))
     if not request.validate_only:
-        await _wait(broker, grown, results, request.timeout_ms)
-    return CreatePartitionsResponse(results=list(results.values()))
+        await _wait(broker, grown, request.timeout_ms)
+    return CreatePartitionsResponse(results=results)
 
 
-def _check_request(broker: Broker, topic: CreatePartitionsTopic, count: int) -> None:
-    if count > 1:
+def _check_request(broker: Broker, topic: CreatePartitionsTopic, *, is_repeated: bool) -> None:
+    if is_repeated:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic in request.")
     if broker.controller.is_topic_queued_for_deletion(topic.name):
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "The topic is queued for deletion.")
 
 
 async def _wait(
-    broker: Broker, grown: dict[str, list[int]], results: dict[str, CreatePartitionsTopicResult], timeout_ms: int
+    broker: Broker, grown: dict[str, tuple[list[int], CreatePartitionsTopicResult]], timeout_ms: int
 ) -> None:
     deadline_ms = broker.clock.monotonic_ms() + timeout_ms
-    for name, partitions in grown.items():
+    for name, (partitions, result) in grown.items():
         rest_ms = deadline_ms - broker.clock.monotonic_ms()
         if timeout_ms <= 0 or not await broker.topic_admin.wait_for_leaders(name, partitions, rest_ms):
-            results[name] = _result(name, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+            refusal = KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+            result.error_code, result.error_message = refusal.code, refusal.message
 
 
 def _result(name: str, error: KafkaError | None) -> CreatePartitionsTopicResult:

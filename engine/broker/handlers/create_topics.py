@@ -14,9 +14,8 @@ Version notes
 
 from __future__ import annotations
 
-from collections import Counter
-
 from engine.broker.controller.topic_admin import CreatedTopic, NewTopic
+from engine.broker.handlers.answer_lists import answer_list, kept, repeated
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.in_turns import in_lists, in_turns
 from engine.broker.handlers.registry import handles
@@ -32,7 +31,7 @@ from engine.kafka.protocol.apis.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from engine.runtime.turns import Breather
+from engine.runtime.turns import Breather, carry_out
 
 _FIRST_WITH_CONFIGS = 5
 _FIRST_WITH_QUOTA_ERROR = 6
@@ -43,37 +42,40 @@ async def create_topics(context: RequestContext, request: CreateTopicsRequest) -
     """Create topics and wait until they are usable."""
     if not context.broker.controller.is_active:
         refusal = KafkaError(ErrorCode.NOT_CONTROLLER)
-        return CreateTopicsResponse(topics=await in_turns(request.topics, lambda topic: _failed(topic.name, refusal)))
+        results = answer_list(context, CreateTopicsResponse, "topics")
+        await in_turns(request.topics, lambda topic: _failed(topic.name, refusal), results)
+        return CreateTopicsResponse(topics=results)
     allow = context.broker.quotas.mutation_quota(context, strict_since=_FIRST_WITH_QUOTA_ERROR).record
-    results: dict[str, CreatableTopicResult] = {}
-    created: dict[str, CreatedTopic] = {}
+    results = answer_list(context, CreateTopicsResponse, "topics")
+    created: dict[str, tuple[CreatedTopic, CreatableTopicResult]] = {}
     breather = Breather()
-    counts: Counter[str] = Counter()
-    for topics in in_lists(request.topics):
-        counts.update(topic.name for topic in topics)
-        await breather.give_way()
+    twice = await carry_out(repeated(lambda: (topic.name for topic in request.topics)))
+    answered: set[str] = set()
     for topic in request.topics:
         await breather.give_way()
-        if topic.name in results:
-            continue
+        if topic.name in twice:
+            if topic.name in answered:
+                continue
+            answered.add(topic.name)
         try:
-            _check_request(topic, counts[topic.name])
-            created[topic.name] = await context.broker.topic_admin.create_topic(
+            _check_request(topic, is_repeated=topic.name in twice)
+            made = await context.broker.topic_admin.create_topic(
                 await _wanted(topic, breather), validate_only=request.validate_only, allow=allow
             )
-            results[topic.name] = _succeeded(context, created[topic.name], validate_only=request.validate_only)
+            result = _succeeded(context, made, validate_only=request.validate_only)
+            created[topic.name] = made, kept(results, result)
         except KafkaError as error:
-            results[topic.name] = _failed(topic.name, error)
+            results.append(_failed(topic.name, error))
     if not request.validate_only:
-        await _wait(context.broker, created, results, request.timeout_ms)
-    return CreateTopicsResponse(topics=list(results.values()))
+        await _wait(context.broker, created, request.timeout_ms)
+    return CreateTopicsResponse(topics=results)
 
 
-def _check_request(topic: CreatableTopic, count: int) -> None:
+def _check_request(topic: CreatableTopic, *, is_repeated: bool) -> None:
     if topic.name == CLUSTER_METADATA_TOPIC:
         message = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
-    if count > 1:
+    if is_repeated:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Found multiple entries for this topic.")
 
 
@@ -89,17 +91,16 @@ async def _wanted(topic: CreatableTopic, breather: Breather) -> NewTopic:
     return NewTopic(topic.name, topic.num_partitions, topic.replication_factor, assignments, configs)
 
 
-async def _wait(
-    broker: Broker, created: dict[str, CreatedTopic], results: dict[str, CreatableTopicResult], timeout_ms: int
-) -> None:
+async def _wait(broker: Broker, created: dict[str, tuple[CreatedTopic, CreatableTopicResult]], timeout_ms: int) -> None:
     """Wait for all topics together; topics without leaders by the end have timed out."""
     deadline_ms = broker.clock.monotonic_ms() + timeout_ms
-    for name, topic in created.items():
+    for name, (topic, result) in created.items():
         rest_ms = deadline_ms - broker.clock.monotonic_ms()
         if timeout_ms <= 0 or not await broker.topic_admin.wait_for_leaders(name, topic.assignment, rest_ms):
-            topic_id = results[name].topic_id
-            results[name] = _failed(name, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
-            results[name].topic_id = topic_id
+            refusal = _failed(name, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
+            refusal.topic_id = result.topic_id
+            for field in result.wire_fields:
+                setattr(result, field.name, getattr(refusal, field.name))
 
 
 def _succeeded(context: RequestContext, topic: CreatedTopic, *, validate_only: bool) -> CreatableTopicResult:

@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.in_turns import Steps, in_steps, in_turns
 from engine.broker.handlers.registry import handles
 from engine.broker.security.delegation_tokens import DelegationTokens, may_ask_for_tokens
 from engine.common.errors import CoordinationError, ErrorCode, KafkaError
@@ -69,14 +70,15 @@ async def create_delegation_token(
     """Make a token for whoever asks, or for another owner."""
     try:
         _check_channel(context)
-        if any(renewer.principal_type != _USER for renewer in request.renewers):
+        named = await in_turns(request.renewers, lambda renewer: (renewer.principal_type, renewer.principal_name))
+        if any(kind != _USER for kind, _ in named):
             raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
         if request.owner_principal_name and request.owner_principal_type is None:
             # As in Kafka, which fails at it.
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         tokens = _tokens(context)
         owner, requester = owner_of(context, request), context.session.principal
-        renewers = [f"{renewer.principal_type}:{renewer.principal_name}" for renewer in request.renewers]
+        renewers = [f"{kind}:{name}" for kind, name in named]
         token = await tokens.create(owner, requester, renewers, request.max_lifetime_ms)
     except KafkaError as error:
         return creation_refused(context, request, error.code)
@@ -111,9 +113,10 @@ async def expire_delegation_token(
 
 
 @handles(ApiKey.DESCRIBE_DELEGATION_TOKEN, requires=["Describe DelegationToken", "DescribeTokens User"])
+@in_steps
 def describe_delegation_token(
     context: RequestContext, request: DescribeDelegationTokenRequest
-) -> DescribeDelegationTokenResponse:
+) -> Steps[DescribeDelegationTokenResponse]:
     """List the tokens that somebody of those named owns, asked for, or may renew. The guard leaves out the others."""
     try:
         _check_channel(context)
@@ -122,7 +125,10 @@ def describe_delegation_token(
         return DescribeDelegationTokenResponse(error_code=error.code, tokens=[])
     wanted = None
     if request.owners is not None:
-        wanted = {f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners}
+        wanted = set()
+        for owner in request.owners:
+            wanted.add(f"{owner.principal_type}:{owner.principal_name}")
+            yield
     return DescribeDelegationTokenResponse(
         tokens=[
             _described(token, tokens.hmac(token.token_id), context.api_version)

@@ -9,6 +9,7 @@ Version notes
 
 from __future__ import annotations
 
+from engine.broker.handlers.answer_lists import answer_list, repeated
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, in_steps
 from engine.broker.handlers.registry import handles
@@ -20,12 +21,14 @@ from engine.kafka.protocol.apis.delete_groups import DeletableGroupResult, Delet
 @in_steps
 def delete_groups(context: RequestContext, request: DeleteGroupsRequest) -> Steps[DeleteGroupsResponse]:
     """Remove groups."""
-    results: list[DeletableGroupResult] = []
+    results = answer_list(context, DeleteGroupsResponse, "results")
+    twice = yield from repeated(lambda: request.groups_names)
     done: set[str] = set()
     for group_id in request.groups_names:
         # A group that is named twice is deleted once, with one answer.
         if group_id not in done:
-            done.add(group_id)
+            if group_id in twice:
+                done.add(group_id)
             error = yield from context.broker.group_coordinator.delete_group(group_id)
             results.append(DeletableGroupResult(group_id=group_id, error_code=error))
         yield

@@ -14,8 +14,10 @@ Version notes
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from engine.broker.handlers.answer_lists import answer_list, kept
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.in_turns import in_turns
 from engine.broker.handlers.registry import handles
@@ -38,25 +40,29 @@ _FIRST_WITH_QUOTA_ERROR = 5
 @handles(ApiKey.DELETE_TOPICS, requires=["Delete Topic", "Describe Topic"])
 async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Mark topics for deletion and wait until they are gone."""
-    topics = request.topics
-    if context.api_version < _FIRST_BY_ID:
-        topics = await in_turns(request.topic_names, lambda name: DeleteTopicState(name=name))
+
+    def topics() -> Iterable[DeleteTopicState]:
+        if context.api_version < _FIRST_BY_ID:
+            return (DeleteTopicState(name=name) for name in request.topic_names)
+        return request.topics
+
+    responses = answer_list(context, DeleteTopicsResponse, "responses")
     refusal = _refusal(context)
     if refusal is not None:
         code = refusal
-        return DeleteTopicsResponse(responses=await in_turns(topics, lambda t: _result(t.name, t.topic_id, code)))
-    if any(topic.name is not None and topic.topic_id != ZERO_TOPIC_ID for topic in topics):
+        await in_turns(topics(), lambda topic: _result(topic.name, topic.topic_id, code), responses)
+        return DeleteTopicsResponse(responses=responses)
+    if any(await in_turns(topics(), lambda topic: topic.name is not None and topic.topic_id != ZERO_TOPIC_ID)):
         # As in Kafka nothing of the request is done: what it means is not clear.
-        return DeleteTopicsResponse(
-            responses=await in_turns(topics, lambda t: _result(t.name, t.topic_id, ErrorCode.INVALID_REQUEST, _BOTH))
-        )
+        invalid = ErrorCode.INVALID_REQUEST
+        await in_turns(topics(), lambda topic: _result(topic.name, topic.topic_id, invalid, _BOTH), responses)
+        return DeleteTopicsResponse(responses=responses)
     # Names first: while one topic is being deleted, the ids and names of others that the request repeats may vanish.
-    meant = await in_turns(topics, lambda topic: _meant(context.broker, topic))
+    meant = await in_turns(topics(), lambda topic: _meant(context.broker, topic))
     allow = context.broker.quotas.mutation_quota(context, strict_since=_FIRST_WITH_QUOTA_ERROR).record
-    responses = []
     breather = Breather()
     doomed: dict[str, DeletableTopicResult] = {}
-    for topic, name in zip(topics, meant, strict=True):
+    for topic, name in zip(topics(), meant, strict=True):
         await breather.give_way()
         if isinstance(name, _Refused):
             responses.append(_result(topic.name, topic.topic_id, name.code, name.message))
@@ -66,7 +72,8 @@ async def delete_topics(context: RequestContext, request: DeleteTopicsRequest) -
             if name not in doomed:
                 allow(len(context.broker.metadata_cache.partitions(name)))
                 await context.broker.topic_admin.delete_topic(name)
-                doomed[name] = response
+                doomed[name] = kept(responses, response)
+                continue
         except KafkaError as error:
             response = _result(topic.name, topic.topic_id, error.code, error.message)
         responses.append(response)

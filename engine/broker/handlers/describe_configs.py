@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import logging
 
+from engine.broker.handlers.answer_lists import answer_list
 from engine.broker.handlers.broker_loggers import logger_levels
 from engine.broker.handlers.config_resources import (
     ResourceType,
@@ -24,7 +25,7 @@ from engine.broker.handlers.config_resources import (
     resource_type,
 )
 from engine.broker.handlers.context import Broker, RequestContext
-from engine.broker.handlers.in_turns import in_turns
+from engine.broker.handlers.in_turns import in_lists, in_turns
 from engine.broker.handlers.registry import handles
 from engine.common.errors import CoordinationError, ErrorCode, KafkaError
 from engine.common.topic_names import check_topic_name
@@ -46,6 +47,7 @@ from engine.kafka.protocol.apis.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from engine.kafka.protocol.large_arrays import LazyArray
 from engine.runtime.turns import Breather
 
 logger = logging.getLogger("kafka.server.ConfigHelper")
@@ -54,17 +56,27 @@ logger = logging.getLogger("kafka.server.ConfigHelper")
 @handles(ApiKey.DESCRIBE_CONFIGS, requires=["DescribeConfigs Cluster", "DescribeConfigs Topic"])
 async def describe_configs(context: RequestContext, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describe the settings of each resource."""
-    odd = next((r for r in request.resources if resource_type(r.resource_type) is ResourceType.UNKNOWN), None)
+    breather = Breather()
+    odd = None
+    for resources in in_lists(request.resources):
+        odd = odd or next((r for r in resources if resource_type(r.resource_type) is ResourceType.UNKNOWN), None)
+        await breather.give_way()
     if odd is not None:
         message = f"Unexpected resource type {odd.resource_type} for resource {odd.resource_name}"
         refusal = invalid_request(message)
         return DescribeConfigsResponse(
-            results=await in_turns(request.resources, lambda resource: _result(resource, refusal))
+            results=await in_turns(
+                request.resources,
+                lambda resource: _result(resource, refusal),
+                answer_list(context, DescribeConfigsResponse, "results"),
+            )
         )
-    results, breather = [], Breather()
+    results = answer_list(context, DescribeConfigsResponse, "results")
     described: dict[tuple[int, str, tuple[str, ...] | None], DescribeConfigsResult] = {}
     for resource in request.resources:
         keys = resource.configuration_keys
+        if isinstance(keys, LazyArray):
+            keys = resource.configuration_keys = list(dict.fromkeys(await in_turns(keys, str)))
         asked = (resource.resource_type, resource.resource_name, None if keys is None else tuple(keys))
         result = described.get(asked) or await _describe(context.broker, request, resource)
         if result.configs:
@@ -122,6 +134,7 @@ def _described_loggers(broker: Broker, name: str, keys: list[str] | None) -> lis
         raise invalid_request("Broker id must not be empty")
     if parse_broker_id(name, "Broker id") != broker.broker_id:
         raise invalid_request(f"Unexpected broker id, expected {broker.broker_id} but received {name}")
+    wanted = set(keys or ())
     return [
         DescribedConfig(
             name=logger_name,
@@ -134,7 +147,7 @@ def _described_loggers(broker: Broker, name: str, keys: list[str] | None) -> lis
             documentation="",
         )
         for logger_name, level in logger_levels().items()
-        if not keys or logger_name in keys
+        if not wanted or logger_name in wanted
     ]
 
 

@@ -10,6 +10,7 @@ Version notes
 
 from __future__ import annotations
 
+from engine.broker.handlers.answer_lists import answer_list
 from engine.broker.handlers.authorized_operations import GROUP_OPERATIONS, NOT_REQUESTED
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, each, in_steps
@@ -29,7 +30,11 @@ from engine.kafka.protocol.apis.describe_groups import (
 def describe_groups(context: RequestContext, request: DescribeGroupsRequest) -> Steps[DescribeGroupsResponse]:
     """Describe groups."""
     operations = GROUP_OPERATIONS if request.include_authorized_operations else NOT_REQUESTED
-    groups = yield from each(request.groups, lambda group_id: _group(context, group_id, operations))
+    groups = yield from each(
+        request.groups,
+        lambda group_id: _group(context, group_id, operations),
+        answer_list(context, DescribeGroupsResponse, "groups"),
+    )
     return DescribeGroupsResponse(groups=groups)
 
 

@@ -8,6 +8,7 @@ Behaviour
 
 from __future__ import annotations
 
+from engine.broker.handlers.answer_lists import answer_lists
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, each_part, in_steps
 from engine.broker.handlers.registry import handles
@@ -34,6 +35,7 @@ def describe_producers(context: RequestContext, request: DescribeProducersReques
         lambda topic: topic.partition_indexes,
         lambda topic, index: _describe(context, TopicPartition(topic.name, index)),
         lambda topic, answers: TopicResponse(name=topic.name, partitions=answers),
+        answer_lists(context, DescribeProducersResponse, "topics.partitions"),
     )
     return DescribeProducersResponse(topics=topics)
 

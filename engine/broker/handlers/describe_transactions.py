@@ -8,6 +8,7 @@ Behaviour
 
 from __future__ import annotations
 
+from engine.broker.handlers.answer_lists import answer_list
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, each, in_steps
 from engine.broker.handlers.registry import handles
@@ -27,7 +28,11 @@ def describe_transactions(
     context: RequestContext, request: DescribeTransactionsRequest
 ) -> Steps[DescribeTransactionsResponse]:
     """Describe transactional ids."""
-    states = yield from each(request.transactional_ids, lambda name: _describe(context, name))
+    states = yield from each(
+        request.transactional_ids,
+        lambda name: _describe(context, name),
+        answer_list(context, DescribeTransactionsResponse, "transaction_states"),
+    )
     return DescribeTransactionsResponse(transaction_states=states)
 
 

@@ -90,8 +90,11 @@ async def fetch_of_very_many(
     context: RequestContext, request: FetchRequest, make_reads: MakeReads = FetchReads
 ) -> object:
     """Read very many partitions, in turns with other requests."""
-    named = sum(len(topic.partitions) for topic in request.topics)
-    if named + sum(len(topic.partitions) for topic in request.forgotten_topics_data) <= FETCHED_AT_ONCE_MAX:
+    if len(request.topics) + len(request.forgotten_topics_data) <= FETCHED_AT_ONCE_MAX and (
+        sum(len(topic.partitions) for topic in request.topics)
+        + sum(len(topic.partitions) for topic in request.forgotten_topics_data)
+        <= FETCHED_AT_ONCE_MAX
+    ):
         answer = fetch(context, request, make_reads)
         return await answer if isinstance(answer, Coroutine) else answer
     parameters = _parameters(context, request)

@@ -19,6 +19,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from engine.broker.coordinator.groups.loading import logger
+from engine.broker.handlers.answer_lists import answer_list
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, carried_out, each
 from engine.broker.handlers.registry import handles
@@ -67,7 +68,9 @@ async def _create_first(
 def _response(context: RequestContext, request: FindCoordinatorRequest) -> Steps[FindCoordinatorResponse]:
     if context.api_version >= 4:
         coordinators = yield from each(
-            request.coordinator_keys, lambda key: _coordinator(context, key, request.key_type)
+            request.coordinator_keys,
+            lambda key: _coordinator(context, key, request.key_type),
+            answer_list(context, FindCoordinatorResponse, "coordinators"),
         )
         return FindCoordinatorResponse(coordinators=coordinators)
     found = _coordinator(context, request.key, request.key_type)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from engine.broker.handlers.answer_lists import another, answer_list
 from engine.broker.handlers.guarding import (
     CLUSTER_ACTION,
     DELETE,
@@ -16,11 +17,13 @@ from engine.broker.handlers.guarding import (
     TXN,
     WRITE,
     Ask,
+    adds,
     needs_each,
     needs_group,
     needs_topics,
     needs_transactional_id,
     refuses_all,
+    then,
 )
 from engine.broker.handlers.in_turns import Steps, each
 from engine.broker.handlers.refusals import MESSAGES, NO_CLUSTER, NO_GROUP, NO_TOPIC, NO_TXN, Partitions, element
@@ -63,7 +66,9 @@ def needs_group_and_topics(partitions: Partitions, *, is_in_txn: bool) -> Callab
             code = NO_GROUP
         if code is None:
             return (yield from needs_topics(READ, partitions)(ask, request))
-        return response_class(request.api_key)(topics=(yield from partitions.refused(request.topics, code)))
+        return response_class(request.api_key)(
+            topics=(yield from partitions.refused(request.topics, code, ask.context))
+        )
 
     return guard
 
@@ -87,7 +92,10 @@ def _offset_fetch_of_groups(ask: Ask, request: Any) -> Steps[Any]:
     kept, refused = yield from ask.parted(request.groups, DESCRIBE, GROUP, "group_id")
     entries: dict[str, list[Any]] = {}
     filtered = set()
+    # What is changed in an element of a lazy array would be lost.
+    groups = []
     for group in kept:
+        groups.append(group)
         if group.topics is None:
             filtered.add(group.group_id)
         else:
@@ -97,19 +105,25 @@ def _offset_fetch_of_groups(ask: Ask, request: Any) -> Steps[Any]:
         yield
     if not refused and not filtered and not entries:
         return None
-    request.groups = kept
+    request.groups = groups
     made = partial(element(response_class(ApiKey.OFFSET_FETCH), "groups"), topics=[], error_code=NO_GROUP)
-    groups = yield from each(refused, lambda group: made(group_id=group.group_id))
+    not_read = yield from each(
+        refused,
+        lambda group: made(group_id=group.group_id),
+        answer_list(ask.context, response_class(ApiKey.OFFSET_FETCH), "groups"),
+    )
 
     def merge(answer: Any) -> Steps[Any]:
+        told = another(answer.groups)
         for group in answer.groups:
             if group.group_id in filtered:
                 yield from _only_described(ask, group)
             elif group.error_code == ErrorCode.NONE:
                 group.topics = [*group.topics, *entries.get(group.group_id, ())]
+            told.append(group)
             yield
-        answer.groups = [*answer.groups, *groups]
-        return answer
+        answer.groups = told
+        return (yield from then(adds("groups", not_read), answer))
 
     return merge
 
@@ -123,10 +137,13 @@ def guard_describe_groups(ask: Ask, request: Any) -> Steps[Any]:
         return add
 
     def merge(answer: Any) -> Steps[Any]:
+        groups = another(answer.groups)
         for group in answer.groups:
             group.authorized_operations = ask.operations(GROUP, group.group_id)
+            groups.append(group)
             yield
-        return answer if add is None else add(answer)
+        answer.groups = groups
+        return (yield from then(add, answer))
 
     return merge
 
@@ -178,7 +195,10 @@ def _add_own_partitions(ask: Ask, request: Any) -> Steps[Any]:
         _, refused = yield from ask.parted(topics, WRITE, TOPIC)
         if not refused:
             return None
-        names = {topic.name for topic in refused}
+        names = set()
+        for topic in refused:
+            names.add(topic.name)
+            yield
 
         def code(topic: Any) -> ErrorCode:
             return NO_TOPIC if topic.name in names else ErrorCode.OPERATION_NOT_ATTEMPTED
@@ -212,9 +232,12 @@ def guard_describe_transactions(ask: Ask, request: Any) -> Steps[Any]:
     add = yield from _describes_transactions(ask, request)
 
     def merge(answer: Any) -> Steps[Any]:
+        states = another(answer.transaction_states)
         for state in answer.transaction_states:
             state.topics = yield from ask.seen(state.topics, DESCRIBE, TOPIC, "topic")
+            states.append(state)
             yield
-        return answer if add is None else add(answer)
+        answer.transaction_states = states
+        return (yield from then(add, answer))
 
     return merge

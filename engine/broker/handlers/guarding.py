@@ -20,8 +20,9 @@ from types import CoroutineType, GeneratorType
 from typing import Any, Final
 
 from engine.broker.fetch.reads import GuardedReads
+from engine.broker.handlers.answer_lists import answer_list, is_large, join, repeated_hashes
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import Steps, carried_out, each
+from engine.broker.handlers.in_turns import Steps, carried_out
 from engine.broker.handlers.refusals import NO_CLUSTER, NO_GROUP, NO_TXN, Partitions, element, whole
 from engine.broker.network.request import Deferred, LargeAnswer
 from engine.broker.security.authorizer import Authorizer
@@ -31,6 +32,7 @@ from engine.common.turns import at_once
 from engine.kafka.acls import CLUSTER_NAME
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.declaration import response_class
+from engine.kafka.protocol.large_arrays import LazyArray, PickedArray
 
 TOPIC, GROUP, CLUSTER, TXN = (
     ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLUSTER, ResourceType.TRANSACTIONAL_ID,
@@ -76,9 +78,22 @@ class Ask:
         """
         kept: list[Any] = []
         refused: list[Any] = []
+        if isinstance(items, LazyArray):
+            return (yield from self._picked(items, operation, resource_type, name))
         for item in items:
             named = item if name is None else getattr(item, name)
             (kept if self.may(operation, resource_type, named or "") else refused).append(item)
+            yield
+        return kept, refused
+
+    def _picked(
+        self, items: LazyArray, operation: AclOperation, resource_type: ResourceType, name: str | None
+    ) -> Steps[tuple[Any, Any]]:
+        """Return the same without a list of very many things."""
+        kept, refused = PickedArray(items), PickedArray(items)
+        for place, item in enumerate(items):
+            named = item if name is None else getattr(item, name)
+            (kept if self.may(operation, resource_type, named or "") else refused).add(place)
             yield
         return kept, refused
 
@@ -178,11 +193,15 @@ def adds(field: str, entries: list[Any]) -> Merge:
     """Add entries to a list of the answer."""
 
     def merge(answer: Any) -> Any:
-        if hasattr(answer, field):
-            setattr(answer, field, [*getattr(answer, field), *entries])
-        return answer
+        return join(answer, field, entries) if hasattr(answer, field) else answer
 
     return merge
+
+
+def then(add: Merge | None, answer: Any) -> Steps[Any]:
+    """Return what is answered once ``add``, if any, has added the refusals."""
+    made = answer if add is None else add(answer)
+    return (yield from made) if isinstance(made, GeneratorType) else made
 
 
 # -- whole requests
@@ -225,7 +244,7 @@ def needs_topics(operation: AclOperation, partitions: Partitions, name: str = "n
         request.topics, refused = yield from ask.parted(request.topics, operation, TOPIC, name)
         if not refused:
             return None
-        return adds("topics", (yield from partitions.refused(refused)))
+        return adds("topics", (yield from partitions.refused(refused, context=ask.context)))
 
     return guard
 
@@ -245,8 +264,19 @@ def needs_each(
         if not refused:
             return None
         setattr(request, asked, kept)
-        made = partial(element(response_class(request.api_key), answered), error_code=code, **more)
-        return adds(answered, (yield from each(dict.fromkeys(refused), lambda name: made(**{named: name}))))
+        message = response_class(request.api_key)
+        made = partial(element(message, answered), error_code=code, **more)
+        entries = answer_list(ask.context, message, answered)
+        repeated: set[int] | None = (yield from repeated_hashes(refused)) if is_large(ask.context) else None
+        seen: set[str] = set()
+        for name in refused:
+            yield
+            if repeated is None or hash(name) in repeated:
+                if name in seen:
+                    continue
+                seen.add(name)
+            entries.append(made(**{named: name}))
+        return adds(answered, entries)
 
     return guard
 

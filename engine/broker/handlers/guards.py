@@ -119,6 +119,7 @@ _MOVED = Partitions(ApiKey.ALTER_REPLICA_LOG_DIRS, "dirs.topics", "results")
 def _dirs_refused(ask: Ask, request: Any) -> Steps[Any]:
     topics: dict[str, Any] = {}
     for log_dir in request.dirs:
+        yield
         for topic in log_dir.topics:
             named = topics.setdefault(topic.name, alter_replica_log_dirs.AlterReplicaLogDirTopic(name=topic.name))
             named.partitions.extend(topic.partitions)
@@ -134,22 +135,31 @@ def _roles_refused(ask: Ask, request: Any) -> Steps[Any]:
     answer, made = whole(request.api_key, NO_CLUSTER), leader_and_isr.LeaderAndIsrPartitionError
     if ask.context.api_version >= 5:
         return (yield from with_partitions(_ROLES, answer, "topics", request.topic_states))
-    answer.partition_errors = yield from each(
-        chain(
-            ((topic.topic_name, state) for topic in request.topic_states for state in topic.partition_states),
-            ((state.topic_name, state) for state in request.ungrouped_partition_states),
-        ),
-        lambda named: made(topic_name=named[0], partition_index=named[1].partition_index, error_code=NO_CLUSTER),
-    )
+    answer.partition_errors = []
+
+    def refuse(topic: str, state: Any) -> None:
+        index = state.partition_index
+        answer.partition_errors.append(made(topic_name=topic, partition_index=index, error_code=NO_CLUSTER))
+
+    for topic in request.topic_states:
+        yield
+        for state in topic.partition_states:
+            refuse(topic.topic_name, state)
+            yield
+    for state in request.ungrouped_partition_states:
+        refuse(state.topic_name, state)
+        yield
     return answer
 
 
 def _stop_refused(ask: Ask, request: Any) -> Steps[Any]:
     answer, made = whole(request.api_key, NO_CLUSTER), stop_replica.StopReplicaPartitionError
-    answer.partition_errors = yield from each(
-        (named for named, *_ in replicas_to_stop(request)),
-        lambda named: made(topic_name=named.topic, partition_index=named.partition, error_code=NO_CLUSTER),
-    )
+    answer.partition_errors = []
+    for stop in replicas_to_stop(request):
+        if stop is not None:
+            name, index = stop.topic_partition
+            answer.partition_errors.append(made(topic_name=name, partition_index=index, error_code=NO_CLUSTER))
+        yield
     return answer
 
 
@@ -186,11 +196,15 @@ def _refuses_each(
     field: str, items: Callable[[Any], Iterable[Any]], entry: Callable[[Any], dict[str, Any]], *, tops: bool = False
 ) -> Guard:
     """Refuse each of the things that a request names, for want of a right on the cluster."""
-    return lambda ask, request: with_each(request.api_key, field, items(request), entry, tops=tops)
+    return lambda ask, request: with_each(ask.context, field, items(request), entry, tops=tops)
 
 
-def _users_of(request: Any) -> Iterable[str]:
-    return dict.fromkeys(named.name for named in (*request.deletions, *request.upsertions))
+def _users_refused(ask: Ask, request: Any) -> Steps[Any]:
+    names: dict[str, None] = {}
+    for named in chain(request.deletions, request.upsertions):
+        names[named.name] = None
+        yield
+    return (yield from with_each(ask.context, "results", names, lambda name: {"user": name}))
 
 
 def _quota_entry(entry: Any) -> dict[str, Any]:
@@ -319,9 +333,7 @@ GUARDS: Final[dict[int, Guard]] = {
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: needs_cluster(
         DESCRIBE, refuse=_refuses_each("results", lambda request: request.users or (), lambda _: {}, tops=True)
     ),
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: needs_cluster(
-        ALTER, refuse=_refuses_each("results", _users_of, lambda name: {"user": name})
-    ),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: needs_cluster(ALTER, refuse=_users_refused),
     ApiKey.ALTER_PARTITION: CLUSTER_ACTION,
     ApiKey.UPDATE_FEATURES: needs_cluster(ALTER),
     ApiKey.ENVELOPE: everybody,

@@ -13,6 +13,7 @@ from itertools import islice
 from time import perf_counter, thread_time
 from typing import Any, TypeVar
 
+from engine.broker.handlers.answer_lists import AnswerLists
 from engine.broker.network.request import Deferred, LargeAnswer
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -94,14 +95,35 @@ def in_lists(items: Iterable[T]) -> Iterator[list[T]]:
         yield piece
 
 
-async def in_turns(items: Iterable[T], work: Callable[[T], R]) -> list[R]:
+def parts_in_lists(topics: Iterable[T], parts: Callable[[T], Iterable[P]]) -> Iterator[list[P]]:
+    """Yield the topics' parts as ``in_lists`` does. Of very many topics without a part it yields empty lists."""
+    some: list[P] = []
+    has_yielded = False
+    for number, topic in enumerate(topics, start=1):
+        for part in parts(topic):
+            some.append(part)
+            if len(some) == AT_ONCE_MAX:
+                yield some
+                some, has_yielded = [], True
+        if number % AT_ONCE_MAX == 0:
+            yield some
+            some, has_yielded = [], True
+    if some or not has_yielded:
+        yield some
+
+
+async def in_turns(items: Iterable[T], work: Callable[[T], R], into: list[R] | None = None) -> list[R]:
     """Return the result of ``work`` for each item."""
-    return await turns.carry_out(each(items, work))
+    return await turns.carry_out(each(items, work, into))
 
 
-def each(items: Iterable[T], work: Callable[[T], R]) -> Steps[list[R]]:
-    """Return the result of ``work`` for each item; a step is an item."""
-    results = []
+def each(items: Iterable[T], work: Callable[[T], R], into: list[R] | None = None) -> Steps[list[R]]:
+    """Return the result of ``work`` for each item; a step is an item.
+
+    Args:
+        into: takes the results, as ``answer_list`` returns it.
+    """
+    results = [] if into is None else into
     for item in items:
         results.append(work(item))
         yield
@@ -113,18 +135,19 @@ def each_part(
     parts: Callable[[T], Iterable[P]],
     work: Callable[[T, P], R],
     finish: Callable[[T, list[R]], O],
+    into: AnswerLists | None = None,
 ) -> Steps[list[O]]:
     """Return what ``finish`` makes of each topic and the results of ``work`` for its parts.
 
     A step is a part, or a topic's end.
     """
-    made = []
+    made: list[O] = [] if into is None else into.of_topics()
     for topic in topics:
-        results = []
+        results: list[R] = [] if into is None else into.of_parts()
         for part in parts(topic):
             results.append(work(topic, part))
             yield
-        made.append(finish(topic, results))
+        made.append(finish(topic, results if into is None else into.settled(results)))
         yield
     return made
 

@@ -14,20 +14,17 @@ Version notes
 
 from __future__ import annotations
 
-from engine.broker.handlers.config_changes import ResourceChange, answer, change_configs
+from engine.broker.handlers.answer_lists import answer_list
+from engine.broker.handlers.config_changes import answer, change_configs
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import each_part, in_turns
 from engine.broker.handlers.registry import handles
 from engine.kafka.config.alter import ConfigChange
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from engine.runtime import turns
 
 
 @handles(ApiKey.INCREMENTAL_ALTER_CONFIGS, requires=["AlterConfigs Cluster", "AlterConfigs Topic"])
@@ -35,17 +32,13 @@ async def incremental_alter_configs(
     context: RequestContext, request: IncrementalAlterConfigsRequest
 ) -> IncrementalAlterConfigsResponse:
     """Change the settings of each resource."""
-    asked = await turns.carry_out(each_part(request.resources, lambda resource: resource.configs, _change, _changes))
-    outcomes = await change_configs(context.broker, asked, validate_only=request.validate_only)
-    responses = await in_turns(
-        zip(asked, outcomes, strict=True), lambda one: answer(AlterConfigsResourceResponse, *one)
+    responses = answer_list(context, IncrementalAlterConfigsResponse, "responses")
+    await change_configs(
+        context.broker,
+        request.resources,
+        lambda config: ConfigChange(config.name, config.config_operation, config.value),
+        lambda change, outcome: responses.append(answer(AlterConfigsResourceResponse, change, outcome)),
+        is_replacement=False,
+        validate_only=request.validate_only,
     )
     return IncrementalAlterConfigsResponse(responses=responses)
-
-
-def _change(_: AlterConfigsResource, config: AlterableConfig) -> ConfigChange:
-    return ConfigChange(config.name, config.config_operation, config.value)
-
-
-def _changes(resource: AlterConfigsResource, changes: list[ConfigChange]) -> ResourceChange:
-    return ResourceChange(resource.resource_type, resource.resource_name, tuple(changes), is_replacement=False)

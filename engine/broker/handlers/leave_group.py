@@ -13,6 +13,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from engine.broker.coordinator.groups.values import MemberIdentity
+from engine.broker.handlers.answer_lists import answer_list
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import AT_ONCE_MAX
 from engine.broker.handlers.registry import handles
@@ -34,13 +35,14 @@ def leave_group(
 
 async def _piece_by_piece(context: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse:
     """Remove members in pieces; an error of the whole group applies to all."""
-    answers: list[MemberResponse] = []
+    answers = answer_list(context, LeaveGroupResponse, "members")
     for start in range(0, len(request.members), AT_ONCE_MAX):
         members = request.members[start : start + AT_ONCE_MAX]
         response = _leave(context, LeaveGroupRequest(group_id=request.group_id, members=members))
         if response.error_code:
             return response
-        answers += response.members
+        for answer in response.members:
+            answers.append(answer)
         await Turns.of_loop().wait()
     return LeaveGroupResponse(members=answers)
 

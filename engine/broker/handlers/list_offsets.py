@@ -17,7 +17,9 @@ Version notes
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 
+from engine.broker.handlers.answer_lists import answer_lists, is_large, repeated
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import handles
 from engine.broker.replication.offset_lookup import offset_at_time, segment_offsets_before
@@ -31,7 +33,7 @@ from engine.kafka.protocol.apis.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from engine.runtime.turns import Breather
+from engine.runtime.turns import Breather, carry_out
 
 logger = logging.getLogger("kafka.server.KafkaApis")
 
@@ -45,29 +47,44 @@ OFFSET_NOT_AVAILABLE_SINCE = 5
 @handles(ApiKey.LIST_OFFSETS, requires=["Describe Topic"])
 async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Look up the partitions one by one."""
-    seen: dict[str, set[int]] = {}
-    repeated: set[TopicPartition] = set()
     breather = Breather()
-    for topic in request.topics if context.api_version else ():
-        indexes = seen.setdefault(topic.name, set())
-        await breather.give_way()
-        for wanted in topic.partitions:
-            await breather.give_way()
-            if wanted.partition_index in indexes:
-                repeated.add(TopicPartition(topic.name, wanted.partition_index))
-            indexes.add(wanted.partition_index)
-    topics = []
+    twice: set[TopicPartition] = set()
+    if context.api_version:
+        twice = await carry_out(repeated(lambda: _named(request))) if is_large(context) else _repeated(request)
+    lists = answer_lists(context, ListOffsetsResponse, "topics.partitions")
+    topics = [] if lists is None else lists.of_topics()
     for topic in request.topics:
         await breather.give_way()
-        partitions = []
+        partitions = [] if lists is None else lists.of_parts()
         for wanted in topic.partitions:
             await breather.give_way()
-            if repeated and TopicPartition(topic.name, wanted.partition_index) in repeated:
+            if twice and TopicPartition(topic.name, wanted.partition_index) in twice:
                 partitions.append(_refused(wanted.partition_index, ErrorCode.INVALID_REQUEST))
             else:
                 partitions.append(await _look_up(context, request, topic.name, wanted))
+        if lists is not None:
+            partitions = lists.settled(partitions)
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=partitions))
     return ListOffsetsResponse(topics=topics)
+
+
+def _repeated(request: ListOffsetsRequest) -> set[TopicPartition]:
+    """Return the partitions that the request names more than once."""
+    seen: set[TopicPartition] = set()
+    twice: set[TopicPartition] = set()
+    for topic in request.topics:
+        for wanted in topic.partitions:
+            partition = TopicPartition(topic.name, wanted.partition_index)
+            (twice if partition in seen else seen).add(partition)
+    return twice
+
+
+def _named(request: ListOffsetsRequest) -> Iterator[TopicPartition | None]:
+    """Yield the partitions of a request, and None for each topic: very many may have no partition."""
+    for topic in request.topics:
+        yield None
+        for wanted in topic.partitions:
+            yield TopicPartition(topic.name, wanted.partition_index)
 
 
 async def _look_up(

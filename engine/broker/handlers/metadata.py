@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, cast
 
+from engine.broker.handlers.answer_lists import answer_list, repeated_hashes
 from engine.broker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import handles
@@ -41,7 +42,7 @@ from engine.kafka.protocol.apis.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from engine.runtime.turns import Turns
+from engine.runtime.turns import Turns, carry_out
 
 TOPICS_AT_ONCE = 1000
 """More names than this are answered in pieces: 200,000 unknown names would block the broker for 0.2 s."""
@@ -66,8 +67,17 @@ def metadata(context: RequestContext, request: MetadataRequest) -> MetadataRespo
 async def _piece_by_piece(
     context: RequestContext, request: MetadataRequest, topics: list[MetadataRequestTopic]
 ) -> LargeAnswer:
-    """Answer in pieces."""
-    answered: dict[tuple[str | None, bytes], MetadataResponseTopic] = {}
+    """Answer in pieces, with each topic once."""
+
+    def key(topic: MetadataRequestTopic) -> tuple[str | None, bytes]:
+        """Return what names the topic in the answer if it does not exist."""
+        if context.api_version < 12:
+            return topic.name or "", topic.topic_id
+        return None if topic.topic_id != ZERO_TOPIC_ID else topic.name, topic.topic_id
+
+    repeated = await carry_out(repeated_hashes(map(key, topics)))
+    answered: set[tuple[str | None, bytes]] = set()
+    answers = answer_list(context, MetadataResponse, "topics")
     for start in range(0, len(topics), TOPICS_AT_ONCE):
         asked = topics[start : start + TOPICS_AT_ONCE]
         await _describe_in_turns(context, request, [topic.name for topic in asked if topic.name is not None])
@@ -80,9 +90,15 @@ async def _piece_by_piece(
         answer = _described(context, piece)
         response: Any = answer if isinstance(answer, MetadataResponse) else await answer
         for topic in response.topics:
-            answered[topic.name, topic.topic_id] = topic
+            named = topic.name, topic.topic_id
+            if topic.partitions or hash(named) in repeated:
+                # An existing topic may be named by its id, too.
+                if named in answered:
+                    continue
+                answered.add(named)
+            answers.append(topic)
         await Turns.of_loop().wait()
-    response.topics = list(answered.values())
+    response.topics = answers
     return LargeAnswer(response)
 
 

@@ -15,15 +15,17 @@ Version notes
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator
 from functools import lru_cache
+from itertools import repeat
 from typing import Any, cast
 
 from engine.broker.coordinator.groups.commit_gathering import CommitErrors
 from engine.broker.coordinator.groups.offset_requests import utf16_length
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer, Offsets
+from engine.broker.handlers.answer_lists import answer_lists, repeated_hashes
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import in_turns, pieces
+from engine.broker.handlers.in_turns import each_part, in_turns, pieces
 from engine.broker.handlers.preconditions import are_static_members_refused
 from engine.broker.handlers.registry import handles, handles_large
 from engine.broker.handlers.zookeeper_offsets import write_offsets
@@ -40,7 +42,7 @@ from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitResponseTopic,
 )
 from engine.runtime.offload import beside_loop
-from engine.runtime.turns import Breather
+from engine.runtime.turns import Breather, carry_out
 
 _NOT_GIVEN = -1
 _LATEST_MS = 2**63 - 1
@@ -58,7 +60,7 @@ def offset_commit(
     if not offsets:
         return _response(request, ErrorCode.NONE, errors)
     if context.api_version == 0:
-        return _commit_to_zookeeper(context, request, offsets, errors)
+        return _commit_first(context, request, offsets, errors)
     committer = Committer(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
     deferred = Deferred()
 
@@ -74,19 +76,21 @@ def offset_commit(
 async def offset_commit_in_turns(context: RequestContext, request: OffsetCommitRequest) -> object:
     """Store very many offsets of a group, in turns with other requests."""
     if are_static_members_refused(context, request.group_instance_id):
-        return await _response_in_turns(request, ErrorCode.UNSUPPORTED_VERSION, {})
+        return await _response_in_turns(context, request, ErrorCode.UNSUPPORTED_VERSION, {}, repeat(False))
     offsets: Offsets = {}
-    errors: CommitErrors = {}
+    are_missing = bytearray()
     breather = Breather()
     for topic in pieces(request.topics, "partitions"):
-        accepted, refused = _split(context, request, [topic])
+        accepted, missing = _split(context, request, [topic])
         offsets.update(accepted)
-        errors.update(refused)
+        # As errors by partition they would take many times the request's bytes.
+        are_missing += bytes(TopicPartition(topic.name, asked.partition_index) in missing for asked in topic.partitions)
         await breather.give_way()
     if not offsets:
-        return await _response_in_turns(request, ErrorCode.NONE, errors)
+        return await _response_in_turns(context, request, ErrorCode.NONE, {}, are_missing)
     if context.api_version == 0:
-        return await _commit_to_zookeeper(context, request, offsets, errors)
+        refused = await _commit_to_zookeeper(context, request, offsets)
+        return await _response_in_turns(context, request, ErrorCode.NONE, refused, are_missing)
     committer = Committer(request.member_id, request.generation_id_or_member_epoch, request.group_instance_id)
     outcome: asyncio.Future[tuple[ErrorCode, CommitErrors]] = asyncio.get_running_loop().create_future()
 
@@ -98,25 +102,59 @@ async def offset_commit_in_turns(context: RequestContext, request: OffsetCommitR
     prepared = await beside_loop(coordinator.prepare, request.group_id, offsets)
     coordinator.commit(request.group_id, committer, offsets, done, prepared)
     error, refused = await outcome
-    return await _response_in_turns(request, error, errors | refused)
+    return await _response_in_turns(context, request, error, refused, are_missing)
 
 
 async def _response_in_turns(
-    request: OffsetCommitRequest, error: ErrorCode, errors: CommitErrors
+    context: RequestContext,
+    request: OffsetCommitRequest,
+    error: ErrorCode,
+    errors: CommitErrors,
+    are_missing: Iterable[int],
 ) -> OffsetCommitResponse:
-    """Answer as ``_response`` does, with each topic once."""
+    """Answer as ``_response`` does, with each topic once.
+
+    Args:
+        are_missing: for each partition, in the request's order, whether it does not exist.
+    """
+    flags = iter(are_missing)
+
+    def answer(name: str, asked: OffsetCommitRequestPartition) -> OffsetCommitResponsePartition:
+        index = asked.partition_index
+        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if next(flags) else None
+        return _answer(index, missing or errors.get(TopicPartition(name, index), error))
+
+    if not await carry_out(repeated_hashes(_names(request))):
+        return OffsetCommitResponse(
+            topics=await carry_out(
+                each_part(
+                    request.topics,
+                    lambda topic: topic.partitions,
+                    lambda topic, asked: answer(topic.name, asked),
+                    lambda topic, partitions: OffsetCommitResponseTopic(name=topic.name, partitions=partitions),
+                    answer_lists(context, OffsetCommitResponse, "topics.partitions"),
+                )
+            )
+        )
     answers: dict[str, dict[int, OffsetCommitResponsePartition]] = {}
     breather = Breather()
     for topic in pieces(request.topics, "partitions"):
         name, of = topic.name, answers.setdefault(topic.name, {})
         for asked in topic.partitions:
-            index = asked.partition_index
-            of[index] = _answer(index, errors.get(TopicPartition(name, index), error))
+            of[asked.partition_index] = answer(name, asked)
         await breather.give_way()
     topics = await in_turns(
         answers.items(), lambda topic: OffsetCommitResponseTopic(name=topic[0], partitions=list(topic[1].values()))
     )
     return OffsetCommitResponse(topics=topics)
+
+
+def _names(request: OffsetCommitRequest) -> Iterator[Hashable]:
+    """Yield each topic and each partition of a request."""
+    for topic in request.topics:
+        yield topic.name
+        for asked in topic.partitions:
+            yield TopicPartition(topic.name, asked.partition_index)
 
 
 def _split(
@@ -153,14 +191,21 @@ def _split(
     return offsets, errors
 
 
-async def _commit_to_zookeeper(
+async def _commit_first(
     context: RequestContext, request: OffsetCommitRequest, offsets: Offsets, errors: CommitErrors
 ) -> OffsetCommitResponse:
+    refused = await _commit_to_zookeeper(context, request, offsets)
+    return _response(request, ErrorCode.NONE, errors | refused)
+
+
+async def _commit_to_zookeeper(
+    context: RequestContext, request: OffsetCommitRequest, offsets: Offsets
+) -> dict[TopicPartition, ErrorCode]:
+    """Write offsets; return each partition's error."""
     length_max = context.broker.config.offset_metadata_max_bytes
     fitting = {p: value.offset for p, value in offsets.items() if utf16_length(value.metadata) <= length_max}
     too_large = dict.fromkeys(offsets.keys() - fitting.keys(), ErrorCode.OFFSET_METADATA_TOO_LARGE)
-    written = await write_offsets(context.broker.zk, request.group_id, fitting)
-    return _response(request, ErrorCode.NONE, errors | too_large | written)
+    return too_large | await write_offsets(context.broker.zk, request.group_id, fitting)
 
 
 def _response(request: OffsetCommitRequest, error: ErrorCode, errors: CommitErrors) -> OffsetCommitResponse:

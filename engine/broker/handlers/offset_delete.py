@@ -8,7 +8,7 @@ Behaviour
 from __future__ import annotations
 
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import Steps, in_lists, in_steps
+from engine.broker.handlers.in_turns import Steps, in_steps, parts_in_lists
 from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -30,8 +30,10 @@ def offset_delete(context: RequestContext, request: OffsetDeleteRequest) -> Step
     """Remove a group's offsets."""
     answers: _Answers = {}
     cache, offsets = context.broker.metadata_cache, context.broker.group_coordinator.offsets
-    named = (TopicPartition(topic.name, part.partition_index) for topic in request.topics for part in topic.partitions)
-    for number, asked in enumerate(in_lists(named)):
+    named = parts_in_lists(
+        request.topics, lambda topic: (TopicPartition(topic.name, part.partition_index) for part in topic.partitions)
+    )
+    for number, asked in enumerate(named):
         known = [partition for partition in asked if cache.contains(partition)]
         error, errors = offsets.delete(request.group_id, known)
         if error is ErrorCode.GROUP_ID_NOT_FOUND and number > 0:

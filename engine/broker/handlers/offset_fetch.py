@@ -17,8 +17,9 @@ from typing import Any
 
 from engine.broker.coordinator.groups.offset_requests import FetchedOffset
 from engine.broker.coordinator.groups.values import CommittedOffset
+from engine.broker.handlers.answer_lists import answer_list
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import Steps, carried_out, in_lists
+from engine.broker.handlers.in_turns import Steps, carried_out, in_lists, parts_in_lists
 from engine.broker.handlers.registry import handles
 from engine.broker.handlers.zookeeper_offsets import read_offsets
 from engine.common.errors import ErrorCode
@@ -60,7 +61,7 @@ def _read(context: RequestContext, request: OffsetFetchRequest) -> Steps[OffsetF
             context, request, request.group_id, request.topics, OffsetFetchResponsePartition
         )
         return _response(error, answers)
-    groups = []
+    groups = answer_list(context, OffsetFetchResponse, "groups")
     for group in request.groups:
         error, answers = yield from _fetch(
             context, request, group.group_id, group.topics, OffsetFetchResponsePartitions
@@ -77,7 +78,7 @@ def _fetch(
     """Return the group's error and each partition's answer."""
     offsets = context.broker.group_coordinator.offsets
     answers: _Answers = {}
-    for partitions in in_lists(offsets.partitions(group_id) if topics is None else _named(topics)):
+    for partitions in in_lists(offsets.partitions(group_id)) if topics is None else _named(topics):
         error, found = offsets.fetch(group_id, partitions, require_stable=request.require_stable)
         if error is not ErrorCode.NONE and context.api_version >= 2:
             return error, {}
@@ -87,14 +88,15 @@ def _fetch(
     return error, answers
 
 
-def _named(topics: _Topics | None) -> Iterator[TopicPartition]:
-    return (TopicPartition(topic.name, index) for topic in topics or () for index in topic.partition_indexes)
+def _named(topics: _Topics | None) -> Iterator[list[TopicPartition]]:
+    asked: Any = topics or ()
+    return parts_in_lists(asked, lambda topic: (TopicPartition(topic.name, index) for index in topic.partition_indexes))
 
 
 async def _fetch_from_zookeeper(context: RequestContext, request: OffsetFetchRequest) -> OffsetFetchResponse:
     cache, breather = context.broker.metadata_cache, Breather()
     answers: _Answers = {}
-    for partitions in in_lists(_named(request.topics)):
+    for partitions in _named(request.topics):
         known = [partition for partition in partitions if cache.contains(partition)]
         read = await read_offsets(context.broker.zk, request.group_id, known)
         found: dict[TopicPartition, FetchedOffset] = dict.fromkeys(partitions, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -10,6 +10,7 @@ Version notes
 
 from __future__ import annotations
 
+from engine.broker.handlers.answer_lists import answer_lists
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, each_part, in_steps
 from engine.broker.handlers.registry import handles
@@ -36,6 +37,7 @@ def offset_for_leader_epoch(
         lambda topic: topic.partitions,
         lambda topic, wanted: _end_of(context, topic.topic, wanted),
         lambda topic, answers: OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers),
+        answer_lists(context, OffsetForLeaderEpochResponse, "topics.partitions"),
     )
     return OffsetForLeaderEpochResponse(topics=topics)
 

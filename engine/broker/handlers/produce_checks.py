@@ -121,10 +121,14 @@ def last_of_each(request: ProduceRequest, version: int) -> tuple[Parts, Parts]:
     bad: Parts = {}
     for topic in request.topic_data:
         for data in topic.partition_data:
-            try:
-                checked_records(data.records, version)
-            except KafkaError:
-                bad[TopicPartition(topic.name, data.index)] = data
-            else:
-                good[TopicPartition(topic.name, data.index)] = data
+            (good if may_append(data, version) else bad)[TopicPartition(topic.name, data.index)] = data
     return good, bad
+
+
+def may_append(data: PartitionProduceData, version: int) -> bool:
+    """Return whether this version may carry a partition's records."""
+    try:
+        checked_records(data.records, version)
+    except KafkaError:
+        return False
+    return True

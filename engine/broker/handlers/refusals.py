@@ -10,6 +10,8 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any, Final
 
+from engine.broker.handlers.answer_lists import answer_list, answer_lists
+from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, each, each_part
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
@@ -77,12 +79,23 @@ class Partitions:
         return attrgetter(parts.name), refused, finished
 
     def refused(
-        self, topics: Iterable[Any], code: ErrorCode | Callable[[Any], ErrorCode] = NO_TOPIC
+        self,
+        topics: Iterable[Any],
+        code: ErrorCode | Callable[[Any], ErrorCode] = NO_TOPIC,
+        context: RequestContext | None = None,
     ) -> Steps[list[Any]]:
-        """Return the entries of topics; ``code`` may depend on the topic."""
+        """Return the entries of topics; ``code`` may depend on the topic.
+
+        Args:
+            context: with it, the entries of a large request are encoded at once. Nobody may change them.
+        """
         parts, refused, finished = self._entry
         code_of = code if callable(code) else lambda topic: code
-        return each_part(topics, parts, lambda topic, named: refused(named, code_of(topic)), finished)
+        lists = None
+        if context is not None:
+            held = _first(element(response_class(self._key), self._answered), Array).name
+            lists = answer_lists(context, response_class(self._key), f"{self._answered}.{held}")
+        return each_part(topics, parts, lambda topic, named: refused(named, code_of(topic)), finished, lists)
 
 
 def _first(struct: type[Struct], kind: Any) -> Any:
@@ -100,7 +113,12 @@ def whole(key: int, code: ErrorCode) -> Any:
 
 
 def with_each(
-    key: ApiKey, field: str, items: Iterable[Any], entry: Callable[[Any], dict[str, Any]], *, tops: bool = False
+    context: RequestContext,
+    field: str,
+    items: Iterable[Any],
+    entry: Callable[[Any], dict[str, Any]],
+    *,
+    tops: bool = False,
 ) -> Steps[Any]:
     """Return an answer with an entry for each item that the request names, refused for want of a right on the cluster.
 
@@ -108,9 +126,11 @@ def with_each(
         entry: returns the fields of an entry beside the error.
         tops: the answer has the error, too.
     """
+    key = ApiKey(context.api_key)
     answered, refusal = element(response_class(key), field), said(NO_CLUSTER)
     answer = whole(key, NO_CLUSTER) if tops else response_class(key)()
-    entries = yield from each(items, lambda item: answered(**refusal, **entry(item)))
+    into = answer_list(context, response_class(key), field)
+    entries = yield from each(items, lambda item: answered(**refusal, **entry(item)), into)
     setattr(answer, field, entries)
     return answer
 

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from engine.broker.fetch.reads import GuardedReads
+from engine.broker.handlers.answer_lists import another, answer_list
 from engine.broker.handlers.guarding import (
     ALTER,
     CREATE,
@@ -22,6 +23,7 @@ from engine.broker.handlers.guarding import (
     adds,
     cluster_operations,
     needs_topics,
+    then,
 )
 from engine.broker.handlers.in_turns import Steps, each
 from engine.broker.handlers.refusals import NO_TOPIC, NO_TXN, Partitions, element, said
@@ -40,6 +42,7 @@ from engine.kafka.protocol.apis import (
     produce,
 )
 from engine.kafka.protocol.declaration import response_class
+from engine.kafka.protocol.large_arrays import LazyArray, PickedArray
 from engine.kafka.protocol.records.layout import ATTRIBUTES, BATCH_OVERHEAD, MAGIC, TRANSACTIONAL_BIT
 
 # -- topics
@@ -58,8 +61,13 @@ def guard_produce(ask: Ask, request: Any) -> Any:
         return None
     else:
         steps = _produce_to_some(ask, request)
-    if sum(1 + len(topic.partition_data) for topic in topics) <= PARTED_AT_ONCE_MAX:
+    if len(topics) <= PARTED_AT_ONCE_MAX and (
+        sum(1 + len(topic.partition_data) for topic in topics) <= PARTED_AT_ONCE_MAX
+    ):
         return at_once(steps)
+    if isinstance(topics, LazyArray) or any(isinstance(topic.partition_data, LazyArray) for topic in topics):
+        # The request is large, and has its own bytes.
+        return steps
     for topic in topics:
         for data in topic.partition_data:
             if data.records is not None:
@@ -127,14 +135,17 @@ def guard_metadata(ask: Ask, request: Any) -> Steps[Any]:
     cache, version = context.broker.metadata_cache, context.api_version
     if request.topics is None or (version == 0 and not request.topics):
         return _described_topics(ask, request, [], is_filtered=True)
-    refused: list[Any] = []
-    kept: list[Any] = []
+    refused = answer_list(context, metadata.MetadataResponse, "topics")
+    kept: Any = PickedArray(request.topics) if isinstance(request.topics, LazyArray) else []
     missing: dict[str, None] = {}
-    for topic in request.topics:
+    for place, topic in enumerate(request.topics):
         is_by_id = topic.topic_id != ZERO_TOPIC_ID
         name = cache.topic_name(topic.topic_id) if is_by_id else topic.name
         if name is None or ask.may(DESCRIBE, TOPIC, name):
-            kept.append(topic)
+            if isinstance(kept, PickedArray):
+                kept.add(place)
+            else:
+                kept.append(topic)
             if name is not None and not cache.partitions(name):
                 missing[name] = None
         else:
@@ -144,8 +155,13 @@ def guard_metadata(ask: Ask, request: Any) -> Steps[Any]:
     if missing and creates and not ask.cluster(CREATE, tells=False):
         _, not_created = yield from ask.parted(missing, CREATE, TOPIC, None)
         left_out = set(not_created)
-        kept = [topic for topic in kept if topic.name not in left_out]
-        refused += yield from each(not_created, lambda name: _metadata_entry(name, ZERO_TOPIC_ID))
+        created = []
+        for topic in kept:
+            if topic.name not in left_out:
+                created.append(topic)
+            yield
+        kept = created
+        yield from each(not_created, lambda name: _metadata_entry(name, ZERO_TOPIC_ID), refused)
     is_emptied = version == 0 and not kept
     request.topics = kept
     return _described_topics(ask, request, refused, is_emptied=is_emptied)
@@ -162,8 +178,9 @@ def _described_topics(
             topics = yield from ask.seen(topics, DESCRIBE, TOPIC, "name")
         if request.include_topic_authorized_operations:
             # The described topics are shared with other answers.
-            topics = yield from each(topics, lambda topic: _with_operations(ask, topic))
-        answer.topics = [*topics, *refused]
+            topics = yield from each(topics, lambda topic: _with_operations(ask, topic), another(topics))
+        answer.topics = topics
+        yield from then(adds("topics", refused), answer)
         if request.include_cluster_authorized_operations:
             answer.cluster_authorized_operations = cluster_operations(ask)
         return answer
@@ -209,6 +226,7 @@ def guard_create_topics(ask: Ask, request: Any) -> Steps[Any]:
             topic_config_error_code=(ErrorCode.NONE if ask.may(may_see, TOPIC, topic.name, tells=False) else NO_TOPIC),
             configs=None,
         ),
+        answer_list(ask.context, response_class(ApiKey.CREATE_TOPICS), "topics"),
     )
 
     def merge(answer: Any) -> Steps[Any]:
@@ -217,8 +235,7 @@ def guard_create_topics(ask: Ask, request: Any) -> Steps[Any]:
                 topic.topic_config_error_code, topic.configs = NO_TOPIC, None
                 topic.num_partitions = topic.replication_factor = -1
             yield
-        answer.topics = [*answer.topics, *entries]
-        return answer
+        return (yield from then(adds("topics", entries), answer))
 
     return merge
 

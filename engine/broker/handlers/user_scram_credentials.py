@@ -11,9 +11,11 @@ Behaviour
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import Final
 
+from engine.broker.handlers.answer_lists import answer_list
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.in_turns import AT_ONCE_MAX
 from engine.broker.handlers.registry import handles
@@ -55,7 +57,7 @@ async def describe_user_scram_credentials(
         names = list(named)
     else:
         names = [desanitized(name) for name in await zk.configs.get_entity_names(ConfigType.USER)]
-    results = []
+    results = answer_list(context, DescribeUserScramCredentialsResponse, "results")
     stored: Mapping[str, dict[str, str] | CoordinationError] = {}
     for number, name in enumerate(names):
         await breather.give_way()
@@ -87,13 +89,13 @@ async def alter_user_scram_credentials(
     context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     """Set and delete credentials, user by user."""
-    asked: list[ScramCredentialDeletion | ScramCredentialUpsertion] = [*request.deletions, *request.upsertions]
     changes: dict[str, list[ScramCredentialDeletion | ScramCredentialUpsertion]] = {}
     breather = Breather()
+    asked: Iterable[ScramCredentialDeletion | ScramCredentialUpsertion] = chain(request.deletions, request.upsertions)
     for change in asked:
         await breather.give_way()
         changes.setdefault(change.name, []).append(change)
-    results = []
+    results = answer_list(context, AlterUserScramCredentialsResponse, "results")
     for name in list(changes):
         await breather.give_way()
         # Those of all users at the end, in one go, would hold the loop.

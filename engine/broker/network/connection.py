@@ -13,7 +13,7 @@ import logging
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from enum import Enum
 from time import perf_counter
@@ -41,6 +41,7 @@ from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.codec import Outgoing
 from engine.kafka.protocol.decoder_source import MEMORY_BYTES_MIN, memory_bytes_max
 from engine.kafka.protocol.frames import skip_header_tags
+from engine.kafka.protocol.large_arrays import EncodedList
 from engine.kafka.protocol.produce_frames import names_many_partitions
 from engine.runtime.discards import Discards, message_in_pieces
 from engine.runtime.offload import beside_loop
@@ -465,12 +466,18 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _handle_large(self, route: Route, request: RequestHead, frame: memoryview, position: int) -> None:
         """Decode a large request, handle it and encode its answer; only the handler itself uses the event loop."""
-        async with self._room_for(route).held(memory_bytes_max(len(frame))):
-            put_off_full_collections()
-            try:
-                await self._handle_beside(route, request, frame, position)
-            finally:
-                allow_full_collections()
+        size, decoding = len(frame), beside_loop(route.decode_large, frame, position)
+        # Only decoding needs it: the body has its own bytes.
+        del frame
+        try:
+            async with self._room_for(route).held(memory_bytes_max(size)):
+                put_off_full_collections()
+                try:
+                    await self._handle_beside(route, request, decoding)
+                finally:
+                    allow_full_collections()
+        finally:
+            decoding.close()
 
     def _room_for(self, route: Route) -> Room:
         """Return the room of clients' requests, or of those that brokers send: clients' may wait for them."""
@@ -479,9 +486,9 @@ class Connection(asyncio.BufferedProtocol):
             rooms[route.is_for_brokers] = Room(LARGE_MEMORY_BYTES)
         return rooms[route.is_for_brokers]
 
-    async def _handle_beside(self, route: Route, request: RequestHead, frame: memoryview, position: int) -> None:
+    async def _handle_beside(self, route: Route, request: RequestHead, decoding: Coroutine[Any, Any, Any]) -> None:
         try:
-            body = await beside_loop(route.decode_large, frame, position)
+            body = await decoding
             await Turns.of_loop().wait()
         except Exception as error:
             self._context.totals.unanswered += self._is_async_running
@@ -509,6 +516,10 @@ class Connection(asyncio.BufferedProtocol):
         encoded = Outgoing()
 
         def encode() -> list[object]:
+            for value in [getattr(answer, name, None) for name in answer.__slots__]:
+                if isinstance(value, EncodedList):
+                    # To count its errors, and to encode it.
+                    value.reads_left = 1 if route.count_errors is None else 2
             self._encode(route, request.correlation_id, answer, encoded)
             return [*message_in_pieces(answer), *message_in_pieces(body)]
 
@@ -535,8 +546,12 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._on_async_answer()
         if self.closed_because is None:
-            out = Outgoing()
-            self._place(route, request.correlation_id, answer, out)
+            if type(answer) is Outgoing and not self._pending:
+                # A copy of a large one would take as much again.
+                out = answer
+            else:
+                out = Outgoing()
+                self._place(route, request.correlation_id, answer, out)
             self._flush(out)
         else:
             # If the connection is lost already, it has counted what it owed.
@@ -627,6 +642,11 @@ class Connection(asyncio.BufferedProtocol):
                 reason = CloseReason.FAULT if response is CLOSE_FOR_FAULT else CloseReason.FAILED_ACKS_0
                 self.closed_because = self.closed_because or reason
             return
+        if route.count_errors is not None:
+            if type(response) is route.response_class:
+                route.count_errors(route.errors, response)
+        elif route.counts_whole and response.error_code:
+            route.errors[response.error_code] += 1
         start, ranges_before = len(out), len(out.ranges)
         out += _ANSWER_HEAD.pack(0, correlation_id)
         if route.response_has_tags:
@@ -642,11 +662,6 @@ class Connection(asyncio.BufferedProtocol):
             self.closed_because = CloseReason.FAULT
             self._context.totals.unanswered += 1
             return
-        if route.count_errors is not None:
-            if type(response) is route.response_class:
-                route.count_errors(route.errors, response)
-        elif route.counts_whole and response.error_code:
-            route.errors[response.error_code] += 1
         size = len(out) - start - 4
         if len(out.ranges) > ranges_before:
             size += sum(part.size_bytes for _, part in out.ranges[ranges_before:])

@@ -112,7 +112,10 @@ class LeaderAndIsrChange:
         """Apply the request and return its answer."""
         request, manager = self._request, self._manager
         started_ms = manager.clock.monotonic_ms()
-        count = sum(len(t.partition_states) for t in request.topic_states) + len(request.ungrouped_partition_states)
+        count = len(request.ungrouped_partition_states)
+        for topic in request.topic_states:
+            count += len(topic.partition_states)
+            await self._breather.give_way()
         whom = f"correlationId {self._correlation_id} from controller {request.controller_id} for {count} partitions"
         self._log.info(f"Handling LeaderAndIsr request {whom}")
         if self._log.is_tracing:

@@ -242,7 +242,12 @@ class MetadataCache:
         deleted: dict[TopicPartition, None] = {}
         is_tracing = self._log.is_tracing
         count = 0
-        for topic, state in _partition_states(request):
+        for number, (topic, state) in enumerate(_partition_states(request), start=1):
+            if number % _STEP == 0:
+                yield
+            if state is None:
+                continue
+            count += 1
             partitions = copied.get(topic)
             if partitions is None:
                 present = topics.get(topic, _NO_PARTITIONS)
@@ -257,9 +262,6 @@ class MetadataCache:
                     deleted.pop(TopicPartition(topic, state.partition_index), None)
             if is_tracing:
                 self._trace(topic, state, source)
-            count += 1
-            if count % _STEP == 0:
-                yield
         for number, (topic, partitions) in enumerate(copied.items()):
             if partitions:
                 topics[topic] = partitions
@@ -285,15 +287,25 @@ def names_many(request: UpdateMetadataRequest, known: Mapping[int, BrokerInfo]) 
     """
     count = len(request.ungrouped_partition_states) + len(request.topic_states)
     count += sum(len(broker.endpoints) + 1 for broker in known.values())
+    if count + len(request.live_brokers) > _AT_ONCE_MAX:
+        # To look at each of very many holds the loop, too.
+        return True
     count += sum(len(broker.endpoints) + 1 for broker in request.live_brokers)
     return count + sum(len(topic.partition_states) for topic in request.topic_states) > _AT_ONCE_MAX
 
 
-def _partition_states(request: UpdateMetadataRequest) -> Iterator[tuple[str, UpdateMetadataPartitionState]]:
-    """Yield all partition states with their topics, grouped (version 5 and later) or not."""
-    if request.topic_states:
-        return ((t.topic_name, state) for t in request.topic_states for state in t.partition_states)
-    return ((state.topic_name, state) for state in request.ungrouped_partition_states)
+def _partition_states(request: UpdateMetadataRequest) -> Iterator[tuple[str, UpdateMetadataPartitionState | None]]:
+    """Yield all partition states with their topics, grouped (version 5 and later) or not.
+
+    It yields each topic without a state as well: very many may have no partition.
+    """
+    for topic in request.topic_states:
+        yield topic.topic_name, None
+        for state in topic.partition_states:
+            yield topic.topic_name, state
+    if not request.topic_states:
+        for state in request.ungrouped_partition_states:
+            yield state.topic_name, state
 
 
 def _partition_metadata(state: UpdateMetadataPartitionState) -> PartitionMetadata:

@@ -31,13 +31,15 @@ class _Stop(NamedTuple):
         )
 
 
-def replicas_to_stop(request: StopReplicaRequest) -> Iterator[_Stop]:
-    """Yield the replicas of a request of any version."""
+def replicas_to_stop(request: StopReplicaRequest) -> Iterator[_Stop | None]:
+    """Yield the replicas of a request of any version, and None for each topic: very many may have no partition."""
     for topic_state in request.topic_states:
+        yield None
         for state in topic_state.partition_states:
             topic_partition = TopicPartition(topic_state.topic_name, state.partition_index)
             yield _Stop(topic_partition, state.leader_epoch, state.delete_partition)
     for topic in request.topics:
+        yield None
         for index in topic.partition_indexes:
             yield _Stop(TopicPartition(topic.name, index), NO_PARTITION_LEADER_EPOCH, request.delete_partitions)
     for ungrouped in request.ungrouped_partitions:
@@ -69,7 +71,8 @@ class StopReplicaChange:
         breather = Breather()
         stops = []
         for stop in replicas_to_stop(request):
-            stops.append(stop)
+            if stop is not None:
+                stops.append(stop)
             await breather.give_way()
         self._log.info(
             f"Handling StopReplica request correlationId {self._correlation_id} from controller "

@@ -3,7 +3,8 @@
 One struct call reads adjacent fields of fixed size and the length that follows them. Nested structs are decoded in
 place, without calls. The remaining bytes limit every count, so that no number in a message can make the decoder use
 more memory than a multiple of the message's size. Python's smallest objects take 70 bytes, and a message may have one
-for each two bytes: a decoder for large messages counts what it makes, and refuses what would take too much.
+for each two bytes. So a decoder for large messages leaves long arrays as bytes (``large_arrays``). It counts what their
+elements would take as objects, which handlers may make of them, and refuses what would take too much.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from engine.common.errors import RemoteProtocolError
 from engine.kafka.protocol.declaration import NEW_LIST, Field, Message, Struct
+from engine.kafka.protocol.large_arrays import LAZY_MIN, Frame, numbers
 from engine.kafka.protocol.source import Source
 from engine.kafka.protocol.types import RECORDS, STRING, Array, Blob, Scalar
 from engine.kafka.protocol.wire import (
@@ -73,6 +75,10 @@ def _min_field_bytes(kind: Scalar | Blob | Array | type[Struct], version: int, i
     return min_size_bytes(kind, version, is_flexible=is_flexible)
 
 
+def _label(cls: type[Struct], declared: Field) -> str:
+    return f"{cls.__name__}.{declared.name}"
+
+
 def holds_records(cls: type[Struct], version: int) -> bool:
     """Return whether the version has a RECORDS field at any depth."""
     for declared in cls.wire_fields:
@@ -100,6 +106,7 @@ class _DecoderWriter:
         self._is_zero_copy = holds_records(cls, version)
         self._source = Source()
         self._unpackers: dict[str, str] = {}
+        self._readers: dict[str, str] = {}
         self._source.constants.update(
             new=object.__new__,
             Malformed=Malformed,
@@ -108,11 +115,15 @@ class _DecoderWriter:
             read_varint=read_varint,
             rest_of_varint=rest_of_varint,
             skip_tagged=skip_tagged,
+            Frame=Frame,
+            numbers=numbers,
         )
 
     def compile(self) -> Any:
         source = self._source
         name = f"{self._cls.__name__} v{self._version}"
+        if self._is_bounded:
+            self._readers_of(self._cls)
         with source.block("def decode(buffer, pos):"):
             with source.block("try:"):
                 if self._is_zero_copy:
@@ -122,12 +133,41 @@ class _DecoderWriter:
                     source.line("if buffer.__class__ is not bytes: buffer = bytes(buffer)")
                 source.line("limit = len(buffer)")
                 if self._is_bounded:
-                    source.line(f"room = max({MEMORY_BYTES_MIN}, {MEMORY_PER_BYTE_MAX} * limit)")
+                    source.line(f"frame = Frame(max({MEMORY_BYTES_MIN}, {MEMORY_PER_BYTE_MAX} * limit))")
                 self._struct(self._cls, "value")
+                if self._is_bounded:
+                    # Whoever looks at an element later may look as often as he likes.
+                    source.line("frame.room = float('inf')")
                 source.line("return value, pos")
             with source.block("except broken as error:"):
+                if self._is_bounded:
+                    source.line("if frame.failed_at is not None: pos = frame.failed_at")
                 source.line(f'raise RemoteProtocolError(f"{name}: {{error}}, near byte {{pos}}") from error')
         return source.compile("decode", f"<decoder of {name}>")
+
+    def _readers_of(self, cls: type[Struct]) -> None:
+        """Write a function for the elements of each array in a struct, at whatever depth."""
+        for declared in cls.wire_fields:
+            kind = declared.type
+            inner = kind.element if isinstance(kind, Array) else kind
+            if not declared.is_in(self._version) or isinstance(inner, Scalar):
+                continue
+            if isinstance(inner, type):
+                self._readers_of(inner)
+            if isinstance(kind, Array):
+                self._reader(inner, _label(cls, declared))
+
+    def _reader(self, element: Blob | type[Struct], label: str) -> None:
+        source = self._source
+        name = self._readers[label] = source.fresh("read")
+        with source.block(f"def {name}(buffer, pos, frame):"):
+            source.line("limit = len(buffer)")
+            with source.block("try:"):
+                self._element(element, "item", label)
+                source.line("return item, pos")
+            with source.block("except broken:"):
+                source.line("if frame.failed_at is None: frame.failed_at = pos")
+                source.line("raise")
 
     def _struct(self, cls: type[Struct], target: str) -> None:
         source, run = self._source, _Run()
@@ -156,7 +196,7 @@ class _DecoderWriter:
             run.codes += kind.code
             run.targets.append(place)
             return
-        label = f"{cls.__name__}.{declared.name}"
+        label = _label(cls, declared)
         if isinstance(kind, type):
             inner, marker = self._source.fresh("inner"), self._source.fresh("n")
             if declared.has_marker_in(self._version):
@@ -233,7 +273,7 @@ class _DecoderWriter:
         source.line(f"{place} = {part}")
         source.line("pos = end")
         if self._is_bounded:
-            source.line(f"room -= {_VIEW_BYTES if kind is RECORDS else f'{size} + {_TEXT_BYTES + _PLACE_BYTES}'}")
+            source.line(f"frame.room -= {_VIEW_BYTES if kind is RECORDS else f'{size} + {_TEXT_BYTES + _PLACE_BYTES}'}")
 
     def _array(self, kind: Array, size: str, place: str, label: str) -> None:
         if isinstance(kind.element, Scalar):
@@ -248,35 +288,52 @@ class _DecoderWriter:
         if self._is_bounded:
             # Before the first is made: to free millions of them again would hold the event loop.
             own = _TEXT_BYTES + _PLACE_BYTES if isinstance(element, Blob) else _struct_bytes(element)
-            source.line(f"room -= {size} * {own}")
+            source.line(f"frame.room -= {size} * {own}")
             self._check_room(label)
         items, item = source.fresh("items"), source.fresh("item")
+        if self._is_bounded:
+            read = self._readers[label]
+            with source.block(f"if {size} > {LAZY_MIN}:"):
+                source.line(f"{place}, pos = frame.lazy({read}, {size}, buffer, pos)")
+            with source.block("else:"):
+                source.line(f"{place} = {items} = []")
+                with source.block(f"for _ in range({size}):"):
+                    source.line(f"{item}, pos = {read}(buffer, pos, frame)")
+                    source.line(f"{items}.append({item})")
+            return
         source.line(f"{place} = {items} = []")
         with source.block(f"for _ in range({size}):"):
-            if isinstance(element, Blob):
-                run = _Run()
-                self._sized(element, self._length(run, is_wide=element.is_wide), item, label)
-                if self._is_bounded:
-                    source.line(f"room += {own}")
-            else:
-                self._struct(element, item)
+            self._element(element, item, label)
             source.line(f"{items}.append({item})")
-            self._check_room(label)
+
+    def _element(self, element: Blob | type[Struct], item: str, label: str) -> None:
+        """Read an element of an array; its own size has been counted with that of all others."""
+        if isinstance(element, Blob):
+            run = _Run()
+            self._sized(element, self._length(run, is_wide=element.is_wide), item, label)
+            if self._is_bounded:
+                self._source.line(f"frame.room += {_TEXT_BYTES + _PLACE_BYTES}")
+        else:
+            self._struct(element, item)
+        self._check_room(label)
 
     def _scalars(self, element: Scalar, size: str, place: str, label: str) -> None:
         source = self._source
         unpack = source.constant(RepeatedUnpack(element.code, label), "unpack")
         if self._is_bounded:
-            source.line(f"room -= {size} * {_NUMBER_BYTES + _PLACE_BYTES}")
+            source.line(f"frame.room -= {size} * {_NUMBER_BYTES + _PLACE_BYTES}")
             self._check_room(label)
-        with source.block(f"if {size}:"):
+            with source.block(f"if {size} > {LAZY_MIN} and pos + {size} * {element.size_bytes} <= limit:"):
+                source.line(f"{place} = numbers({element.code!r}, buffer, pos, pos + {size} * {element.size_bytes})")
+                source.line(f"pos += {size} * {element.size_bytes}")
+        with source.block(f"{'elif' if self._is_bounded else 'if'} {size}:"):
             source.line(f"{place} = [*{unpack}[{size}](buffer, pos)]")
             source.line(f"pos += {size} * {element.size_bytes}")
         source.line(f"else: {place} = []")
 
     def _check_room(self, label: str) -> None:
         if self._is_bounded:
-            with self._source.block("if room < 0:"):
+            with self._source.block("if frame.room < 0:"):
                 self._source.line(f'raise Malformed("{label}: its elements take more memory than a request may")')
 
     def _tagged_section(self, run: _Run, tagged: list[Field], target: str, cls: type[Struct]) -> None:

@@ -50,7 +50,7 @@ class Stand:
             zk=self.zk,
             metadata_cache=SimpleNamespace(topics={"t"}),
         )
-        context = cast("RequestContext", SimpleNamespace(broker=broker))
+        context = cast("RequestContext", SimpleNamespace(broker=broker, size_bytes=0))
         configs = [
             AlterableConfig(name=key, config_operation=operation, value=text) for key, operation, text in changes
         ]

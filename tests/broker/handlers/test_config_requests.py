@@ -95,7 +95,7 @@ def make_broker() -> SimpleNamespace:
 
 def ask(broker: SimpleNamespace, api: str, version: int, body: dict[str, Any]) -> Any:
     """Call the handler, and pass its answer through the wire format."""
-    context = cast("RequestContext", SimpleNamespace(broker=broker))
+    context = cast("RequestContext", SimpleNamespace(broker=broker, size_bytes=0))
     match api:
         case "DESCRIBE_CONFIGS":
             answer: Any = asyncio.run(describe_configs(context, describe_request(body)))
@@ -109,7 +109,7 @@ def ask(broker: SimpleNamespace, api: str, version: int, body: dict[str, Any]) -
 
 def test_a_resource_that_is_named_very_often_is_described_once() -> None:
     """A request of 10 kB that named a broker 2,000 times took 280 MB."""
-    context = cast("RequestContext", SimpleNamespace(broker=make_broker()))
+    context = cast("RequestContext", SimpleNamespace(broker=make_broker(), size_bytes=0))
     asked = {"resourceType": 4, "resourceName": "0", "configurationKeys": None}
     some = {**asked, "configurationKeys": ["num.io.threads", "log.dirs"]}
     bad = {**asked, "resourceName": "7"}
@@ -362,7 +362,7 @@ def test_a_broker_without_metadata_asks_zookeeper_whether_a_topic_exists(api: st
     broker.zk.topics = SimpleNamespace(topic_exists=exists)
 
     def code(topic: str) -> int:
-        context: Any = SimpleNamespace(api_version=1, broker=broker)
+        context: Any = SimpleNamespace(api_version=1, broker=broker, size_bytes=0)
         if api == "alter":
             whole = alter_api.AlterConfigsResource(resource_type=2, resource_name=topic, configs=[])
             answer: Any = asyncio.run(alter_configs(context, alter_api.AlterConfigsRequest(resources=[whole])))

@@ -13,8 +13,11 @@ from typing import Any
 
 import pytest
 from event_loop import in_event_loop
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.broker.controller.events import NO_ERROR, ListPartitionReassignments
+from engine.broker.handlers import produce
 from engine.broker.handlers.acls import create_acls, delete_acls
 from engine.broker.handlers.add_partitions_to_txn import add_partitions_to_txn
 from engine.broker.handlers.alter_client_quotas import alter_client_quotas
@@ -129,6 +132,7 @@ from engine.kafka.protocol.apis.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from engine.runtime.purgatory import Purgatory
+from engine.runtime.turns import Breather
 
 MANY = 3 * AT_ONCE_MAX
 NAMES = [f"g{number}" for number in range(MANY)]
@@ -163,7 +167,7 @@ def context() -> Any:
         replica_manager=replicas,
         controller=SimpleNamespace(is_active=True),
     )
-    return SimpleNamespace(api_version=4, broker=broker)
+    return SimpleNamespace(api_version=4, broker=broker, size_bytes=0)
 
 
 REQUESTS: dict[str, tuple[Callable[[Any, Any], Any], Callable[[list[str]], Any], Callable[[Any], list[Any]]]] = {
@@ -285,8 +289,8 @@ async def test_settings_of_very_many_resources_are_changed_in_turns(is_increment
     answer, turns = await turns_of(handler(context(), request(resources=[resource(configs=settings)])))
     (one,) = answer.responses
     assert one.error_message == f"Null value not supported for : {', '.join(NAMES)}"
-    # Two passes each to read one, and as many for each piece that is checked. The resource takes a few.
-    assert turns >= 2 * (MANY + MANY / AT_ONCE_MAX) + 8
+    # Two passes each to read one, and as many for each piece that is checked. The resource takes a few more.
+    assert turns >= 2 * (MANY + MANY / AT_ONCE_MAX) + 4
 
 
 async def turns_of(answering: Any) -> tuple[Any, int]:
@@ -298,6 +302,33 @@ async def turns_of(answering: Any) -> tuple[Any, int]:
             turns += 1
             await asyncio.sleep(0)
     return await task, turns
+
+
+@given(st.lists(st.lists(st.booleans(), max_size=4), max_size=8), st.sampled_from([0, 2**20]))
+@in_event_loop
+async def test_a_request_that_names_nothing_twice_is_answered_like_others(
+    kinds: list[list[bool]], size_bytes: int
+) -> None:
+    """Partitions with records come first, and those without have less to wait for: nobody keeps their answers."""
+    batch = memoryview(struct.pack(">8xi4xb", 88, 2).ljust(100, b"\0"))
+    topics = [
+        TopicProduceData(
+            name=f"t{number}",
+            partition_data=[
+                PartitionProduceData(index=index, records=batch if has_records else None)
+                for index, has_records in enumerate(partitions)
+            ],
+        )
+        for number, partitions in enumerate(kinds)
+    ]
+    request, where = ProduceRequest(acks=1, topic_data=topics), context()
+    where.size_bytes = size_bytes
+
+    each, last_of_each = [
+        list(await append(where, request, produce._Outcome(None), Breather()))
+        for append in (produce._append_each_in_turns, produce._append_last_of_each_in_turns)
+    ]
+    assert each == last_of_each
 
 
 @in_event_loop
@@ -481,7 +512,7 @@ def test_refused_topics_leave_nothing_for_the_collector() -> None:
         clock=SimpleNamespace(monotonic_ms=lambda: 0),
         quotas=SimpleNamespace(mutation_quota=lambda *_, **__: UNLIMITED),
     )
-    asked: Any = SimpleNamespace(api_version=6, broker=broker)
+    asked: Any = SimpleNamespace(api_version=6, broker=broker, size_bytes=0)
     kinds: list[dict[str, Any]] = [{"name": "nowhere"}, {"topic_id": b"i" * 16}, {}]
     topics = [DeleteTopicState(**kinds[number % 3]) for number in range(MANY)]
 

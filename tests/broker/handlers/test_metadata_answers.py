@@ -75,7 +75,7 @@ def tell(
 def ask(cache: MetadataCache, version: int = 12) -> dict[str | None, MetadataResponseTopic]:
     parts = SimpleNamespace(metadata_cache=cache, cluster_id="c")
     context: Any = SimpleNamespace(
-        api_version=version, broker=parts, session=SimpleNamespace(listener_name="PLAINTEXT")
+        api_version=version, size_bytes=0, broker=parts, session=SimpleNamespace(listener_name="PLAINTEXT")
     )
     answer = metadata(context, MetadataRequest(topics=[] if version == 0 else None))
     assert isinstance(answer, MetadataResponse)
@@ -94,7 +94,7 @@ def test_very_many_partitions_are_described_in_turns(version: int, monkeypatch: 
     monkeypatch.setattr("engine.broker.handlers.metadata.PARTITIONS_AT_ONCE", 5)
     parts = SimpleNamespace(metadata_cache=cache, cluster_id="c")
     context: Any = SimpleNamespace(
-        api_version=version, broker=parts, session=SimpleNamespace(listener_name="PLAINTEXT")
+        api_version=version, size_bytes=0, broker=parts, session=SimpleNamespace(listener_name="PLAINTEXT")
     )
     request = MetadataRequest(topics=[] if version == 0 else None)
 
@@ -122,7 +122,7 @@ def test_ids_before_version_12_refuse_the_whole_request(version: int) -> None:
     topic_id = cache.topic_id("a")
     parts = SimpleNamespace(metadata_cache=cache, cluster_id="c")
     context: Any = SimpleNamespace(
-        api_version=version, broker=parts, session=SimpleNamespace(listener_name="PLAINTEXT")
+        api_version=version, size_bytes=0, broker=parts, session=SimpleNamespace(listener_name="PLAINTEXT")
     )
     topics = [MetadataRequestTopic(topic_id=topic_id, name=None), MetadataRequestTopic(name="b")]
     answer = metadata(context, MetadataRequest(topics=topics))
@@ -140,7 +140,9 @@ def test_each_unknown_id_is_answered_once() -> None:
     parts = SimpleNamespace(
         metadata_cache=cache, cluster_id="c", config=SimpleNamespace(auto_create_topics_enable=False)
     )
-    context: Any = SimpleNamespace(api_version=12, broker=parts, session=SimpleNamespace(listener_name="PLAINTEXT"))
+    context: Any = SimpleNamespace(
+        api_version=12, size_bytes=0, broker=parts, session=SimpleNamespace(listener_name="PLAINTEXT")
+    )
     ids = [b"?" * 16, cache.topic_id("b"), b"?" * 16]
     answer: Any = metadata(context, MetadataRequest(topics=[MetadataRequestTopic(topic_id=i, name=None) for i in ids]))
     assert [(t.error_code, t.name) for t in answer.topics] == [(0, "b"), (ErrorCode.UNKNOWN_TOPIC_ID, None)]
@@ -220,7 +222,7 @@ async def test_very_many_names_are_answered_piece_by_piece(version: int, monkeyp
     config = SimpleNamespace(auto_create_topics_enable=False)
     parts = SimpleNamespace(metadata_cache=cache, cluster_id="c", config=config)
     context: Any = SimpleNamespace(
-        api_version=version, broker=parts, session=SimpleNamespace(listener_name="PLAINTEXT")
+        api_version=version, size_bytes=0, broker=parts, session=SimpleNamespace(listener_name="PLAINTEXT")
     )
     answer: Any = metadata(context, MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names]))
     asking = asyncio.ensure_future(answer)
@@ -240,7 +242,9 @@ def test_operations_are_told_of_names_without_a_topic_too(wants: bool) -> None:
     """Kafka 3.9.1 does the same: a client may have rights to a topic that is not there yet."""
     config = SimpleNamespace(auto_create_topics_enable=False)
     parts = SimpleNamespace(metadata_cache=cache_of_two_topics(), cluster_id="c", config=config)
-    context: Any = SimpleNamespace(api_version=12, broker=parts, session=SimpleNamespace(listener_name="PLAINTEXT"))
+    context: Any = SimpleNamespace(
+        api_version=12, size_bytes=0, broker=parts, session=SimpleNamespace(listener_name="PLAINTEXT")
+    )
     topics = [
         MetadataRequestTopic(name="a"),
         MetadataRequestTopic(name="none"),

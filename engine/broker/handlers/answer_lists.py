@@ -1,0 +1,156 @@
+"""The arrays of an answer while a handler fills them: usual lists, or for a large request lists of encoded pieces."""
+
+from __future__ import annotations
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Generator, Hashable, Iterable
+from operator import attrgetter
+from typing import Any, TypeVar, cast
+
+from engine.broker.handlers.context import RequestContext
+from engine.broker.network.connection import LARGE_FRAME_BYTES
+from engine.kafka.protocol.codec import Outgoing, decoder, encoder
+from engine.kafka.protocol.declaration import Response, Struct
+from engine.kafka.protocol.large_arrays import EncodedList
+from engine.kafka.protocol.types import Array
+
+K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
+
+
+class AnswerLists:
+    """Makes the lists of a large request's answer."""
+
+    def __init__(self, message: type[Response], version: int, path: str) -> None:
+        self._encode, self._decode = encoder(message, version), decoder(message, version)
+        self._message = message
+        self._topics, _, self._parts = path.partition(".")
+        self._topic: Any = _element(message, self._topics)
+
+    def of_topics(self) -> list[Any]:
+        """Return an empty list of topics, or of whatever else the answer is about."""
+        field, message = self._topics, self._message
+        return self._list(lambda topics: message(**{field: topics}), attrgetter(field), self._topic)
+
+    def of_parts(self) -> list[Any]:
+        """Return an empty list of what one topic has."""
+        topics, message, field, topic = self._topics, self._message, self._parts, self._topic
+        return self._list(
+            lambda parts: message(**{topics: [topic(**{field: parts})]}),
+            lambda answer: getattr(getattr(answer, topics)[0], field),
+            _element(topic, field),
+        )
+
+    def _list(self, wrap: Callable[[list[Any]], Any], unwrap: Callable[[Any], list[Any]], element: Any) -> list[Any]:
+        def encoded(elements: list[Any]) -> bytes:
+            out = Outgoing()
+            self._encode(out, wrap(elements))
+            return bytes(out)
+
+        arrays = [field.name for field in element.wire_fields if isinstance(field.type, Array)]
+        return cast("list[Any]", EncodedList(encoded, lambda data: unwrap(self._decode(data, 0)[0]), arrays))
+
+    def settled(self, parts: list[Any]) -> list[Any]:
+        """Return a list of parts that is complete."""
+        return cast("EncodedList", parts).settled  # type: ignore[return-value]
+
+
+def _element(message: type[Struct], field: str) -> Any:
+    return next(f.type.element for f in message.wire_fields if f.name == field and isinstance(f.type, Array))
+
+
+def is_large(context: RequestContext) -> bool:
+    """Return whether the request is so large that what is made of each element must take little memory."""
+    return context.size_bytes >= LARGE_FRAME_BYTES
+
+
+def answer_lists(context: RequestContext, message: type[Response], path: str) -> AnswerLists | None:
+    """Return what makes the lists of a large request's answer, so that they take little more than their bytes.
+
+    None: the request is not large, and usual lists will do.
+
+    Args:
+        path: the array's field in the message; behind a dot, that of an array in its elements.
+    """
+    if context.size_bytes < LARGE_FRAME_BYTES:
+        return None
+    return AnswerLists(message, context.api_version, path)
+
+
+def answer_list(context: RequestContext, message: type[Response], field: str) -> list[Any]:
+    """Return an empty list for an array of an answer; that of a large request takes little more than its bytes."""
+    if context.size_bytes < LARGE_FRAME_BYTES:
+        return []
+    return AnswerLists(message, context.api_version, field).of_topics()
+
+
+def kept(entries: list[T], entry: T) -> T:
+    """Add an entry that somebody may still change; return it."""
+    if isinstance(entries, EncodedList):
+        entries.keep(entry)
+    else:
+        entries.append(entry)
+    return entry
+
+
+def join(answer: Any, field: str, entries: list[Any]) -> Any:
+    """Add entries to a list of an answer; return the answer, or for very many entries a generator that does."""
+    first = getattr(answer, field)
+    if isinstance(first, EncodedList) or isinstance(entries, EncodedList):
+        return _join_in_steps(answer, field, first, entries)
+    setattr(answer, field, [*first, *entries])
+    return answer
+
+
+def _join_in_steps(answer: Any, field: str, first: Any, entries: Any) -> Generator[None, None, Any]:
+    whole = first
+    if not isinstance(first, EncodedList):
+        whole = entries.empty()
+        yield from whole.extend(first)
+    yield from whole.extend(entries)
+    setattr(answer, field, whole)
+    return answer
+
+
+def another(entries: list[Any]) -> list[Any]:
+    """Return an empty list of the same kind."""
+    return cast("list[Any]", entries.empty()) if isinstance(entries, EncodedList) else []
+
+
+_BUCKETS = 256
+
+
+def repeated_hashes(keys: Iterable[Hashable | None]) -> Generator[None, None, set[int]]:
+    """Return the hashes that several of the keys have: a set of very many keys would take many times their bytes.
+
+    Different keys hardly ever have the same hash. None is no key. A step is a key.
+    """
+    buckets = [array("q") for _ in range(_BUCKETS)]
+    for key in keys:
+        if key is not None:
+            number = hash(key)
+            buckets[number % _BUCKETS].append(number)
+        yield
+    repeated: set[int] = set()
+    for bucket in buckets:
+        seen: set[int] = set()
+        for number in bucket:
+            (repeated if number in seen else seen).add(number)
+            yield
+    return repeated
+
+
+def repeated(keys: Callable[[], Iterable[K | None]]) -> Generator[None, None, set[K]]:
+    """Return the keys that appear more than once. None is no key. A step is a key.
+
+    Args:
+        keys: yields the keys, each time that it is called.
+    """
+    hashes = yield from repeated_hashes(keys())
+    counts: Counter[K] = Counter()
+    for key in keys() if hashes else ():
+        if key is not None and hash(key) in hashes:
+            counts[key] += 1
+        yield
+    return {key for key, count in counts.items() if count > 1}

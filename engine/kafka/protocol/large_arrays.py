@@ -1,0 +1,226 @@
+"""Arrays of large messages: their elements are bytes, and objects only while somebody looks at them.
+
+As objects, a million elements would take many times their bytes. Who changes an element that such an array has yielded
+changes a copy.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Any, overload
+
+LAZY_MIN = 500
+"""Arrays with more elements than this stay bytes. So many at most are made at once when an element is looked at."""
+
+_STEP = 64
+"""Elements between two positions that an array remembers."""
+
+
+ReadElement = Callable[[Any, int, "Frame"], tuple[Any, int]]
+"""(buffer, position, frame) -> (element, position after it)."""
+
+
+class Frame:
+    """What decoding one large message has found so far."""
+
+    __slots__ = ("_walked", "failed_at", "room")
+
+    def __init__(self, room: float) -> None:
+        self.room = room
+        """How much memory the message's value may still take."""
+        self.failed_at: int | None = None
+        """Where an element is damaged."""
+        self._walked: dict[int, tuple[array[int], int]] = {}
+
+    def lazy(self, read: ReadElement, count: int, buffer: Any, position: int) -> tuple[LazyArray, int]:
+        """Return the array whose first element is at ``position``, and the position after its last one.
+
+        The first time it reads all elements, to find out whether they are sound. An array inside elements that are
+        looked at again is not read again.
+
+        Raises:
+            What ``read`` raises.
+        """
+        walked = self._walked.get(position)
+        if walked is None:
+            starts, end = array("i"), position
+            for number in range(count):
+                if not number % _STEP:
+                    starts.append(end)
+                end = read(buffer, end, self)[1]
+            walked = self._walked[position] = starts, end
+        return LazyArray(read, count, buffer, walked[0], self), walked[1]
+
+
+class LazyArray(Sequence[Any]):
+    """An array in the bytes of a message, which it keeps alive. Each look at an element makes it again."""
+
+    __slots__ = ("_buffer", "_count", "_frame", "_read", "_starts")
+
+    def __init__(self, read: ReadElement, count: int, buffer: Any, starts: Sequence[int], frame: Frame) -> None:
+        self._read, self._count, self._buffer, self._starts, self._frame = read, count, buffer, starts, frame
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Any]:
+        return self.starting_at(0)
+
+    @overload
+    def __getitem__(self, wanted: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, wanted: slice) -> list[Any]: ...
+
+    def __getitem__(self, wanted: int | slice) -> Any:
+        places = range(self._count)[wanted]
+        if isinstance(places, int):
+            return next(self.starting_at(places))
+        if places.step != 1:
+            return [self[place] for place in places]
+        return list(islice(self.starting_at(places.start), len(places)))
+
+    def __repr__(self) -> str:
+        return repr(list(self))
+
+    def starting_at(self, first: int) -> Iterator[Any]:
+        """Yield the elements from this one on."""
+        if first >= self._count:
+            return
+        read, buffer, frame = self._read, self._buffer, self._frame
+        known = first - first % _STEP
+        position = self._starts[known // _STEP]
+        for _ in range(known, first):
+            position = read(buffer, position, frame)[1]
+        for _ in range(first, self._count):
+            element, position = read(buffer, position, frame)
+            yield element
+
+
+class PickedArray(Sequence[Any]):
+    """Some elements of a lazy array, in its order."""
+
+    __slots__ = ("_array", "_places")
+
+    def __init__(self, whole: LazyArray) -> None:
+        self._array, self._places = whole, array("i")
+
+    def add(self, place: int) -> None:
+        """Add the element at this place of the array, behind those that are there."""
+        self._places.append(place)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self._from(0)
+
+    @overload
+    def __getitem__(self, wanted: int) -> Any: ...
+
+    @overload
+    def __getitem__(self, wanted: slice) -> list[Any]: ...
+
+    def __getitem__(self, wanted: int | slice) -> Any:
+        places = range(len(self._places))[wanted]
+        if isinstance(places, int):
+            return self._array[self._places[places]]
+        if places.step != 1:
+            return [self[place] for place in places]
+        return list(islice(self._from(places.start), len(places)))
+
+    def _from(self, first: int) -> Iterator[Any]:
+        at, elements = -_STEP, iter(())
+        for place in self._places[first:]:
+            if not at <= place < at + _STEP:
+                at, elements = place, self._array.starting_at(place)
+            yield next(islice(elements, place - at, None))
+            at = place + 1
+
+
+class EncodedList(Iterable[Any]):
+    """An array of an answer that grows element by element, and encodes what it has taken, piece by piece."""
+
+    __slots__ = ("_arrays", "_count", "_decode", "_encode", "_pieces", "_rest", "_weight", "reads_left")
+
+    def __init__(
+        self, encode: Callable[[list[Any]], bytes], decode: Callable[[bytes], list[Any]], arrays: Sequence[str] = ()
+    ) -> None:
+        """``arrays``: the fields of an element that are arrays themselves. A piece has few of their elements, too."""
+        self._encode, self._decode, self._arrays = encode, decode, arrays
+        self._weight = 0
+        self._pieces: list[bytes | list[Any]] = []
+        self._rest: list[Any] = []
+        self._count = 0
+        self.reads_left = -1
+        """How many times somebody will read it, or -1: the last reader frees the pieces one after the other."""
+
+    def append(self, element: Any) -> None:
+        """Add an element that nobody changes any more. One that is large itself stays as it is."""
+        weight = 1
+        for name in self._arrays:
+            weight += len(getattr(element, name) or ())
+        if weight > LAZY_MIN:
+            self.keep(element)
+            return
+        self._rest.append(element)
+        self._count += 1
+        self._weight += weight
+        if self._weight >= LAZY_MIN:
+            self._finish_piece()
+
+    def _finish_piece(self) -> None:
+        if self._rest:
+            self._pieces.append(self._encode(self._rest))
+            self._rest, self._weight = [], 0
+
+    def keep(self, element: Any) -> None:
+        """Add an element that stays as it is, because somebody may change it."""
+        self._finish_piece()
+        self._pieces.append([element])
+        self._count += 1
+
+    def extend(self, elements: Iterable[Any]) -> Iterator[None]:
+        """Add elements; a step is some of them."""
+        if isinstance(elements, EncodedList):
+            self._finish_piece()
+            self._pieces += elements._pieces
+            self._rest, self._weight = list(elements._rest), elements._weight
+            self._count += len(elements)
+            return
+        for element in elements:
+            self.append(element)
+            yield
+
+    def empty(self) -> EncodedList:
+        """Return another list for the same array."""
+        return EncodedList(self._encode, self._decode, self._arrays)
+
+    @property
+    def settled(self) -> EncodedList | list[Any]:
+        """The list itself, or a usual one if it is short."""
+        return self if self._pieces else self._rest
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Any]:
+        self.reads_left -= 1
+        is_last = self.reads_left == 0
+        for number, piece in enumerate(self._pieces):
+            if is_last:
+                self._pieces[number] = b""
+            yield from piece if isinstance(piece, list) else self._decode(piece)
+        yield from self._rest
+
+
+def numbers(code: str, buffer: Any, position: int, end: int) -> Sequence[Any]:
+    """Return the big-endian numbers of one type in a part of a buffer, in as much memory as their bytes take."""
+    found: array[Any] = array(code)
+    found.frombytes(memoryview(buffer)[position:end])
+    if sys.byteorder == "little":
+        found.byteswap()
+    return found
