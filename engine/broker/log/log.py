@@ -836,8 +836,6 @@ class Log:
         if self.has_stale_producers:
             self.has_stale_producers = False
             self._producers.take_over(built)
-            if self._replay_from < self.log_start_offset:
-                self._producers.on_log_start_offset(self.log_start_offset)
         self._producers.on_high_watermark(self.high_watermark)
         self._refresh_first_unstable()
 
