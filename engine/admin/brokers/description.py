@@ -13,6 +13,7 @@ from engine.admin.brokers.access import broker_reader
 from engine.admin.brokers.own_words import OwnWords, Registered
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import NotFound
+from engine.admin.log_dirs.describing import note_topics_left_out
 from engine.admin.snapshots.taking import read_snapshot
 from engine.common.errors import ErrorCode
 from engine.common.model import Endpoint, TopicPartition
@@ -93,7 +94,9 @@ async def describe_brokers(cluster: Cluster, ids: Sequence[int] = ()) -> list[Br
     chosen = sorted(set(ids)) if ids else known
     reader = broker_reader(cluster)
     registered = await reader.registrations()
-    words = await reader.own_words([broker_id for broker_id in chosen if broker_id in snapshot.live_broker_ids])
+    asked = [broker_id for broker_id in chosen if broker_id in snapshot.live_broker_ids]
+    words = await reader.own_words(asked)
+    await note_topics_left_out(cluster, [topic.name for topic in snapshot.topics], brokers=asked)
     return [
         _details(
             snapshot,

@@ -141,13 +141,13 @@ CASES: Mapping[str, Case] = {
     "transactions list": Case("", (_IN_TRANSACTION,)),
     "transactions describe": Case("{x}", (_IN_TRANSACTION,)),
     "transactions producers": Case("{t}-0"),
-    "transactions find-hanging": Case("--topic {t}"),
+    "transactions find-hanging": Case(),
     "transactions abort": Case("{t}-0 --start-offset 1 --yes", hangs=True),
     "transactions force-terminate": Case("{x} --yes", (_IN_TRANSACTION,)),
     "lag": Case("--group {g} --samples 1", (_COMMIT,)),
     "top": Case("--screenshot {f}/top.svg", (_COMMIT,)),
     "exporter": Case("--once", (_COMMIT,)),
-    "replicas verify": Case("--topic {t}"),
+    "replicas verify": Case(),
     "brokers list": Case(),
     "brokers describe": Case("0"),
     "brokers log-dirs": Case(),
@@ -309,13 +309,18 @@ class RightsStory:
     def run(self, cell: Cell, capture: pytest.CaptureFixture[str], output: str = "json") -> Ran:
         """Run the command as the cell's user."""
         case = CASES[cell.case]
-        config = self.folder / f"{cell.user}.properties"
-        jaas = f'{MODULE} required unsecuredLoginStringClaim_sub="{cell.user}";'
-        config.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\nsasl.jaas.config={jaas}\n")
         words = [*cell.command.split(), *case.words.format(**self.names(cell)).split()]
+        config = self.config_of(cell)
         return in_process(
             *words, "-b", self.login, "--command-config", config, "-o", output, capture=capture, stdin=case.stdin
         )
+
+    def config_of(self, cell: Cell) -> Path:
+        """Return the file with which the cell's user logs in."""
+        config = self.folder / f"{cell.user}.properties"
+        jaas = f'{MODULE} required unsecuredLoginStringClaim_sub="{cell.user}";'
+        config.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\nsasl.jaas.config={jaas}\n")
+        return config
 
 
 def check(story: RightsStory, cell: Cell, capture: pytest.CaptureFixture[str]) -> None:
@@ -373,5 +378,9 @@ def hidden(ran: Ran, own: str | None = None) -> list[dict[str, str]]:
     """Return what the run said to be hidden; of topics only its ``own``, for those of other cases are, too."""
     lines = [json.loads(line) for line in ran.err.splitlines() if line.startswith('{"hidden"')]
     found = [one for line in lines for one in line["hidden"]]
-    others = {one["resource"] for one in found if one["operation"] == "describe" and one["resource"] != f"topic:{own}"}
+    others = {
+        one["resource"]
+        for one in found
+        if one["operation"] in ("describe", "read") and one["resource"] != f"topic:{own}"
+    }
     return [one for one in found if own is None or not (one["resource"] in others and "topic:" in one["resource"])]
