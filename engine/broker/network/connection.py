@@ -416,7 +416,9 @@ class Connection(asyncio.BufferedProtocol):
         if type(answer) is Deferred and not answer.is_complete:
             self._note_waiting(route, size, begun_s, answer)
             return
-        times = route.follower_times if self.session.is_follower else route.times
+        times = route.times
+        if route.is_fetch and self.session.is_follower:
+            times = route.follower_times
         times.new_requests.append(size)
         if begun_s >= times.timed_from_s:
             times.answered_at_once(self._queued_s, perf_counter() - begun_s, times.stands_for(begun_s))
@@ -642,15 +644,16 @@ class Connection(asyncio.BufferedProtocol):
             self.closed_because = CloseReason.FAULT
             self._context.totals.unanswered += 1
             return
-        if route.count_errors is not None:
-            if type(response) is route.response_class:
+        if route.counts_errors:
+            if route.count_errors is None:
+                if response.error_code:
+                    route.errors[response.error_code] += 1
+            elif type(response) is route.response_class:
                 route.count_errors(route.errors, response)
-        elif route.counts_whole and response.error_code:
-            route.errors[response.error_code] += 1
         size = len(out) - start - 4
         if len(out.ranges) > ranges_before:
             size += sum(part.size_bytes for _, part in out.ranges[ranges_before:])
-        route.times.new_answers.append(size)
+        route.new_answers.append(size)
         _SIZE.pack_into(out, start, size)
 
     def _flush(self, out: Outgoing) -> None:
