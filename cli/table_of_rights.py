@@ -177,7 +177,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
         *("Create Topic", "Write Topic", "Read Topic", "Delete Topic: to leave no topic behind"),
         "Describe Cluster?: room on disks",
     ),
-    "state-changes check": ("Describe Topic~",),
+    "state-changes check": ("Describe Topic?",),
     "spark jobs": ("Describe Topic?",),
     "spark commit": ("Read Group", "Read Topic"),
     "spark lag": ("Describe Group~", "Describe Topic~"),

@@ -129,6 +129,14 @@ def test_who_asks_for_all_topics_is_told_which_are_hidden(
     assert lacks in hidden(ran), ran.err
 
 
+def test_a_hidden_topic_is_not_called_gone(story: RightsStory, capsys: Capture) -> None:
+    cell = next(one for one in CELLS if one.user == "state-changes-check-no-describe-topic")
+    story.prepare(cell, capsys)
+    ran = story.run(cell, capsys)
+    assert hidden(ran) == ran.json["hidden"] != []
+    assert "gone" not in ran.out, ran.out
+
+
 @pytest.mark.parametrize(
     ("command", "words"), [("topics list", "t-.*"), ("topics describe", "t-.*"), ("topics list", "--exclude-internal")]
 )

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from klamm_program import Ran, in_process
 from spark_traces import one_source, write_checkpoint
-from state_change_logs import entry, write_log
+from state_change_logs import start, write_log
 from transaction_story import hang
 
 from cli.table_of_rights import Need, Without, needs_of
@@ -290,8 +290,12 @@ class RightsStory:
         (folder / "password").write_text("s3cret")
         rule = {"resource_type": "topic", "name": names["t"], "principal": "User:new", "operation": "read"}
         (folder / "acls.yaml").write_text(json.dumps({"acls": [rule]}))
-        change = entry(0, 0, f"Changed partition {names['t']}-0 state from NewPartition to OnlinePartition")
-        write_log(folder / "state-change.log", change.lines)
+        change = (
+            f"{start(0)} INFO [Controller id=0 epoch=1] Changed partition {names['t']}-0 from NewPartition to "
+            "OnlinePartition with state LeaderAndIsr(leader=0, leaderEpoch=0, isrWithBrokerEpoch=List(BrokerState("
+            "brokerId=0, brokerEpoch=-1)), leaderRecoveryState=RECOVERED, partitionEpoch=0) (state.change.logger)"
+        )
+        write_log(folder / "state-change.log", [change])
         write_checkpoint(folder / "checkpoint", [one_source(1, 2, names["t"], 1)])
         if case.has_topic:
             self.as_admin(f"topics create {names['t']} --replica-assignment {case.replicas}", capture)
