@@ -78,8 +78,12 @@ class BrokerDetails:
     words: OwnWords = field(default_factory=OwnWords)
 
 
-async def describe_brokers(cluster: Cluster, ids: Sequence[int] = ()) -> list[BrokerDetails]:
+async def describe_brokers(
+    cluster: Cluster, ids: Sequence[int] = (), *, notes_hidden: bool = True
+) -> list[BrokerDetails]:
     """Return brokers by id (none named: all, including missing ones that have partitions).
+
+    With ``notes_hidden`` the cluster notes the missing right on hidden topics that these brokers have.
 
     Raises:
         NotFound: a named broker is not alive and has no partitions.
@@ -96,7 +100,8 @@ async def describe_brokers(cluster: Cluster, ids: Sequence[int] = ()) -> list[Br
     registered = await reader.registrations()
     asked = [broker_id for broker_id in chosen if broker_id in snapshot.live_broker_ids]
     words = await reader.own_words(asked)
-    await note_topics_left_out(cluster, [topic.name for topic in snapshot.topics], brokers=asked)
+    if notes_hidden:
+        await note_topics_left_out(cluster, [topic.name for topic in snapshot.topics], brokers=asked)
     return [
         _details(
             snapshot,
