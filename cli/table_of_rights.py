@@ -75,6 +75,9 @@ def needs_of(words: str) -> tuple[Need, ...]:
 _SEEN = ("Describe Topic?", "DescribeConfigs Topic?: settings", "DescribeConfigs Cluster?: settings of brokers")
 _WHOLE = (*_SEEN, "Describe Cluster")
 _CHANGE = ("Describe Topic", "Alter Cluster")
+_NAMED = "Describe Topic: of a topic that you name; others are hidden without it"
+_READ_ALL = ("Read Topic?", "Describe Cluster?: names of hidden topics")
+_ELECT = (_NAMED, "Alter Cluster")
 _THROTTLE = ("AlterConfigs Topic: with --throttle", "AlterConfigs Cluster: with --throttle")
 _LOCK = "klamm-plan-lock, the lock of plans"
 _BESIDE = f"Describe Group?: {_LOCK}"
@@ -83,8 +86,8 @@ _RUN = (*_CHANGE, f"Read Group: {_LOCK}", *_THROTTLE)
 RIGHTS: Mapping[str, tuple[str, ...]] = {
     "top": (*_SEEN, "Describe Cluster?: moves, sizes", "Describe Group~"),
     "exporter": (*_SEEN, "Describe Cluster?: moves, sizes", "Describe Group~"),
-    "topics list": ("Describe Topic~", "Describe Cluster?: sizes"),
-    "topics describe": ("Describe Topic", "DescribeConfigs Topic?: settings", "Describe Cluster?: moves under way"),
+    "topics list": ("Describe Topic?", "Describe Cluster?: sizes"),
+    "topics describe": (_NAMED, "DescribeConfigs Topic?: settings", "Describe Cluster?: moves under way"),
     "topics create": ("Create Topic",),
     "topics alter": ("Alter Topic", f"{_BESIDE}, with --partitions"),
     "topics delete": ("Delete Topic", _BESIDE),
@@ -99,8 +102,8 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "quotas usage": ("DescribeConfigs Cluster",),
     "quotas set": ("AlterConfigs Cluster",),
     "quotas remove": ("AlterConfigs Cluster",),
-    "elect preferred": _CHANGE,
-    "elect unclean": _CHANGE,
+    "elect preferred": _ELECT,
+    "elect unclean": _ELECT,
     "reassign generate": ("Describe Topic",),
     "reassign execute": (*_CHANGE, *_THROTTLE, _BESIDE),
     "reassign verify": ("Describe Topic", "Describe Cluster"),
@@ -140,7 +143,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "transactions list": ("Describe TransactionalId~",),
     "transactions describe": ("Describe TransactionalId", "Describe Topic~: its partitions"),
     "transactions producers": ("Read Topic",),
-    "transactions find-hanging": ("Read Topic",),
+    "transactions find-hanging": _READ_ALL,
     "transactions abort": ("Read Topic", "Alter Cluster"),
     "transactions force-terminate": ("Write TransactionalId",),
     "tokens list": ("Describe DelegationToken~: those of others",),
@@ -148,9 +151,9 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "tokens renew": (),
     "tokens expire": (),
     "lag": ("Describe Group", "Describe Topic~: offsets and lag"),
-    "replicas verify": ("Read Topic",),
+    "replicas verify": _READ_ALL,
     "brokers list": (),
-    "brokers describe": ("Describe Topic~", "Describe Cluster?: log dirs", "DescribeConfigs Cluster?: settings"),
+    "brokers describe": ("Describe Topic?", "Describe Cluster?: log dirs", "DescribeConfigs Cluster?: settings"),
     "brokers log-dirs": ("Describe Cluster",),
     "brokers metrics": ("DescribeConfigs Cluster?: where a broker of klamm serves its metrics",),
     "brokers restart-order": (*_SEEN, "Describe Cluster?: moves under way"),
@@ -161,11 +164,11 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "cluster describe": ("Describe Topic~",),
     "cluster health": (*_SEEN, "Describe Cluster?: moves under way, log dirs"),
     "cluster load": (
-        "Describe Topic~",
+        "Describe Topic?",
         "Describe Cluster?: sizes",
         "DescribeConfigs Cluster?: with --rates",
     ),
-    "cluster snapshot": ("Describe Topic~", *_WHOLE[1:]),
+    "cluster snapshot": _WHOLE,
     "produce": ("Write Topic", "Write TransactionalId: with --transactional-id"),
     "consume": ("Read Topic", "Read Group: with --group"),
     "perf producer": ("Write Topic", "Write TransactionalId: with --transactional-id"),
@@ -174,7 +177,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
         *("Create Topic", "Write Topic", "Read Topic", "Delete Topic: to leave no topic behind"),
         "Describe Cluster?: room on disks",
     ),
-    "state-changes check": ("Describe Topic~",),
+    "state-changes check": ("Describe Topic?",),
     "spark jobs": ("Describe Topic?",),
     "spark commit": ("Read Group", "Read Topic"),
     "spark lag": ("Describe Group~", "Describe Topic~"),

@@ -12,6 +12,7 @@ from typer._click.exceptions import UsageError
 from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
+from cli.output.format import OutputFormat
 from cli.output.report import Report
 from engine.common.quantities import counted
 from engine.kafka.config.input_files import name_of, read_input
@@ -107,10 +108,13 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
     from cli.framework.cluster_session import open_cluster
     from cli.views.elections import elections_report, preview_lines
     from engine.admin.elections.running import check_election, preview_election, run_election
-    from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
+    from engine.admin.elections.scope_and_result import ElectionType
+    from engine.admin.log_dirs.describing import note_topics_left_out
 
-    def report(results: Sequence[PartitionElection]) -> Report:
-        return elections_report(results, election, is_of_all=scope == ElectionScope())
+    async def report(results: Sequence[PartitionElection]) -> Report:
+        if scope.is_all and invocation.output is not OutputFormat.KAFKA:
+            await note_topics_left_out(cluster, {result.topic for result in results})
+        return elections_report(results, election, is_of_all=scope.is_all)
 
     async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:
         previews = await preview_election(cluster, election, scope)
@@ -118,7 +122,7 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
             await check_election(cluster, election)
         needed = [preview for preview in previews if preview.is_needed]
         if not needed:
-            return report([preview.as_result() for preview in previews])
+            return await report([preview.as_result() for preview in previews])
         for preview in needed:
             if preview.obstacle is not None:
                 invocation.talk.warn(str(preview))
@@ -132,5 +136,5 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
         # If no replica can be elected, there is nothing to confirm. The controller is asked all the same, and says why.
         needs_word = bool(able) or is_unclean or invocation.is_dry_run
         if needs_word and not invocation.confirm(what, details, is_destructive=is_unclean):
-            return report([preview.as_result() for preview in previews])
-        return report(await run_election(cluster, election, previews))
+            return await report([preview.as_result() for preview in previews])
+        return await report(await run_election(cluster, election, previews))

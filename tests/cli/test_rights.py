@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from broker_program import BrokerProgram, settings
 from klamm_program import in_process
-from rights_story import CASES, CELLS, MODULE, SETTINGS, Cell, RightsStory, check
+from rights_story import CASES, CELLS, MODULE, SETTINGS, Cell, RightsStory, check, hidden
 from wire_client import create_topic
 
 from cli.framework.root import load
@@ -94,7 +94,98 @@ def test_a_person_is_told_what_is_hidden(story: RightsStory, capsys: Capture) ->
     assert f"klamm acls add --allow-principal User:{cell.user} --operation describe --cluster-resource" in ran.err
 
 
-def test_a_broker_that_may_lead_hidden_topics_is_not_called_demoted(story: RightsStory, capsys: Capture) -> None:
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("elect preferred", "--all-topic-partitions"),
+        ("elect preferred", "--all-topic-partitions --dry-run"),
+        ("elect unclean", "--all-topic-partitions --yes"),
+        ("topics describe", "--under-replicated-partitions"),
+        ("topics describe", "un-na.*|t-.*"),
+        ("topics list", ""),
+        ("topics list", "un-na.*"),
+        ("cluster snapshot", "{f}/whole.json"),
+        ("cluster snapshot", "--sizes {f}/whole.json"),
+        ("cluster load", ""),
+        ("brokers describe", "0"),
+        ("replicas verify", ""),
+        ("transactions find-hanging", ""),
+        ("transactions find-hanging", "--broker-id 0"),
+    ],
+)
+def test_who_asks_for_all_topics_is_told_which_are_hidden(
+    command: str, words: str, story: RightsStory, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cell = Cell(command)
+    story.prepare(cell, capsys)
+    _make_unnamed(story, capsys)
+    asked = [*command.split(), *words.format(**story.names(cell)).split(), "-o", "json"]
+    login = ("-b", story.login, "--command-config", story.config_of(cell))
+    ran = in_process(*asked, *login, capture=capsys)
+    assert ran.code in (0, 1)
+    reads = command in ("replicas verify", "transactions find-hanging")
+    lacks = {"operation": "read" if reads else "describe", "resource": "topic:un-named"}
+    assert lacks in hidden(ran), ran.err
+
+
+def test_a_hidden_topic_is_not_called_gone(story: RightsStory, capsys: Capture) -> None:
+    cell = next(one for one in CELLS if one.user == "state-changes-check-no-describe-topic")
+    story.prepare(cell, capsys)
+    ran = story.run(cell, capsys)
+    assert hidden(ran) == ran.json["hidden"] != []
+    assert "gone" not in ran.out, ran.out
+
+
+@pytest.mark.parametrize(
+    ("command", "words"), [("topics list", "t-.*"), ("topics describe", "t-.*"), ("topics list", "--exclude-internal")]
+)
+def test_what_was_not_asked_for_is_not_called_hidden(
+    command: str, words: str, story: RightsStory, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cell = Cell(command)
+    story.prepare(cell, capsys)
+    _make_unnamed(story, capsys)
+    login = ("-b", story.login, "--command-config", story.config_of(cell))
+    ran = in_process(*command.split(), *words.split(), *login, "-o", "json", capture=capsys)
+    told = {one["resource"] for one in hidden(ran)}
+    assert told and "topic:__consumer_offsets" not in told, ran.err
+    assert ("topic:un-named" in told) == (words == "--exclude-internal"), ran.err
+
+
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("elect preferred", "kafka-leader-election --election-type preferred --all-topic-partitions --admin.config"),
+        ("elect preferred", "kafka-preferred-replica-election --admin.config"),
+        ("topics list", "kafka-topics --list --command-config"),
+        ("topics describe", "kafka-topics --describe --command-config"),
+        ("brokers describe", "kafka-broker-api-versions --command-config"),
+    ],
+)
+def test_a_tool_of_kafkas_says_nothing_of_hidden_topics(
+    case: str, words: str, story: RightsStory, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cell = Cell(case)
+    story.prepare(cell, capsys)
+    _make_unnamed(story, capsys)
+    login = (story.config_of(cell), "--bootstrap-server", story.login)
+    ran = in_process(*words.split(), *login, capture=capsys)
+    assert (ran.code in (0, 1), "hidden" in ran.err, "un-named" in ran.err + ran.out) == (True, False, False), ran.err
+
+
+def _make_unnamed(story: RightsStory, capsys: Capture) -> None:
+    """Make a topic on which nobody has a right."""
+    if "un-named" not in story.as_admin("topics list -o plain", capsys).out.split():
+        story.as_admin("topics create un-named --replica-assignment 0", capsys)
+
+
+def test_a_broker_that_may_lead_hidden_topics_is_not_called_demoted(
+    story: RightsStory, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     cell = next(one for one in CELLS if one.user == "brokers-demote-all")
     story.prepare(cell, capsys)
     ran, unseen = story.run(cell, capsys, "plain"), f"unseen-{story.names(cell)['t']}"

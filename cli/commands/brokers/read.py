@@ -10,6 +10,7 @@ from cli.commands.brokers.shared import group
 from cli.framework.completing import complete_brokers
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
+from cli.output.format import OutputFormat
 from cli.output.report import Report
 
 
@@ -59,7 +60,8 @@ async def describe(
     from engine.admin.brokers.description import describe_brokers
 
     async with open_cluster(invocation) as cluster:
-        descriptions = await describe_brokers(cluster, ids or ())
+        notes_hidden = invocation.output is not OutputFormat.KAFKA
+        descriptions = await describe_brokers(cluster, ids or (), notes_hidden=notes_hidden)
     return broker_details_report(descriptions, with_apis=api_versions)
 
 

@@ -64,10 +64,13 @@ async def snapshot(
     1.
     """
     from cli.framework.cluster_session import open_cluster
+    from engine.admin.log_dirs.describing import note_topics_left_out
     from engine.admin.snapshots.taking import take_snapshot
 
     async with open_cluster(invocation) as cluster:
         taken = await take_snapshot(cluster, has_sizes=sizes)
+        if not sizes:
+            await note_topics_left_out(cluster, [topic.name for topic in taken.snapshot.topics])
     whole = taken.snapshot
     verb = "replaced" if file.exists() else "wrote"
     _write(whole, file)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -107,9 +108,11 @@ async def _compare(invocation: Invocation, checking: StateChangeCheck) -> None:
     import asyncio
 
     from cli.framework.cluster_session import open_cluster
+    from engine.admin.log_dirs.describing import note_hidden_topics
     from engine.admin.state_changes.cluster_comparison import compare_with_cluster
     from engine.admin.topics.access import topic_reader
 
     async with asyncio.timeout(invocation.timeout_s), open_cluster(invocation) as cluster:
         reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
-        await compare_with_cluster(checking.states, reader, checking.book)
+        find_hidden = partial(note_hidden_topics, cluster)
+        await compare_with_cluster(checking.states, reader, checking.book, find_hidden)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,11 +15,13 @@ from cli.framework.options import Needs
 from cli.framework.watching import Interval, Watch, watch_reports
 from cli.output.format import OutputFormat
 from cli.output.report import Report
+from engine.common.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from cli.views.kafka.topics import Settings
     from engine.admin.cluster.connection import Cluster
     from engine.admin.topics.describing import TopicDescription
+    from engine.admin.topics.selection import TopicSelection
 
 
 @group.command(
@@ -52,7 +54,7 @@ async def list_topics(
         reader = await topic_reader(cluster, on_unreadable=cluster.complain)
         listed = await read_list(reader, selection, exclude_internal=exclude_internal)
         if invocation.output not in (OutputFormat.PLAIN, OutputFormat.KAFKA):
-            listed = await with_shapes(cluster, reader, listed)
+            listed = await with_shapes(cluster, reader, listed, _choice(selection, exclude_internal))
     return topic_list_report(listed)
 
 
@@ -98,6 +100,7 @@ async def describe(
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics import topic_overrides_report, topics_as_kafka, topics_report
     from engine.admin.cluster.target import Source
+    from engine.admin.log_dirs.describing import note_topics_left_out
     from engine.admin.topics.access import topic_reader
     from engine.admin.topics.describing import DescribeOptions, describe_topics
     from engine.admin.topics.selection import PartitionFilter, select_topics
@@ -125,6 +128,10 @@ async def describe(
         # A named topic must be shown or refused. When all are listed, a damaged one does not hide the others.
         complain = cluster.complain if selection.wants_list else None
         reader = await topic_reader(cluster, on_unreadable=complain, on_unknown_settings=unknown_settings)
+        if selection.wants_list and cluster.may_hide_topics and invocation.output is not OutputFormat.KAFKA:
+            # Once: what is left out of one look is left out of the next.
+            listed = [entry.topic for entry in await reader.names()]
+            await note_topics_left_out(cluster, listed, _choice(selection, exclude_internal))
 
         async def read() -> Report:
             described = await describe_topics(reader, selection, options)
@@ -141,6 +148,12 @@ async def describe(
             )
 
         return await (watch_reports(invocation, interval, read) if watch else read())
+
+
+def _choice(selection: TopicSelection, exclude_internal: bool) -> Callable[[Iterable[str]], list[str]]:
+    """Return what picks the topics of a list from the names of all."""
+    left_out = INTERNAL_TOPICS if exclude_internal else ()
+    return lambda names: [name for name in selection.choose(names) if name not in left_out]
 
 
 async def _shown_settings(cluster: Cluster, topics: Sequence[TopicDescription]) -> dict[str, Settings]:

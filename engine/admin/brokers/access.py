@@ -38,8 +38,8 @@ class BrokerReader(Protocol):
     async def volumes(self) -> Sequence[LogDirSnapshot]:
         """Return the working log dirs with their free space, without brokers that are silent too long. Never fails."""
 
-    async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot] | None) -> Mapping[int, int]:
-        """Return the bytes that brokers hold of topics (None: of all); never fails.
+    async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot], *, are_all: bool) -> Mapping[int, int]:
+        """Return the bytes that brokers hold of topics, or of all (``topics`` are those that a list has). Never fails.
 
         Leaves out a broker that does not tell, or cannot because a log dir has failed.
         """

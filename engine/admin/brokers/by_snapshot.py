@@ -36,8 +36,8 @@ class SnapshotBrokerReader:
     async def volumes(self) -> Sequence[LogDirSnapshot]:
         return self._snapshot.log_dirs
 
-    async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot] | None) -> Mapping[int, int]:
-        sizes = sizes_of_brokers(self._snapshot.topics if topics is None else topics)
+    async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot], *, are_all: bool) -> Mapping[int, int]:
+        sizes = sizes_of_brokers(topics)
         unknown = {log_dir.broker for log_dir in self._snapshot.failed_log_dirs or ()}
         return {broker: size for broker, size in sizes.items() if broker not in unknown}
 

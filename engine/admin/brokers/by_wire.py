@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from engine.admin.brokers.own_words import OwnWords, Registered, ask_brokers
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
-from engine.admin.log_dirs.describing import LogDir, read_all_log_dirs, read_log_dirs
+from engine.admin.log_dirs.describing import LogDir, note_hidden_topics, read_all_log_dirs, read_log_dirs, topics_in
 from engine.common.model import TopicPartition
 from engine.common.snapshot import LogDirSnapshot, TopicSnapshot
 
@@ -51,9 +51,11 @@ class WireBrokerReader:
             if log_dir.log_dir is not None and log_dir.error is None
         ]
 
-    async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot] | None) -> Mapping[int, int]:
+    async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot], *, are_all: bool) -> Mapping[int, int]:
         sizes: dict[int, int] = {}
-        log_dirs = await self._log_dirs_in_time(None if topics is None else _partitions_of(topics))
+        log_dirs = await self._log_dirs_in_time(None if are_all else _partitions_of(topics))
+        if are_all and self._cluster.may_hide_topics:
+            await note_hidden_topics(self._cluster, topics_in(log_dirs), (topic.name for topic in topics))
         # Nobody knows what a failed log dir holds: the rest would pass for everything on the broker.
         unknown = {log_dir.broker for log_dir in log_dirs if log_dir.error is not None}
         for log_dir in log_dirs:

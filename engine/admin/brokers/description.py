@@ -13,6 +13,7 @@ from engine.admin.brokers.access import broker_reader
 from engine.admin.brokers.own_words import OwnWords, Registered
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import NotFound
+from engine.admin.log_dirs.describing import note_topics_left_out
 from engine.admin.snapshots.taking import read_snapshot
 from engine.common.errors import ErrorCode
 from engine.common.model import Endpoint, TopicPartition
@@ -77,8 +78,12 @@ class BrokerDetails:
     words: OwnWords = field(default_factory=OwnWords)
 
 
-async def describe_brokers(cluster: Cluster, ids: Sequence[int] = ()) -> list[BrokerDetails]:
+async def describe_brokers(
+    cluster: Cluster, ids: Sequence[int] = (), *, notes_hidden: bool = True
+) -> list[BrokerDetails]:
     """Return brokers by id (none named: all, including missing ones that have partitions).
+
+    With ``notes_hidden`` the cluster notes the missing right on hidden topics that these brokers have.
 
     Raises:
         NotFound: a named broker is not alive and has no partitions.
@@ -93,7 +98,10 @@ async def describe_brokers(cluster: Cluster, ids: Sequence[int] = ()) -> list[Br
     chosen = sorted(set(ids)) if ids else known
     reader = broker_reader(cluster)
     registered = await reader.registrations()
-    words = await reader.own_words([broker_id for broker_id in chosen if broker_id in snapshot.live_broker_ids])
+    asked = [broker_id for broker_id in chosen if broker_id in snapshot.live_broker_ids]
+    words = await reader.own_words(asked)
+    if notes_hidden:
+        await note_topics_left_out(cluster, [topic.name for topic in snapshot.topics], brokers=asked)
     return [
         _details(
             snapshot,

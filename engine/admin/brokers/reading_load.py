@@ -28,7 +28,7 @@ async def read_broker_load(cluster: Cluster, selection: TopicSelection) -> list[
     members = await read_members(cluster)
     reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
     topics = await read_selected(reader, selection, if_exists=False)
-    sizes = await broker_reader(cluster).sizes_of_brokers(None if selection.is_all else topics)
+    sizes = await broker_reader(cluster).sizes_of_brokers(topics, are_all=selection.is_all)
     return load_of_brokers(members.brokers, topics, sizes)
 
 

@@ -7,13 +7,14 @@ It asks all brokers at the same time, so that a hanging one delays nobody, and r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from engine.admin.cluster.asking import FAILURES, answer_limit
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import NotFound
-from engine.common.acl import ResourceType
+from engine.admin.cluster.errors import AdminError, NotFound
+from engine.admin.cluster.rights import Right
+from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
 from engine.common.snapshot import ClusterSnapshot, FailedLogDir, LogDirSnapshot, ReplicaLog, TopicSnapshot
@@ -32,6 +33,8 @@ NOT_ALLOWED = ErrorCode.CLUSTER_AUTHORIZATION_FAILED.name
 _UNKNOWN_LAG = -1
 _HIDDEN_MAX = 1_000
 """So many hidden topics are named at most."""
+_HIDDEN_WITHIN_S = 3.0
+"""A broker that does not say within this time which topics it has is not waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,31 @@ async def note_hidden_topics(cluster: Cluster, stored: Set[str], listed: Iterabl
     await cluster.hidden(unlisted)
     hidden = {right.name for right in cluster.denied if right.resource_type is ResourceType.TOPIC}
     return [topic for topic in unlisted if topic in hidden]
+
+
+async def note_topics_left_out(
+    cluster: Cluster,
+    listed: Iterable[str],
+    choose: Callable[[Iterable[str]], Iterable[str]] = tuple,
+    brokers: Sequence[int] | None = None,
+    operation: AclOperation = AclOperation.DESCRIBE,
+) -> None:
+    """Note the missing right on topics that a list may lack, as far as brokers show their log dirs. Never fails.
+
+    Args:
+        choose: picks those of the topics in log dirs that the list was to have.
+        brokers: whose log dirs to read; None: of all that live.
+        operation: what the caller does with the topics of the list.
+    """
+    if not cluster.may_hide_topics:
+        return
+    try:
+        dirs = await read_log_dirs(cluster, brokers, limit_s=_HIDDEN_WITHIN_S)
+    except AdminError as error:
+        cluster.observe(f"log dirs do not say whether topics are hidden: {error}")
+        return
+    hidden = await note_hidden_topics(cluster, set(choose(topics_in(dirs))), listed)
+    cluster.note_denied(Right(operation, ResourceType.TOPIC, topic) for topic in hidden)
 
 
 def topics_in(dirs: Iterable[LogDir]) -> set[str]:

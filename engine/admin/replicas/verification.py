@@ -17,6 +17,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, Refused, Unknown, Unreachable
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.configs.by_wire import read_effective
+from engine.admin.log_dirs.describing import note_topics_left_out
 from engine.admin.offsets.listing import ask_offsets, end_offsets, start_offsets
 from engine.admin.records.fetching import FetchFrom, fetch
 from engine.admin.replicas.comparison import Difference, DifferenceKind, Unit, compare, difference, units
@@ -24,6 +25,7 @@ from engine.admin.topics.access import topic_reader
 from engine.admin.topics.describing import read_selected
 from engine.admin.topics.selection import TopicSelection
 from engine.admin.topics.values import partitions_of
+from engine.common.acl import AclOperation
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import (
     CONSUMER_REPLICA_ID,
@@ -110,6 +112,9 @@ async def verify_topics(
     """
     reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
     topics = await read_selected(reader, selection, if_exists=False)
+    if selection.wants_list:
+        listed = [topic.name for topic in topics]
+        await note_topics_left_out(cluster, listed, selection.choose, operation=AclOperation.READ)
     partitions = {name: partition for name, partition in partitions_of(topics).items() if only in (None, name)}
     on_total(await _offsets_in(cluster, partitions))
     return await verify_replicas(cluster, partitions, await compacted_topics(cluster, topics), on_offsets)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from engine.admin.cluster.connection import Cluster
@@ -13,10 +13,15 @@ from engine.admin.topics.values import TopicName
 _SIZES_LIMIT_S = 3.0
 
 
-async def with_shapes(cluster: Cluster, reader: TopicReader, topics: Sequence[TopicName]) -> list[TopicName]:
-    """Return the topics with their shapes; a size that not all brokers report is None."""
+async def with_shapes(
+    cluster: Cluster, reader: TopicReader, topics: Sequence[TopicName], choose: Callable[[Iterable[str]], Iterable[str]]
+) -> list[TopicName]:
+    """Return the topics with their shapes; a size that not all brokers report is None.
+
+    ``choose`` picks the topics that the list was to have: the cluster notes those that it hides.
+    """
     shapes = await reader.shapes([topic.topic for topic in topics])
-    sizes = await _sizes(cluster, topics)
+    sizes = await _sizes(cluster, topics, choose)
     found = []
     for topic in topics:
         count, factor = shapes.get(topic.topic, (None, None))
@@ -25,18 +30,22 @@ async def with_shapes(cluster: Cluster, reader: TopicReader, topics: Sequence[To
     return found
 
 
-async def _sizes(cluster: Cluster, topics: Sequence[TopicName]) -> Mapping[str, int]:
+async def _sizes(
+    cluster: Cluster, topics: Sequence[TopicName], choose: Callable[[Iterable[str]], Iterable[str]]
+) -> Mapping[str, int]:
     """Return the bytes of each topic, over all its replicas; nothing if a log dir is missing."""
-    from engine.admin.log_dirs.describing import NOT_ALLOWED, read_log_dirs
+    from engine.admin.log_dirs.describing import NOT_ALLOWED, note_hidden_topics, read_log_dirs, topics_in
     from engine.admin.log_dirs.totals import totals_by_topic
 
-    if not topics or not cluster.target.may_ask_brokers:
+    if not cluster.target.may_ask_brokers or not (topics or cluster.may_hide_topics):
         return {}
     try:
         dirs = await read_log_dirs(cluster, limit_s=_SIZES_LIMIT_S)
     except AdminError as error:
         cluster.observe(f"sizes are not known: {error}")
         return {}
+    if cluster.may_hide_topics:
+        await note_hidden_topics(cluster, set(choose(topics_in(dirs))), (topic.topic for topic in topics))
     for log_dir in dirs:
         if log_dir.error is not None:
             # A missing right is told as such.

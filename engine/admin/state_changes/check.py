@@ -4,7 +4,7 @@
     for batch in plan.merge(row_tag):
         check.feed(batch, clock)
     check.end_logs()
-    await compare_with_cluster(check.states, reader, check.book)
+    await compare_with_cluster(check.states, reader, check.book, find_hidden)
     result = check.result()
 
 It finds only what the logs show: since Kafka 2.6 they have, by default, no line for an ISR that a leader changed by

@@ -6,7 +6,7 @@ moved on is no contradiction; one that is older than the logs, or has another st
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Set
 
 from engine.admin.state_changes.findings import Check, FindingBook
 from engine.admin.topics.access import TopicReader
@@ -14,21 +14,25 @@ from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot
 from engine.kafka.formats.state_change_states import PrintedState
 
+FindHidden = Callable[[Set[str], Iterable[str]], Awaitable[Iterable[str]]]
+"""Returns which of the topics that a list lacks this login may not see, whether they exist or not."""
+
 
 async def compare_with_cluster(
-    states: Mapping[TopicPartition, PrintedState], reader: TopicReader, book: FindingBook
+    states: Mapping[TopicPartition, PrintedState], reader: TopicReader, book: FindingBook, find_hidden: FindHidden
 ) -> None:
     """Note where the cluster contradicts the logs. Reads the topics that the logs name, and no others."""
-    existing = {topic.topic for topic in await reader.names()}
-    wanted = sorted({partition.topic for partition in states} & existing)
+    named, existing = {partition.topic for partition in states}, {topic.topic for topic in await reader.names()}
+    wanted = sorted(named & existing)
     present: dict[TopicPartition, PartitionSnapshot] = {}
-    doomed: set[str] = set()
+    # Nobody can say of those that they are gone.
+    passed_over = set(await find_hidden(named, existing))
     for topic in await reader.topics(wanted):
         present |= {TopicPartition(topic.name, each.partition): each for each in topic.partitions}
         if topic.is_marked_for_deletion:
-            doomed.add(topic.name)
+            passed_over.add(topic.name)
     for partition, state in sorted(states.items()):
-        if partition.topic not in doomed:
+        if partition.topic not in passed_over:
             compare_partition(partition, state, present.get(partition), book)
 
 

@@ -525,17 +525,18 @@ def _accept(
     answer.base_offset = result.first_offset
     answer.log_append_time_ms = result.log_append_time_ms
     answer.log_start_offset = result.log_start_offset
-    if not acks:
-        partition.environment.topics.not_produced += 1
     log = partition.leader_log
     is_flush_due = log is not None and log.is_flush_due
     if log is not None and is_flush_due:
         appends = partition.counts.appends
         outcome.to_flush.append(_Unflushed(partition, log, answer, appends[-2:]))
         del appends[-2:]
-    # Without followers the append has raised the high watermark.
-    if acks == ACKS_ALL and (partition.followers or is_flush_due):
-        outcome.waiting.append(_Waiting(partition, result.last_offset + 1, answer))
+    if acks != 1:
+        if acks == 0:
+            partition.environment.topics.not_produced += 1
+        elif partition.followers or is_flush_due:
+            # Without followers the append has raised the high watermark.
+            outcome.waiting.append(_Waiting(partition, result.last_offset + 1, answer))
     return answer
 
 

@@ -407,7 +407,7 @@ class Log:
             return self._nothing(leader_epoch)
         checked = self._checks.check_producers(batches, origin)
         if checked.duplicate is not None:
-            return self._duplicate(checked.duplicate, leader_epoch)
+            return self._duplicate(checked.duplicate, len(records), leader_epoch)
         if self._checks.terms.rules.magic < 2:
             self.clear_leader_epochs()
         elif leader_epoch != self.leader_epochs.latest_epoch:
@@ -419,7 +419,7 @@ class Log:
             batches.log_append_time_ms,
             self.log_start_offset,
             batches.last_offset + 1 - batches.first_offset,
-            len(batches.records),
+            len(records),
             leader_epoch,
         )
 
@@ -430,7 +430,7 @@ class Log:
             with self.folder.reporting("reading the producers' batches"):
                 self._build_producers()
 
-    def _duplicate(self, batch: BatchMetadata, leader_epoch: int) -> AppendResult:
+    def _duplicate(self, batch: BatchMetadata, size_bytes: int, leader_epoch: int) -> AppendResult:
         _, last_offset, delta, timestamp_ms = batch
         return AppendResult(
             last_offset - delta,
@@ -438,7 +438,7 @@ class Log:
             timestamp_ms,
             self.log_start_offset,
             delta + 1,
-            0,
+            size_bytes,
             leader_epoch,
             is_duplicate=True,
         )
@@ -836,8 +836,6 @@ class Log:
         if self.has_stale_producers:
             self.has_stale_producers = False
             self._producers.take_over(built)
-            if self._replay_from < self.log_start_offset:
-                self._producers.on_log_start_offset(self.log_start_offset)
         self._producers.on_high_watermark(self.high_watermark)
         self._refresh_first_unstable()
 

@@ -15,7 +15,7 @@ class AppendResult:
     """Where records went. All offsets are -1 if there was nothing to append.
 
     ``log_append_time_ms`` is -1 except for topics with LogAppendTime and for duplicates. A duplicate has the offsets
-    of the batch that was appended before. ``size_bytes`` is the number of bytes written.
+    of the batch that was appended before. ``size_bytes`` is what came, also of a duplicate; another form may be stored.
     """
 
     __slots__ = (

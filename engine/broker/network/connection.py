@@ -417,7 +417,9 @@ class Connection(asyncio.BufferedProtocol):
         if type(answer) is Deferred and not answer.is_complete:
             self._note_waiting(route, size, begun_s, answer)
             return
-        times = route.follower_times if self.session.is_follower else route.times
+        times = route.times
+        if route.is_fetch and self.session.is_follower:
+            times = route.follower_times
         times.new_requests.append(size)
         if begun_s >= times.timed_from_s:
             times.answered_at_once(self._queued_s, perf_counter() - begun_s, times.stands_for(begun_s))
@@ -642,11 +644,12 @@ class Connection(asyncio.BufferedProtocol):
                 reason = CloseReason.FAULT if response is CLOSE_FOR_FAULT else CloseReason.FAILED_ACKS_0
                 self.closed_because = self.closed_because or reason
             return
-        if route.count_errors is not None:
-            if type(response) is route.response_class:
+        if route.counts_errors:
+            if route.count_errors is None:
+                if response.error_code:
+                    route.errors[response.error_code] += 1
+            elif type(response) is route.response_class:
                 route.count_errors(route.errors, response)
-        elif route.counts_whole and response.error_code:
-            route.errors[response.error_code] += 1
         start, ranges_before = len(out), len(out.ranges)
         out += _ANSWER_HEAD.pack(0, correlation_id)
         if route.response_has_tags:
@@ -665,7 +668,7 @@ class Connection(asyncio.BufferedProtocol):
         size = len(out) - start - 4
         if len(out.ranges) > ranges_before:
             size += sum(part.size_bytes for _, part in out.ranges[ranges_before:])
-        route.times.new_answers.append(size)
+        route.new_answers.append(size)
         _SIZE.pack_into(out, start, size)
 
     def _flush(self, out: Outgoing) -> None:

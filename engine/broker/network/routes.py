@@ -59,7 +59,7 @@ class Route:
         "api_key",
         "api_version",
         "count_errors",
-        "counts_whole",
+        "counts_errors",
         "decode",
         "encode",
         "errors",
@@ -67,9 +67,11 @@ class Route:
         "handler",
         "has_client_id",
         "is_async",
+        "is_fetch",
         "is_for_brokers",
         "large_handler",
         "name",
+        "new_answers",
         "request_has_tags",
         "response_class",
         "response_has_tags",
@@ -86,15 +88,17 @@ class Route:
         self.is_async = spec.is_async
         self.is_for_brokers = any(need.operation is AclOperation.CLUSTER_ACTION for need in spec.requires)
         self.times = RequestTimes()
-        self.follower_times = RequestTimes() if key is ApiKey.FETCH else self.times
+        self.is_fetch = key is ApiKey.FETCH
+        self.new_answers = self.times.new_answers
+        self.follower_times = RequestTimes() if self.is_fetch else self.times
         self.response_class = response_class(key)
         self.errors: defaultdict[int, int] = defaultdict(int)
         """Error codes in its answers. Produce and Fetch count those of partitions where they append and read, without
         a walk through the answer; of Fetch it has only the errors of whole answers.
         """
-        self.counts_whole = key is ApiKey.FETCH
         is_counted = key in (ApiKey.PRODUCE, ApiKey.FETCH)
         self.count_errors = None if is_counted else error_counter(self.response_class, api_version)
+        self.counts_errors = self.is_fetch or self.count_errors is not None
         self.has_client_id = request_header_version(key, api_version) >= 1
         self.request_has_tags = request_header_version(key, api_version) >= 2
         self.response_has_tags = response_header_version(key, api_version) >= 1

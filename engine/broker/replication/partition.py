@@ -51,6 +51,7 @@ class Partition:
     """A hosted replica. ``leader_log`` is set exactly while this broker leads; ``log`` as soon as the log exists."""
 
     __slots__ = (
+        "_appends",
         "_settled",
         "assignment",
         "controller_epoch",
@@ -73,6 +74,7 @@ class Partition:
         self.environment = environment
         self.counts = environment.topics.of(topic_partition.topic)
         """The topic's, which its other partitions here share."""
+        self._appends = self.counts.appends
         self.log: Log | None = None
         self.leader_log: Log | None = None
         self.future_log: Log | None = None
@@ -236,11 +238,10 @@ class Partition:
         except KafkaError as refused:
             self.count_refusal(refused, len(records))
             raise
-        record_count = result.record_count
-        appends = self.counts.appends
+        appends = self._appends
         # Python calls a list's own ``append`` in half the time that it needs for one kept in a variable.
-        appends.append(len(records) if record_count else 0)
-        appends.append(record_count)
+        appends.append(result.size_bytes)
+        appends.append(result.record_count)
         if self._settled:
             self.changed()
         else:

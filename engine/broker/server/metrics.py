@@ -49,11 +49,13 @@ class BrokerMetrics:
 
     async def _sample(self) -> None:
         """Take in the newest requests; every few seconds bring all rates up to date."""
+        # First: what is noted until then takes memory, and anything else may fail.
+        self._requests.fold()
+        self._server.replica_manager.environment.topics.fold()
         now_s = self._ledger.now_s
         breather = Breather()
         self._cluster.take_latencies(now_s)
         await self._requests.sample(now_s, breather)
-        self._server.replica_manager.environment.topics.fold()
         self._seconds += SAMPLE_S
         if self._seconds % TICK_S == 0:
             await self._tick(now_s, breather)

@@ -69,8 +69,8 @@ def test_of_a_snapshot(of_snapshot: ClusterTarget) -> None:
         (of_one,) = await reader.log_dirs([1], SNAPSHOT.topics[1:])
         assert [(one.topic, one.size_bytes) for one in of_one.replicas] == [("u", 21)]
         assert await reader.sizes([T0]) == {T0: 11}
-        assert await reader.sizes_of_brokers(None) == {0: 30, 1: 32}
-        assert await reader.sizes_of_brokers(SNAPSHOT.topics[:1]) == {0: 10, 1: 11}
+        assert await reader.sizes_of_brokers(SNAPSHOT.topics, are_all=True) == {0: 30, 1: 32}
+        assert await reader.sizes_of_brokers(SNAPSHOT.topics[:1], are_all=False) == {0: 10, 1: 11}
 
     read(of_snapshot, reading)
 
@@ -145,8 +145,8 @@ def test_of_the_brokers_themselves() -> None:
         found = await reader.log_dirs([0], SNAPSHOT.topics[:1])
         assert [(one.broker, one.log_dir, [r.topic for r in one.replicas]) for one in found] == [(0, "/data", ["t"])]
         assert await reader.sizes([U0]) == {U0: 6}, "a partition is as large as its largest replica"
-        assert await reader.sizes_of_brokers(None) == {0: 12, 1: 10}
-        assert await reader.sizes_of_brokers(SNAPSHOT.topics[:1]) == {0: 6, 1: 5}
+        assert await reader.sizes_of_brokers(SNAPSHOT.topics, are_all=True) == {0: 12, 1: 10}
+        assert await reader.sizes_of_brokers(SNAPSHOT.topics[:1], are_all=False) == {0: 6, 1: 5}
         assert (await reader.own_words([1]))[1].trouble is None
 
     read_of_brokers(reading)
@@ -157,7 +157,7 @@ def test_who_is_silent_has_no_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def reading(cluster: Cluster, brokers: ScriptedCluster) -> None:
         brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: SILENCE
-        assert await broker_reader(cluster).sizes_of_brokers(None) == {0: 12}
+        assert await broker_reader(cluster).sizes_of_brokers(SNAPSHOT.topics, are_all=True) == {0: 12}
 
     read_of_brokers(reading)
 
@@ -172,7 +172,7 @@ def test_who_has_a_failed_log_dir_has_no_size() -> None:
 
     async def reading(cluster: Cluster, brokers: ScriptedCluster) -> None:
         brokers.brokers[1].answers[ApiKey.DESCRIBE_LOG_DIRS] = with_a_failed_one
-        assert await broker_reader(cluster).sizes_of_brokers(None) == {0: 12}
+        assert await broker_reader(cluster).sizes_of_brokers(SNAPSHOT.topics, are_all=True) == {0: 12}
 
     read_of_brokers(reading)
 

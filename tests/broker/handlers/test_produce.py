@@ -202,6 +202,8 @@ def test_a_broker_that_does_not_lead_says_who_does(tmp_path: Path, acks: int, ex
         async with world(tmp_path, 1, 2) as w:
             await w.lead(1, replicas=(1, 2))
             answer = ask(w, 2, request(b"a", acks=acks))
+            topics = w.brokers[2].replica_manager.environment.topics
+            assert topics.produce_errors == {ErrorCode.NOT_LEADER_OR_FOLLOWER: 1}, "also if no answer tells of it"
             if expected is not None:
                 assert answer is expected
                 return
@@ -220,6 +222,8 @@ def test_acks_0_has_no_answer_and_senseless_acks_are_refused(tmp_path: Path) -> 
         async with world(tmp_path, 1) as w:
             await w.lead(1)
             assert ask(w, 1, request(b"a", acks=0)) is NO_RESPONSE
+            topics = w.partition(1).environment.topics
+            assert (topics.produced, topics.of(TP.topic).produces) == (0, 1), "no answer calls it a success"
             assert only(ask(w, 1, request(b"a", acks=2))).error_code == ErrorCode.INVALID_REQUIRED_ACKS
             assert w.log(1).log_end_offset == 1
 

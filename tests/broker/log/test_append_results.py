@@ -30,7 +30,7 @@ def test_a_duplicate_has_its_records_and_writes_nothing(tmp_path: Path) -> None:
         size = len(batch)
         result = log.append_as_leader(batch, 0)
         assert (result.is_duplicate, result.record_count) == (is_duplicate, 3)
-        assert result.size_bytes == (0 if is_duplicate else size)
+        assert result.size_bytes == size
     assert log.size_bytes == size
 
 

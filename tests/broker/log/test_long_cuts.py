@@ -99,6 +99,46 @@ def test_an_append_that_comes_first_builds_the_state(tmp_path: Path, origin: App
     assert log.producers.producers[7].next_sequence == 400, "the job's result is too old"
 
 
+def test_a_replicated_marker_after_a_cut_ends_the_transaction_that_the_log_has_open(tmp_path: Path) -> None:
+    """The state before the cut knows that transaction as ended: its abort would be in no index."""
+    log = written(tmp_path, 400)
+    now_ms = StandIn().clock.now_ms()
+    log.append_as_leader(data_batch(b"v", producer=(9, 0, 0), transactional=True, timestamp_ms=now_ms), 0)
+    marker = marker_batch(9, 0, commit=False, timestamp_ms=now_ms)
+    log.append_as_leader(marker, 0, origin=AppendOrigin.COORDINATOR)
+    replicated = memoryview(bytes(marker))
+    log.truncate_to(401)
+    assert log.has_stale_producers
+    assert log.collect_aborted_transactions(400, 402) == []
+    log.append_as_follower(replicated)
+    aborted = log.collect_aborted_transactions(400, 402)
+    assert [(one.producer_id, one.first_offset, one.last_offset) for one in aborted] == [(9, 400, 401)]
+    log.update_high_watermark(402)
+    assert log.last_stable_offset == 402
+
+
+def test_a_cut_at_the_high_watermark_leaves_what_is_committed_stable(tmp_path: Path) -> None:
+    """As a follower cuts that its leader has overtaken: no committed transaction loses its marker."""
+    log = written(tmp_path, 400)
+    log.update_high_watermark(399)
+    log.truncate_to(399)
+    assert log.has_stale_producers
+    assert log.last_stable_offset == 399
+    log.truncate_to(398)
+    assert log.last_stable_offset == 0, "a marker may be gone"
+
+
+def test_a_snapshot_beyond_the_cut_spares_no_reading(tmp_path: Path, scanned: list[int]) -> None:
+    log = written(tmp_path, 400)
+    log.producers.take_snapshot()
+    scanned.clear()
+    log.truncate_to(399)
+    assert log.has_stale_producers, "all of it is to be read, and not on the event loop"
+    assert list(log.dir.glob("*.snapshot")) == []
+    run(log)
+    assert log.producers.producers[7].next_sequence == 399
+
+
 def test_a_second_cut_makes_the_first_job_worth_nothing(tmp_path: Path) -> None:
     log = written(tmp_path, 400)
     log.truncate_to(399)
@@ -135,9 +175,10 @@ def test_the_producers_of_an_offline_log_are_not_read(tmp_path: Path, scanned: l
     log.truncate_to(399)
     log.folder.is_offline = True
     scanned.clear()
-    with pytest.raises(KafkaError) as refused:
-        log.build_producers()
-    assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    for read in (log.build_producers, log.replay_job):
+        with pytest.raises(KafkaError) as refused:
+            read()
+        assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
     assert not scanned
 
 

@@ -159,6 +159,12 @@ def test_sizes_are_added_up_once_and_a_few_are_kept() -> None:
         found.append((times.requests, times.bytes, *times.answers()))
     assert found == [(1000 * n, 499_500 * n, 3 * n, 915 * n) for n in (1, 2, 3) for _ in range(2)]
     assert times.largest_answer == 900
+    times.new_answers += [8] * 5
+    times.fold()
+    assert (times.answers(), times.largest_answer) == ((14, 2785), 900)
+    times.new_answers += [901] * 2
+    times.fold()
+    assert (times.answers(), times.largest_answer) == ((16, 4587), 901)
     assert len(times.sizes) <= RECENT_MAX
     assert max(times.sizes) > 900 > 100 > min(times.sizes)
 

@@ -140,21 +140,26 @@ def test_rights_are_given_and_taken_while_clients_work(broker: Broker) -> None:
 @in_event_loop
 async def test_refusals_are_counted_as_errors(broker: Broker) -> None:
     """Kafka counts them, too, where no answer tells of them (acks=0)."""
+    name = "kafka.network:type=RequestMetrics,name=ErrorsPerSec,request={},error=TOPIC_AUTHORIZATION_FAILED"
+
+    def count(api: str) -> int:
+        with urllib.request.urlopen(f"http://{broker.host}:9093/jolokia/read/{name.format(api)}", timeout=20) as answer:
+            return int(json.load(answer)["value"]["Count"])
+
     alice = broker.client("alice")
     by_follower = fetch(0)
     by_follower.replica_id = 1
-    await alice.send(send(), 9)
     await alice.send(by_follower, 12)
+    assert count("Fetch") == 1
     await alice.send(fetch(0), 12)
+    assert count("Fetch") == 2
+    await alice.send(send(), 9)
+    assert count("Produce") == 1
     alice.tell(send(acks=0), 9)
     async with asyncio.timeout(20):
         while alice.is_connected:
             await asyncio.sleep(0.01)
-    name = "kafka.network:type=RequestMetrics,name=ErrorsPerSec,request={},error=TOPIC_AUTHORIZATION_FAILED"
-    for api in ("Produce", "Fetch"):
-        page = f"http://{broker.host}:9093/jolokia/read/{name.format(api)}"
-        with urllib.request.urlopen(page, timeout=20) as answer:
-            assert json.load(answer)["value"]["Count"] == 2, api
+    assert count("Produce") == 2
     await alice.close()
 
 

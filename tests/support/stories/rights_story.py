@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from klamm_program import Ran, in_process
 from spark_traces import one_source, write_checkpoint
-from state_change_logs import entry, write_log
+from state_change_logs import start, write_log
 from transaction_story import hang
 
 from cli.table_of_rights import Need, Without, needs_of
@@ -141,13 +141,13 @@ CASES: Mapping[str, Case] = {
     "transactions list": Case("", (_IN_TRANSACTION,)),
     "transactions describe": Case("{x}", (_IN_TRANSACTION,)),
     "transactions producers": Case("{t}-0"),
-    "transactions find-hanging": Case("--topic {t}"),
+    "transactions find-hanging": Case(),
     "transactions abort": Case("{t}-0 --start-offset 1 --yes", hangs=True),
     "transactions force-terminate": Case("{x} --yes", (_IN_TRANSACTION,)),
     "lag": Case("--group {g} --samples 1", (_COMMIT,)),
     "top": Case("--screenshot {f}/top.svg", (_COMMIT,)),
     "exporter": Case("--once", (_COMMIT,)),
-    "replicas verify": Case("--topic {t}"),
+    "replicas verify": Case(),
     "brokers list": Case(),
     "brokers describe": Case("0"),
     "brokers log-dirs": Case(),
@@ -290,8 +290,12 @@ class RightsStory:
         (folder / "password").write_text("s3cret")
         rule = {"resource_type": "topic", "name": names["t"], "principal": "User:new", "operation": "read"}
         (folder / "acls.yaml").write_text(json.dumps({"acls": [rule]}))
-        change = entry(0, 0, f"Changed partition {names['t']}-0 state from NewPartition to OnlinePartition")
-        write_log(folder / "state-change.log", change.lines)
+        change = (
+            f"{start(0)} INFO [Controller id=0 epoch=1] Changed partition {names['t']}-0 from NewPartition to "
+            "OnlinePartition with state LeaderAndIsr(leader=0, leaderEpoch=0, isrWithBrokerEpoch=List(BrokerState("
+            "brokerId=0, brokerEpoch=-1)), leaderRecoveryState=RECOVERED, partitionEpoch=0) (state.change.logger)"
+        )
+        write_log(folder / "state-change.log", [change])
         write_checkpoint(folder / "checkpoint", [one_source(1, 2, names["t"], 1)])
         if case.has_topic:
             self.as_admin(f"topics create {names['t']} --replica-assignment {case.replicas}", capture)
@@ -309,13 +313,18 @@ class RightsStory:
     def run(self, cell: Cell, capture: pytest.CaptureFixture[str], output: str = "json") -> Ran:
         """Run the command as the cell's user."""
         case = CASES[cell.case]
-        config = self.folder / f"{cell.user}.properties"
-        jaas = f'{MODULE} required unsecuredLoginStringClaim_sub="{cell.user}";'
-        config.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\nsasl.jaas.config={jaas}\n")
         words = [*cell.command.split(), *case.words.format(**self.names(cell)).split()]
+        config = self.config_of(cell)
         return in_process(
             *words, "-b", self.login, "--command-config", config, "-o", output, capture=capture, stdin=case.stdin
         )
+
+    def config_of(self, cell: Cell) -> Path:
+        """Return the file with which the cell's user logs in."""
+        config = self.folder / f"{cell.user}.properties"
+        jaas = f'{MODULE} required unsecuredLoginStringClaim_sub="{cell.user}";'
+        config.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=OAUTHBEARER\nsasl.jaas.config={jaas}\n")
+        return config
 
 
 def check(story: RightsStory, cell: Cell, capture: pytest.CaptureFixture[str]) -> None:
@@ -373,5 +382,9 @@ def hidden(ran: Ran, own: str | None = None) -> list[dict[str, str]]:
     """Return what the run said to be hidden; of topics only its ``own``, for those of other cases are, too."""
     lines = [json.loads(line) for line in ran.err.splitlines() if line.startswith('{"hidden"')]
     found = [one for line in lines for one in line["hidden"]]
-    others = {one["resource"] for one in found if one["operation"] == "describe" and one["resource"] != f"topic:{own}"}
+    others = {
+        one["resource"]
+        for one in found
+        if one["operation"] in ("describe", "read") and one["resource"] != f"topic:{own}"
+    }
     return [one for one in found if own is None or not (one["resource"] in others and "topic:" in one["resource"])]

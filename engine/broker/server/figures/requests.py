@@ -31,16 +31,21 @@ class RequestFigures:
         self._apis: dict[str, ApiMetrics] = {}
         self._versions: dict[tuple[str, int], Meter] = {}
 
+    def fold(self) -> None:
+        """Add up what connections have noted, which they only add to."""
+        for _, times in self._all_times():
+            if times.new_requests or times.new_answers:
+                times.fold()
+
     async def sample(self, now_s: float, breather: Breather) -> None:
-        """Take in the newest requests."""
+        """Take in the newest requests that are folded."""
         for route in self._server.routes():
             for times in {route.times, route.follower_times}:
                 requests = times.requests
                 times.choose_interval((requests - self._seen.get(times, requests)) / SAMPLE_S)
                 self._seen[times] = requests
         for name, times in self._all_times():
-            if times.new_requests or times.new_answers or times.waits:
-                times.fold()
+            if times.sizes or times.waits:
                 self._api(name).take(times, now_s)
                 await breather.give_way()
         self._take_few(now_s)
@@ -74,7 +79,7 @@ class RequestFigures:
             counts = errors.setdefault(_api_name(route), Counter())
             # ``+=`` of a Counter would walk it twice.
             counts.update(route.errors)
-            if route.counts_whole:
+            if route.is_fetch:
                 counts[ErrorCode.NONE] += route.times.answers()[0] - sum(route.errors.values())
         for name, counts in errors.items():
             meters = self._api(name).errors
