@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -101,6 +101,10 @@ class KlammBroker:
 
 
 Broker = KlammBroker | ApacheKafkaBroker
+Run = tuple[str, str]
+"""A way to a broker, and the broker."""
+Figures = tuple[float, float]
+"""Seconds that passed, and CPU seconds of the broker."""
 
 
 def _without_security(broker: Broker) -> dict[str, str]:
@@ -235,67 +239,79 @@ def timed_start(broker: Broker) -> float:
     return time.perf_counter() - begin
 
 
-def rounds(brokers: dict[str, Broker], once: Callable[[Broker], tuple[float, float]]) -> dict[str, tuple[float, float]]:
-    """Run warm-ups, then rounds that take turns; return the medians of both figures for each broker."""
+def rounds(runs: Mapping[Run, Callable[[], Figures]]) -> dict[Run, Figures]:
+    """Run warm-ups, then rounds that take turns; return the medians of both figures for each run."""
     for _ in range(WARM_UPS):
-        for broker in brokers.values():
-            once(broker)
-    figures: dict[str, list[tuple[float, float]]] = {name: [] for name in brokers}
+        for once in runs.values():
+            once()
+    figures: dict[Run, list[Figures]] = {run: [] for run in runs}
     for _ in range(ROUNDS):
-        for name, broker in brokers.items():
-            figures[name].append(once(broker))
+        for run, once in runs.items():
+            figures[run].append(once())
     return {
-        name: (statistics.median(f[0] for f in seen), statistics.median(f[1] for f in seen))
-        for name, seen in figures.items()
+        run: (statistics.median(f[0] for f in seen), statistics.median(f[1] for f in seen))
+        for run, seen in figures.items()
     }
 
 
-def measure(brokers: dict[str, Broker], way: Way = PLAINTEXT) -> None:
-    """Run every load on both brokers and print the table."""
+def measure(brokers: dict[str, Broker], ways: Sequence[Way] = (PLAINTEXT,)) -> None:
+    """Run every load on both brokers and print the table. All ways to a broker take turns, so none has newer memory."""
     wanted_loads = [name.strip() for name in ONLY.split(",") if name.strip()]
     idle = {name: anonymous_mb(b.process.pid) for name, b in brokers.items()}
     row("idle memory (RssAnon)", idle["klamm"], idle["kafka"], "MB", "<= 60 MB")
     for number, load in enumerate(PRODUCE_LOADS):
-        if wanted_loads and load.name not in wanted_loads:
-            continue
-        topic = f"{way.name}-{number}"
-        for broker in brokers.values():
-            create_topic(broker, topic)
-        found = rounds(brokers, partial(produce, topic=topic, load=load, way=way))
-        count = int(load.count * SCALE)
-        for name, broker in brokers.items():
-            expected = count * (WARM_UPS + ROUNDS)
-            assert end_offsets(broker, topic) == expected, f"{name} lost records of {topic}"
-        row(f"{load.name}", count / found["klamm"][0] / 1e3, count / found["kafka"][0] / 1e3, "k records/s", ">= 1.0")
-        if load.records_per_request:
-            scale = 1e6 * load.records_per_request / count
-            row(
-                "  broker CPU",
-                found["klamm"][1] * scale,
-                found["kafka"][1] * scale,
-                "us/request",
-                way.cpu_goal or "<= 0.5",
-            )
-        gb = count * RECORD_BYTES / 1e9
-        row("  broker CPU", found["klamm"][1] / gb, found["kafka"][1] / gb, "s/GB", way.cpu_goal or "<= 0.9")
+        if not wanted_loads or load.name in wanted_loads:
+            _measure_produce(brokers, ways, load, f"produced-{number}")
     if (not wanted_loads or "consume" in wanted_loads) and shutil.which("kcat"):
-        _measure_consume(brokers, way)
+        _measure_consume(brokers, ways)
     if not wanted_loads or "latency" in wanted_loads:
-        _measure_latency(brokers, way)
+        for way in ways:
+            _measure_latency(brokers, way)
     loaded = {name: anonymous_mb(b.process.pid) for name, b in brokers.items()}
     row("memory after the load (RssAnon)", loaded["klamm"], loaded["kafka"], "MB", "<= 0.2")
 
 
-def _measure_consume(brokers: dict[str, Broker], way: Way) -> None:
-    count = int(5_000_000 * SCALE)
-    load, topic = Load("fill", 5_000_000, PRODUCE_LOADS[2].settings), f"{way.name}-consume"
+def _measure_produce(brokers: dict[str, Broker], ways: Sequence[Way], load: Load, topic: str) -> None:
     for broker in brokers.values():
         create_topic(broker, topic)
-        produce(broker, topic, load)
-    found = rounds(brokers, partial(consume, topic=topic, count=count, way=way))
-    row("consume", count / found["klamm"][0] / 1e3, count / found["kafka"][0] / 1e3, "k records/s", ">= 1.0")
+    found = rounds(
+        {
+            (way.name, name): partial(produce, broker, topic, load, way)
+            for way in ways
+            for name, broker in brokers.items()
+        }
+    )
+    count = int(load.count * SCALE)
+    for name, broker in brokers.items():
+        expected = count * (WARM_UPS + ROUNDS) * len(ways)
+        assert end_offsets(broker, topic) == expected, f"{name} lost records of {topic}"
     gb = count * RECORD_BYTES / 1e9
-    row("  broker CPU", found["klamm"][1] / gb, found["kafka"][1] / gb, "s/GB", way.cpu_goal or "<= 0.7")
+    for way in ways:
+        (our_s, our_cpu_s), (kafkas_s, kafkas_cpu_s) = found[way.name, "klamm"], found[way.name, "kafka"]
+        row(f"{load.name}, {way.name}", count / our_s / 1e3, count / kafkas_s / 1e3, "k records/s", ">= 1.0")
+        if load.records_per_request:
+            scale = 1e6 * load.records_per_request / count
+            row("  broker CPU", our_cpu_s * scale, kafkas_cpu_s * scale, "us/request", way.cpu_goal or "<= 0.5")
+        row("  broker CPU", our_cpu_s / gb, kafkas_cpu_s / gb, "s/GB", way.cpu_goal or "<= 0.9")
+
+
+def _measure_consume(brokers: dict[str, Broker], ways: Sequence[Way]) -> None:
+    count, topic = int(5_000_000 * SCALE), "consumed"
+    for broker in brokers.values():
+        create_topic(broker, topic)
+        produce(broker, topic, Load("fill", 5_000_000, PRODUCE_LOADS[2].settings))
+    found = rounds(
+        {
+            (way.name, name): partial(consume, broker, topic, count, way)
+            for way in ways
+            for name, broker in brokers.items()
+        }
+    )
+    gb = count * RECORD_BYTES / 1e9
+    for way in ways:
+        (our_s, our_cpu_s), (kafkas_s, kafkas_cpu_s) = found[way.name, "klamm"], found[way.name, "kafka"]
+        row(f"consume, {way.name}", count / our_s / 1e3, count / kafkas_s / 1e3, "k records/s", ">= 1.0")
+        row("  broker CPU", our_cpu_s / gb, kafkas_cpu_s / gb, "s/GB", way.cpu_goal or "<= 0.7")
 
 
 def _measure_latency(brokers: dict[str, Broker], way: Way) -> None:
@@ -308,13 +324,8 @@ def _measure_latency(brokers: dict[str, Broker], way: Way) -> None:
         for name, broker in brokers.items():
             seen[name] += latency_ms(broker, topic, way=way)
     for label, share in (("p50", 0.5), ("p99", 0.99)):
-        row(
-            f"latency at 1000/s {label}",
-            percentile(seen["klamm"], share),
-            percentile(seen["kafka"], share),
-            "ms",
-            "<= 1.0",
-        )
+        ours, kafkas = (percentile(seen[name], share) for name in ("klamm", "kafka"))
+        row(f"latency at 1000/s {label}, {way.name}", ours, kafkas, "ms", "<= 1.0")
 
 
 def main() -> None:

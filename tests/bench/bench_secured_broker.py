@@ -120,9 +120,7 @@ def _measure_both(brokers: dict[str, Broker], ca: Path, store: Path) -> None:
             assert cipher is not None and cipher[:2] == (suite, version), (name, cipher)
     if not ONLY or "connections" in ONLY:
         _measure_all_connections(brokers, context, older)
-    for protocol in OFFSETS:
-        print(f"-- {protocol}, TLSv1.3 with {SUITE}", flush=True)
-        measure(brokers, Way(protocol, partial(_client, protocol, ca), CPU_GOAL))
+    measure(brokers, [Way(protocol, partial(_client, protocol, ca), CPU_GOAL) for protocol in OFFSETS])
 
 
 def _measure_all_connections(brokers: dict[str, Broker], context: ssl.SSLContext, older: ssl.SSLContext) -> None:

@@ -10,6 +10,7 @@ import argparse
 import ctypes
 import importlib.util
 import json
+import mmap
 import resource
 import time
 from collections.abc import Mapping
@@ -19,6 +20,8 @@ _PRODUCER = 0
 _PARTITION_UNASSIGNED = -1
 _QUEUE_FULL = -184
 _ERROR_TEXT_BYTES = 512
+_PIECE_BYTES = 4 * 1024 * 1024
+_PIECES_AHEAD = 8
 
 
 class Message(ctypes.Structure):
@@ -71,6 +74,30 @@ def library() -> ctypes.CDLL:
     return lib
 
 
+class UsedPages:
+    """Memory that is freed as fast as a broker writes, so that the kernel has pages which were in use a moment ago.
+
+    A virtual machine may give free pages back to its host. Then a write into a new page costs ten times as much, which
+    hides what brokers themselves cost. A machine that has run for long has none: its cache fills its memory.
+    The pieces are huge pages, because a file system takes large blocks of pages, not single ones.
+    """
+
+    def __init__(self, size_bytes: int) -> None:
+        self._pieces: list[mmap.mmap] = []
+        for _ in range(-(-size_bytes // _PIECE_BYTES) + _PIECES_AHEAD):
+            piece = mmap.mmap(-1, _PIECE_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            piece.madvise(mmap.MADV_HUGEPAGE)
+            piece.write(bytes(_PIECE_BYTES))
+            self._pieces.append(piece)
+        self._count = len(self._pieces)
+
+    def free_until(self, size_bytes: int) -> None:
+        """Free what a broker needs for this many bytes, and a few pieces more."""
+        kept = self._count - _PIECES_AHEAD - size_bytes // _PIECE_BYTES
+        while len(self._pieces) > max(0, kept):
+            self._pieces.pop().close()
+
+
 class BulkProducer:
     """A librdkafka producer that gets arrays of equal records, and spreads them over the partitions round robin."""
 
@@ -86,12 +113,13 @@ class BulkProducer:
             raise RuntimeError(f"librdkafka does not start: {error.value.decode()}")
         self._topic = self._lib.rd_kafka_topic_new(self._handle, topic.encode(), None)
 
-    def produce(self, payload: bytes, count: int, partitions: int, chunk: int = 5000) -> None:
+    def produce(self, payload: bytes, count: int, partitions: int, pages: UsedPages, chunk: int = 5000) -> None:
         """Hand over ``count`` records, then wait until all are delivered or have failed."""
         # librdkafka does not copy payloads here and changes only ``err``, so one array serves all calls.
         messages = (Message * chunk)(*(Message(payload=payload, len=len(payload)) for _ in range(chunk)))
         sent = turn = 0
         while sent < count:
+            pages.free_until((sent - self._lib.rd_kafka_outq_len(self._handle)) * len(payload))
             wanted = min(chunk, count - sent)
             done = 0
             while done < wanted:
@@ -124,8 +152,9 @@ def main() -> None:
     options = parser.parse_args()
     producer = BulkProducer(dict(text.split("=", 1) for text in options.settings), options.topic)
     payload = bytes(33 + i % 90 for i in range(options.size))
+    pages = UsedPages(options.count * options.size)
     begin = time.perf_counter()
-    producer.produce(payload, options.count, options.partitions, options.chunk)
+    producer.produce(payload, options.count, options.partitions, pages, options.chunk)
     elapsed_s = time.perf_counter() - begin
     producer.close()
     used = resource.getrusage(resource.RUSAGE_SELF)

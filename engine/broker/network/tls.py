@@ -39,8 +39,8 @@ _RECORD_BEGINNINGS: Final = frozenset(kind << 8 | 3 for kind in range(20, 25))
 _FEW_RECORDS: Final = 4
 """So many are decrypted straight into the inbox; more, which are small, at once and then copied."""
 
-_TAKEN_BYTES: Final = 2 * RECORD_BYTES_MAX
-"""Bytes that TLS gets at a time: with less, it would move the rest of a record about more often."""
+_TAKEN_BYTES: Final = 2 * (RECORD_BYTES_MAX + 64)
+"""Bytes that TLS gets at a time: two of the largest records, with their heads and checksums."""
 
 _TAKEN_RECORDS: Final = 128
 """Records that TLS gets at a time. If each is a KeyUpdate, they take 2 ms."""
