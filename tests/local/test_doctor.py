@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from klamm_program import in_process
 
+from cli.exit_codes import ExitCode
 from engine.common.errors import OperationError
+from engine.local.addresses import own_loopback_address
 from engine.local.doctor import Check, CheckStatus, examine
 from engine.local.java import Java
 
@@ -69,3 +71,15 @@ def test_libraries_that_some_things_need_are_named_with_their_extra(
     for package, extra in (("highspy", "plan"), ("pyarrow", "spark"), ("pyspark", "spark")):
         assert found[package].status is CheckStatus.OPTIONAL
         assert found[package].how_to_get == f"pip install 'klamm[{extra}]'"
+
+
+def test_a_walk_to_a_cluster_ends_with_the_code_of_the_step_that_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    where = f"{own_loopback_address()}:9092"
+    ran = in_process("doctor", "-b", where, "-o", "json", capture=capsys)
+    assert ran.code == ExitCode.UNREACHABLE
+    assert [(step["name"], step["status"], step["needed_for"]) for step in ran.json] == [
+        ("broker name", "ok", where),
+        ("broker port", "failed", where),
+    ]
+    assert ran.json[1]["how_to_get"] == "is it running there? check the address, or start one here: klamm local up"
+    assert "is it running there?" in in_process("doctor", "-b", where, "-o", "table", capture=capsys).out

@@ -1,0 +1,177 @@
+"""The way to a cluster, step by step: what each step finds, and at which one the walk ends."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+
+import pytest
+from event_loop import in_event_loop
+from scripted_brokers import HANG_UP, ScriptedCluster, scripted_cluster
+
+from engine.admin.brokers.walk import Step, walk
+from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import FailureKind
+from engine.admin.cluster.remedies import CHECK_NAME, START_IT
+from engine.admin.cluster.target import ClusterTarget, Origin, Side
+from engine.common.acl import AclOperation
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.describe_cluster import DescribeClusterResponse
+from engine.kafka.zk.client import ZkClient
+from engine.kafka.zk.operations import Acl
+from engine.local.addresses import own_loopback_address
+
+DESCRIBE = 1 << AclOperation.DESCRIBE.value
+NOT_TOLD = -(2**31)
+
+
+async def walked(target: ClusterTarget) -> list[Step]:
+    async with asyncio.timeout(60), Cluster(target, timeout_s=5) as cluster:
+        return [step async for step in walk(cluster)]
+
+
+def by_wire(*bootstrap: tuple[str, int]) -> ClusterTarget:
+    return ClusterTarget("brokers", Origin.OPTIONS, bootstrap=bootstrap)
+
+
+def by_zookeeper(connect: str) -> ClusterTarget:
+    return ClusterTarget("znodes", Origin.OPTIONS, zookeeper=connect, via=Side.ZOOKEEPER)
+
+
+def names(steps: list[Step]) -> list[str]:
+    return [step.name for step in steps]
+
+
+def last(steps: list[Step]) -> Step:
+    """Return the step that failed; all before it did not."""
+    assert [step.failure for step in steps[:-1]] == [None] * (len(steps) - 1)
+    assert steps[-1].failure is not None
+    return steps[-1]
+
+
+def scripted(scene: Callable[[ScriptedCluster], Awaitable[None]]) -> None:
+    async def playing() -> None:
+        async with scripted_cluster(2) as cluster:
+            cluster.leaders = {"orders": [0], "clicks": [1]}
+            for broker in cluster.brokers:
+                broker.answers[ApiKey.DESCRIBE_CLUSTER] = lambda _: DescribeClusterResponse(
+                    cluster_authorized_operations=DESCRIBE
+                )
+            await scene(cluster)
+
+    asyncio.run(playing())
+
+
+def test_the_way_to_every_broker() -> None:
+    async def scene(cluster: ScriptedCluster) -> None:
+        first, second = cluster.bootstrap
+        steps = await walked(by_wire(first))
+        assert [(step.name, step.where) for step in steps] == [
+            *((name, f"{first[0]}:{first[1]}") for name in ("broker name", "broker port", "API versions")),
+            ("rights", "brokers"),
+            *((name, f"{second[0]}:{second[1]}") for name in ("broker 1 name", "broker 1 port", "API versions")),
+            ("every broker", "brokers"),
+        ]
+        assert not any(step.failure for step in steps)
+        assert steps[3].found == "on the cluster: Describe; sees 2 topics"
+        assert steps[-1].found == "2 brokers at the addresses they advertise, PLAINTEXT"
+
+    scripted(scene)
+
+
+@pytest.mark.parametrize(
+    ("bits", "found"),
+    [(0, "on the cluster: nothing; sees 2 topics"), (NOT_TOLD, "sees 2 topics"), (None, "sees 2 topics")],
+    ids=["no right", "not told", "before 2.8"],
+)
+def test_what_the_principal_may_do(bits: int | None, found: str) -> None:
+    async def scene(cluster: ScriptedCluster) -> None:
+        for broker in cluster.brokers:
+            if bits is None:
+                del broker.answers[ApiKey.DESCRIBE_CLUSTER]
+            else:
+                broker.answers[ApiKey.DESCRIBE_CLUSTER] = lambda _: DescribeClusterResponse(
+                    cluster_authorized_operations=bits
+                )
+        steps = await walked(by_wire(*cluster.bootstrap))
+        assert [step.found for step in steps if step.name == "rights"] == [found]
+
+    scripted(scene)
+
+
+def test_a_broker_that_cannot_be_reached_at_the_address_it_advertises_is_named() -> None:
+    """The brokers behind the bootstrap address answer, and clients get nowhere all the same."""
+
+    async def scene(cluster: ScriptedCluster) -> None:
+        first, second = cluster.brokers
+        await second.stop()
+        steps = await walked(by_wire((first.host, first.port)))
+        failed = last(steps)
+        assert (failed.name, failed.where) == ("broker 1 port", f"{second.host}:{second.port}")
+        assert (failed.found, failed.failure, failed.hint) == (
+            "refuses connections",
+            FailureKind.UNREACHABLE,
+            START_IT,
+        )
+
+    scripted(scene)
+
+
+def test_who_closes_the_connection_at_an_advertised_address_is_named_too() -> None:
+    async def scene(cluster: ScriptedCluster) -> None:
+        first, second = cluster.brokers
+        second._answer = lambda _: HANG_UP  # type: ignore[method-assign]
+        failed = last(await walked(by_wire((first.host, first.port))))
+        assert (failed.name, failed.where) == ("API versions", f"{second.host}:{second.port}")
+        assert failed.found.endswith("(broker 1 advertises this address)")
+
+    scripted(scene)
+
+
+@in_event_loop
+async def test_a_name_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unresolved(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", unresolved, raising=False)
+    failed = last(await walked(by_wire(("nohost", 9092))))
+    assert (failed.name, failed.where, failed.hint) == ("broker name", "nohost:9092", CHECK_NAME)
+    assert failed.found == "cannot be resolved (Name or service not known)"
+
+
+@in_event_loop
+async def test_a_broker_that_is_not_there() -> None:
+    steps = await walked(by_wire((own_loopback_address(), 9092)))
+    failed = last(steps)
+    assert names(steps) == ["broker name", "broker port"]
+    assert (failed.found, failed.failure) == ("refuses connections", FailureKind.UNREACHABLE)
+
+
+@in_event_loop
+async def test_the_way_to_zookeeper(zk_chroot: str) -> None:
+    async with await ZkClient.connect(zk_chroot, session_timeout_ms=6_000) as client:
+        failed = last(await walked(by_zookeeper(zk_chroot)))
+        assert (failed.name, failed.found) == ("znodes", "no cluster's znodes are there")
+        assert failed.hint == "check the part after the slash"
+        await client.ensure_path("/brokers/ids/3")
+        steps = await walked(by_zookeeper(zk_chroot))
+        assert names(steps) == ["ZooKeeper name", "ZooKeeper port", "ZooKeeper login", "znodes"]
+        assert steps[2].found == "nobody: no login"
+        assert steps[3].found == "1 broker registered"
+        await client.ensure_path("/config/users")
+        assert (await walked(by_zookeeper(zk_chroot)))[3].found == "1 broker registered"
+        await client.set_acl("/config/users", (Acl(2, "world", "anyone"),))
+        assert (await walked(by_zookeeper(zk_chroot)))[3].found == (
+            "1 broker registered; secrets are hidden from this session"
+        )
+
+
+@in_event_loop
+async def test_brokers_are_found_in_zookeeper(zk_chroot: str) -> None:
+    """Without a broker that is registered the walk ends there."""
+    async with await ZkClient.connect(zk_chroot, session_timeout_ms=6_000) as client:
+        await client.ensure_path("/brokers/ids")
+        steps = await walked(ClusterTarget("both", Origin.OPTIONS, zookeeper=zk_chroot))
+        assert names(steps) == ["ZooKeeper name", "ZooKeeper port", "ZooKeeper login", "znodes", "brokers"]
+        assert last(steps).failure is FailureKind.UNREACHABLE
