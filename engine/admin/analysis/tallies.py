@@ -71,8 +71,8 @@ class Tally:
                 mine = getattr(self, name)
                 for broker, count in counts.items():
                     mine[broker] += count
-        for broker, name in other.one_only_here.items():
-            self.one_only_here.setdefault(broker, name)
+        for broker, partition in other.one_only_here.items():
+            self.one_only_here.setdefault(broker, partition)
 
 
 _NUMBERS = (
