@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from engine.common.model import TopicPartition
+from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.quantities import counted
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot
 from plans.building import copy_size
@@ -187,6 +187,7 @@ def check_drift(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines | No
         message = f"this plan is for cluster {plan.klamm.cluster_id}, not for {snapshot.cluster_id}"
         return [Finding(Check.CLUSTER, message, lines.of_key("cluster_id"))]
     findings = [*_drifted(plan, snapshot, lines), *_missing_targets(plan, snapshot, lines)]
+    notes = list(_leaderless(plan, snapshot, lines))
     if input_digest(snapshot) != plan.klamm.input_digest:
         message = "brokers, racks, topics or replicas have changed since the plan was made"
         is_touched = bool(findings) or _are_its_brokers_changed(plan, snapshot)
@@ -196,7 +197,7 @@ def check_drift(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines | No
         if changes:
             message += f" ({'; '.join(changes)})"
         findings.append(Finding(Check.DIGEST, message, lines.of_key("input_digest"), is_error=is_touched))
-    return findings
+    return findings + notes
 
 
 def is_carried_out(plan: PlanFile, snapshot: ClusterSnapshot) -> bool:
@@ -226,7 +227,7 @@ def what_stops(findings: Iterable[Finding], *, is_fresh: bool) -> list[Finding]:
     A plan that has begun (not ``is_fresh``) has changed the cluster itself: only another cluster stops it.
     """
     stops = (Check.CLUSTER, Check.DRIFT, Check.TARGETS) if is_fresh else (Check.CLUSTER,)
-    return [finding for finding in findings if finding.check in stops]
+    return [finding for finding in findings if finding.check in stops and finding.is_error]
 
 
 def figures_of(plan: PlanFile, snapshot: ClusterSnapshot) -> PlanFigures:
@@ -318,6 +319,17 @@ def _missing_targets(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines
             if broker not in live and broker not in before[entry.name]:
                 message = f"{entry.name} is to go to broker {broker}, which is not alive"
                 yield Finding(Check.TARGETS, message, lines.of_partition(entry.name), partition=entry.name)
+
+
+def _leaderless(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines) -> Iterator[Finding]:
+    """Note the partitions that nobody leads: their wave does not begin, but those before it do."""
+    present = partitions_of(snapshot)
+    for entry in plan.partitions:
+        partition = present.get(entry.name)
+        if partition is not None and partition.leader == NO_LEADER:
+            message = f"{entry.name} has no leader to copy from: its wave cannot begin"
+            line = lines.of_partition(entry.name)
+            yield Finding(Check.TARGETS, message, line, is_error=False, partition=entry.name)
 
 
 def _figures_differ(plan: PlanFile, lines: PlanLines) -> Iterator[Finding]:

@@ -185,7 +185,8 @@ def waves_result_report(result: WavesResult, goes_on: str, journal: str, *, is_b
     where = "where they were before the plan" if is_back else "where the plan wants them"
     notes = [f"{result.done} of {result.count} partitions are {where}"]
     if result.reason is not None:
-        notes.append(f"stopped at wave {result.wave} of {result.wave_count}: {result.reason}")
+        when = f"at wave {result.wave} of {result.wave_count}" if result.wave else "before the first wave"
+        notes.append(f"stopped {when}: {result.reason}")
     if result.moving:
         notes.append(f"{len(result.moving)} still under way in the cluster")
     notes += result.left

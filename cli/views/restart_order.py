@@ -9,6 +9,11 @@ from engine.admin.analysis.restart_board import RestartAdvice, RestartBoard, Ver
 _TONES = {Verdict.SAFE: Tone.GOOD, Verdict.LAST: Tone.GOOD, Verdict.DOWN: Tone.BAD, Verdict.NO: Tone.BAD}
 _ORDER = (Verdict.NEEDED, Verdict.SAFE, Verdict.LAST, Verdict.WAIT, Verdict.NO, Verdict.UNKNOWN, Verdict.DOWN)
 
+_ONE_REPLICA = (
+    "a partition with one replica has no leader while its broker restarts: no waiting helps. "
+    "Give it more replicas (klamm plan factor), or restart the broker all the same once that is its only reason"
+)
+
 
 def _verdict_tone(value: object) -> Tone | None:
     return _TONES.get(value, Tone.WARNING) if isinstance(value, Verdict) else None
@@ -42,8 +47,9 @@ def restart_order_report(board: RestartBoard) -> Report:
         note = f"restart broker {board.next_broker} next"
     else:
         note = "no broker can be restarted now" if is_known else "it is not known whether a broker can be restarted now"
+    notes = (note, _ONE_REPLICA) if any(broker.only_here for broker in brokers) else (note,)
     code = ExitCode.BAD_ANSWER if board.next_broker is None else ExitCode.DONE
-    return Report(data, Table(_COLUMNS, rows), notes=(note,), exit_code=code)
+    return Report(data, Table(_COLUMNS, rows), notes=notes, exit_code=code)
 
 
 def _place(one: RestartAdvice) -> tuple[int, float, int]:

@@ -29,6 +29,7 @@ _COLUMNS = (
     Column("meaning", in_plain=False),
     Column("examples"),
 )
+_NOTHING = "no change of a leader, an ISR or a controller, and no error"
 _SHOWN = (_SEVERITY, Column("check"), Column("count", Kind.NUMBER), Column("from"), Column("to"), Column("what"))
 
 
@@ -45,7 +46,7 @@ def check_report(result: CheckResult, fails_on: Severity, *, log_count: int) -> 
         _data(result, log_count),
         Table(_COLUMNS, rows),
         sections if rows else (),
-        () if rows else (_headline(result, log_count), "no change of a leader, an ISR or a controller, and no error"),
+        () if rows else (_headline(result, log_count), _NOTHING if log_count else "no log was read: nothing is known"),
         ExitCode.BAD_ANSWER if is_bad and result.findings else ExitCode.DONE,
     )
 

@@ -172,8 +172,8 @@ def test_commands_to_paste_name_the_cluster(named: dict[str, str], options: str)
     assert throttled.endswith(f"klamm reassign cancel {verb}{options}")
 
 
-def result(outcome: Outcome, done: int, reason: str | None = None) -> WavesResult:
-    return WavesResult(outcome, reason, 1, 2, done, (TopicPartition("t", 0),), 3)
+def result(outcome: Outcome, done: int, reason: str | None = None, wave: int = 1) -> WavesResult:
+    return WavesResult(outcome, reason, wave, 2, done, (TopicPartition("t", 0),), 3)
 
 
 @pytest.mark.parametrize(
@@ -189,6 +189,12 @@ def test_the_code_tells_how_it_ended(ended: Callable[[], WavesResult], code: int
     report = waves_result_report(ended(), "klamm plan resume p.json", "p.json.journal")
     assert report.exit_code == code
     assert ("go on with: klamm plan resume p.json" in report.notes) is (code != 0)
+
+
+@pytest.mark.parametrize(("wave", "where"), [(0, "before the first wave"), (1, "at wave 1 of 2")])
+def test_a_stop_says_where(wave: int, where: str) -> None:
+    report = waves_result_report(result(Outcome.STOPPED, 0, "a gate", wave), "klamm plan resume p.json", "j")
+    assert f"stopped {where}: a gate" in report.notes
 
 
 PLAN = Path("folder/p.json")

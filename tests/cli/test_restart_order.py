@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,14 @@ def test_nobody_to_restart_is_a_bad_answer() -> None:
     brokers = (advice(0, Verdict.UNKNOWN, "2 topics are hidden"), advice(1, Verdict.DOWN, registered_s=None))
     report = restart_order_report(RestartBoard(brokers, next_broker=None, down=(1,)))
     assert (report.exit_code, report.notes) == (1, ("it is not known whether a broker can be restarted now",))
+
+
+def test_who_waits_for_partitions_with_one_replica_is_told_that_no_waiting_helps() -> None:
+    alone = replace(advice(0, Verdict.NO, "1 partition would have no leader for want of another replica"), only_here=1)
+    report = restart_order_report(RestartBoard((alone,), next_broker=None, down=()))
+    first, second = report.notes
+    assert first == "no broker can be restarted now"
+    assert "no waiting helps" in second and "klamm plan factor" in second
 
 
 @pytest.mark.parametrize("side", ["both", "wire", "zookeeper"])

@@ -241,6 +241,14 @@ def test_check_as_a_gate(capsys: Capture) -> None:
     assert ran.err.splitlines()[-1] == "no change of a leader, an ISR or a controller, and no error"
 
 
+def test_where_no_log_was_read_nobody_says_that_nothing_happened(tmp_path: Path, capsys: Capture) -> None:
+    other = tmp_path / "broker-1.log"
+    other.write_text("no line of a log\n")
+    ran = in_process("state-changes", "check", other, "-o", "table", *UTC, capture=capsys)
+    assert (ran.code, ran.out) == (1, "")
+    assert ran.err.splitlines()[-1] == "no log was read: nothing is known"
+
+
 def test_what_makes_the_gate_close(tmp_path: Path, capsys: Capture) -> None:
     error = write_log(tmp_path / "broker-1.log", [entry(0, 1, "Error while processing", level="ERROR").text])
     assert in_process("state-changes", "check", error, capture=capsys).code == 1

@@ -19,7 +19,7 @@ from engine.common.snapshot import (
     SnapshotSource,
     TopicSnapshot,
 )
-from plans.checking import check_drift, check_plan, racks_missed
+from plans.checking import check_drift, check_plan, racks_missed, what_stops
 from plans.comparing import compare_plans
 from plans.findings import Check, Finding, Lack
 from plans.lines import plan_lines
@@ -162,6 +162,15 @@ def test_a_dead_target_is_named() -> None:
         "t-0 is to go to broker 2, which is not alive",
         "t-1 is to go to broker 2, which is not alive",
     ]
+
+
+def test_a_partition_that_nobody_leads_is_noted_and_stops_no_wave_before_its_own() -> None:
+    first = partition(0, *cluster().topics[0].partitions[0].replicas)
+    lost = with_topic(lambda t: replace(t, partitions=(replace(first, leader=-1, isr=()), *t.partitions[1:])))
+    (note,) = (one for one in check_drift(PLAN, lost) if one.check is Check.TARGETS)
+    assert (note.message, note.is_error) == ("t-0 has no leader to copy from: its wave cannot begin", False)
+    assert note not in what_stops(check_drift(PLAN, lost), is_fresh=True)
+    assert not any(one.check is Check.TARGETS for one in check_drift(PLAN, cluster()))
 
 
 def test_a_dead_broker_may_keep_what_it_has() -> None:

@@ -9,7 +9,7 @@ from engine.admin.analysis.tallies import Tally
 from engine.admin.cluster.target import Side
 from engine.admin.watch.frame import Frame, LinkState, Stage
 from engine.common.acl import AclOperation, ResourceType
-from engine.common.model import NO_CONTROLLER
+from engine.common.model import NO_CONTROLLER, NO_LEADER
 from engine.common.quantities import counted
 
 STALE_MS = 15_000
@@ -44,6 +44,7 @@ class RestartAdvice:
         would_go: partitions that nobody could lead without it.
         registered_s: for how long it has been registered; it may have run for longer, because each new session with
         ZooKeeper registers it anew. None: nobody reports it.
+        only_here: of the partitions of ``would_go``, those that have no other replica.
     """
 
     broker: int
@@ -53,6 +54,7 @@ class RestartAdvice:
     would_stop: int
     would_go: int
     registered_s: float | None
+    only_here: int = 0
 
     @property
     def may_be_restarted(self) -> bool:
@@ -90,7 +92,7 @@ def _advice(
     stop, go = tally.would_stop[broker], tally.would_go[broker]
     own = []
     if go:
-        own.append(f"{_partitions(go)} would have no leader")
+        own.append(f"{_partitions(go)} would have no leader{_only_here(tally, broker)}")
     if stop:
         own.append(f"{_partitions(stop)} would refuse writes with acks=all")
     is_controller = cluster is not None and cluster.controller_id == broker
@@ -100,16 +102,28 @@ def _advice(
         verdict, reasons = Verdict.DOWN, ()
     elif unknown:
         verdict, reasons = Verdict.UNKNOWN, unknown
+    elif _has_failed_dir(frame, broker) and not _waiting(frame, tally, down, but_for=broker):
+        # What it would stop meanwhile it would stop later, too: nothing is left to wait for.
+        verdict, reasons = Verdict.NEEDED, (f"broker {broker} has a failed log dir: mend that, then restart it", *own)
     elif own:
         verdict, reasons = Verdict.NO, (*own, *waiting)
-    elif _has_failed_dir(frame, broker) and not _waiting(frame, tally, down, but_for=broker):
-        verdict, reasons = Verdict.NEEDED, (f"broker {broker} has a failed log dir: mend that, then restart it",)
     elif waiting:
         verdict, reasons = Verdict.WAIT, waiting
     else:
         verdict = Verdict.LAST if is_controller else Verdict.SAFE
         reasons = ("it is the controller",) if is_controller else ()
-    return RestartAdvice(broker, verdict, reasons, tally.missing[broker], stop, go, _registered_s(frame, broker))
+    return RestartAdvice(
+        broker, verdict, reasons, tally.missing[broker], stop, go, _registered_s(frame, broker), tally.only_here[broker]
+    )
+
+
+def _only_here(tally: Tally, broker: int) -> str:
+    """Say of how many partitions that no other broker has a replica: they go with every restart."""
+    count = tally.only_here[broker]
+    if not count:
+        return ""
+    which = f", {count} of them" if count < tally.would_go[broker] else ""
+    return f"{which} for want of another replica, such as {tally.one_only_here[broker]}"
 
 
 def _has_failed_dir(frame: Frame, broker: int) -> bool:
@@ -117,12 +131,12 @@ def _has_failed_dir(frame: Frame, broker: int) -> bool:
     return words is not None and bool(words.offline_log_dirs)
 
 
-def _waiting(frame: Frame, tally: Tally, down: tuple[int, ...], *, but_for: int | None = None) -> tuple[str, ...]:
-    """Return what has to end before any broker is stopped; without partitions that wait for ``but_for`` alone."""
+def _waiting(frame: Frame, tally: Tally, down: tuple[int, ...], *, but_for: int = NO_LEADER) -> tuple[str, ...]:
+    """Return what has to end before any broker is stopped; without partitions that only ``but_for`` can bring back."""
     found = []
     if down:
         found.append(f"broker {', '.join(map(str, down))} {'is' if len(down) == 1 else 'are'} down")
-    if tally.leaderless:
+    if tally.leaderless > tally.unelected[but_for]:
         found.append(f"{_partitions(tally.leaderless)} have no leader".replace("partition have", "partition has"))
     if tally.under_replicated and not tally.missing.keys() <= {but_for}:
         who = ", ".join(str(broker) for broker, _ in tally.missing.most_common(3) if broker not in down)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from engine.admin.watch.frame import Frame
-from engine.common.model import NO_LEADER
+from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.turns import in_turns
 
@@ -28,8 +28,12 @@ class Tally:
         led_elsewhere: of these, those that another replica leads, or nobody.
         electable: partitions by preferred replica that it does not lead but could at once: it is in sync.
         left_by_election: partitions by current leader that an election would take from it.
-        would_stop: partitions that would refuse writes with acks=all without this broker, and do not refuse them now.
+        would_stop: partitions that would refuse writes with acks=all without this broker, and do not refuse them now;
+            those that nobody could lead then are in ``would_go`` alone.
         would_go: partitions that nobody could lead without this broker.
+        only_here: of these, those that have no other replica, so that no waiting helps.
+        unelected: partitions without a leader by live broker in sync: its log dir failed, or an election is due.
+        one_only_here: by broker, one of those that have no other replica.
         moving: partitions that are being reassigned.
     """
 
@@ -51,6 +55,9 @@ class Tally:
     left_by_election: Counter[int] = field(default_factory=Counter)
     would_stop: Counter[int] = field(default_factory=Counter)
     would_go: Counter[int] = field(default_factory=Counter)
+    only_here: Counter[int] = field(default_factory=Counter)
+    unelected: Counter[int] = field(default_factory=Counter)
+    one_only_here: dict[int, TopicPartition] = field(default_factory=dict)
 
     def add(self, other: Tally) -> None:
         """Add the counts of other partitions."""
@@ -64,6 +71,8 @@ class Tally:
                 mine = getattr(self, name)
                 for broker, count in counts.items():
                     mine[broker] += count
+        for broker, partition in other.one_only_here.items():
+            self.one_only_here.setdefault(broker, partition)
 
 
 _NUMBERS = (
@@ -72,7 +81,7 @@ _NUMBERS = (
 )  # fmt: skip
 _COUNTERS = (
     "missing", "last_in_sync", "leaders", "preferred", "led_elsewhere", "electable", "left_by_election", "would_stop",
-    "would_go",
+    "would_go", "only_here", "unelected",
 )  # fmt: skip
 
 
@@ -140,6 +149,10 @@ def tally_of(topic: TopicSnapshot, min_isr: int | None, live: frozenset[int], *,
             _count(found, partition, wanted, is_led=is_led)
             if not is_led:
                 found.last_in_sync.update(partition.last_in_sync(live))
+                found.unelected.update(live.intersection(partition.isr))
+            elif len(partition.replicas) == 1:
+                found.only_here[partition.leader] += 1
+                found.one_only_here.setdefault(partition.leader, TopicPartition(topic.name, partition.partition))
     return found
 
 
@@ -166,7 +179,7 @@ def _count(found: Tally, partition: PartitionSnapshot, min_isr: int | None, *, i
         found.below_min += 1
     elif margin == 0:
         found.at_min += 1
-        for broker in isr:
+        for broker in isr if len(isr) > 1 else ():
             found.would_stop[broker] += 1
     elif margin == 1:
         found.one_above += 1

@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from operator import itemgetter
 
-from engine.admin.cluster.remedies import Words
+from engine.admin.cluster.remedies import Operation, Phrase, Words
 from engine.admin.health.leftover_throttles import how_to_remove, leftover_throttles
 from engine.admin.health.report import (
     EXAMPLES_MAX,
+    LAST_RESORT,
+    START_ONE,
     Check,
     HealthFacts,
     HealthReport,
@@ -95,6 +97,12 @@ class _TopicFindings:
     """How many replicas are in sync, and the finding."""
     unelected: int = 0
     """Partitions without a leader of which a replica in sync is alive."""
+    stranded: int = 0
+    """Partitions without a leader of which live brokers with a failed log dir were in sync."""
+    spare: int = 0
+    """Of these, those of which another live broker has a replica."""
+    stranded_on: set[int] = field(default_factory=set)
+    """These brokers."""
 
     def add(self, other: _TopicFindings) -> None:
         for check, lines in other.found.items():
@@ -108,6 +116,9 @@ class _TopicFindings:
                 mine[broker] += count
         self.under_min_isr += other.under_min_isr
         self.unelected += other.unelected
+        self.stranded += other.stranded
+        self.spare += other.spare
+        self.stranded_on |= other.stranded_on
         self.lagging |= other.lagging
         if other.moving:
             self.moving |= other.moving
@@ -190,6 +201,7 @@ def assess(
         advice={
             Check.LEAKED_THROTTLES: how_to_remove(throttles),
             Check.UNDER_REPLICATED_LAGGING: _failed_below(facts, topics),
+            Check.OFFLINE_PARTITIONS: _mend_first(topics),
         },
         findings=[
             *_controller(facts),
@@ -276,6 +288,10 @@ def _topic(topic: TopicSnapshot, setting: _Setting, min_isr: int) -> _TopicFindi
             continue
         name = str(TopicPartition(topic.name, partition.partition))
         findings.unelected += bool(_electable(partition, setting))
+        if stranded := _stranded(partition, setting):
+            findings.stranded += 1
+            findings.stranded_on.update(stranded)
+            findings.spare += any(broker in setting.live and broker not in stranded for broker in partition.replicas)
         for check, line in _troubles(partition, setting, min_isr):
             if check is Check.UNDER_MIN_ISR:
                 findings.under_min_isr.append((len(partition.isr), f"{name} ({line})"))
@@ -326,11 +342,20 @@ def _electable(partition: PartitionSnapshot, setting: _Setting) -> list[int]:
     return [] if partition.is_led(setting.live) else [broker for broker in partition.isr if broker in able]
 
 
+def _stranded(partition: PartitionSnapshot, setting: _Setting) -> list[int]:
+    """Return the live brokers with a failed log dir that were in sync, if nobody can lead the partition."""
+    if partition.is_led(setting.live) or _electable(partition, setting):
+        return []
+    return [broker for broker in partition.isr if broker in setting.live]
+
+
 def _offline(partition: PartitionSnapshot, setting: _Setting) -> str:
-    """Say who led, who has a replica, whether all are down, and which dead broker has all that was acknowledged."""
+    """Say who led, who has a replica, whether all are down, and which broker has all that was acknowledged."""
     live, line = setting.live, f"leader {_leader(partition)}, replicas {_ids(partition)}"
     if electable := _electable(partition, setting):
         return f"{line}; the controller has not elected {', '.join(map(str, electable))}, in sync"
+    if stranded := _stranded(partition, setting):
+        return f"{line}; a log dir of broker {', '.join(map(str, stranded))}, last in sync, has failed"
     line += ", all down" if live.isdisjoint(partition.replicas) else ""
     last = ", ".join(map(str, partition.last_in_sync(live)))
     return f"{line}; start broker {last}, last in sync" if last else line
@@ -374,6 +399,22 @@ def _failed_below(facts: HealthFacts, topics: _TopicFindings) -> Words:
         "" if len(failed) == len(topics.lagging) else f"; for other brokers: {Check.UNDER_REPLICATED_LAGGING.advice}"
     )
     return f"a failed log dir took its replicas with it ({'; '.join(failed)}): fix that first{others}"
+
+
+def _mend_first(topics: _TopicFindings) -> Words:
+    """Return what brings offline partitions back whose last copy in sync is in a failed log dir; nothing for others.
+
+    A broker whose log dir failed is up, so neither a start nor (Kafka 3.9) an unclean election of it helps.
+    """
+    if not topics.stranded:
+        return ""
+    who = ", ".join(map(str, sorted(topics.stranded_on)))
+    mend = f"mend the failed log dir of broker {who}, then restart it"
+    if len(topics.found[Check.OFFLINE_PARTITIONS]) > topics.stranded:
+        return Phrase(f"{START_ONE}; or {mend}; {LAST_RESORT}, if one is not down, ", Operation.ELECT_UNCLEAN)
+    if not topics.spare:
+        return mend
+    return Phrase(f"{mend}; {LAST_RESORT}, if another replica's broker is up, ", Operation.ELECT_UNCLEAN)
 
 
 def _full_log_dirs(facts: HealthFacts) -> list[str]:

@@ -102,7 +102,8 @@ def plan_demotion(
         if partition.assignment.is_being_reassigned:
             stuck[name] = "it is being reassigned"
         elif not able:
-            stuck[name] = "no other replica is in sync"
+            has_others = len(partition.replicas) > 1
+            stuck[name] = "no other replica is in sync" if has_others else "there is no other replica"
         elif partition.preferred_leader not in able and (away := held_up_by.intersection(partition.replicas)):
             stuck[name] = f"the controller would wait for broker {min(away)}, which is dead"
         else:

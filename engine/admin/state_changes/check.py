@@ -14,7 +14,7 @@ itself; that shows in the controller's next line about the partition.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -87,6 +87,7 @@ class StateChangeCheck:
 
     def __init__(self, *, window: timedelta = DEFAULT_WINDOW, examples_max: int = 3) -> None:
         self.book = FindingBook(examples_max)
+        self._offline_replicas: set[tuple[int | None, TopicPartition]] = set()
         self._histories = PartitionHistories(self.book, window)
         self._requests = RequestTracking(self.book)
         self._controllers = ControllerTracking(self.book)
@@ -190,7 +191,8 @@ class StateChangeCheck:
                 self._controllers.request_refused(start, event, broker_id)
             case ReplicasOffline():
                 names = ", ".join(map(str, event.partitions))
-                self.book.note(Check.OFFLINE_LOG_DIR, start, f"broker {event.broker_id}: {names}")
+                count = self._count_offline(event.broker_id, event.partitions)
+                self.book.note(Check.OFFLINE_LOG_DIR, start, f"broker {event.broker_id}: {names}", count=count)
             case Refused():
                 self._refused(start, broker_id, event)
             case PartitionHandled() if broker_id is not None:
@@ -202,7 +204,15 @@ class StateChangeCheck:
 
     def _refused(self, start: bytes, broker_id: int | None, event: Refused) -> None:
         check, what = _REFUSALS[event.reason]
-        self.book.note(check, start, f"{event.partition}: broker {broker_id} {what}")
+        # A broker says it again with every request about the partition.
+        count = self._count_offline(broker_id, (event.partition,)) if check is Check.OFFLINE_LOG_DIR else 1
+        self.book.note(check, start, f"{event.partition}: broker {broker_id} {what}", count=count)
+
+    def _count_offline(self, broker_id: int | None, partitions: Iterable[TopicPartition]) -> int:
+        """Return how many of these replicas were not known to be in a failed log dir."""
+        before = len(self._offline_replicas)
+        self._offline_replicas.update((broker_id, partition) for partition in partitions)
+        return len(self._offline_replicas) - before
 
 
 _HANDOVER = timedelta(seconds=1)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from operator import itemgetter
 
 
 class Severity(StrEnum):
@@ -101,6 +103,9 @@ class Finding:
     examples: tuple[str, ...]
 
 
+_GRAVITY, _TEXT = itemgetter(0), itemgetter(1)
+
+
 @dataclass(slots=True)
 class _Noted:
     count: int = 0
@@ -109,29 +114,34 @@ class _Noted:
 
 
 class FindingBook:
-    """Where the parts of a check note what they find. Examples are the first few of each kind."""
+    """Where the parts of a check note what they find. Examples are the gravest few of each kind, then the first."""
 
     def __init__(self, examples_max: int) -> None:
         self._examples_max = examples_max
         self._noted: dict[Check, _Noted] = {}
-        self._examples: dict[Check, list[str]] = {}
+        self._examples: dict[Check, list[tuple[float, str]]] = {}
 
-    def note(self, check: Check, start: bytes | None, example: str, *, count: int = 1) -> None:
-        """Note that something happened at ``start``, ``count`` times."""
+    def note(self, check: Check, start: bytes | None, example: str, *, count: int = 1, gravity: float = 0.0) -> None:
+        """Note that something happened at ``start``, ``count`` times; 0: what was noted before still goes on.
+
+        ``gravity`` compares it with others of its kind.
+        """
         noted = self._noted.setdefault(check, _Noted())
         noted.count += count
         if start is not None:
             noted.first_start = start if noted.first_start is None else min(noted.first_start, start)
             noted.last_start = start if noted.last_start is None else max(noted.last_start, start)
         examples = self._examples.setdefault(check, [])
-        if len(examples) < self._examples_max:
-            examples.append(example if start is None else f"{time_text(start)} {example}")
+        place = bisect_right(examples, -gravity, key=_GRAVITY)
+        if count and place < self._examples_max:
+            examples.insert(place, (-gravity, example if start is None else f"{time_text(start)} {example}"))
+            del examples[self._examples_max :]
 
     @property
     def findings(self) -> list[Finding]:
         """All findings, the most severe first, in the order of the checks."""
         return [
-            Finding(check, noted.count, noted.first_start, noted.last_start, tuple(self._examples[check]))
+            Finding(check, noted.count, noted.first_start, noted.last_start, tuple(map(_TEXT, self._examples[check])))
             for check in Check
             if (noted := self._noted.get(check)) is not None
         ]

@@ -164,8 +164,10 @@ class _Gzip:
 
 _LINE_BYTES_MAX = 8 << 20
 _BEGINNING_BYTES = 32
-_ELSE = re.compile(rb"\n(?:\[\d{4}(?:/|-\d\d-\d\d(?:T| \d\d:\d\d:\d\d[^,\d]))|[A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d )")
-"""How a line begins that is not Kafka's: with another time in brackets, or with the journal's."""
+_ELSE = re.compile(
+    rb"\n(?:\[(?:\d{4}(?:/|-\d\d-\d\d(?:T| \d\d:\d\d:\d\d[^,\d]))|pod/)|[A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d )"
+)
+"""How a line begins that is not Kafka's: with another time or a pod in brackets, or with the journal's time."""
 
 _TIMED = re.compile(
     rb"\[?(\d{4}[-/]\d\d[-/]\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(?: ?(Z|[+-]\d\d:?\d\d))?\]?:?[ \t]+(.*)",
@@ -176,7 +178,12 @@ _WITH_TIME_OF_ITS_OWN = re.compile(
     rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S* +(?:\S+ [^\s:]+: )?(?=\[?\d{4}[-/]\d\d[-/]\d\d[T ]|\{)(.*)", re.DOTALL
 )
 """A line after the time of who wrapped it: ``kubectl logs --timestamps``, ``journalctl -o short-iso``."""
+_OF_A_POD = re.compile(rb"\[pod/[^\s\]]+\] (.*)", re.DOTALL)
+"""``kubectl logs --prefix``."""
 _OF_A_JOURNAL = re.compile(rb"[A-Z][a-z][a-z] [ \d]\d \d\d:\d\d:\d\d \S+ [^\s:]+: (.*)", re.DOTALL)
+_WRAPPED = (_OF_A_CONTAINER, _WITH_TIME_OF_ITS_OWN, _OF_A_JOURNAL, _OF_A_POD)
+_LINES = ("log", "MESSAGE")
+"""Docker's json-file and ``journalctl -o json`` have the line as the program wrote it."""
 _TIMES = ("@timestamp", "timestamp", "time", "ts", "timeMillis", "instant")
 _LEVELS = ("level", "severity", "log.level", "levelname")
 _MESSAGES = ("message", "msg")
@@ -199,7 +206,7 @@ def _has_others(text: bytes) -> bool:
 def _rewritten(line: bytes) -> bytes:
     if line.startswith(b"{"):
         return _of_json(line)
-    wrapped = _OF_A_CONTAINER.match(line) or _WITH_TIME_OF_ITS_OWN.match(line) or _OF_A_JOURNAL.match(line)
+    wrapped = next((found for shape in _WRAPPED if (found := shape.match(line))), None)
     if wrapped is not None:
         return _rewritten(wrapped[1])
     timed = _TIMED.match(line)
@@ -216,9 +223,8 @@ def _of_json(line: bytes) -> bytes:
         return line
     if not isinstance(said, dict):
         return line
-    if isinstance(said.get("log"), str):
-        # Docker's json-file has the line as the program wrote it.
-        return _rewritten(said["log"].rstrip("\n").encode())
+    if isinstance(written := _first(said, _LINES), str):
+        return _rewritten(written.rstrip("\n").encode())
     message, level, start = _first(said, _MESSAGES), _first(said, _LEVELS), _start_of_value(_first(said, _TIMES))
     if not isinstance(message, str) or start is None:
         return line

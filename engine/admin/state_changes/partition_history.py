@@ -287,8 +287,9 @@ class PartitionHistories:
     def _online(self, start: bytes, partition: TopicPartition, history: PartitionHistory) -> None:
         since = history.leaderless_since or history.offline_since
         if since is not None and _between(since, start) >= _MOMENT:
-            took = _seconds(_between(since, start))
-            self._book.note(Check.OFFLINE_PARTITIONS, since, f"{partition}: without a leader for {took}")
+            took = _between(since, start)
+            example = f"{partition}: without a leader for {_seconds(took)}"
+            self._book.note(Check.OFFLINE_PARTITIONS, since, example, gravity=took.total_seconds())
         history.leaderless_since = history.offline_since = None
         history.has_failed_election = history.may_be_deleted = False
         self._leaderless.discard(partition)

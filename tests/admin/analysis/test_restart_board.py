@@ -13,7 +13,7 @@ from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import Side
 from engine.admin.watch.frame import LinkState, Stage
 from engine.common.acl import AclOperation, ResourceType
-from engine.common.model import NO_CONTROLLER, TopicPartition
+from engine.common.model import NO_CONTROLLER, NO_LEADER, TopicPartition
 
 
 def _cluster(min_isr: int = 2, **more: int) -> FakeCluster:
@@ -73,7 +73,17 @@ def test_the_last_replica_in_sync_may_not_be_stopped() -> None:
     cluster = FakeCluster(3, {"orders": 3}, replication_factor=1, min_isr=1)
     board = _board(cluster)
     assert {one.broker: one.would_go for one in board.brokers} == {1: 1, 2: 1, 3: 1}
-    assert board.brokers[0].reasons[0] == "1 partition would have no leader"
+    first = board.brokers[0]
+    assert first.reasons == ("1 partition would have no leader for want of another replica, such as orders-0",)
+    assert (first.only_here, first.would_stop) == (1, 0), "a partition counts once"
+
+
+def test_partitions_with_other_replicas_are_told_from_those_without() -> None:
+    cluster = FakeCluster(3, {"orders": 3}, min_isr=1)
+    for follower in (2, 3):
+        cluster.shrink_isr(TopicPartition("orders", 0), follower)
+    first = _board(cluster).brokers[0]
+    assert (first.reasons[0], first.only_here) == ("1 partition would have no leader", 0)
 
 
 def test_a_replica_that_catches_up_is_waited_for() -> None:
@@ -95,6 +105,19 @@ def test_a_broker_with_a_failed_log_dir_needs_the_restart_for_which_its_partitio
     assert board.next_broker is None
     cluster.shrink_isr(TopicPartition("orders", 1), 2)
     assert _verdicts(_board(cluster))[3] is Verdict.WAIT, "another one is missing too"
+
+
+def test_a_failed_log_dir_is_mended_though_partitions_have_no_other_replica() -> None:
+    """Nobody else can bring back what is on the failed log dir, and nothing improves while one waits."""
+    cluster = FakeCluster(3, {"orders": 6}, replication_factor=1, min_isr=1)
+    cluster.fail_log_dir(1)
+    cluster.move_leader(TopicPartition("orders", 0), NO_LEADER)
+    board = _board(cluster)
+    assert _verdicts(board) == {1: Verdict.NEEDED, 2: Verdict.NO, 3: Verdict.NO}
+    assert board.brokers[0].reasons[0] == "broker 1 has a failed log dir: mend that, then restart it"
+    assert board.brokers[0].reasons[1].startswith("1 partition would have no leader for want of another replica")
+    cluster.move_leader(TopicPartition("orders", 1), NO_LEADER)
+    assert _verdicts(_board(cluster))[1] is Verdict.NO, "another broker has to bring the second one back"
 
 
 def test_a_reassignment_is_waited_for() -> None:

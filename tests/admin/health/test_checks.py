@@ -85,8 +85,27 @@ def test_an_offline_partition_names_the_broker_that_can_bring_it_back(isr: tuple
 
 def test_what_a_broker_had_on_a_failed_log_dir_waits_for_no_election() -> None:
     lost = replace(facts(partition((0, 3), (0,), -1)), offline_log_dirs={0: ("/d",)}, awaits_leaders=True)
-    assert found(lost)[Check.OFFLINE_PARTITIONS] == ("t-0 (leader none, replicas 0,3)",)
+    told = "t-0 (leader none, replicas 0,3; a log dir of broker 0, last in sync, has failed)"
+    assert found(lost)[Check.OFFLINE_PARTITIONS] == (told,)
     assert Check.OFFLINE_PARTITIONS not in found(replace(lost, offline_log_dirs={}))
+
+
+def test_what_is_offline_with_a_log_dir_is_not_brought_back_by_an_election() -> None:
+    """Kafka 3.9.1 answers an unclean election of such a partition with ELIGIBLE_LEADERS_NOT_AVAILABLE."""
+    dirs: dict[int, tuple[str, ...]] = {0: ("/d",)}
+
+    def told(*partitions: PartitionSnapshot) -> str:
+        reasons = assess(replace(facts(*partitions), offline_log_dirs=dirs)).reasons
+        return spelled(next(one for one in reasons if one.check is Check.OFFLINE_PARTITIONS).advice)
+
+    alone, other = partition((0,), (0,), -1), partition((3, 1), (3,), -1)
+    mend = "mend the failed log dir of broker 0, then restart it"
+    last = "klamm elect unclean --topic TOPIC --partition N"
+    assert told(alone) == mend
+    start = "start a broker that has a replica; or"
+    assert told(alone, other) == f"{start} {mend}; as a last resort, if one is not down, {last}"
+    assert told(partition((0, 1), (0,), -1)) == f"{mend}; as a last resort, if another replica's broker is up, {last}"
+    assert told(other) == spelled(Check.OFFLINE_PARTITIONS.advice)
 
 
 def test_nobody_can_be_elected_among_replicas_that_are_all_down() -> None:

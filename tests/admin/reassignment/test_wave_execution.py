@@ -537,7 +537,8 @@ def test_what_somebody_else_moves_is_left_alone(play: Callable[[Scene], None]) -
         stage.moves.put(T1, (1, 2))
         result = await stage.execute()
         assert (result.outcome, result.wave) == (Outcome.STOPPED, 0)
-        assert result.reason == "somebody else has moved t-1, or is moving it: plan again"
+        back = "move it back and go on, or plan again into another file"
+        assert result.reason == f"somebody else has moved t-1, or is moving it: {back}"
         assert not [line for line in stage.log if line.startswith("start")]
 
     play(scene)

@@ -326,6 +326,9 @@ LAYOUTS: dict[str, Callable[[str, str, str], str]] = {
     "kubectl logs --timestamps": lambda *of: f"2026-11-21T12:00:01.123456789Z {in_kafkas(*of)}",
     "the same, with JSON": lambda *of: f"2026-11-21T12:00:01.123456789Z {in_json(*of)}",
     "journalctl": lambda *of: f"Nov 21 12:00:01 host-1 kafka-server-start.sh[1201]: {in_kafkas(*of)}",
+    "kubectl logs --prefix": lambda *of: f"[pod/kafka-1/kafka] {in_kafkas(*of)}",
+    "kubectl logs --prefix --timestamps": lambda *of: f"[pod/kafka-1/kafka] {of[0]} {in_kafkas(*of)}",
+    "journalctl -o json": lambda *of: json.dumps({"_HOSTNAME": "host-1", "MESSAGE": in_kafkas(*of), "_PID": "12"}),
     "journalctl -o short-iso": lambda *of: f"2026-11-21T12:00:01+0000 host-1 kafka[1201]: {in_kafkas(*of)}",
 }
 

@@ -432,7 +432,33 @@ def test_replicas_in_a_failed_log_dir(night: Night) -> None:
     night.write(1, "[Controller id=1] Mark replicas t-0,t-1 on broker 2 as offline")
     night.broker(2, "Ignoring LeaderAndIsr request from controller 1 with correlation id 7 epoch 3 for partition t-0 as the "
                     "local replica for the partition is in an offline log directory", "WARN")  # fmt: skip
-    assert bad(night.result()) == {"offline_log_dir": 2}
+    night.at(9).broker(2, "Ignoring StopReplica request (delete=false) from controller 1 with correlation id 8 epoch 3 for "
+                          "partition t-2 as the local replica for the partition is in an offline log directory", "WARN")  # fmt: skip
+    result = night.result()
+    assert bad(result) == {"offline_log_dir": 3}, "replicas, however often the log names them"
+    assert finding(result, Check.OFFLINE_LOG_DIR).examples == (
+        "2026-11-21 02:00:00.000 broker 2: t-0, t-1",
+        "2026-11-21 02:00:00.009 t-2: broker 2 has it in a log dir that failed",
+    )
+
+
+def test_who_was_offline_longest_is_named_first(night: Night) -> None:
+    for name in "tu":
+        night.write(
+            1, f"Controller 1 epoch 3 changed partition [{name},0] state from OnlinePartition to OfflinePartition"
+        )
+    for name, seconds in (("t", 15), ("u", 180)):
+        night.at(seconds * SECOND).write(
+            1,
+            f"Controller 1 epoch 3 changed partition [{name},0] from OfflinePartition to OnlinePartition with leader 2",
+        )
+    found = finding(night.result(), Check.OFFLINE_PARTITIONS)
+    assert [example.split()[2] for example in found.examples] == ["u-0:", "t-0:"]
+    book = FindingBook(2)
+    for name, seconds in (("a", 15), ("b", 11), ("c", 180), ("d", 15)):
+        book.note(Check.OFFLINE_PARTITIONS, None, name, gravity=seconds)
+    (kept,) = book.findings
+    assert (kept.count, kept.examples) == (4, ("c", "a"))
 
 
 def test_other_errors_are_named(night: Night) -> None:
