@@ -66,7 +66,7 @@ class Walk:
         handler, request = HANDLERS[step["api"]], self._words.request(step)
         version = step["version"]
         context = SimpleNamespace(
-            api_version=version, client_id="wire", session=SimpleNamespace(host="h"), broker=self._broker
+            api_version=version, client_id="wire", session=SimpleNamespace(host="h"), broker=self._broker, size_bytes=0
         )
         answer = handler(cast("RequestContext", context), request)
         if not isinstance(answer, Deferred):

@@ -117,7 +117,7 @@ def test_a_group_is_deleted_in_turns_and_is_dead_meanwhile() -> None:
     async def test(world: CoordinatorWorld) -> None:
         await world.lead()
         await committed(world)
-        context: Any = SimpleNamespace(broker=SimpleNamespace(group_coordinator=world.coordinator))
+        context: Any = SimpleNamespace(broker=SimpleNamespace(group_coordinator=world.coordinator), size_bytes=0)
         answer = delete_groups(context, DeleteGroupsRequest(groups_names=["g", "g", "nobody"]))
         assert asyncio.iscoroutine(answer)
         deleting = asyncio.ensure_future(answer)

@@ -70,7 +70,7 @@ async def ask(world: TransactionWorld, words: WalkWords, step: Step) -> Any:
         ),
     )
     version = step["version"]
-    context = cast("RequestContext", SimpleNamespace(api_version=version, broker=broker))
+    context = cast("RequestContext", SimpleNamespace(api_version=version, broker=broker, size_bytes=0))
     answer = HANDLERS[step["api"]](context, words.request(step))
     if asyncio.iscoroutine(answer):
         answer = await answer
