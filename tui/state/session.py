@@ -6,20 +6,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.profiles import Profiles
 from engine.admin.cluster.target import ClusterTarget
 from engine.admin.watch.feed import Feed
 from tui.actions import Registry
+from tui.state.fleet import Fleet, OpenFeed
 from tui.state.log_ring import LogRing
 from tui.themes import PALETTES, Palette
-
-if TYPE_CHECKING:
-    from tui.state.fleet import Fleet
-
-OpenFeed = Callable[[ClusterTarget], Feed]
 
 
 @dataclass(slots=True)
