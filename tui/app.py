@@ -195,10 +195,7 @@ class Dashboard(FrameApp, inherit_bindings=False):
 
     def action_interrupt(self) -> None:
         """End as Ctrl-C ends other programs; what was sent to the cluster goes on there."""
-        if self.main is None:
-            self.exit(INTERRUPTED)
-        else:
-            self.main.leave(INTERRUPTED)
+        (self.exit if self.main is None else self.main.leave)(INTERRUPTED)
 
     def action_command_palette(self) -> None:
         """Show the palette; while it is open, the key for it goes to its field."""

@@ -28,12 +28,12 @@ from engine.common.errors import OperationError
 from engine.common.quantities import counted, parse_rate
 from engine.common.snapshot import ClusterSnapshot
 from plans.options import Strategy
-from tui.dialogs.confirm import GO_ON, SAME, ConfirmDialog, OutcomeDialog
-from tui.dialogs.dialog import ProgressDialog, TextDialog
+from tui.dialogs.confirm import ConfirmDialog, OutcomeDialog
+from tui.dialogs.dialog import GO_ON, SAME, ProgressDialog, TextDialog
 from tui.dialogs.form import FormDialog
 from tui.dialogs.menu import Choice, MenuDialog
 from tui.drawing.cells import Tone
-from tui.drawing.lines import Line, line
+from tui.drawing.lines import line
 from tui.operations.operation import EXPECTED, Prepared, command_text, failure_text
 from tui.operations.plan_commands import running_words
 from tui.operations.plans import CancelPlan, CarryOutPlan, CheckPlan, PlanHistory, ThrottlePlan, run_asked_for
@@ -116,7 +116,7 @@ class PlanDesk:
         else:
             text = failure_text(error)
             log.warning("no plan: %s", text, exc_info=None if isinstance(error, EXPECTED) else error)
-            self._tell(f"{title}: no plan", [line((text, Tone.BAD))])
+            self._screen.show_text(f"{title}: no plan", [line((text, Tone.BAD))])
 
     async def _solved(self, wish: PlanWish, dialog: ProgressDialog) -> OpenedPlan:
         snapshot = await self._snapshot(dialog)
@@ -197,7 +197,7 @@ class PlanDesk:
             try:
                 self.save_as(path)
             except OSError as error:
-                self._tell("Not saved", [line((str(error), Tone.BAD))])
+                self._screen.show_text("Not saved", [line((str(error), Tone.BAD))])
             else:
                 self._screen.tell(f"saved: {path}")
 
@@ -241,11 +241,9 @@ class PlanDesk:
         if plan is None or plan.error:
             self._screen.tell("no plan is open: N makes one, o opens a file", is_error=True)
             return
-        target, words, command = self._screen.dashboard.session.target, plan.making_words, ""
+        target, words = self._screen.dashboard.session.target, plan.making_words
         lines = detail_lines(plan, self._screen.size.width - 12)
-        if words and target is not None:
-            command = command_text(words, target)
-            lines += [(), line((SAME, Tone.QUIET)), line((command, Tone.ACCENT))]
+        command = command_text(words, target) if words and target is not None else ""
         if self._shown.run is not None:
             lines += [(), line(("said while it was carried out", Tone.QUIET))]
             lines += [line(text) for _, text in self._shown.run.said]
@@ -258,7 +256,7 @@ class PlanDesk:
             self._screen.tell("no plan is open, or it moves nothing", is_error=True)
             return
         lines = [line(text) for text in self._shown.plan.explained(item.name)]
-        self._screen.app.push_screen(TextDialog(f"Why {item.name} moves", lines, folds=True))
+        self._screen.show_text(f"Why {item.name} moves", lines)
 
     # What the keys for plans mean
 
@@ -450,9 +448,6 @@ class PlanDesk:
         run, target = self._shown.run, self._screen.dashboard.session.target
         assert run is not None and target is not None
         return command_text(running_words(run.run, run.run.goes_on_with), target)
-
-    def _tell(self, title: str, lines: list[Line]) -> None:
-        self._screen.app.push_screen(TextDialog(title, lines, is_wide=True, folds=True))
 
 
 def command_after(state: PlanRunState) -> tuple[str, list[str]]:

@@ -8,11 +8,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.target import ClusterTarget
 from engine.admin.watch.feed import Playback
 from tui.actions import help_lines
 from tui.dialogs.dialog import TextDialog
-from tui.dialogs.menu import Choice, CommandDialog, Do, GoTo, MenuDialog, NotUnderstood, parse_command, suggestions
+from tui.dialogs.menu import Choice, CommandDialog, MenuDialog, parse_command, suggestions
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, line
 from tui.drawing.table_model import Filter
@@ -79,7 +80,7 @@ def _open(screen: MainScreen) -> None:
     elif page == "group" and item.status.is_trouble:
         # Who reads it, and the commands that help, are not on the page of its topic.
         lines = aside_of(screen.view, "group", item, max(40, screen.size.width - 10))
-        screen.app.push_screen(TextDialog("Partition of a group", lines, is_wide=True, folds=True))
+        screen.show_text("Partition of a group", lines)
     elif page == "overview" and item.plan is not None:
         screen.desk.open(item.plan)
     elif (location := screen.pages[page].opens(screen.view, item)) is not None:
@@ -197,7 +198,7 @@ def _refresh(screen: MainScreen) -> None:
 def _source(screen: MainScreen) -> None:
     member = screen.model.cursor_item if screen.location.page == "clusters" else None
     lines = source_lines((screen.dashboard if member is None else member).board.frame)
-    screen.app.push_screen(TextDialog("Where the data comes from", lines, is_wide=True, folds=True))
+    screen.show_text("Where the data comes from", lines)
 
 
 def _theme(screen: MainScreen) -> None:
@@ -244,13 +245,15 @@ def _run_command(screen: MainScreen, text: str | None) -> None:
     if word == "plan" and rest.strip():
         screen.desk.open_named(rest)
         return
-    match parse_command(text, screen.dashboard.session.registry):
-        case GoTo(location):
-            screen.go_to(location)
-        case Do(action_id):
-            perform(screen, action_id)
-        case NotUnderstood(message):
-            screen.tell(message, is_error=True)
+    try:
+        meant = parse_command(text, screen.dashboard.session.registry)
+    except BadRequest as error:
+        screen.tell(str(error), is_error=True)
+        return
+    if isinstance(meant, Location):
+        screen.go_to(meant)
+    else:
+        perform(screen, meant)
 
 
 def _help(screen: MainScreen) -> None:
@@ -318,7 +321,7 @@ def ask_for_cluster(screen: MainScreen) -> None:
 def open_member(screen: MainScreen, member: Member) -> None:
     """Go into one of many clusters."""
     if member.target is None:
-        _cannot_be_opened(screen, member.name, member.error)
+        screen.show_text(f"Cluster {member.name} cannot be opened", [line((member.error, Tone.BAD))])
     else:
         screen.run_in_background(_open_target(screen, member.target), name="switch", exclusive=True, group="switch")
 
@@ -360,15 +363,11 @@ async def _switch(screen: MainScreen, name: str) -> None:
         target = resolve_target(naming, session.environment, Path.cwd())
         await screen.dashboard.switch_cluster(target)
     except EXPECTED as error:
-        _cannot_be_opened(screen, name, failure_text(error))
+        screen.show_text(f"Cluster {name} cannot be opened", [line((failure_text(error), Tone.BAD))])
         return
     screen.begin_anew()
     if isinstance(before, RecordedFeed):
         screen.tell(f"the recording {before.path} has ended: it is of the cluster that you have left")
-
-
-def _cannot_be_opened(screen: MainScreen, name: str, why: str) -> None:
-    screen.app.push_screen(TextDialog(f"Cluster {name} cannot be opened", [line((why, Tone.BAD))], folds=True))
 
 
 _HANDLERS: Mapping[str, Callable[[MainScreen], object]] = {

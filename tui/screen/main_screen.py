@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from textual import events
 
 from engine.common.model import TopicPartition
-from tui.dialogs.confirm import GO_ON, ConfirmDialog
+from tui.dialogs.confirm import ConfirmDialog
+from tui.dialogs.dialog import GO_ON
 from tui.frame_app import FrameApp
 from tui.screen.page_screen import PageScreen
 from tui.screen.saving import Saving

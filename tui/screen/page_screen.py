@@ -12,6 +12,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from tui.actions import PAGES, Action, Group, key_label
+from tui.dialogs.dialog import TextDialog
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, fitted, line, width_of
 from tui.drawing.table_model import Filter, TableModel
@@ -64,11 +65,9 @@ class PageScreen(Screen[None]):
 
     @property
     def view(self) -> View:
-        app, model, target = self.dashboard, self.model, self.dashboard.session.target
-        is_filtered, cursor = not model.filter.is_empty, model.cursor_key
-        return View(
-            app.board, self.location, target, self.size.height, is_filtered, app.newest, self.off_board, cursor
-        )  # fmt: skip
+        app, model, height = self.dashboard, self.model, self.size.height
+        seen = app.board, self.location, app.session.target, height, not model.filter.is_empty
+        return View(*seen, app.newest, self.off_board, model.cursor_key)
 
     @property
     def table(self) -> LineTable:
@@ -271,6 +270,10 @@ class PageScreen(Screen[None]):
             self.app.clear_notifications()
         self._told = text
         self.notify(plain(text), severity="warning" if is_error else "information", markup=False)
+
+    def show_text(self, title: str, lines: list[Line], command: str = "") -> None:
+        """Show lines, and a command to copy, until somebody closes them."""
+        self.app.push_screen(TextDialog(title, lines, copied=command, is_wide=True, folds=True))
 
     # The filter
 

@@ -18,10 +18,10 @@ from engine.admin.reassignment.journal import UnfinishedPlan, unfinished_plans
 from engine.admin.reassignment.lock import read_holder
 from engine.common.model import TopicPartition
 from tui.dialogs.confirm import ConfirmDialog, OutcomeDialog
-from tui.dialogs.dialog import TextDialog, WaitDialog
+from tui.dialogs.dialog import WaitDialog
 from tui.dialogs.form import FormDialog
 from tui.drawing.cells import Tone
-from tui.drawing.lines import Line, line
+from tui.drawing.lines import line
 from tui.operations.operation import EXPECTED, Operation, Prepared, beside_plan, failure_text
 from tui.pages.logs import NO_LOGS
 from tui.screen.offers import Ask, EditSettings, NotNow, Offer, PlanWish
@@ -99,7 +99,7 @@ class Work:
                 command, refused = prepared.command, None
                 if prepared.run is None and prepared.begins is None:
                     lines = [line(text) for text in (prepared.question, *prepared.lines)]
-                    self._tell(operation.title, lines, command)
+                    self._screen.show_text(operation.title, lines, command)
                     return
                 if operation.asks and not await self._confirmed(prepared):
                     self._screen.tell("nothing was changed")
@@ -122,7 +122,7 @@ class Work:
             if refused is not None:
                 self.offer(refused.again(text))
             else:
-                self._tell(f"{operation.title}: failed", [line((text, Tone.BAD))], command)
+                self._screen.show_text(f"{operation.title}: failed", [line((text, Tone.BAD))], command)
             return
         session.feed.refresh()
         await self._screen.app.push_screen(OutcomeDialog(outcome, command))
@@ -141,11 +141,6 @@ class Work:
             yield
         finally:
             dialog.finish()
-
-    def _tell(self, title: str, lines: list[Line], command: str) -> None:
-        if command:
-            lines = [*lines, (), line(("the same as a command", Tone.QUIET)), line((command, Tone.ACCENT))]
-        self._screen.app.push_screen(TextDialog(title, lines, copied=command, is_wide=True, folds=True))
 
     # What is read on demand
 
