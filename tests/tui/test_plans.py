@@ -280,7 +280,7 @@ def test_a_plan_that_was_asked_about_before_the_cluster_was_left_does_not_begin(
         await driven.sees("the dashboard has switched to another cluster than first")
         assert not begun
 
-    shown("live", look, target=first, make_cluster=lambda *_: NoCluster())
+    shown("live", look, target=first, make_cluster=lambda *_, **__: NoCluster())
 
 
 @pytest.mark.parametrize("keys", ["D", "plan"])
@@ -300,7 +300,7 @@ def test_a_connection_that_is_being_opened_when_the_dashboard_ends_is_closed(key
             return self
 
     async def run() -> None:
-        async with dashboard("live", page="topics", target=TARGET, make_cluster=lambda *_: Opening()) as driven:
+        async with dashboard("live", page="topics", target=TARGET, make_cluster=lambda *_, **__: Opening()) as driven:
             course.clear()
             if keys == "plan":
                 driven.main.desk.make(PlanWish(Strategy.REBALANCE, PlanOptions()))
@@ -325,7 +325,7 @@ def test_an_operation_that_fails_by_a_mistake_of_ours_is_told_and_the_dashboard_
         await driven.press("escape")
         await driven.tick()
 
-    shown("live", look, target=TARGET, make_cluster=lambda *_: NoCluster())
+    shown("live", look, target=TARGET, make_cluster=lambda *_, **__: NoCluster())
 
 
 def test_the_end_of_a_run_takes_no_keys_from_a_window_or_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -353,7 +353,7 @@ def test_the_end_of_a_run_takes_no_keys_from_a_window_or_a_field(monkeypatch: py
             await driven.press("escape")
             assert driven.app.screen is driven.main
 
-    shown("live", look, target=TARGET, make_cluster=lambda *_: NoCluster())
+    shown("live", look, target=TARGET, make_cluster=lambda *_, **__: NoCluster())
 
 
 def test_whoever_quits_during_a_run_learns_how_to_go_on_with_it_on_this_cluster() -> None:

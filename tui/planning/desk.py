@@ -129,10 +129,7 @@ class PlanDesk:
         """Read the cluster; in a recording, take the cluster of the current frame."""
         session, frame = self._screen.dashboard.session, self._screen.dashboard.board.frame
         if session.target is not None:
-            async with (
-                session.make_cluster(session.target, session.timeout_s) as cluster,
-                asyncio.timeout(session.timeout_s),
-            ):
+            async with session.connection(session.target) as cluster, asyncio.timeout(session.timeout_s):
                 return await take_for_planning(cluster, dialog.note)
         if frame.cluster is None:
             raise OperationError("the cluster is not known yet")
@@ -340,7 +337,7 @@ class PlanDesk:
         target = session.target
         assert target is not None
         try:
-            async with session.make_cluster(target, session.timeout_s) as cluster:
+            async with session.connection(target) as cluster:
                 state.ended(await state.run.carry_out(cluster, waves, state, control=self._control))
         except asyncio.CancelledError:
             state.stopped()

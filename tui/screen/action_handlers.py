@@ -323,14 +323,14 @@ def open_member(screen: MainScreen, member: Member) -> None:
     if member.target is None:
         screen.show_text(f"Cluster {member.name} cannot be opened", [line((member.error, Tone.BAD))])
     else:
-        screen.run_in_background(_open_target(screen, member.target), name="switch", exclusive=True, group="switch")
+        screen.run_in_background(_look_at(screen, member.target), name="switch", exclusive=True, group="switch")
 
 
 def leave_for_fleet(screen: MainScreen) -> None:
     """Go back to the table of all clusters, if there is one."""
     session = screen.dashboard.session
     if session.fleet is not None and not session.shows_fleet and not _is_busy(screen):
-        screen.run_in_background(_show_fleet(screen), name="switch", exclusive=True, group="switch")
+        screen.run_in_background(_look_at(screen, None), name="switch", exclusive=True, group="switch")
 
 
 def _is_busy(screen: MainScreen) -> bool:
@@ -340,32 +340,26 @@ def _is_busy(screen: MainScreen) -> bool:
     return False
 
 
-async def _show_fleet(screen: MainScreen) -> None:
-    name = screen.dashboard.cluster_name
-    await screen.dashboard.switch_cluster(None)
-    screen.begin_anew(row=name)
-
-
-async def _open_target(screen: MainScreen, target: ClusterTarget) -> None:
+async def _look_at(screen: MainScreen, target: ClusterTarget | None) -> None:
+    """Begin anew with a cluster, or with the table of all, on the row of the one that was left."""
+    row = screen.dashboard.cluster_name if target is None else None
     await screen.dashboard.switch_cluster(target)
-    screen.begin_anew()
+    screen.begin_anew(row)
 
 
 async def _switch(screen: MainScreen, name: str) -> None:
     from engine.admin.cluster.target import Naming, resolve_target
 
-    before = screen.dashboard.session.feed
+    session, before = screen.dashboard.session, screen.dashboard.session.feed
     try:
         # One broken profile must not hide the others.
-        session = screen.dashboard.session
         jaas = None if session.target is None or session.target.jaas_file is None else str(session.target.jaas_file)
         naming = Naming(cluster=name, jaas_config=jaas, may_jaas_idle=True)
         target = resolve_target(naming, session.environment, Path.cwd())
-        await screen.dashboard.switch_cluster(target)
+        await _look_at(screen, target)
     except EXPECTED as error:
         screen.show_text(f"Cluster {name} cannot be opened", [line((failure_text(error), Tone.BAD))])
         return
-    screen.begin_anew()
     if isinstance(before, RecordedFeed):
         screen.tell(f"the recording {before.path} has ended: it is of the cluster that you have left")
 

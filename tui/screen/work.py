@@ -70,7 +70,7 @@ class Work:
         if session.target is None:
             return
         try:
-            async with session.make_cluster(session.target, session.timeout_s) as cluster:
+            async with session.connection(session.target) as cluster:
                 await form.fill(cluster)
         except EXPECTED as error:
             form.not_filled(failure_text(error))
@@ -92,7 +92,7 @@ class Work:
             return
         command, refused = "", form
         try:
-            async with session.make_cluster(target, session.timeout_s) as cluster:
+            async with session.connection(target) as cluster:
                 waiting = self._waiting(operation.title, "asking the cluster what would happen …")
                 async with waiting, asyncio.timeout(cluster.timeout_s):
                     prepared = await beside_plan(await operation.prepare(cluster), cluster)
@@ -161,7 +161,7 @@ class Work:
         found = await asyncio.to_thread(_stopped_plan, session.folder, cluster.cluster_id)
         if found is not None:
             try:
-                async with session.make_cluster(target, session.timeout_s) as opened:
+                async with session.connection(target) as opened:
                     found = None if await read_holder(opened) is not None else found
             except EXPECTED:
                 # Nobody knows whether somebody carries it out.
@@ -185,10 +185,7 @@ class Work:
         screen, session = self._screen, self._screen.dashboard.session
         assert session.target is not None
         try:
-            async with (
-                asyncio.timeout(session.timeout_s),
-                session.make_cluster(session.target, session.timeout_s) as cluster,
-            ):
+            async with asyncio.timeout(session.timeout_s), session.connection(session.target) as cluster:
                 znodes = await get_tree(await cluster.zookeeper(), path, depth_max=1)
             level = ZnodeLevel(path, tuple(znodes))
         except EXPECTED as error:

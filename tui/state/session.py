@@ -50,9 +50,11 @@ class Session:
     environment: Mapping[str, str] = field(default_factory=dict)
     folder: Path = field(default_factory=Path.cwd)
     timeout_s: float = 30.0
-    make_cluster: Callable[[ClusterTarget, float], Cluster] = lambda target, timeout_s: Cluster(
-        target, timeout_s=timeout_s
-    )
+    make_cluster: Callable[..., Cluster] = Cluster
+
+    def connection(self, target: ClusterTarget) -> Cluster:
+        """Return a cluster that is connected to as long as its context is open."""
+        return self.make_cluster(target, timeout_s=self.timeout_s)
 
     @property
     def shown_fleet(self) -> Fleet | None:
