@@ -1,14 +1,12 @@
-"""The dashboard as a Textual program: takes frames from a feed, keeps the board, and ends with an exit code."""
+"""The dashboard as a program: its screen, keys, palette and clipboard; it ends with an exit code."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack, suppress
-from dataclasses import replace
+from contextlib import ExitStack
 from importlib import import_module
-from pathlib import Path
 from typing import ClassVar
 
 from textual import events, work
@@ -16,31 +14,26 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import CommandPalette, Hit, Hits, Provider
 from textual.filter import LineFilter
-from textual.message_pump import MessagePump
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Input
 
-from engine.admin.analysis.history import EVENTS_MAX
-from engine.admin.cluster.target import ClusterTarget
 from engine.admin.watch.feed import Feed
 from engine.admin.watch.frame import Frame
 from engine.common.collection import full_collections_put_off, leave_uncollected
-from tui.dialogs.confirm import GO_ON, ConfirmDialog
 from tui.dialogs.dialog import EarlyKeys
 from tui.drawing.units import plain
-from tui.screen.action_handlers import perform, places, why_not
+from tui.frame_app import FrameApp, handled_by
+from tui.screen.action_handlers import perform, places
 from tui.screen.main_screen import MainScreen
+from tui.screen.page_screen import why_not
 from tui.screen.saving import copy_natively, native_command, told
-from tui.state.board import Board
 from tui.state.session import Session
-from tui.state.status import Standing, causes_of, standing_of
-from tui.terminal import INTERRUPTED, Terminal, signals_taken
+from tui.terminal import INTERRUPTED, signals_taken
 from tui.themes import ColourlessFilter, PlainTextFilter, theme_of
 
 log = logging.getLogger(__name__)
 
-HANDLED_WITHIN_S = 1.0
 SEARCHED_WITHIN_S = 1.0
 PLACES_MAX = 50
 """More of them are no choice; and each is a row that has to be drawn."""
@@ -72,8 +65,8 @@ class Palette(CommandPalette, EarlyKeys[None]):
             await asyncio.wait(map(asyncio.ensure_future, searches), timeout=SEARCHED_WITHIN_S)
 
 
-class Dashboard(App[int], inherit_bindings=False):
-    """One dashboard over one feed at a time. The worker that reads the feed is the only one that touches it."""
+class Dashboard(FrameApp, inherit_bindings=False):
+    """The program with its screen."""
 
     TITLE = "klamm"
     ENABLE_COMMAND_PALETTE = True
@@ -86,19 +79,12 @@ class Dashboard(App[int], inherit_bindings=False):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+c", "interrupt", "End", show=False, priority=True)]
 
     def __init__(self, session: Session, *, is_plain_text: bool = False, is_colourless: bool = False) -> None:
-        super().__init__(driver_class=Terminal)
-        self.session = session
-        self.board = Board()
-        self.received_at: float | None = None
-        self.is_paused = False
-        self._held: Frame | None = None
-        self._reader: asyncio.Task[None] | None = None
-        self._told: set[str] = set()
-        self._is_leaving = False
+        super().__init__(session)
         self.left_behind = ""
         self.main: MainScreen | None = None
         """The screen below all dialogs."""
-        self._standing: Standing | None = None
+        self._settled: Feed | None = None
+        """The feed whose first frames have come: what lives on is hidden from the collector then."""
         self._until_settled = ExitStack()
         self._signals = ExitStack()
         self._loading: asyncio.Task[None] | None = None
@@ -116,9 +102,9 @@ class Dashboard(App[int], inherit_bindings=False):
     def on_mount(self) -> None:
         self._signals.enter_context(signals_taken(self.exit))
         self._until_settled.enter_context(full_collections_put_off())
-        self.main = MainScreen(self)
+        self.main = MainScreen(self, perform)
         self.push_screen(self.main)
-        self._read(self.session.feed)
+        self.begin_reading(self.session.feed)
         for problem in self.session.problems:
             log.warning(problem)
             self.notify(problem, severity="warning", timeout=30, markup=False)
@@ -151,27 +137,19 @@ class Dashboard(App[int], inherit_bindings=False):
             await super().on_event(event)
         await handled_by(field)
 
-    def _read(self, feed: Feed) -> None:
-        self._reader = asyncio.create_task(self._take_frames(feed), name="dashboard-frames")
-
-    async def _take_frames(self, feed: Feed) -> None:
-        """Take frames until there are no more. An error in one frame is shown and logged, and later frames follow."""
-        is_settled = False
-        await feed.start()
-        async for frame in feed.frames():
-            try:
-                for _ in self.board.turns(frame):
-                    await asyncio.sleep(0)
-                self.take(frame)
-                if self._loading is None:
-                    self.call_after_refresh(self._load_modules)
-                fleet = self.session.shown_fleet
-                if not is_settled and (self.board.has_metadata if fleet is None else fleet.is_settled):
-                    is_settled = True
-                    self.call_after_refresh(self._settle)
-            except Exception:
-                log.exception("a frame could not be shown")
-                self.notify("a frame could not be shown: see the logs (l)", severity="error", markup=False)
+    def take(self, frame: Frame) -> None:
+        """Take a frame and draw it; after the first one, load what keys need later."""
+        super().take(frame)
+        if self.main is not None and self.is_paused:
+            self.main.draw_head()
+        elif self.main is not None:
+            self.main.draw(is_new_data=True)
+        if self._loading is None:
+            self.call_after_refresh(self._load_modules)
+        feed, fleet = self.session.feed, self.session.shown_fleet
+        if self._settled is not feed and (self.board.has_metadata if fleet is None else fleet.is_settled):
+            self._settled = feed
+            self.call_after_refresh(self._settle)
 
     def _load_modules(self) -> None:
         self._loading = self._loading or asyncio.create_task(asyncio.to_thread(load_modules), name="load modules")
@@ -185,69 +163,6 @@ class Dashboard(App[int], inherit_bindings=False):
         leave_uncollected()
         self._until_settled.close()
 
-    def take(self, frame: Frame) -> None:
-        """Take a frame; while the view is frozen, it waits."""
-        self._tell_trouble()
-        self.received_at = self.session.clock()
-        if self.is_paused:
-            waited = () if self._held is None else self._held.events
-            self._held = replace(frame, events=(*waited, *frame.events)[-EVENTS_MAX:])
-            if self.main is not None:
-                self.main.draw_head()
-            return
-        self.board.take(frame)
-        self._log_standing(frame)
-        if self.main is not None:
-            self.main.draw(is_new_data=True)
-
-    def _log_standing(self, frame: Frame) -> None:
-        """Log when the dashboard loses sight of the cluster, and when it sees it again."""
-        if self.session.shows_fleet:
-            return
-        standing = standing_of(frame)
-        if standing is not self._standing:
-            self._standing = standing
-            where = f"{self.cluster_name} {'; '.join(causes_of(frame))}".rstrip()
-            level = logging.INFO if standing.is_seen else logging.WARNING
-            log.log(level, "The dashboard is %s. cluster=%s", standing, where)
-
-    @property
-    def cluster_name(self) -> str:
-        """The cluster's name, or the recording's."""
-        target = self.session.target
-        return self.session.feed.status.name if target is None else target.name
-
-    def _tell_trouble(self) -> None:
-        """Say once if the recording has ended while the view goes on."""
-        trouble = getattr(self.session.feed, "trouble", "")
-        if trouble and trouble not in self._told:
-            self._told.add(trouble)
-            self.notify(trouble, severity="error", timeout=60, markup=False)
-
-    @property
-    def newest(self) -> Frame:
-        """The newest frame, shown or waiting."""
-        return self._held or self.board.frame
-
-    @property
-    def now_ms(self) -> int:
-        """The time by the newest frame's clock; a recording stands still between frames."""
-        frame = self.newest
-        if self.session.feed.playback is not None or self.received_at is None:
-            return frame.at_ms
-        return frame.at_ms + round((self.session.clock() - self.received_at) * 1000)
-
-    def toggle_pause(self) -> None:
-        """Freeze the view, or show what came meanwhile; a recording pauses and resumes."""
-        feed = self.session.feed
-        if feed.playback is not None or self.session.shows_fleet:
-            (feed.resume if feed.status.is_paused else feed.pause)()
-            return
-        self.is_paused = not self.is_paused
-        held, self._held = self._held, None
-        if not self.is_paused and held is not None:
-            self.take(held)
-
     def copy_to_clipboard(self, text: str) -> None:
         """Copy a text both ways, and say which way was used."""
         super().copy_to_clipboard(text)
@@ -260,34 +175,6 @@ class Dashboard(App[int], inherit_bindings=False):
         used = command[0] if command is not None and not why_not else ""
         self.notify(told(used, why_not, len(text.encode())), markup=False)
 
-    @property
-    def has_answer(self) -> bool:
-        """Whether the cluster was read; of many clusters, any of them."""
-        fleet = self.session.shown_fleet
-        return self.board.has_metadata if fleet is None else fleet.has_answer
-
-    async def switch_cluster(self, target: ClusterTarget | None) -> None:
-        """Look at another cluster from now on; None: at all of them."""
-        session = self.session
-        opened = session.fleet if target is None or session.open_feed is None else session.open_feed(target)
-        assert opened is not None
-        await self._end_reading()
-        if session.fleet is not None and session.shows_fleet:
-            session.fleet.pause()
-        else:
-            await session.feed.close()
-        feed = session.feed = opened
-        session.target = target
-        self.board = Board()
-        self.is_paused, self._held, self.received_at = False, None, None
-        self._read(feed)
-
-    async def _end_reading(self) -> None:
-        reader, self._reader = self._reader, None
-        if reader is not None:
-            reader.cancel()
-            await asyncio.gather(reader, return_exceptions=True)
-
     async def on_unmount(self) -> None:
         """Leave nothing running; print what goes on in the cluster once the screen is gone."""
         desk = None if self.main is None else self.main.opened_desk
@@ -299,52 +186,16 @@ class Dashboard(App[int], inherit_bindings=False):
             if not task.cancelling():
                 task.cancel()
         await asyncio.gather(*background, return_exceptions=True)
-        await self._end_reading()
+        await self.end_reading()
         await self.session.feed.close()
         if self.session.fleet is not None:
             await self.session.fleet.close()
         self._until_settled.close()
         self._signals.close()
 
-    def finish_screenshot(self, code: int = 0) -> None:
-        """Write the picture that was requested at the start, and end."""
-        path, self.session.screenshot = self.session.screenshot, None
-        if path is not None and self.return_value is None:
-            self.run_worker(self._draw_into(path, code), name="picture")
-
-    async def _draw_into(self, path: Path, code: int) -> None:
-        """Write the picture once it stays the same: lines that a view gets move others, which are then drawn again."""
-        before, drawn = "", self.export_screenshot(title="klamm top")
-        while drawn != before:
-            # Classes are styled by the app, heights are found by the screen.
-            for node in (self, *self.screen.walk_children(Widget)):
-                await handled_by(node)
-            is_drawn = asyncio.Event()
-            self.screen.call_after_refresh(is_drawn.set)
-            await is_drawn.wait()
-            before, drawn = drawn, self.export_screenshot(title="klamm top")
-        await asyncio.to_thread(path.write_text, drawn, encoding="utf-8")
-        self.exit(code)
-
     def action_interrupt(self) -> None:
         """End as Ctrl-C ends other programs; what was sent to the cluster goes on there."""
-        self.leave(INTERRUPTED)
-
-    def leave(self, code: int) -> None:
-        """End the dashboard; if that would end the run of a plan, ask first. A second request needs no answer."""
-        desk = None if self.main is None else self.main.opened_desk
-        if desk is None or not desk.left_behind or self._is_leaving:
-            self.exit(code)
-            return
-        self._is_leaving = True
-        prepared = desk.end_prepared("End the dashboard, and the run of the plan with it?")
-
-        def answered(is_meant: bool | None) -> None:
-            if is_meant:
-                self.exit(code)
-            self._is_leaving = False
-
-        self.push_screen(ConfirmDialog(prepared, GO_ON), answered)
+        (self.exit if self.main is None else self.main.leave)(INTERRUPTED)
 
     def action_command_palette(self) -> None:
         """Show the palette; while it is open, the key for it goes to its field."""
@@ -359,15 +210,6 @@ class Dashboard(App[int], inherit_bindings=False):
             reason = why_not(main, action)
             text = f"{action.help}  {action.key_text}" + (f"  — {reason}" if reason else "")
             yield SystemCommand(action.title, text, lambda action_id=action.id: perform(main, action_id))
-
-
-async def handled_by(node: MessagePump) -> None:
-    """Wait until a widget or the app has handled what it was sent so far; one that goes away does not any more."""
-    is_done = asyncio.Event()
-    if node.call_later(is_done.set):
-        with suppress(TimeoutError):
-            async with asyncio.timeout(HANDLED_WITHIN_S):
-                await is_done.wait()
 
 
 def has_utf8(encoding: str | None) -> bool:
@@ -386,7 +228,6 @@ MODULES = (
     "tui.operations.topics",
     "tui.pages.plans",
     "tui.planning.desk",
-    "tui.planning.forms",
 )
 """Whatever ``tui`` imports inside functions, but for what a command line or a broken file needs."""
 

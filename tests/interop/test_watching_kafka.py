@@ -75,7 +75,7 @@ async def _check_what_was_logged(driven: Driven) -> None:
     await driven.type("p orders-0")
     await driven.press("enter", "w")
     await driven.sees("entries about orders-0   from 2 logs")
-    shown = driven.main.partition_logs.shown
+    shown = driven.main.off_board.partition_log
     assert shown is not None and shown.log is not None
     last = [entry.state for entry in shown.log.entries if entry.state is not None][-1]
     assert last.leader == driven.app.board.topics[0].partitions[0].leader

@@ -15,7 +15,7 @@ from engine.admin.cluster.target import ClusterTarget, Origin
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line
 from tui.pages.clusters import cluster_mark, cluster_tone
-from tui.screen.main_screen import title_line
+from tui.screen.page_screen import title_line
 from tui.screen.saving import TERMINAL_BYTES_MAX, copy_natively, native_command, told
 
 

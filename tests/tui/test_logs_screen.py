@@ -103,7 +103,7 @@ def test_operations_inside_a_partition_are_about_it() -> None:
 
 def test_losing_sight_and_seeing_again_stand_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
     made = feed()
-    caplog.set_level(logging.INFO, "tui.app")
+    caplog.set_level(logging.INFO, "tui.frame_app")
 
     async def run() -> None:
         async with dashboard(made) as driven:
@@ -115,7 +115,7 @@ def test_losing_sight_and_seeing_again_stand_in_the_log(caplog: pytest.LogCaptur
             await driven.tick(2)
 
     drive(run)
-    told = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "tui.app"]
+    told = [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "tui.frame_app"]
     assert [level for level, _ in told] == ["INFO", "WARNING", "INFO"], told
     assert "disconnected" in told[1][1] and "connection refused" in told[1][1] and "live" in told[2][1]
 
@@ -179,6 +179,6 @@ def test_mistakes_in_the_users_files_stay_in_the_log(caplog: pytest.LogCaptureFi
         async with dashboard("live", problems=("keys.toml:3: no action is called 'topic.deleet'",)):
             pass
 
-    with caplog.at_level(logging.WARNING, "tui.app"):
+    with caplog.at_level(logging.WARNING, "tui.frame_app"):
         drive(run)
     assert "keys.toml:3: no action is called 'topic.deleet'" in caplog.messages

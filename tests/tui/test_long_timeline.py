@@ -19,7 +19,6 @@ from engine.admin.watch.events import Event, EventKind
 from engine.common.model import TopicPartition
 from tui.drawing.table_model import Filter, TableModel
 from tui.pages import timeline
-from tui.pages.all_pages import pages_of
 from tui.pages.page import View
 from tui.state.board import Board, NumberedEvents
 from tui.state.location import Location
@@ -119,8 +118,7 @@ def test_a_screen_draws_what_is_around_its_rows_once_when_it_is_opened() -> None
                 drawn.append(view)
                 return page.summary(view, width)
 
-            pages = pages_of(main, main.partition_logs)
-            main.pages = {**pages, "timeline": replace(page, summary=summary)}  # type: ignore[assignment]
+            main.pages = {**main.pages, "timeline": replace(page, summary=summary)}  # type: ignore[assignment]
             await driven.press("8")
             assert len(drawn) == 1
 

@@ -154,7 +154,7 @@ def test_a_screen_that_was_left_holds_no_rows() -> None:
                 await driven.press(key)
             await driven.press("3", "down", "down", "1")
             await driven.tick(3)
-            models = driven.main._models
+            models = driven.main.models
             assert len(models) >= len(PAGES)
             left = [one for name, one in models.items() if name != "overview"]
             assert all(one.rows is NO_ROWS and not one.shown for one in left)

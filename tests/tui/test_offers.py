@@ -19,7 +19,6 @@ from tui.operations.operation import Outcome
 from tui.operations.partitions import AbortHanging, DeleteRecords, VerifyReplicas
 from tui.operations.reassignments import sum_of as cancel_sum
 from tui.operations.topics import DeleteTopics
-from tui.planning.forms import plan_offer
 from tui.screen.action_handlers import chosen
 from tui.screen.offers import NotNow, Offer, offer_for
 from tui.state.location import Location
@@ -38,7 +37,7 @@ def shown(look: Callable[[Driven], Awaitable[None]], scene: str | FakeFeed = "li
 def offered(driven: Driven, action_id: str) -> Offer:
     main = driven.main
     if action_id.startswith("plan."):
-        return plan_offer(action_id, main.desk, main.view, chosen(main, action_id))
+        return main.desk.offer_for(action_id, main.view, chosen(main, action_id))
     return offer_for(action_id, main.view, chosen(main, action_id))
 
 

@@ -46,7 +46,7 @@ from tui.operations.partitions import AbortHanging, DeleteRecords, VerifyReplica
 from tui.operations.reassignments import CancelReassignments, ChangeThrottle, RemoveThrottles
 from tui.operations.settings import AlterSettings
 from tui.operations.topics import CreateTopic, DeleteTopics, GrowTopic, quantity, whole_number
-from tui.screen.action_handlers import why_not
+from tui.screen.page_screen import why_not
 from tui.state.session import Session
 from tui.widgets.line_table import LineTable
 

@@ -25,9 +25,9 @@ from plans.options import PlanOptions, Strategy
 from tui.dialogs.dialog import TextDialog
 from tui.operations.operation import Prepared
 from tui.operations.plans import wave_lines
-from tui.planning import desk
-from tui.planning.desk import solve_apart
+from tui.planning import solving
 from tui.planning.plan_run import PlanRunState
+from tui.planning.solving import solve_apart
 from tui.screen.offers import PlanWish
 from tui.state.location import Location
 
@@ -55,7 +55,7 @@ class NoCluster:
 
 async def planned(driven: Driven) -> None:
     await driven.press("ctrl+g")
-    await driven.until(lambda: driven.main.desk.plan is not None and driven.app.screen is driven.main)
+    await driven.until(lambda: driven.main.off_board.plan is not None and driven.app.screen is driven.main)
 
 
 def test_a_broker_is_retired_from_its_row_and_the_plan_is_saved_and_opened(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_broker_is_retired_from_its_row_and_the_plan_is_saved_and_opened(tmp_p
         assert "Save a new decommission plan" in driven.text
         await driven.press("enter")
         await driven.until((tmp_path / "plan-decommission.json").exists)
-        plan = driven.main.desk.plan
+        plan = driven.main.off_board.plan
         assert plan is not None
         assert (tmp_path / "plan-decommission.json").read_text() == plan.text
         await driven.press("w", "ctrl+u")
@@ -149,7 +149,7 @@ def test_a_plan_that_nobody_can_make_says_why_until_it_was_read() -> None:
         await driven.tick(2)
         assert driven.text == told
         await driven.press("escape")
-        assert (driven.app.screen, driven.main.desk.plan) == (driven.main, None)
+        assert (driven.app.screen, driven.main.off_board.plan) == (driven.main, None)
 
     shown("live", look, page="brokers")
 
@@ -164,16 +164,16 @@ def test_a_window_that_is_closed_ends_the_solver(monkeypatch: pytest.MonkeyPatch
         await driven.tick(2)
         await driven.press("escape")
         await driven.until(lambda: begun[0].returncode is not None)
-        assert (driven.app.screen, driven.main.desk.plan) == (driven.main, None)
+        assert (driven.app.screen, driven.main.off_board.plan) == (driven.main, None)
 
-    monkeypatch.setattr(desk, "module_command", lambda module: ("sleep", "600"))
-    original = desk._answer
+    monkeypatch.setattr(solving, "module_command", lambda module: ("sleep", "600"))
+    original = solving._answer
 
     async def watched(process: asyncio.subprocess.Process, *rest: object) -> object:
         begun.append(process)
         return await original(process, *rest)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(desk, "_answer", watched)
+    monkeypatch.setattr(solving, "_answer", watched)
     shown("five", look, page="brokers")
 
 
@@ -187,7 +187,7 @@ def test_the_planner_beside_the_loop_tells_progress_refusals_and_its_own_end(mon
     assert made.plan.partitions
     with pytest.raises(Infeasible):
         asyncio.run(solve_apart(snapshot, Strategy.DECOMMISSION, PlanOptions(brokers=(1, 2, 3, 4)), print))
-    monkeypatch.setattr(desk, "module_command", lambda module: ("sh", "-c", "echo broken >&2"))
+    monkeypatch.setattr(solving, "module_command", lambda module: ("sh", "-c", "echo broken >&2"))
     with pytest.raises(OperationError, match="the planner ended without a plan: broken"):
         asyncio.run(solve_apart(snapshot, Strategy.LEADERS, PlanOptions(), print))
 
@@ -203,7 +203,7 @@ def test_without_a_plan_or_a_cluster_each_key_says_why(tmp_path: Path) -> None:
                 await driven.press(action.keys[0])
                 assert driven.app.screen is driven.main, action.id
         driven.main.desk.open(kafka)
-        await driven.until(lambda: driven.main.desk.plan is not None)
+        await driven.until(lambda: driven.main.off_board.plan is not None)
         await driven.press("w")
         assert driven.app.screen is driven.main, "a file of Kafka's form is not ours to write"
         assert "a file in Kafka's form says no more" in driven.text
@@ -280,7 +280,7 @@ def test_a_plan_that_was_asked_about_before_the_cluster_was_left_does_not_begin(
         await driven.sees("the dashboard has switched to another cluster than first")
         assert not begun
 
-    shown("live", look, target=first, make_cluster=lambda *_: NoCluster())
+    shown("live", look, target=first, make_cluster=lambda *_, **__: NoCluster())
 
 
 @pytest.mark.parametrize("keys", ["D", "plan"])
@@ -300,7 +300,7 @@ def test_a_connection_that_is_being_opened_when_the_dashboard_ends_is_closed(key
             return self
 
     async def run() -> None:
-        async with dashboard("live", page="topics", target=TARGET, make_cluster=lambda *_: Opening()) as driven:
+        async with dashboard("live", page="topics", target=TARGET, make_cluster=lambda *_, **__: Opening()) as driven:
             course.clear()
             if keys == "plan":
                 driven.main.desk.make(PlanWish(Strategy.REBALANCE, PlanOptions()))
@@ -325,7 +325,7 @@ def test_an_operation_that_fails_by_a_mistake_of_ours_is_told_and_the_dashboard_
         await driven.press("escape")
         await driven.tick()
 
-    shown("live", look, target=TARGET, make_cluster=lambda *_: NoCluster())
+    shown("live", look, target=TARGET, make_cluster=lambda *_, **__: NoCluster())
 
 
 def test_the_end_of_a_run_takes_no_keys_from_a_window_or_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -345,7 +345,7 @@ def test_the_end_of_a_run_takes_no_keys_from_a_window_or_a_field(monkeypatch: py
             driven.main.desk.begin(run, ())
             await driven.press(key)
             may_end.set()
-            await driven.until(lambda: not driven.main.desk.run.is_under_way)
+            await driven.until(lambda: not driven.main.off_board.run.is_under_way)
             await driven.type(typed)
             assert "Apply plan.json" not in driven.text
             await driven.press(closes)
@@ -353,7 +353,7 @@ def test_the_end_of_a_run_takes_no_keys_from_a_window_or_a_field(monkeypatch: py
             await driven.press("escape")
             assert driven.app.screen is driven.main
 
-    shown("live", look, target=TARGET, make_cluster=lambda *_: NoCluster())
+    shown("live", look, target=TARGET, make_cluster=lambda *_, **__: NoCluster())
 
 
 def test_whoever_quits_during_a_run_learns_how_to_go_on_with_it_on_this_cluster() -> None:
@@ -361,13 +361,14 @@ def test_whoever_quits_during_a_run_learns_how_to_go_on_with_it_on_this_cluster(
     run = PlanRun(Verb.ROLLBACK, Path("plan.json"), "sha256:0", ())
 
     async def look(driven: Driven) -> None:
-        driven.main.desk.run = PlanRunState(run, 3, clock=lambda: 0, changed=lambda: None)
-        driven.main.desk.run.step(Step.WAVE_BEGUN, 2)
+        desk = driven.main.desk
+        driven.main.off_board.run = PlanRunState(run, 3, clock=lambda: 0, changed=lambda: None)
+        driven.main.off_board.run.step(Step.WAVE_BEGUN, 2)
         await driven.press("q")
         assert "plan.json will stop in wave 2 of 3" in driven.text
         command = "klamm plan rollback plan.json --zookeeper z:2181 --bootstrap-server k:1"
         assert f"go on with\n{command}\n" in driven.text
-        assert driven.main.desk.left_behind == f"plan.json was stopped in wave 2 of 3; go on with: {command}"
+        assert desk.left_behind == f"plan.json was stopped in wave 2 of 3; go on with: {command}"
 
     shown("live", look, target=target)
 
@@ -392,7 +393,7 @@ def test_what_is_done_is_no_part_of_what_a_resume_copies() -> None:
 def test_whoever_stops_a_run_learns_which_key_leads_where(verb: Verb, told: str) -> None:
     async def look(driven: Driven) -> None:
         run = PlanRun(verb, Path("plan.json"), "sha256:0", ())
-        driven.main.desk.run = PlanRunState(run, 3, clock=lambda: 0, changed=lambda: None)
+        driven.main.off_board.run = PlanRunState(run, 3, clock=lambda: 0, changed=lambda: None)
         await driven.press("7", "Z")
         assert "End the run of the plan?" in driven.text
         assert "the remaining waves do not begin" in driven.text
@@ -405,7 +406,7 @@ def test_whoever_stops_a_run_learns_which_key_leads_where(verb: Verb, told: str)
         assert message not in [one.message for one in driven.app._notifications]
         await driven.press("y")
         await driven.until(lambda: message in [one.message for one in driven.app._notifications])
-        driven.main.desk.run.stopped()
+        driven.main.off_board.run.stopped()
 
     shown("live", look, target=TARGET)
 
@@ -413,7 +414,7 @@ def test_whoever_stops_a_run_learns_which_key_leads_where(verb: Verb, told: str)
 def test_a_run_that_ends_while_its_end_is_confirmed_is_left_alone() -> None:
     async def look(driven: Driven) -> None:
         run = PlanRun(Verb.APPLY, Path("plan.json"), "sha256:0", ())
-        state = driven.main.desk.run = PlanRunState(run, 3, clock=lambda: 0, changed=lambda: None)
+        state = driven.main.off_board.run = PlanRunState(run, 3, clock=lambda: 0, changed=lambda: None)
         await driven.press("7", "Z")
         state.stopped()
         await driven.press("y")
@@ -432,7 +433,7 @@ def test_the_keys_that_matter_most_are_in_the_last_line_at_80_columns() -> None:
             await driven.press("7")
             last = driven.text.splitlines()[-1]
             assert all(key in last for key in ("N new", "o open", "A apply", "B roll back", "q quit"))
-            driven.main.desk.run = PlanRunState(run, 3, clock=lambda: 0, changed=lambda: None)
+            driven.main.off_board.run = PlanRunState(run, 3, clock=lambda: 0, changed=lambda: None)
             await driven.tick()
             last = driven.text.splitlines()[-1]
             assert all(key in last for key in ("C cancel", "H throttle", "Z stop", "q quit")), "it is under way"

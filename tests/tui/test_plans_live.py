@@ -30,7 +30,7 @@ from tui.operations.plans import CancelPlan, CarryOutPlan, run_asked_for
 from tui.operations.topics import DeleteTopics
 from tui.planning.opened_plan import read_plan_file
 from tui.planning.plan_run import RunState
-from tui.screen.action_handlers import why_not
+from tui.screen.page_screen import why_not
 from tui.state.session import Session
 
 FORM = {"throttle": "", "wave_replicas": "10", "wave_bytes": "", "stall": "5m"}
@@ -65,7 +65,7 @@ def topic(by_wire: Klamm) -> str:
 
 
 def state_of(driven: Driven) -> RunState | None:
-    return None if driven.main.desk.run is None else driven.main.desk.run.state
+    return None if driven.main.off_board.run is None else driven.main.off_board.run.state
 
 
 async def made_and_applied(driven: Driven, topic: str, file: Path) -> None:
@@ -94,7 +94,7 @@ async def made_and_applied(driven: Driven, topic: str, file: Path) -> None:
 
 
 async def watched_throttled_and_cancelled(driven: Driven, file: Path) -> None:
-    run = driven.main.desk.run
+    run = driven.main.off_board.run
     assert run is not None
     await driven.until(lambda: run.progress is not None and bool(driven.lines_with("1 under way")))
     assert driven.lines_with("wave 1 of 2   0/2 partitions")
@@ -181,7 +181,7 @@ def test_a_run_that_was_killed_is_resumed(
         await driven.press("o")
         await driven.type("plan.json")
         await driven.press("enter")
-        await driven.until(lambda: driven.main.desk.plan is not None)
+        await driven.until(lambda: driven.main.off_board.plan is not None)
         await apply_until_it_moves(driven, "15000")
         await driven.press("q")
         await driven.sees("End the dashboard, and the run of the plan with it?")
@@ -202,7 +202,9 @@ def test_a_run_that_was_killed_is_resumed(
         await driven.sees("Resume plan.json in tried")
         assert "at 15.0 kB/s a broker" in driven.text, "the form has the throttle of the run that was killed"
         await driven.press("y")
-        await driven.until(lambda: driven.main.desk.run is not None and driven.main.desk.run.progress is not None)
+        await driven.until(
+            lambda: driven.main.off_board.run is not None and driven.main.off_board.run.progress is not None
+        )
         await driven.press("Z")
         await driven.sees("End the run of the plan?")
         await driven.press("y")
@@ -237,7 +239,7 @@ def test_a_read_only_cluster_is_refused_by_keys_and_by_the_engine(
 
     async def scene(driven: Driven) -> None:
         driven.main.desk.open(path)
-        await driven.until(lambda: driven.main.desk.plan is not None)
+        await driven.until(lambda: driven.main.off_board.plan is not None)
         for action in driven.app.session.registry.on_page("plans"):
             if action.changes:
                 assert why_not(driven.main, action) == "started with --read-only", action.id
@@ -278,7 +280,7 @@ def test_the_lock_of_another_operator_and_a_drift_are_told(
 
     async def scene(driven: Driven) -> None:
         driven.main.desk.open(path)
-        await driven.until(lambda: driven.main.desk.plan is not None)
+        await driven.until(lambda: driven.main.off_board.plan is not None)
         async with (
             Cluster(target_of(three_brokers), timeout_s=20) as cluster,
             operator_lock(cluster, Holder("somebody@elsewhere", "2026-01-01T00:00:00Z", "apply other.json")),

@@ -32,6 +32,7 @@ from tui.screen.action_handlers import chosen
 from tui.screen.offers import NotNow, offer_for
 from tui.state.board import Board
 from tui.state.location import Location, Only
+from tui.state.off_board import ZnodeLevel
 from tui.state.problems import age_told, problems_of, why_lines
 
 
@@ -454,7 +455,7 @@ def test_a_finding_of_topics_opens_those_topics() -> None:
     (odd,) = [one for one in problems_of(board) if one.subject == "1 topic unreadable"]
     assert odd.opens == Location("zookeeper", path="/brokers/topics", only=Only.UNREADABLE)
     znodes = [Znode(f"/brokers/topics{n}", None, "", n and n[1:], 0, 0, None, 0, 0, None, None) for n in ("", "/odd")]
-    level = zookeeper.ZnodeLevel("/brokers/topics", (*znodes, replace(znodes[1], path="/t", complaint=None)))
+    level = ZnodeLevel("/brokers/topics", (*znodes, replace(znodes[1], path="/t", complaint=None)))
     rows = zookeeper.rows_of(level, odd.opens.only)
     assert [one.name for one in rows.items if rows.is_kept is None or rows.is_kept(one)] == ["odd"]
 

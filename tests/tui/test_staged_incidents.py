@@ -34,7 +34,6 @@ from tui.operations.elections import Elect
 from tui.operations.partitions import AbortHanging
 from tui.operations.reassignments import CancelReassignments, RemoveThrottles
 from tui.pages.brokers import BrokerItem
-from tui.planning.forms import plan_offer
 from tui.screen.action_handlers import chosen
 from tui.screen.offers import Ask, NotNow, Offer, offer_for
 from tui.state.board import Board
@@ -167,7 +166,7 @@ INCIDENTS = {
 def offered(driven: Driven, action_id: str) -> Offer:
     main = driven.main
     if action_id.startswith("plan."):
-        return plan_offer(action_id, main.desk, main.view, chosen(main, action_id))
+        return main.desk.offer_for(action_id, main.view, chosen(main, action_id))
     return offer_for(action_id, main.view, chosen(main, action_id))
 
 

@@ -13,15 +13,12 @@ from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
 
-from tui.dialogs.dialog import Dialog, TextDialog
+from tui.dialogs.dialog import SAME, Dialog, TextDialog, command_view
 from tui.drawing.cells import Cell, Tone
 from tui.drawing.lines import Line, line
 from tui.drawing.units import plain
 from tui.operations.operation import Outcome, Prepared
 from tui.widgets.lines_view import LinesScroll, LinesView
-
-SAME = "the same as a command"
-GO_ON = "go on with"
 
 
 class ConfirmDialog(Dialog[bool]):
@@ -52,7 +49,7 @@ class ConfirmDialog(Dialog[bool]):
         prepared = self._prepared
         lines: list[Line] = [line(("! ", Tone.WARN), (text, Tone.WARN)) for text in prepared.warnings]
         lines += [()] * bool(lines) + [line(text) for text in prepared.lines]
-        widgets: list[Widget] = [LinesScroll(lines, id="preview"), _command_view(prepared.command, self._leads)]
+        widgets: list[Widget] = [LinesScroll(lines, id="preview"), command_view(prepared.command, self._leads)]
         if prepared.typed is not None:
             widgets.append(Input(id="typed"))
         return widgets
@@ -99,16 +96,7 @@ class OutcomeDialog(TextDialog):
         lines += [line((text, Tone.STRONG)) for text in sums] + [()] * bool(sums)
         lines += table_lines(outcome.columns, outcome.rows)
         lines += [line((text, Tone.QUIET)) for text in outcome.notes]
-        super().__init__(f"{outcome.title}: {word}", lines, copied=command, is_wide=True)
-        self._leads = leads
-
-    def body(self) -> list[Widget]:
-        return [*super().body(), *([_command_view(self._copied, self._leads)] if self._copied else [])]
-
-
-def _command_view(command: str, leads: str = SAME) -> LinesView:
-    """Return a command with what it is, folded where it is long."""
-    return LinesView([(), line((leads, Tone.QUIET)), line((command, Tone.ACCENT))], id="command", folds=True)
+        super().__init__(f"{outcome.title}: {word}", lines, copied=command, leads=leads, is_wide=True)
 
 
 def table_lines(columns: tuple[str, ...], rows: tuple[tuple[Cell, ...], ...]) -> list[Line]:

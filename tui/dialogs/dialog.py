@@ -23,6 +23,8 @@ from tui.widgets.lines_view import LinesScroll, LinesView
 Result = TypeVar("Result")
 MORE = "   more with ↓"
 """Said where text goes on below."""
+SAME = "the same as a command"
+GO_ON = "go on with"
 
 
 class EarlyKeys(ModalScreen[Result]):
@@ -144,7 +146,7 @@ class Dialog(EarlyKeys[Result]):
 
 
 class TextDialog(Dialog[None]):
-    """Tells something; it stays until it is closed."""
+    """Tells something, with a command if there is one to copy; it stays until it is closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,q", "leave", "Close", show=False),
@@ -153,21 +155,22 @@ class TextDialog(Dialog[None]):
     ]
 
     def __init__(
-        self, title: str, lines: list[Line], *, copied: str = "", is_wide: bool = False, folds: bool = False,
-        finds: bool = False, renewed: Callable[[], list[Line]] | None = None,
+        self, title: str, lines: list[Line], *, copied: str = "", leads: str = SAME, is_wide: bool = False,
+        folds: bool = False, finds: bool = False, renewed: Callable[[], list[Line]] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             title, "esc closes" + "   y copies the command" * bool(copied) + "   / finds an action" * finds
         )
         self._lines = lines
-        self._copied = copied
+        self._copied, self._leads = copied, leads
         self._finds = finds
         self._folds = folds
         self._renewed = renewed
         self.set_class(is_wide, "-wide")
 
     def body(self) -> list[Widget]:
-        return [LinesScroll(self._lines, id="lines", folds=self._folds)]
+        command = [command_view(self._copied, self._leads)] if self._copied else []
+        return [LinesScroll(self._lines, id="lines", folds=self._folds), *command]
 
     def on_mount(self) -> None:
         """Keep up with what it tells of."""
@@ -187,6 +190,11 @@ class TextDialog(Dialog[None]):
         if self._finds:
             self.dismiss(None)
             self.app.call_next(self.app.action_command_palette)
+
+
+def command_view(command: str, leads: str = SAME) -> LinesView:
+    """Return a command with what it is, folded where it is long."""
+    return LinesView([(), line((leads, Tone.QUIET)), line((command, Tone.ACCENT))], id="command", folds=True)
 
 
 class ProgressDialog(Dialog[None]):

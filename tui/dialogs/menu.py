@@ -13,6 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
+from engine.admin.cluster.errors import BadRequest
 from tui.actions import PAGES, Registry
 from tui.dialogs.dialog import Dialog
 from tui.drawing.cells import Tone
@@ -146,42 +147,20 @@ ALIASES = {
 _WORDS = {"q": "quit", "q!": "quit", "exit": "quit", "h": "help", "cluster": "clusters", "theme": "view.theme"}
 
 
-@dataclass(frozen=True, slots=True)
-class GoTo:
-    location: Location
-
-
-@dataclass(frozen=True, slots=True)
-class Do:
-    """Carry out an action."""
-
-    action_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class NotUnderstood:
-    """What is wrong with what was typed."""
-
-    message: str
-
-
-Command = GoTo | Do | NotUnderstood
-
-
-def parse_command(text: str, registry: Registry) -> Command:
-    """Return what a line asks for."""
+def parse_command(text: str, registry: Registry) -> Location | str:
+    """Return the place that a line names, or the id of its action; raises BadRequest if it is neither."""
     word, _, rest = text.strip().removeprefix(":").partition(" ")
     rest = rest.strip()
     if not word:
-        return NotUnderstood("type a screen, such as :topics, or an action")
+        raise BadRequest("type a screen, such as :topics, or an action")
     pages = {name for name, _, _ in PAGES}
     page = word if word in pages else ALIASES.get(word)
     if page is not None:
         return _page_command(page, rest)
     action_id = _WORDS.get(word, word)
     if any(action.id == action_id for action in registry.actions):
-        return Do(action_id)
-    return NotUnderstood(f"nothing is called {word!r}: {_suggestion(word, pages, registry)}")
+        return action_id
+    raise BadRequest(f"nothing is called {word!r}: {_suggestion(word, pages, registry)}")
 
 
 def suggestions(text: str, registry: Registry, named: Callable[[str], Iterable[str]] = lambda page: ()) -> list[str]:
@@ -199,24 +178,24 @@ def suggestions(text: str, registry: Registry, named: Callable[[str], Iterable[s
     return [word for word in words if word.startswith(text)]
 
 
-def _page_command(page: str, rest: str) -> Command:
+def _page_command(page: str, rest: str) -> Location:
     if not rest:
-        return GoTo(Location(page))
+        return Location(page)
     match page:
         case "topics" | "partitions":
             topic, dash, number = rest.rpartition("-")
             if page == "partitions" and dash and number.isdecimal():
-                return GoTo(Location("partitions", topic=topic, row=rest))
-            return GoTo(Location("partitions", topic=rest))
+                return Location("partitions", topic=topic, row=rest)
+            return Location("partitions", topic=rest)
         case "brokers":
             if not rest.isdecimal():
-                return NotUnderstood(f"a broker's id is a number, not {rest!r}")
-            return GoTo(Location("partitions", broker=int(rest)))
+                raise BadRequest(f"a broker's id is a number, not {rest!r}")
+            return Location("partitions", broker=int(rest))
         case "groups":
-            return GoTo(Location("group", group=rest))
+            return Location("group", group=rest)
         case "zookeeper":
-            return GoTo(Location("zookeeper", path=rest if rest.startswith("/") else f"/{rest}"))
-    return NotUnderstood(f"{page} takes no name: type :{page}")
+            return Location("zookeeper", path=rest if rest.startswith("/") else f"/{rest}")
+    raise BadRequest(f"{page} takes no name: type :{page}")
 
 
 def _suggestion(word: str, pages: set[str], registry: Registry) -> str:

@@ -8,12 +8,7 @@ from dataclasses import dataclass, field
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.elections.running import check_election, preview_election, run_election
-from engine.admin.elections.scope_and_result import (
-    ElectionResult,
-    ElectionScope,
-    ElectionType,
-    PartitionElection,
-)
+from engine.admin.elections.scope_and_result import ElectionResult, ElectionScope, ElectionType, PartitionElection
 from engine.common.model import NO_LEADER
 from engine.common.quantities import counted
 from tui.drawing.cells import Cell

@@ -26,15 +26,7 @@ from engine.admin.groups.scope import GroupScope
 from engine.common.quantities import counted
 from tui.drawing.cells import Cell
 from tui.drawing.units import NOTHING, count
-from tui.operations.operation import (
-    Operation,
-    Outcome,
-    Prepared,
-    command_text,
-    failures_told,
-    result_cell,
-    shortened,
-)
+from tui.operations.operation import Operation, Outcome, Prepared, command_text, failures_told, result_cell, shortened
 
 RESET_HINT = "earliest, latest, current, an offset, +10 or -10, 2026-11-21T12:00:00, 02:00 or PT30M"
 

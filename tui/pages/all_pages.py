@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from heapq import nsmallest
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engine.admin.analysis.incidents import Incident
 from engine.admin.analysis.timeline import timelines
@@ -22,7 +22,6 @@ from engine.common.snapshot import TopicSnapshot
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, beside, fitted, folded, line
 from tui.drawing.sparkline import FigureText, Series, chart_lines
-from tui.drawing.table_model import Rows
 from tui.drawing.units import (
     NOTHING,
     at_least,
@@ -55,7 +54,6 @@ from tui.pages import (
 )
 from tui.pages.brokers import BrokerItem
 from tui.pages.groups import member_lines, why_of
-from tui.pages.logs import PartitionLogs
 from tui.pages.page import Page, View
 from tui.pages.partitions import state_of
 from tui.pages.reassignments import MoveItem
@@ -65,11 +63,9 @@ from tui.pages.spark import QueryRow
 from tui.pages.timeline import change_text, kind_cell
 from tui.state.board import Board, PartitionItem
 from tui.state.location import Location
+from tui.state.session import Session
 
-if TYPE_CHECKING:
-    from tui.screen.main_screen import MainScreen
-
-_OF_THE_BOARD = (
+_OF_A_CLUSTER = (
     overview.PAGE,
     brokers.PAGE,
     topics.PAGE,
@@ -81,68 +77,32 @@ _OF_THE_BOARD = (
     timeline.PAGE,
     spark.PAGE,
     spark.QUERY_PAGE,
+    zookeeper.PAGE,
 )
-"""These are drawn from the board alone; plans, znodes and logs are read separately, for the main screen."""
+"""The screens of one cluster that need no slow import."""
 
 
-def pages_of(screen: MainScreen, partition_logs: PartitionLogs) -> dict[str, Page]:
-    """Return the screens. ``screen`` has the plan and the znodes that two of them show, ``partition_logs`` the logs."""
-    read_separately = (_plans(screen), _znodes(screen), _logs(screen, partition_logs))
-    fleet = clusters.page_of(screen.dashboard.session.fleet)
-    return {page.name: page for page in (*_OF_THE_BOARD, *read_separately, fleet)}
+def pages_of(session: Session) -> dict[str, Page]:
+    """Return the screens. The session has the clusters and the log that two of them show."""
+    apart = (_PLANS, logs.page_of(session.log), clusters.page_of(session.fleet))
+    return {page.name: page for page in (*_OF_A_CLUSTER, *apart)}
 
 
-def _plans(screen: MainScreen) -> Page:
-    """It imports the planner, so it waits until somebody needs it."""
+def _plans() -> Any:
+    """Return the module, which imports the planner, so it waits until somebody needs it."""
+    from tui.pages import plans
 
-    def rows(view: View) -> Rows:
-        from tui.pages import plans
-
-        return plans.rows_of(view, screen.desk.plan)
-
-    def summary(view: View, width: int) -> list[Line]:
-        from tui.pages import plans
-
-        return plans.summary_of(view, screen.desk.plan, screen.desk.run, screen.model.cursor_key, width)
-
-    def command(view: View, items: Sequence[Any]) -> list[str]:
-        from tui.pages import plans
-
-        return plans.command_of(screen.desk.plan)
-
-    return Page(
-        "plans",
-        rows,
-        summary,
-        lambda view, item: Location("partitions", topic=item.name.topic, row=str(item.name)),
-        lambda view, item: item.state in ("not found", "going elsewhere"),
-        command,
-    )
+    return plans
 
 
-def _znodes(screen: MainScreen) -> Page:
-    return Page(
-        "zookeeper",
-        lambda view: zookeeper.rows_of(screen.znodes, view.location.only),
-        lambda view, width: zookeeper.summary_of(screen.znodes, view),
-        lambda view, znode: Location("zookeeper", path=znode.path),
-        lambda view, item: item.complaint is not None,
-        zookeeper.command,
-    )
-
-
-def _logs(screen: MainScreen, of_partition: PartitionLogs) -> Page:
-    ring = screen.dashboard.session.log
-
-    def rows(view: View) -> Rows:
-        shown = None if view.location.topic is None else of_partition.shown
-        return logs.rows_of(ring) if shown is None else logs.partition_rows(shown)
-
-    def summary(view: View, width: int) -> list[Line]:
-        shown = None if view.location.topic is None else of_partition.shown
-        return logs.summary_of(ring) if shown is None else logs.partition_summary(shown)
-
-    return Page("logs", rows, summary, is_trouble=lambda view, item: logs.is_trouble(item), command=logs.command)
+_PLANS = Page(
+    "plans",
+    lambda view: _plans().rows_of(view, view.off_board.plan),
+    lambda view, width: _plans().summary_of(view, view.off_board.plan, view.off_board.run, view.cursor_key, width),
+    lambda view, item: Location("partitions", topic=item.name.topic, row=str(item.name)),
+    lambda view, item: item.state in ("not found", "going elsewhere"),
+    lambda view, items: _plans().command_of(view.off_board.plan),
+)
 
 
 # The text beside a table on a wide terminal: what the row has no room for, the course of its figures, its parts, and

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
-from engine.common.model import TopicPartition
 from tui.drawing.cells import NO_DATA, Cell, Column, Tone, attribute, column, figure
 from tui.drawing.lines import Line, line
 from tui.drawing.table_model import Rows
 from tui.drawing.units import clock_time, count, counted, ids, plain, size
-from tui.operations.operation import EXPECTED, failure_text
-from tui.pages.page import View
+from tui.pages.page import Page, View
 from tui.state.log_ring import LogLine, LogRing
+from tui.state.off_board import ShownLog
 
 if TYPE_CHECKING:
-    from engine.admin.cluster.target import ClusterTarget
-    from engine.admin.state_changes.partition_log import PartitionEntry, PartitionLog
-    from tui.screen.main_screen import MainScreen
-
-log = logging.getLogger(__name__)
+    from engine.admin.state_changes.partition_log import PartitionEntry
 
 # The dashboard's own
 
@@ -68,16 +61,6 @@ _HOW = (
     "  klamm top --logs FOLDER",
     "  or logs = [FOLDER] in the cluster's profile",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ShownLog:
-    """What brokers' state-change logs say about a partition; or why that is unknown."""
-
-    name: TopicPartition
-    log: PartitionLog | None = None
-    error: str = ""
-    is_loading: bool = False
 
 
 _WHOLE_WIDTH = 90
@@ -183,45 +166,16 @@ def whole(item: LogLine | PartitionEntry) -> list[Line]:
     return [line((plain(head), Tone.QUIET)), (), *(line(text) for text in texts)]
 
 
-class PartitionLogs:
-    """Reads what brokers' logs say about the partition of this screen, and keeps what was read last.
+def page_of(ring: LogRing) -> Page:
+    """Return the screen of logs: of the partition that its location names, or the dashboard's own."""
 
-    A thread reads the logs, and the dashboard goes on drawing.
-    """
+    def shown(view: View) -> ShownLog | None:
+        return None if view.location.topic is None else view.off_board.partition_log
 
-    def __init__(self, screen: MainScreen) -> None:
-        self._screen = screen
-        self.shown: ShownLog | None = None
-
-    def read(self, name: TopicPartition) -> None:
-        """Begin to read; what was read before of this partition stays until the new result is there."""
-        target = self._screen.dashboard.session.target
-        places = () if target is None else target.logs
-        if not places:
-            self.shown = ShownLog(name, error=NO_LOGS)
-            return
-        if self.shown is None or self.shown.name != name or self.shown.log is None:
-            self.shown = ShownLog(name, is_loading=True)
-        reading = self._read(target, name, places)
-        self._screen.run_in_background(reading, name="partition-log", group="partition-log", exclusive=True)
-
-    async def _read(self, target: ClusterTarget | None, name: TopicPartition, places: Sequence[str]) -> None:
-        # Its import is slow, and it is seldom needed.
-        from engine.admin.state_changes.partition_log import partition_log
-
-        try:
-            shown = ShownLog(name, await partition_log(_paths(places), name))
-        except Exception as error:
-            text = failure_text(error)
-            is_odd = not isinstance(error, EXPECTED)
-            log.warning("The state-change logs could not be read. partition=%s error=%s", name, text, exc_info=is_odd)
-            shown = ShownLog(name, error=text)
-        if self._screen.dashboard.session.target is not target:
-            return  # these logs belong to another cluster
-        self.shown = shown
-        if self._screen.location.page == "logs":
-            self._screen.draw(is_new_data=False)
-
-
-def _paths(places: Sequence[str]) -> list[Path]:
-    return [Path(place).expanduser() for place in places]
+    return Page(
+        "logs",
+        lambda view: rows_of(ring) if (one := shown(view)) is None else partition_rows(one),
+        lambda view, width: summary_of(ring) if (one := shown(view)) is None else partition_summary(one),
+        is_trouble=lambda view, item: is_trouble(item),
+        command=command,
+    )

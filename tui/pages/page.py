@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from engine.admin.cluster.target import ClusterTarget
@@ -12,6 +12,7 @@ from tui.drawing.lines import Line
 from tui.drawing.table_model import Rows
 from tui.state.board import Board
 from tui.state.location import Location
+from tui.state.off_board import OffBoard
 from tui.state.status import login_of
 
 
@@ -20,7 +21,7 @@ class View:
     """What a screen is drawn from. ``height`` is that of the whole terminal, in lines.
 
     ``is_filtered``: only rows that contain a text are shown. ``newest`` is the newest frame, if the board does not
-    show it yet because the view is frozen.
+    show it yet because the view is frozen. ``cursor_key``: the row under the cursor.
     """
 
     board: Board
@@ -29,6 +30,8 @@ class View:
     height: int = 40
     is_filtered: bool = False
     newest: Frame | None = None
+    off_board: OffBoard = field(default_factory=OffBoard)
+    cursor_key: Any | None = None
 
 
 @dataclass(frozen=True, slots=True)

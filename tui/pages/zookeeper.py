@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -12,22 +12,13 @@ from tui.drawing.cells import NO_DATA, Cell, Column, Tone, figure
 from tui.drawing.lines import Line, line
 from tui.drawing.table_model import Rows
 from tui.drawing.units import plain
-from tui.pages.page import View
-from tui.state.location import Only
+from tui.pages.page import Page, View
+from tui.state.location import Location, Only
+from tui.state.off_board import ZnodeLevel
 
 if TYPE_CHECKING:
     # The import for reading znodes is slow, so it waits until somebody looks at them.
     from engine.admin.znodes.tree import Znode
-
-
-@dataclass(frozen=True, slots=True)
-class ZnodeLevel:
-    """One znode with its children, as they were read; or why that failed."""
-
-    path: str
-    znodes: tuple[Znode, ...] = ()
-    error: str = ""
-    is_loading: bool = False
 
 
 def value_text(data: object) -> str:
@@ -86,7 +77,7 @@ def rows_of(level: ZnodeLevel, only: Only | None = None) -> Rows:
     )
 
 
-def summary_of(level: ZnodeLevel, view: View) -> list[Line]:
+def summary_of(level: ZnodeLevel) -> list[Line]:
     """Return the path and what the znode itself says."""
     if not level.znodes:
         return [line((level.path, Tone.STRONG))]
@@ -104,3 +95,13 @@ def command(view: View, items: Sequence[Any]) -> list[str]:
     if len(items) == 1:
         return ["zk", "get", items[0].path]
     return ["zk", "tree", view.location.path or "/", "--depth", "1"]
+
+
+PAGE = Page(
+    "zookeeper",
+    lambda view: rows_of(view.off_board.znodes, view.location.only),
+    lambda view, width: summary_of(view.off_board.znodes),
+    lambda view, znode: Location("zookeeper", path=znode.path),
+    lambda view, item: item.complaint is not None,
+    command,
+)

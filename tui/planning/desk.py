@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import pickle
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from engine.admin.cluster.errors import AdminError, BadRequest
 from engine.admin.log_dirs.describing import with_logs
@@ -25,43 +25,41 @@ from engine.admin.reassignment.wave_values import WaveControl
 from engine.admin.reassignment.waves import Wave
 from engine.admin.snapshots.taking import take_for_planning
 from engine.common.errors import OperationError
-from engine.common.quantities import counted
+from engine.common.quantities import counted, parse_rate
 from engine.common.snapshot import ClusterSnapshot
-from engine.common.snapshot_json import snapshot_to_json
-from engine.runtime.own_process import module_command
-from plans.errors import PlanError
-from plans.made import MadePlan
-from plans.options import PlanOptions, Strategy
-from plans.solver_process import LENGTH_BYTES, Request
-from tui.dialogs.confirm import GO_ON, SAME, ConfirmDialog, OutcomeDialog
-from tui.dialogs.dialog import ProgressDialog, TextDialog
+from plans.options import Strategy
+from tui.dialogs.confirm import ConfirmDialog, OutcomeDialog
+from tui.dialogs.dialog import GO_ON, SAME, ProgressDialog, TextDialog
 from tui.dialogs.form import FormDialog
 from tui.dialogs.menu import Choice, MenuDialog
 from tui.drawing.cells import Tone
-from tui.drawing.lines import Line, line
+from tui.drawing.lines import line
 from tui.operations.operation import EXPECTED, Prepared, command_text, failure_text
 from tui.operations.plan_commands import running_words
+from tui.operations.plans import CancelPlan, CarryOutPlan, CheckPlan, PlanHistory, ThrottlePlan, run_asked_for
+from tui.operations.topics import quantity
+from tui.pages.page import View
 from tui.planning.card import detail_lines, run_outcome
-from tui.planning.forms import STRATEGIES, ask_for_plan, carry_out, path_named
+from tui.planning.forms import FROM_ROWS, STRATEGIES, ask_for_plan, path_named
 from tui.planning.opened_plan import OpenedPlan, plan_made, read_plan_file
 from tui.planning.plan_run import PlanRunState, RunState
-from tui.screen.offers import Ask, FieldNeeded, PlanWish
+from tui.planning.solving import solve_apart
+from tui.screen.offers import Ask, FieldNeeded, NotNow, Offer, PlanWish, offer_for
+from tui.screen.page_screen import PageScreen
 from tui.screen.saving import write_new
 from tui.screen.work import Work
 from tui.state.location import Location
 
-if TYPE_CHECKING:
-    from tui.screen.main_screen import MainScreen
-
 log = logging.getLogger(__name__)
+
+_VERBS = {"plan.apply": Verb.APPLY, "plan.resume": Verb.RESUME, "plan.rollback": Verb.ROLLBACK}
 
 
 class PlanDesk:
-    def __init__(self, screen: MainScreen, work: Work) -> None:
+    def __init__(self, screen: PageScreen, work: Work) -> None:
         self._screen = screen
         self._work = work
-        self.plan: OpenedPlan | None = None
-        self.run: PlanRunState | None = None
+        self._shown = screen.off_board
         self._control = WaveControl()
         self._execution: asyncio.Task[None] | None = None
         self._untold: OutcomeDialog | None = None
@@ -74,7 +72,7 @@ class PlanDesk:
     @property
     def folders(self) -> tuple[Path, ...]:
         """Where journals may lie: in the working folder, and beside the plan."""
-        beside = () if self.plan is None or self.plan.path is None else (self.plan.path.parent,)
+        beside = () if self._shown.plan is None or self._shown.plan.path is None else (self._shown.plan.path.parent,)
         return (self.folder, *beside)
 
     # Making, opening, saving
@@ -118,7 +116,7 @@ class PlanDesk:
         else:
             text = failure_text(error)
             log.warning("no plan: %s", text, exc_info=None if isinstance(error, EXPECTED) else error)
-            self._tell(f"{title}: no plan", [line((text, Tone.BAD))])
+            self._screen.show_text(f"{title}: no plan", [line((text, Tone.BAD))])
 
     async def _solved(self, wish: PlanWish, dialog: ProgressDialog) -> OpenedPlan:
         snapshot = await self._snapshot(dialog)
@@ -131,37 +129,33 @@ class PlanDesk:
         """Read the cluster; in a recording, take the cluster of the current frame."""
         session, frame = self._screen.dashboard.session, self._screen.dashboard.board.frame
         if session.target is not None:
-            async with (
-                session.make_cluster(session.target, session.timeout_s) as cluster,
-                asyncio.timeout(session.timeout_s),
-            ):
+            async with session.connection(session.target) as cluster, asyncio.timeout(session.timeout_s):
                 return await take_for_planning(cluster, dialog.note)
         if frame.cluster is None:
             raise OperationError("the cluster is not known yet")
         return with_logs(frame.cluster, frame.logs)
 
     def _show(self, plan: OpenedPlan) -> None:
-        self.plan = plan
+        self._shown.plan = plan
         self._screen.go_to(Location("plans"))
         self._screen.draw(is_new_data=False)
 
     def open_named(self, text: str) -> None:
         """Show the plan that a person named in a command."""
         try:
-            self.open(self._path(text))
+            self.open(path_named(self.folder, text))
         except BadRequest as error:
             self._screen.tell(failure_text(error), is_error=True)
 
-    def open(self, path: Path) -> None:
-        """Read a plan file, beside the event loop, and show it."""
-        self._screen.run_in_background(self._open(path), name="open a plan", group="open a plan", exclusive=True)
+    def open(self, path: Path | None, *, resumes: bool = False) -> None:
+        """Read a plan file (None: of the run that was stopped or killed last) and show it.
 
-    def resume(self, path: Path | None) -> None:
-        """Open a plan (None: the one whose run was stopped or killed last), and ask how to go on with it."""
-        work = self._open(path, resumes=True)
+        This is done beside the event loop. With ``resumes`` it then asks how to go on with the plan.
+        """
+        work = self._open(path, resumes=resumes)
         self._screen.run_in_background(work, name="open a plan", group="open a plan", exclusive=True)
 
-    async def _open(self, path: Path | None, *, resumes: bool = False) -> None:
+    async def _open(self, path: Path | None, *, resumes: bool) -> None:
         if path is None:
             found = await asyncio.to_thread(unfinished_plans, self.folders)
             if not found:
@@ -170,13 +164,13 @@ class PlanDesk:
             path = found[0].path
         self._show(await asyncio.to_thread(read_plan_file, path))
         if resumes:
-            self._work.offer(carry_out(Verb.RESUME, self))
+            self._work.offer(self._run_offer(Verb.RESUME))
 
     def ask_what_to_open(self) -> None:
         """Let a person name a file."""
 
         def existing(values: Mapping[str, str]) -> Path:
-            path = self._path(values["path"])
+            path = path_named(self.folder, values["path"])
             if not path.is_file():
                 raise BadRequest("no such file", where=str(path))
             return path
@@ -187,7 +181,7 @@ class PlanDesk:
 
     def ask_where_to_save(self) -> None:
         """Let a person name the file for a plan that was made here."""
-        plan = self.plan
+        plan = self._shown.plan
         if plan is None or plan.error or plan.file is None:
             self._screen.tell("there is no plan to save: N makes one", is_error=True)
             return
@@ -200,7 +194,7 @@ class PlanDesk:
             try:
                 self.save_as(path)
             except OSError as error:
-                self._tell("Not saved", [line((str(error), Tone.BAD))])
+                self._screen.show_text("Not saved", [line((str(error), Tone.BAD))])
             else:
                 self._screen.tell(f"saved: {path}")
 
@@ -208,59 +202,121 @@ class PlanDesk:
 
     def save_as(self, path: Path) -> None:
         """Write the open plan to a file of its own; if it is there already, leave it."""
-        plan = self.plan
+        plan = self._shown.plan
         assert plan is not None
         if not (path.exists() and path.read_text(encoding="utf-8", errors="replace") == plan.text):
             write_new(path, plan.text)
-        self.plan = replace(plan, path=path)
+        self._shown.plan = replace(plan, path=path)
         self._screen.draw(is_new_data=False)
 
     def new_path(self) -> Path:
         """Return the path of a file that does not exist yet."""
-        assert self.plan is not None
-        assert self.plan.file is not None
-        folder, stem = self.folder, f"plan-{self.plan.file.klamm.strategy}"
+        assert self._shown.plan is not None
+        assert self._shown.plan.file is not None
+        folder, stem = self.folder, f"plan-{self._shown.plan.file.klamm.strategy}"
         numbers = ["", *(f"-{number}" for number in range(2, 1000))]
         return next(path for number in numbers if not (path := folder / f"{stem}{number}.json").exists())
 
     def checked_path(self, text: str) -> Path:
         """Return where to write a plan; raises BadRequest if there is no such folder, or another file is there."""
-        path = self._path(text)
+        path = path_named(self.folder, text)
         if not path.parent.is_dir():
             raise BadRequest(f"there is no folder {path.parent}")
-        is_same = self.plan is not None and path.is_file() and path.read_text("utf-8", "replace") == self.plan.text
+        is_same = (
+            self._shown.plan is not None
+            and path.is_file()
+            and path.read_text("utf-8", "replace") == self._shown.plan.text
+        )
         if path.exists() and not is_same:
             raise BadRequest("there is a file already", where=str(path), hint="give another name")
         return path
 
-    def _path(self, text: str) -> Path:
-        return path_named(self.folder, text)
-
     # Looking at a plan
 
     def show_details(self) -> None:
-        plan = self.plan
+        plan = self._shown.plan
         if plan is None or plan.error:
             self._screen.tell("no plan is open: N makes one, o opens a file", is_error=True)
             return
-        target, words, command = self._screen.dashboard.session.target, plan.making_words, ""
+        target, words = self._screen.dashboard.session.target, plan.making_words
         lines = detail_lines(plan, self._screen.size.width - 12)
-        if words and target is not None:
-            command = command_text(words, target)
-            lines += [(), line((SAME, Tone.QUIET)), line((command, Tone.ACCENT))]
-        if self.run is not None:
+        command = command_text(words, target) if words and target is not None else ""
+        if self._shown.run is not None:
             lines += [(), line(("said while it was carried out", Tone.QUIET))]
-            lines += [line(text) for _, text in self.run.said]
+            lines += [line(text) for _, text in self._shown.run.said]
         self._screen.app.push_screen(TextDialog(plan.name.capitalize(), lines, copied=command, is_wide=True))
 
     def explain(self) -> None:
         """Say why the partition under the cursor moves."""
         item = self._screen.model.cursor_item
-        if self.plan is None or item is None:
+        if self._shown.plan is None or item is None:
             self._screen.tell("no plan is open, or it moves nothing", is_error=True)
             return
-        lines = [line(text) for text in self.plan.explained(item.name)]
-        self._screen.app.push_screen(TextDialog(f"Why {item.name} moves", lines, folds=True))
+        lines = [line(text) for text in self._shown.plan.explained(item.name)]
+        self._screen.show_text(f"Why {item.name} moves", lines)
+
+    # What the keys for plans mean
+
+    def offer_for(self, action_id: str, view: View, items: Sequence[Any]) -> Offer:
+        """Return what an action about plans means."""
+        if action_id in FROM_ROWS:
+            return FROM_ROWS[action_id](self.folder, view, items)
+        if action_id == "plan.history":
+            return PlanHistory(self.folders)
+        if action_id == "plan.throttle" and not self._shown.is_plan_under_way:
+            # Another klamm carries it out, or nobody does any more: moves under way can be throttled anyway.
+            return offer_for("reassignment.throttle", view, items)
+        if self._shown.plan is None or self._shown.plan.error:
+            return NotNow("no plan is open: N makes one, o opens a file")
+        if action_id == "plan.cancel":
+            tells = partial(self.note_cancelled, self._shown.plan)
+            return CancelPlan(self._shown.plan, self.stop, tells, self._shown.is_plan_under_way)
+        if action_id == "plan.throttle":
+            return self._throttle_offer()
+        if self._shown.plan.file is None:
+            return NotNow("this file has Kafka's form, and the dashboard carries out klamm's plans only: N makes one")
+        return CheckPlan(self._shown.plan) if action_id == "plan.check" else self._run_offer(_VERBS[action_id])
+
+    def _throttle_offer(self) -> Offer:
+        run = self._shown.run
+        assert run is not None
+
+        def build(values: Mapping[str, str]) -> ThrottlePlan:
+            rate = quantity(parse_rate, "the throttle", values["rate"])
+            if rate is None:
+                raise BadRequest("give a throttle, such as 50M")
+            return ThrottlePlan(run.run, ThrottleRange.of(rate), self.set_throttle)
+
+        now = "" if run.run.throttle is None else str(run.run.throttle.start)
+        return Ask("Change the throttle of the plan", (FieldNeeded("rate", "Bytes a second", now, "50M"),), build)
+
+    def _run_offer(self, verb: Verb) -> Offer:
+        """Return the form before the open plan is carried out, or why it cannot be."""
+        plan = self._shown.plan
+        assert plan is not None
+        assert plan.file is not None
+        if self._shown.is_plan_under_way:
+            return NotNow("a plan is being carried out: Z stops it, C cancels it")
+        if not plan.targets:
+            return NotNow("there is nothing to do")
+        if plan.path is None and verb is not Verb.APPLY:
+            return NotNow("this plan was made just now: there is nothing to resume, A applies it")
+        last = None if verb is Verb.APPLY else self.last_throttle()
+        advice = plan.file.klamm.throttle if last is None else last
+        fields = [
+            FieldNeeded("throttle", "Throttle", str(advice or ""), "50M a second; empty: full speed"),
+            FieldNeeded("wave_replicas", "Replicas a wave", "10", "into a broker and out of one"),
+            FieldNeeded("wave_bytes", "Bytes a wave", "", "100G into or out of a broker; empty: no cap"),
+            FieldNeeded("stall", "Stalled after", "5m", "it stops after this time without progress"),
+        ]
+        if plan.path is None:
+            fields.insert(0, FieldNeeded("file", "Saved as", str(self.new_path()), "journal and rollback go beside it"))
+
+        def build(values: Mapping[str, str]) -> CarryOutPlan:
+            path = plan.path or self.checked_path(values["file"])
+            return CarryOutPlan(plan, run_asked_for(verb, plan, path, values), self.save_as, self.begin)
+
+        return Ask(f"{verb.value.capitalize()} {plan.name}", tuple(fields), build)
 
     # Carrying a plan out
 
@@ -268,11 +324,11 @@ class PlanDesk:
         """Carry out waves, and go on with everything else."""
         session = self._screen.dashboard.session
         assert session.target is not None
-        if self.run is not None and self.run.is_under_way:
+        if self._shown.is_plan_under_way:
             raise BadRequest("another run of a plan has begun meanwhile")
         self._control = WaveControl()
-        self.run = PlanRunState(run, len(waves), clock=lambda: round(time.time() * 1000), changed=self._changed)
-        self._execution = asyncio.create_task(self._execute(self.run, waves), name="plan-run")
+        self._shown.run = PlanRunState(run, len(waves), clock=lambda: round(time.time() * 1000), changed=self._changed)
+        self._execution = asyncio.create_task(self._execute(self._shown.run, waves), name="plan-run")
         self._screen.dashboard.board.stopped_plan = None
         self._screen.go_to(Location("plans"))
 
@@ -281,7 +337,7 @@ class PlanDesk:
         target = session.target
         assert target is not None
         try:
-            async with session.make_cluster(target, session.timeout_s) as cluster:
+            async with session.connection(target) as cluster:
                 state.ended(await state.run.carry_out(cluster, waves, state, control=self._control))
         except asyncio.CancelledError:
             state.stopped()
@@ -313,23 +369,23 @@ class PlanDesk:
 
     def note_cancelled(self, plan: OpenedPlan, text: str) -> None:
         """Say, beside the run, what became of a plan's moves, if the run is of this plan."""
-        if self.run is not None and self.run.run.digest == plan.digest:
-            self.run.says(text)
+        if self._shown.run is not None and self._shown.run.run.digest == plan.digest:
+            self._shown.run.says(text)
 
     def last_throttle(self) -> int | None:
         """Return the throttle of the open plan's last run. A journal that cannot be read is told when a run begins."""
-        if self.plan is None or self.plan.path is None:
+        if self._shown.plan is None or self._shown.plan.path is None:
             return None
         with suppress(AdminError, OSError):
-            return throttle_of_last_run(beside(self.plan.path, ".journal"), self.plan.digest)
+            return throttle_of_last_run(beside(self._shown.plan.path, ".journal"), self._shown.plan.digest)
         return None
 
     def set_throttle(self, limits: ThrottleRange) -> None:
         """Let the run go on at another rate."""
         self._control.set_throttle(limits)
-        if self.run is not None:
+        if self._shown.run is not None:
             # Whoever goes on later keeps the rate that was chosen last.
-            self.run.run = replace(self.run.run, throttle=limits)
+            self._shown.run.run = replace(self._shown.run.run, throttle=limits)
 
     async def stop(self) -> None:
         """End the run, and remove what is left of its throttles; moves under way are left to the caller."""
@@ -354,23 +410,23 @@ class PlanDesk:
 
     def _is_under_way(self) -> bool:
         """Whether a run is under way; if not, say so."""
-        if self.run is not None and self.run.is_under_way:
+        if self._shown.is_plan_under_way:
             return True
         self._screen.tell("no plan is being carried out here", is_error=True)
         return False
 
     def end_prepared(self, question: str) -> Prepared:
         """Return what becomes of the run that is under way if it ends now."""
-        run = self.run
+        run = self._shown.run
         assert run is not None
         lines = "moves under way go on in the cluster; the remaining waves do not begin"
         return Prepared(question, (lines, f"{run.run.path.name} will stop in {run.place}"), command=self.way_on)
 
     async def _stop_told(self) -> None:
         await self.stop()
-        assert self.run is not None
-        self.run.says("moves under way go on in the cluster")
-        is_back = self.run.run.verb is Verb.ROLLBACK
+        assert self._shown.run is not None
+        self._shown.run.says("moves under way go on in the cluster")
+        is_back = self._shown.run.run.verb is Verb.ROLLBACK
         keys = "B goes on rolling back, R applies the plan again" if is_back else "R resumes the plan, B rolls it back"
         self._screen.tell(f"stopped: moves under way go on in the cluster; {keys}")
         self._changed()
@@ -378,7 +434,7 @@ class PlanDesk:
     @property
     def left_behind(self) -> str:
         """What a person has to know who ends the dashboard during a run; empty if none is under way."""
-        run = self.run
+        run = self._shown.run
         if run is None or not run.is_under_way:
             return ""
         return f"{run.run.path.name} was stopped in {run.place}; {GO_ON}: {self.way_on}"
@@ -386,12 +442,9 @@ class PlanDesk:
     @property
     def way_on(self) -> str:
         """The command that goes on with the run, if it is stopped now."""
-        run, target = self.run, self._screen.dashboard.session.target
+        run, target = self._shown.run, self._screen.dashboard.session.target
         assert run is not None and target is not None
         return command_text(running_words(run.run, run.run.goes_on_with), target)
-
-    def _tell(self, title: str, lines: list[Line]) -> None:
-        self._screen.app.push_screen(TextDialog(title, lines, is_wide=True, folds=True))
 
 
 def command_after(state: PlanRunState) -> tuple[str, list[str]]:
@@ -399,63 +452,3 @@ def command_after(state: PlanRunState) -> tuple[str, list[str]]:
     if state.state is RunState.DONE:
         return SAME, running_words(state.run)
     return GO_ON, running_words(state.run, state.run.goes_on_with)
-
-
-# Has a separate process make a plan: the dashboard goes on drawing, and cancelling ends the process.
-
-
-async def solve_apart(
-    snapshot: ClusterSnapshot, strategy: Strategy, options: PlanOptions, progress: Callable[[str], None]
-) -> MadePlan:
-    """Return the plan that ``make_plan`` makes.
-
-    Raises:
-        PlanError: there is none, or an option is wrong.
-        OperationError: the process ended without an answer.
-    """
-    # A large cluster takes a moment to encode; nothing changes it meanwhile.
-    text = await asyncio.to_thread(snapshot_to_json, snapshot)
-    pipe = asyncio.subprocess.PIPE
-    command = module_command("plans.solver_process")
-    process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe)
-    try:
-        answer, told = await asyncio.gather(
-            _answer(process, pickle.dumps(Request(text, strategy, options)), progress), _errors(process)
-        )
-        await process.wait()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if isinstance(answer, PlanError):
-        raise answer
-    if isinstance(answer, MadePlan):
-        return answer
-    raise OperationError(f"the planner ended without a plan: {told or process.returncode}")
-
-
-async def _answer(process: asyncio.subprocess.Process, request: bytes, progress: Callable[[str], None]) -> object:
-    """Send the request, report progress, and return the plan or the error; None if the process ended before."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with suppress(BrokenPipeError, ConnectionResetError):
-        process.stdin.write(request)
-        await process.stdin.drain()
-    process.stdin.close()
-    try:
-        while True:
-            length = int.from_bytes(await process.stdout.readexactly(LENGTH_BYTES))
-            # The plan of a large cluster takes a moment to decode.
-            value = await asyncio.to_thread(pickle.loads, await process.stdout.readexactly(length))
-            if not isinstance(value, str):
-                return value
-            progress(value)
-    except asyncio.IncompleteReadError:
-        return None
-
-
-async def _errors(process: asyncio.subprocess.Process) -> str:
-    """Return the last line that the process wrote to stderr."""
-    assert process.stderr is not None
-    lines = (await process.stderr.read()).decode("utf-8", "replace").strip().splitlines()
-    return lines[-1] if lines else ""

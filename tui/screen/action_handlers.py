@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.target import ClusterTarget
 from engine.admin.watch.feed import Playback
-from tui.actions import PAGES, Action, Group, help_lines, key_label
+from tui.actions import help_lines
 from tui.dialogs.dialog import TextDialog
-from tui.dialogs.menu import Choice, CommandDialog, Do, GoTo, MenuDialog, NotUnderstood, parse_command, suggestions
+from tui.dialogs.menu import Choice, CommandDialog, MenuDialog, parse_command, suggestions
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, line
 from tui.drawing.table_model import Filter
@@ -21,76 +22,14 @@ from tui.pages import logs, replicas, timeline
 from tui.pages.all_pages import aside_of
 from tui.pages.clusters import cluster_tone
 from tui.pages.page import rows_at
-from tui.screen.offers import ASK_CLUSTER, OPERATIONS, offer_for
+from tui.screen.main_screen import MainScreen
+from tui.screen.offers import OPERATIONS, offer_for
+from tui.screen.page_screen import why_not
 from tui.state.fleet import Member
 from tui.state.location import Location
 from tui.state.problems import problems_of, why_lines
 from tui.state.recorded_feed import RecordedFeed
 from tui.state.status import source_lines
-from tui.widgets.lines_view import KeyItem
-
-if TYPE_CHECKING:
-    from tui.screen.main_screen import MainScreen
-
-
-def why_not(screen: MainScreen, action: Action) -> str:
-    """Return why an action cannot be done now, or an empty text."""
-    session = screen.dashboard.session
-    if action.changes or (action.id in ASK_CLUSTER and session.target is None):
-        return session.why_no_changes
-    if action.group is Group.RECORDING and session.feed.playback is None:
-        return "this is not a recording"
-    if action.id == "clusters" and session.fleet is None and None in (session.profiles, session.open_feed):
-        return "no profiles"
-    return ""
-
-
-_TAB_TITLES = {"reassignments": "Reassign", "zookeeper": "ZK"}
-"""Eleven titles have to fit into 120 columns; their short ones into 80."""
-OF_A_RUN = ("plan.cancel", "plan.throttle", "plan.stop")
-"""Actions that matter most while a plan is carried out."""
-
-
-def tab_items(screen: MainScreen) -> list[KeyItem]:
-    """Return the screens with their keys; while no cluster is opened there is only one."""
-    if screen.dashboard.session.shows_fleet:
-        return []
-    items = []
-    for name, _, title in PAGES:
-        action, tab = screen.dashboard.session.registry.named(f"page.{name}"), _TAB_TITLES.get(name, title)
-        is_current = name == screen.location.screen
-        items.append(
-            KeyItem(key_label(action.keys[0]), tab, action.id, is_current=is_current, short=action.short or tab)
-        )
-    return items
-
-
-def footer_items(screen: MainScreen) -> list[KeyItem]:
-    """Return the keys that are worth a place at the bottom, those of this screen before those that are everywhere.
-
-    Where nothing may be changed, the keys for that give their places to others; the help has them with the reason.
-    """
-    session, page = screen.dashboard.session, screen.location.screen
-    problem = screen.model.cursor_item if page == "overview" else None
-    mends = () if problem is None else problem.mends
-    shown = [entry for entry in session.registry.on_page(page) if entry.in_footer or entry.id in mends]
-    if session.why_no_changes:
-        shown = [action for action in shown if not action.changes]
-    if page == "overview":
-        shown = [action for action in shown if not action.is_of_rows or action.id == "row.open"]
-        # What changes something is worth its place on the problem that it may mend.
-        shown = [entry for entry in shown if entry.id in mends or not (entry.changes or entry.group is Group.PLANS)]
-    shown.sort(key=lambda action: (action.id not in mends, not action.pages))
-    desk = screen.opened_desk
-    if desk is not None and desk.run is not None and desk.run.is_under_way:
-        shown.sort(key=lambda action: action.id not in OF_A_RUN)
-    return [
-        KeyItem(
-            key_label(action.keys[0]), action.title.lower(), action.id, not why_not(screen, action),
-            short=action.short.lower() or action.title.lower(), stays=action.id in ("help", "quit"),
-        )
-        for action in shown
-    ]  # fmt: skip
 
 
 def perform(screen: MainScreen, action_id: str) -> None:
@@ -108,15 +47,12 @@ def perform(screen: MainScreen, action_id: str) -> None:
         screen.go_to(Location(action_id.removeprefix("page.")))
     elif action_id in OPERATIONS:
         screen.work.offer(offer_for(action_id, screen.view, chosen(screen, action_id)))
-    elif action_id == "plan.resume" and (screen.desk.plan is None or screen.location.page == "overview"):
-        problem = screen.model.cursor_item if screen.location.page == "overview" else None
-        screen.desk.resume(None if problem is None else problem.plan)
+    elif action_id == "plan.resume" and (screen.off_board.plan is None or screen.location.page == "overview"):
+        screen.desk.open(None if screen.problem is None else screen.problem.plan, resumes=True)
     elif action_id in _HANDLERS:
         _HANDLERS[action_id](screen)
     else:
-        from tui.planning.forms import plan_offer
-
-        screen.work.offer(plan_offer(action_id, screen.desk, screen.view, chosen(screen, action_id)))
+        screen.work.offer(screen.desk.offer_for(action_id, screen.view, chosen(screen, action_id)))
 
 
 def chosen(screen: MainScreen, action_id: str) -> list[Any]:
@@ -126,7 +62,7 @@ def chosen(screen: MainScreen, action_id: str) -> list[Any]:
     """
     if screen.location.page == "partition":
         return list(replicas.chosen(screen.view))
-    problem = screen.model.cursor_item if screen.location.page == "overview" else None
+    problem = screen.problem
     if problem is not None and action_id in problem.mends:
         return rows_at(screen.pages[problem.opens.page], replace(screen.view, location=problem.opens))
     return [] if screen.location.page in ("group", "overview") else screen.model.chosen
@@ -144,7 +80,7 @@ def _open(screen: MainScreen) -> None:
     elif page == "group" and item.status.is_trouble:
         # Who reads it, and the commands that help, are not on the page of its topic.
         lines = aside_of(screen.view, "group", item, max(40, screen.size.width - 10))
-        screen.app.push_screen(TextDialog("Partition of a group", lines, is_wide=True, folds=True))
+        screen.show_text("Partition of a group", lines)
     elif page == "overview" and item.plan is not None:
         screen.desk.open(item.plan)
     elif (location := screen.pages[page].opens(screen.view, item)) is not None:
@@ -262,7 +198,7 @@ def _refresh(screen: MainScreen) -> None:
 def _source(screen: MainScreen) -> None:
     member = screen.model.cursor_item if screen.location.page == "clusters" else None
     lines = source_lines((screen.dashboard if member is None else member).board.frame)
-    screen.app.push_screen(TextDialog("Where the data comes from", lines, is_wide=True, folds=True))
+    screen.show_text("Where the data comes from", lines)
 
 
 def _theme(screen: MainScreen) -> None:
@@ -309,13 +245,15 @@ def _run_command(screen: MainScreen, text: str | None) -> None:
     if word == "plan" and rest.strip():
         screen.desk.open_named(rest)
         return
-    match parse_command(text, screen.dashboard.session.registry):
-        case GoTo(location):
-            screen.go_to(location)
-        case Do(action_id):
-            perform(screen, action_id)
-        case NotUnderstood(message):
-            screen.tell(message, is_error=True)
+    try:
+        meant = parse_command(text, screen.dashboard.session.registry)
+    except BadRequest as error:
+        screen.tell(str(error), is_error=True)
+        return
+    if isinstance(meant, Location):
+        screen.go_to(meant)
+    else:
+        perform(screen, meant)
 
 
 def _help(screen: MainScreen) -> None:
@@ -383,16 +321,16 @@ def ask_for_cluster(screen: MainScreen) -> None:
 def open_member(screen: MainScreen, member: Member) -> None:
     """Go into one of many clusters."""
     if member.target is None:
-        _cannot_be_opened(screen, member.name, member.error)
+        screen.show_text(f"Cluster {member.name} cannot be opened", [line((member.error, Tone.BAD))])
     else:
-        screen.run_in_background(_open_target(screen, member.target), name="switch", exclusive=True, group="switch")
+        screen.run_in_background(_look_at(screen, member.target), name="switch", exclusive=True, group="switch")
 
 
 def leave_for_fleet(screen: MainScreen) -> None:
     """Go back to the table of all clusters, if there is one."""
     session = screen.dashboard.session
     if session.fleet is not None and not session.shows_fleet and not _is_busy(screen):
-        screen.run_in_background(_show_fleet(screen), name="switch", exclusive=True, group="switch")
+        screen.run_in_background(_look_at(screen, None), name="switch", exclusive=True, group="switch")
 
 
 def _is_busy(screen: MainScreen) -> bool:
@@ -402,38 +340,28 @@ def _is_busy(screen: MainScreen) -> bool:
     return False
 
 
-async def _show_fleet(screen: MainScreen) -> None:
-    name = screen.dashboard.cluster_name
-    await screen.dashboard.switch_cluster(None)
-    screen.begin_anew(row=name)
-
-
-async def _open_target(screen: MainScreen, target: ClusterTarget) -> None:
+async def _look_at(screen: MainScreen, target: ClusterTarget | None) -> None:
+    """Begin anew with a cluster, or with the table of all, on the row of the one that was left."""
+    row = screen.dashboard.cluster_name if target is None else None
     await screen.dashboard.switch_cluster(target)
-    screen.begin_anew()
+    screen.begin_anew(row)
 
 
 async def _switch(screen: MainScreen, name: str) -> None:
     from engine.admin.cluster.target import Naming, resolve_target
 
-    before = screen.dashboard.session.feed
+    session, before = screen.dashboard.session, screen.dashboard.session.feed
     try:
         # One broken profile must not hide the others.
-        session = screen.dashboard.session
         jaas = None if session.target is None or session.target.jaas_file is None else str(session.target.jaas_file)
         naming = Naming(cluster=name, jaas_config=jaas, may_jaas_idle=True)
         target = resolve_target(naming, session.environment, Path.cwd())
-        await screen.dashboard.switch_cluster(target)
+        await _look_at(screen, target)
     except EXPECTED as error:
-        _cannot_be_opened(screen, name, failure_text(error))
+        screen.show_text(f"Cluster {name} cannot be opened", [line((failure_text(error), Tone.BAD))])
         return
-    screen.begin_anew()
     if isinstance(before, RecordedFeed):
         screen.tell(f"the recording {before.path} has ended: it is of the cluster that you have left")
-
-
-def _cannot_be_opened(screen: MainScreen, name: str, why: str) -> None:
-    screen.app.push_screen(TextDialog(f"Cluster {name} cannot be opened", [line((why, Tone.BAD))], folds=True))
 
 
 _HANDLERS: Mapping[str, Callable[[MainScreen], object]] = {
@@ -474,6 +402,6 @@ _HANDLERS: Mapping[str, Callable[[MainScreen], object]] = {
     "palette": lambda screen: screen.app.action_command_palette(),
     "clusters": ask_for_cluster,
     "help": _help,
-    "quit": lambda screen: screen.dashboard.leave(0),
+    "quit": lambda screen: screen.leave(0),
 }
 """What the actions do that are no operations, by their ids."""

@@ -1,50 +1,31 @@
-"""The one screen of the dashboard: shows a location as a table or as the overview, and does what keys ask for."""
+"""The one screen of the dashboard: shows a location, does what keys ask for, and has the plan desk."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from textual import events
-from textual.app import ComposeResult
-from textual.screen import Screen
-from textual.widgets import Input
 
 from engine.common.model import TopicPartition
-from tui.drawing.cells import Tone
-from tui.drawing.lines import Line, fitted, line, width_of
-from tui.drawing.table_model import Filter, TableModel
-from tui.drawing.units import clock_time, plain
-from tui.pages import clusters, overview
-from tui.pages.all_pages import aside_of, pages_of
-from tui.pages.clusters import cluster_mark
-from tui.pages.logs import PartitionLogs
-from tui.pages.overview import health_word
-from tui.pages.page import View
-from tui.pages.zookeeper import ZnodeLevel
-from tui.screen.action_handlers import footer_items, perform, tab_items
+from tui.dialogs.confirm import ConfirmDialog
+from tui.dialogs.dialog import GO_ON
+from tui.frame_app import FrameApp
+from tui.screen.page_screen import PageScreen
 from tui.screen.saving import Saving
 from tui.screen.work import Work
-from tui.state.location import History, Location
-from tui.state.status import login_of, standing_of, status_lines
+from tui.state.location import History
+from tui.state.off_board import OffBoard
 from tui.widgets.line_table import LineTable
-from tui.widgets.lines_view import KeyBar, LinesView, RowsView, TableRoom
+from tui.widgets.lines_view import KeyBar, RowsView
 
 if TYPE_CHECKING:
-    from tui.app import Dashboard
     from tui.planning.desk import PlanDesk
 
-WIDTH_MIN, HEIGHT_MIN = 60, 16
-_PARTS = "#title, #status, #tabs, #summary, #overview, #table, #footer"
-"""What every picture consists of."""
-_POINTS_AT_TROUBLE = ("groups", "group", "brokers")
-"""Screens whose first row in trouble is under the cursor when they are opened: the first name is anybody's."""
 
-
-class MainScreen(Screen[None]):
-    """Shows one location at a time; remembers how each table was arranged."""
+class MainScreen(PageScreen):
+    """The screen of pages with what a person does on it; ``perform`` does what an action says."""
 
     CSS = """
     MainScreen { layout: vertical; background: $background; color: $foreground; }
@@ -67,22 +48,13 @@ class MainScreen(Screen[None]):
     }
     """
 
-    def __init__(self, dashboard: Dashboard) -> None:
-        super().__init__()
-        self.dashboard: Dashboard = dashboard
-        self.history = History(Location("overview"))
-        self._models: dict[str, TableModel] = {}
-        self.only_trouble: set[str] = set()
-        self.znodes = ZnodeLevel("/")
-        self.work = Work(self)
+    def __init__(self, dashboard: FrameApp, perform: Callable[[MainScreen, str], None]) -> None:
+        super().__init__(dashboard)
+        self._perform = perform
+        self.work = Work(self, lambda wish: self.desk.make(wish))
+        self.saving = Saving(self)
         self.opened_desk: PlanDesk | None = None
-        self.saving: Saving = Saving(self)
-        self.partition_logs = PartitionLogs(self)
-        self.background: set[asyncio.Task[None]] = set()
-        """What ``run_in_background`` has begun and what has not ended yet."""
-        self._told = ""
-        """What was said last."""
-        self.pages = pages_of(self, self.partition_logs)
+        self._is_leaving = False
 
     @property
     def desk(self) -> PlanDesk:
@@ -93,115 +65,10 @@ class MainScreen(Screen[None]):
             self.opened_desk = PlanDesk(self, self.work)
         return self.opened_desk
 
-    @property
-    def location(self) -> Location:
-        return self.history.current
-
-    @property
-    def is_free(self) -> bool:
-        """Whether no window is in front, and nobody types into the filter."""
-        return self.app.screen is self and not isinstance(self.focused, Input)
-
-    @property
-    def view(self) -> View:
-        app = self.dashboard
-        is_filtered = not self.model.filter.is_empty
-        return View(app.board, self.location, app.session.target, self.size.height, is_filtered, app.newest)
-
-    @property
-    def table(self) -> LineTable:
-        return self.query_one(LineTable)
-
-    @property
-    def model(self) -> TableModel:
-        """The table of this location, as it was arranged."""
-        return self._models.setdefault(self.location.page, TableModel(works_in_turns=True))
-
-    def compose(self) -> ComposeResult:
-        """Put the lines one below the other."""
-        yield LinesView(id="title")
-        yield LinesView(id="status")
-        yield KeyBar(id="tabs")
-        yield LinesView(id="summary")
-        yield RowsView(id="overview")
-        yield TableRoom(id="room")
-        yield Input(placeholder="text   !text leaves out   ~text is fuzzy", id="filter")
-        yield LinesView(id="small", folds=True)
-        yield KeyBar(id="footer")
-
-    def on_mount(self) -> None:
-        self.query_one("#overview", RowsView).set_maker(self._overview_lines)
-        self.go_to(self._first, is_visit=False)
-        self.set_interval(1.0, self.draw_head, name="head")
-
-    def run_in_background(
-        self, work: Coroutine[Any, Any, None], *, name: str, group: str, exclusive: bool = False
-    ) -> None:
-        """Run work that opens connections, and that closes them when it is cancelled.
-
-        Textual cancels a worker twice when the dashboard ends. The second time would interrupt the closing, so the work
-        has a task of its own, for which the dashboard waits.
-        """
-
-        async def follow() -> None:
-            task = asyncio.create_task(work, name=name)
-            self.background.add(task)
-            task.add_done_callback(self.background.discard)
-            try:
-                await asyncio.wait({task})
-            finally:
-                task.cancel()
-            await task
-
-        self.run_worker(follow(), name=name, group=group, exclusive=exclusive)
-
-    # Where one is
-
-    @property
-    def _first(self) -> Location:
-        session = self.dashboard.session
-        return Location("clusters" if session.shows_fleet else session.page)
-
-    def go_to(self, location: Location, *, is_visit: bool = True) -> None:
-        """Show a location, unless the dashboard is ending: a file that was being read may be there only now."""
-        if len(self.query("#filter, #table, #room, #overview")) < 4:
-            return
-        if self.dashboard.session.shows_fleet and location.page not in ("clusters", "logs"):
-            self.tell(self.dashboard.session.why_no_changes, is_error=True)
-            return
-        if location.page in ("partitions", "partition", "logs") and location != self.location:
-            # Another topic has other rows: tags and cursor belong to the topic before.
-            self._models.pop(location.page, None)
-        if location.page == "timeline" and location != self.location and "timeline" in self._models:
-            # Whoever goes there wants to know what has just happened; whoever goes back finds his row.
-            self._models["timeline"].begin_at_top()
-        if is_visit:
-            self.history.visit(location)
-        else:
-            self.history.current = location
-        self.arrive()
-
     def arrive(self) -> None:
-        self.close_filter()
-        is_overview = self.location.page == "overview"
-        here = self.model
-        for model in self._models.values():
-            if model is not here:
-                model.leave()
-        # By class: a style of its own would show it on a terminal that is too small, too.
-        self.query_one("#room").set_class(is_overview, "-hidden")
-        self.query_one("#overview").set_class(not is_overview, "-hidden")
-        self._draw_rows(is_new_data=False)
-        if not is_overview:
-            self.table.set_model(here)
-            is_trouble, view = self.pages[self.location.page].is_trouble, self.view
-            if self.location.row is not None:
-                here.put_cursor_on_first(lambda item: str(here.rows.key(item)) == self.location.row)
-            elif here.cursor == 0 and self.location.page in _POINTS_AT_TROUBLE and is_trouble is not None:
-                here.put_cursor_on_first(lambda item: is_trouble(view, item))
-        self.set_focus(None if is_overview else self.table)
+        """Show the location, after a look at what only this screen shows."""
         self.read_shown()
-        self.draw(is_new_data=False)
+        super().arrive()
 
     def read_shown(self) -> None:
         """Read what only this screen shows."""
@@ -209,80 +76,35 @@ class MainScreen(Screen[None]):
         if where.page == "zookeeper":
             self.work.read_znodes(where.path or "/")
         if where.page == "logs" and where.topic is not None and where.partition is not None:
-            self.partition_logs.read(TopicPartition(where.topic, where.partition))
+            self.work.read_partition_log(TopicPartition(where.topic, where.partition))
 
     def begin_anew(self, row: str | None = None) -> None:
         """Forget the other cluster, and begin on the first screen, with the cursor on a row."""
-        self._models.clear()
-        self.opened_desk = self.partition_logs.shown = None
-        self.znodes = ZnodeLevel("/")
-        self.history = History(self._first)
-        self.go_to(replace(self._first, row=row), is_visit=False)
-
-    # Drawing
+        self.models.clear()
+        self.opened_desk, self.off_board = None, OffBoard()
+        self.history = History(self.first)
+        self.go_to(replace(self.first, row=row), is_visit=False)
 
     def draw(self, *, is_new_data: bool) -> None:
-        """Draw all of it, unless the dashboard is ending: its parts go one after the other."""
-        if not self.is_mounted or len(self.query(_PARTS)) < _PARTS.count("#"):
-            return
-        self.draw_head()
-        self.query_one("#tabs", KeyBar).set_items(tab_items(self))
-        if self.location.page == "overview":
-            self._draw_rows(is_new_data=is_new_data)
-            self.query_one("#overview", RowsView).remake()
-            self._show_summary([])
-        else:
-            self._draw_rows(is_new_data=is_new_data)
-            self._draw_around()
-        self.query_one("#footer", KeyBar).set_items(footer_items(self))
-        self.saving.frame_was_drawn()
-        if is_new_data:
+        super().draw(is_new_data=is_new_data)
+        if is_new_data and self.is_whole:
             self.work.look_for_stopped_plan()
 
-    def draw_head(self) -> None:
-        """Draw title and standing; the age of the data grows between frames too."""
-        if len(self.query("#title, #status")) < 2:
+    def leave(self, code: int) -> None:
+        """End the dashboard; if that would end the run of a plan, ask first. A second request needs no answer."""
+        desk = self.opened_desk
+        if desk is None or not desk.left_behind or self._is_leaving:
+            self.app.exit(code)
             return
-        app = self.dashboard
-        self.query_one("#title", LinesView).set_lines([title_line(self)])
-        lines = status_lines(app.newest, self.size.width - 2, now_ms=app.now_ms)
-        if (fleet := app.session.shown_fleet) is not None:
-            lines = [clusters.tally_line(fleet, app.now_ms)]
-        self.query_one("#status", LinesView).set_lines([line(" ", *one) for one in lines])
+        self._is_leaving = True
+        prepared = desk.end_prepared("End the dashboard, and the run of the plan with it?")
 
-    def _overview_lines(self, width: int, height: int) -> list[Line]:
-        app = self.dashboard
-        is_seen = standing_of(app.newest, app.now_ms).is_seen
-        model = self._models.setdefault("overview", TableModel())
-        drawn = overview.overview_of(app.board, model.shown, width, height, cursor=model.cursor, is_seen=is_seen)
-        self.query_one("#overview", RowsView).set_rows(drawn.problems, drawn.columns, model.cursor)
-        return drawn.lines
+        def answered(is_meant: bool | None) -> None:
+            if is_meant:
+                self.app.exit(code)
+            self._is_leaving = False
 
-    def _draw_rows(self, *, is_new_data: bool) -> None:
-        page = self.pages[self.location.page]
-        view = self.view
-        rows = page.rows(view)
-        if self.location.page in self.only_trouble and page.is_trouble is not None:
-            is_trouble, is_kept = page.is_trouble, rows.is_kept or (lambda item: True)
-            rows = replace(rows, is_kept=lambda item: is_kept(item) and is_trouble(view, item), empty="no trouble here")
-        was_first = self.model.cursor == 0
-        self.model.show(rows)
-        if was_first and not self.model.is_opened and self.location.page in ("overview", "clusters"):
-            # Until somebody chooses another, the gravest is the chosen one.
-            self.model.cursor = 0
-        table = self.table
-        if table.model is self.model:
-            table.refresh_rows(is_new_data=is_new_data)
-
-    def _draw_around(self) -> None:
-        view, page, item = self.view, self.location.page, self.model.cursor_item
-        self._show_summary(self.pages[page].summary(view, self.size.width - 4))
-        self.query_one(TableRoom).show_aside(self.size.width, lambda width: aside_of(view, page, item, width))
-
-    def _show_summary(self, lines: list[Line]) -> None:
-        summary = self.query_one("#summary", LinesView)
-        summary.set_class(bool(lines), "-shown")
-        summary.set_lines(lines)
+        self.app.push_screen(ConfirmDialog(prepared, GO_ON), answered)
 
     def on_screen_resume(self) -> None:
         """Tell what has waited for the last window to close, or for the end of typing."""
@@ -290,17 +112,6 @@ class MainScreen(Screen[None]):
             self.opened_desk.tell_outcome()
 
     on_descendant_blur = on_screen_resume
-
-    def on_resize(self) -> None:
-        """Say so if there is too little room."""
-        width, height = self.size
-        is_small = width < WIDTH_MIN or height < HEIGHT_MIN
-        self.set_class(is_small, "-small")
-        if is_small:
-            needed = line(f"{width}×{height}; the dashboard needs {WIDTH_MIN}×{HEIGHT_MIN}")
-            lines = [line(("the terminal is too small", Tone.WARN)), needed, line(("q quits", Tone.QUIET))]
-            self.query_one("#small", LinesView).set_lines(lines)
-        self.draw(is_new_data=False)
 
     # Keys
 
@@ -312,11 +123,9 @@ class MainScreen(Screen[None]):
         """
         if not self.query("#table") or (self.focused is self.query_one("#filter") and key != "escape"):
             return False
-        problem = self.model.cursor_item if self.location.page == "overview" else None
-        mends = () if problem is None else problem.mends
-        action = self.dashboard.session.registry.for_key(key, self.location.screen, mends)
+        action = self.dashboard.session.registry.for_key(key, self.location.screen, self.mends)
         if action is not None:
-            perform(self, action.id)
+            self._perform(self, action.id)
             return True
         if self.location.page != "overview":
             return isinstance(self.focused, LineTable) and self.focused.take_key(key)
@@ -328,12 +137,12 @@ class MainScreen(Screen[None]):
     def _choose_problem(self, row: int) -> None:
         self.model.cursor, self.model.is_opened = row, False
         self.query_one("#overview", RowsView).remake()
-        self.query_one("#footer", KeyBar).set_items(footer_items(self))
+        self.draw_footer()
 
     def on_rows_view_clicked(self, event: RowsView.Clicked) -> None:
         """Choose the problem that was clicked; a click on the chosen one opens it."""
         if event.row == self.model.cursor:
-            perform(self, "row.open")
+            self._perform(self, "row.open")
         else:
             self._choose_problem(event.row)
 
@@ -344,123 +153,7 @@ class MainScreen(Screen[None]):
             event.prevent_default()
 
     def on_key_bar_pressed(self, event: KeyBar.Pressed) -> None:
-        perform(self, event.action_id)
+        self._perform(self, event.action_id)
 
     def on_line_table_opened(self) -> None:
-        perform(self, "row.open")
-
-    def on_line_table_moved(self) -> None:
-        """Describe the new row, unless a key has left the table meanwhile."""
-        if self.location.page != "overview":
-            self._draw_around()
-
-    def on_line_table_header_clicked(self, event: LineTable.HeaderClicked) -> None:
-        self.model.sort_by(event.name)
-        self.table.refresh_rows(is_new_data=False)
-
-    def tell(self, text: str, *, is_error: bool = False) -> None:
-        """Say something for a moment; what is said again takes the place of what is there."""
-        if text == self._told:
-            self.app.clear_notifications()
-        self._told = text
-        self.notify(plain(text), severity="warning" if is_error else "information", markup=False)
-
-    # The filter
-
-    def begin_filter(self) -> None:
-        """Let a person type a filter."""
-        field = self.query_one("#filter", Input)
-        field.add_class("-shown")
-        field.value = self.model.filter.text
-        self.set_focus(field)
-
-    def leave_filter(self) -> bool:
-        """Stop typing; return False if nobody types a filter."""
-        if not self.query_one("#filter", Input).has_class("-shown"):
-            return False
-        self.close_filter()
-        self.set_focus(self.table)
-        return True
-
-    def close_filter(self) -> None:
-        """Hide the field; the filter stays."""
-        self.query_one("#filter", Input).remove_class("-shown")
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        """Filter while the user types."""
-        if event.input.id == "filter" and event.input.has_class("-shown"):
-            self.model.set_filter(Filter(event.value))
-            self._draw_rows(is_new_data=False)
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Keep the filter and go back to the rows."""
-        if event.input.id == "filter":
-            self.close_filter()
-            self.set_focus(self.table)
-            self.draw(is_new_data=False)
-
-
-# The first line of every screen
-
-
-def title_line(screen: MainScreen) -> Line:
-    """Return the cluster's name, the location in it, the state of the view, and how the cluster is."""
-    if screen.dashboard.session.shows_fleet:
-        return _fleet_title(screen)
-    app, width = screen.dashboard, screen.size.width
-    crumbs: list[Any] = [(" klamm ", Tone.ACCENT), *_cluster(app)]
-    if login := login_of(app.newest):
-        crumbs.append((f" as {plain(login)}", Tone.QUIET))
-    for crumb in screen.location.breadcrumbs:
-        crumbs += [(" › ", Tone.QUIET), (plain(crumb), Tone.STRONG)]
-    word = health_word(app.board, is_seen=standing_of(app.newest, app.now_ms).is_seen)
-    pace = f"  every {app.session.feed.status.interval_s:g}s "
-    if app.session.feed.playback is not None and app.board.frame.at_ms:
-        pace = f"  at {clock_time(app.board.frame.at_ms)} "
-    way, marks = line(*crumbs), line(*_marks(screen))
-    left = line(*way, *marks)
-    right = line(word, (pace, Tone.QUIET))
-    if width_of(left) + width_of(right) + 2 > width:
-        right = line(word, " ")
-        room = width - width_of(right) - 2
-        # How the cluster is, and that it is read-only, matters more than a long name and the last breadcrumbs.
-        way = fitted(way, min(width_of(way), max(room - width_of(marks), room // 2)))
-        left = line(*way, *marks)
-        left = fitted(left, min(width_of(left), room))
-    gap = width - width_of(left) - width_of(right)
-    return line(*left, " " * max(2, gap), *right)
-
-
-def _fleet_title(screen: MainScreen) -> Line:
-    crumbs = [part for crumb in screen.location.breadcrumbs for part in ((" › ", Tone.QUIET), (crumb, Tone.STRONG))]
-    left = line((" klamm ", Tone.ACCENT), ("all clusters", Tone.STRONG), *crumbs, *_marks(screen))
-    return fitted(left, screen.size.width)
-
-
-def _cluster(app: Dashboard) -> Line:
-    target = app.session.target
-    if target is None:
-        return cluster_mark(app.cluster_name)
-    return cluster_mark(target.name, target.label, target.colour)
-
-
-def _marks(screen: MainScreen) -> list[tuple[str, Tone]]:
-    app, feed = screen.dashboard, screen.dashboard.session.feed
-    marks = []
-    if app.session.why_no_changes and not app.session.shows_fleet:
-        marks.append(("  read-only", Tone.WARN))
-    if app.is_paused or feed.status.is_paused:
-        since = f" at {clock_time(app.board.frame.at_ms)}" if app.is_paused and app.board.frame.at_ms else ""
-        marks.append((f"  paused{since}", Tone.WARN))
-    if (playback := feed.playback) is not None:
-        cut = f" ({playback.cut_short})" if playback.cut_short else ""
-        marks.append((f"  recording {playback.position + 1}/{playback.count} ×{playback.speed:g}{cut}", Tone.ACCENT))
-    if screen.location.page in screen.only_trouble:
-        marks.append(("  only trouble", Tone.WARN))
-    if not screen.model.filter.is_empty and screen.location.page != "overview":
-        marks.append((f"  /{plain(screen.model.filter.text)}", Tone.ACCENT))
-    if tagged := len(screen.model.tags):
-        marks.append((f"  {tagged} tagged", Tone.ACCENT))
-        if hidden := screen.model.tags_out_of_sight:
-            marks.append((", not in sight" if hidden == tagged else f", {hidden} not in sight", Tone.WARN))
-    return marks
+        self._perform(self, "row.open")

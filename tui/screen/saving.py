@@ -13,15 +13,13 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from engine.common.model import TopicPartition
 from tui.dialogs.menu import Choice, MenuDialog
 from tui.drawing.cells import Column
 from tui.operations.operation import command_text
-
-if TYPE_CHECKING:
-    from tui.screen.main_screen import MainScreen
+from tui.screen.page_screen import PageScreen
 
 
 def write_new(path: Path, text: str) -> None:
@@ -44,7 +42,7 @@ def write_new(path: Path, text: str) -> None:
 class Saving:
     """Writes what the main screen shows to the clipboard and to files."""
 
-    def __init__(self, screen: MainScreen) -> None:
+    def __init__(self, screen: PageScreen) -> None:
         self._screen = screen
 
     # Copying
@@ -117,16 +115,6 @@ class Saving:
             return None
         screen.tell(f"written: {path}")
         return path
-
-    def frame_was_drawn(self) -> None:
-        """If a picture was requested at the start, make it once everything was read or no frame follows, and end."""
-        app = self._screen.dashboard
-        playback = app.session.feed.playback
-        is_last = playback is not None and app.board.frame.at_ms > 0 and playback.position + 1 >= playback.count
-        fleet = app.session.fleet
-        is_whole = app.board.was_read_whole if fleet is None else fleet.is_settled
-        if app.session.screenshot is not None and (is_whole or is_last):
-            self._screen.call_after_refresh(app.finish_screenshot, 0 if app.has_answer else 3)
 
 
 # A table written for other programs: CSV and JSON, exact values, all columns, the visible rows. Pure.

@@ -7,27 +7,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.admin.cluster.errors import BadRequest
-from engine.admin.cluster.target import Side
+from engine.admin.cluster.target import ClusterTarget, Side
 from engine.admin.reassignment.journal import UnfinishedPlan, unfinished_plans
 from engine.admin.reassignment.lock import read_holder
+from engine.common.model import TopicPartition
 from tui.dialogs.confirm import ConfirmDialog, OutcomeDialog
-from tui.dialogs.dialog import TextDialog, WaitDialog
+from tui.dialogs.dialog import WaitDialog
 from tui.dialogs.form import FormDialog
 from tui.drawing.cells import Tone
-from tui.drawing.lines import Line, line
+from tui.drawing.lines import line
 from tui.operations.operation import EXPECTED, Operation, Prepared, beside_plan, failure_text
-from tui.pages.zookeeper import ZnodeLevel
+from tui.pages.logs import NO_LOGS
 from tui.screen.offers import Ask, EditSettings, NotNow, Offer, PlanWish
+from tui.screen.page_screen import PageScreen
+from tui.state.off_board import ShownLog, ZnodeLevel
 
 if TYPE_CHECKING:
     from tui.dialogs.settings import SettingsDialog
-    from tui.screen.main_screen import MainScreen
 
     Form = FormDialog | SettingsDialog
 
@@ -37,10 +39,11 @@ LOOK_FOR_PLANS_S = 30.0
 
 
 class Work:
-    """Carries out what a user requests on the main screen."""
+    """Carries out what a user requests on the main screen; ``make_plan`` has the plan desk make a plan."""
 
-    def __init__(self, screen: MainScreen) -> None:
+    def __init__(self, screen: PageScreen, make_plan: Callable[[PlanWish], None]) -> None:
         self._screen = screen
+        self._make_plan = make_plan
         self._looked_s: float | None = None
 
     # Operations
@@ -67,14 +70,14 @@ class Work:
         if session.target is None:
             return
         try:
-            async with session.make_cluster(session.target, session.timeout_s) as cluster:
+            async with session.connection(session.target) as cluster:
                 await form.fill(cluster)
         except EXPECTED as error:
             form.not_filled(failure_text(error))
 
     def _begin(self, operation: Operation | PlanWish | None, form: Form | None = None) -> None:
         if isinstance(operation, PlanWish):
-            self._screen.desk.make(operation)
+            self._make_plan(operation)
         elif operation is not None:
             self._screen.run_in_background(self._carry_out(operation, form), name=operation.title, group="operations")
 
@@ -89,14 +92,14 @@ class Work:
             return
         command, refused = "", form
         try:
-            async with session.make_cluster(target, session.timeout_s) as cluster:
+            async with session.connection(target) as cluster:
                 waiting = self._waiting(operation.title, "asking the cluster what would happen …")
                 async with waiting, asyncio.timeout(cluster.timeout_s):
                     prepared = await beside_plan(await operation.prepare(cluster), cluster)
                 command, refused = prepared.command, None
                 if prepared.run is None and prepared.begins is None:
                     lines = [line(text) for text in (prepared.question, *prepared.lines)]
-                    self._tell(operation.title, lines, command)
+                    self._screen.show_text(operation.title, lines, command)
                     return
                 if operation.asks and not await self._confirmed(prepared):
                     self._screen.tell("nothing was changed")
@@ -119,7 +122,7 @@ class Work:
             if refused is not None:
                 self.offer(refused.again(text))
             else:
-                self._tell(f"{operation.title}: failed", [line((text, Tone.BAD))], command)
+                self._screen.show_text(f"{operation.title}: failed", [line((text, Tone.BAD))], command)
             return
         session.feed.refresh()
         await self._screen.app.push_screen(OutcomeDialog(outcome, command))
@@ -139,11 +142,6 @@ class Work:
         finally:
             dialog.finish()
 
-    def _tell(self, title: str, lines: list[Line], command: str) -> None:
-        if command:
-            lines = [*lines, (), line(("the same as a command", Tone.QUIET)), line((command, Tone.ACCENT))]
-        self._screen.app.push_screen(TextDialog(title, lines, copied=command, is_wide=True, folds=True))
-
     # What is read on demand
 
     def look_for_stopped_plan(self) -> None:
@@ -155,15 +153,15 @@ class Work:
             self._screen.run_in_background(self._look_for_stopped_plan(), name="stopped plan", group="stopped plan")
 
     async def _look_for_stopped_plan(self) -> None:
-        app, desk = self._screen.dashboard, self._screen.opened_desk
-        session, board, target = app.session, app.board, app.session.target
+        session, board = self._screen.dashboard.session, self._screen.dashboard.board
+        target = session.target
         cluster = board.frame.cluster
-        if target is None or cluster is None or (desk is not None and desk.run is not None and desk.run.is_under_way):
+        if target is None or cluster is None or self._screen.off_board.is_plan_under_way:
             return
         found = await asyncio.to_thread(_stopped_plan, session.folder, cluster.cluster_id)
         if found is not None:
             try:
-                async with session.make_cluster(target, session.timeout_s) as opened:
+                async with session.connection(target) as opened:
                     found = None if await read_holder(opened) is not None else found
             except EXPECTED:
                 # Nobody knows whether somebody carries it out.
@@ -176,9 +174,9 @@ class Work:
         target = screen.dashboard.session.target
         if target is None or not target.may_ask_zookeeper or target.via is Side.WIRE:
             none = "no ZooKeeper is named for this cluster, so there is nothing to read"
-            screen.znodes = ZnodeLevel(path, error=none)
+            screen.off_board.znodes = ZnodeLevel(path, error=none)
             return
-        screen.znodes = ZnodeLevel(path, is_loading=True)
+        screen.off_board.znodes = ZnodeLevel(path, is_loading=True)
         screen.run_in_background(self._znodes(path), name="znodes", group="znodes", exclusive=True)
 
     async def _znodes(self, path: str) -> None:
@@ -187,17 +185,47 @@ class Work:
         screen, session = self._screen, self._screen.dashboard.session
         assert session.target is not None
         try:
-            async with (
-                asyncio.timeout(session.timeout_s),
-                session.make_cluster(session.target, session.timeout_s) as cluster,
-            ):
+            async with asyncio.timeout(session.timeout_s), session.connection(session.target) as cluster:
                 znodes = await get_tree(await cluster.zookeeper(), path, depth_max=1)
             level = ZnodeLevel(path, tuple(znodes))
         except EXPECTED as error:
             level = ZnodeLevel(path, error=failure_text(error))
         if screen.location.page == "zookeeper" and (screen.location.path or "/") == path:
-            screen.znodes = level
+            screen.off_board.znodes = level
             screen.draw(is_new_data=False)
+
+    def read_partition_log(self, name: TopicPartition) -> None:
+        """Read what brokers' logs say about a partition; what was read before of it stays until the result is there."""
+        off_board, target = self._screen.off_board, self._screen.dashboard.session.target
+        if target is None or not target.logs:
+            off_board.partition_log = ShownLog(name, error=NO_LOGS)
+            return
+        before = off_board.partition_log
+        if before is None or before.name != name or before.log is None:
+            off_board.partition_log = ShownLog(name, is_loading=True)
+        reading = self._partition_log(target, name)
+        self._screen.run_in_background(reading, name="partition-log", group="partition-log", exclusive=True)
+
+    async def _partition_log(self, target: ClusterTarget, name: TopicPartition) -> None:
+        # Its import is slow, and it is seldom needed.
+        from engine.admin.state_changes.partition_log import partition_log
+
+        try:
+            shown = ShownLog(name, await partition_log(_paths(target.logs), name))
+        except Exception as error:
+            text = failure_text(error)
+            is_odd = not isinstance(error, EXPECTED)
+            log.warning("The state-change logs could not be read. partition=%s error=%s", name, text, exc_info=is_odd)
+            shown = ShownLog(name, error=text)
+        if self._screen.dashboard.session.target is not target:
+            return  # these logs belong to another cluster
+        self._screen.off_board.partition_log = shown
+        if self._screen.location.page == "logs":
+            self._screen.draw(is_new_data=False)
+
+
+def _paths(places: Sequence[str]) -> list[Path]:
+    return [Path(place).expanduser() for place in places]
 
 
 def _stopped_plan(folder: Path, cluster_id: str | None) -> UnfinishedPlan | None:

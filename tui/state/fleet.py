@@ -13,10 +13,11 @@ from engine.admin.watch.feed import INTERVAL_MAX_S, Feed, FeedStatus, Playback, 
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.clock import SystemClock
 from tui.state.board import Board
-from tui.state.session import OpenFeed
 from tui.state.status import STALE_FACTOR, Standing, causes_of, standing_of
 
 log = logging.getLogger(__name__)
+
+OpenFeed = Callable[[ClusterTarget], Feed]
 
 HASTE_S = 1.0
 """How often a cluster is asked until it is known."""

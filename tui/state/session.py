@@ -6,20 +6,15 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.profiles import Profiles
 from engine.admin.cluster.target import ClusterTarget
 from engine.admin.watch.feed import Feed
 from tui.actions import Registry
+from tui.state.fleet import Fleet, OpenFeed
 from tui.state.log_ring import LogRing
 from tui.themes import PALETTES, Palette
-
-if TYPE_CHECKING:
-    from tui.state.fleet import Fleet
-
-OpenFeed = Callable[[ClusterTarget], Feed]
 
 
 @dataclass(slots=True)
@@ -55,9 +50,11 @@ class Session:
     environment: Mapping[str, str] = field(default_factory=dict)
     folder: Path = field(default_factory=Path.cwd)
     timeout_s: float = 30.0
-    make_cluster: Callable[[ClusterTarget, float], Cluster] = lambda target, timeout_s: Cluster(
-        target, timeout_s=timeout_s
-    )
+    make_cluster: Callable[..., Cluster] = Cluster
+
+    def connection(self, target: ClusterTarget) -> Cluster:
+        """Return a cluster that is connected to as long as its context is open."""
+        return self.make_cluster(target, timeout_s=self.timeout_s)
 
     @property
     def shown_fleet(self) -> Fleet | None:

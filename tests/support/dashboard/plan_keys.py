@@ -15,7 +15,7 @@ async def make_move(driven: Driven, topic: str, brokers: str) -> None:
     await driven.press("down", "down")
     await driven.type(topic)
     await driven.press("ctrl+g")
-    await driven.until(lambda: driven.main.desk.plan is not None and driven.app.screen is driven.main)
+    await driven.until(lambda: driven.main.off_board.plan is not None and driven.app.screen is driven.main)
 
 
 async def apply_until_it_moves(driven: Driven, throttle: str, waves: str = "2 waves") -> None:
@@ -28,4 +28,4 @@ async def apply_until_it_moves(driven: Driven, throttle: str, waves: str = "2 wa
     await driven.press("ctrl+g")
     await driven.sees(f"in {waves}, at")
     await driven.press("y")
-    await driven.until(lambda: driven.main.desk.run is not None and driven.main.desk.run.progress is not None)
+    await driven.until(lambda: driven.main.off_board.run is not None and driven.main.off_board.run.progress is not None)
