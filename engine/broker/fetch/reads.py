@@ -123,7 +123,7 @@ ZSTD_VERSION = 10
 
 
 _NOT_READ = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-"""Errors of partitions that there are not, for this reader at least. They hasten no answer: the reader would ask again
+"""Errors of partitions that do not exist, at least for this reader. They hasten no answer: the reader would ask again
 at once, as often as it can, for as long as it names the partition."""
 
 ANSWER_BYTES = 16
@@ -188,6 +188,7 @@ class FetchReads:
         "_is_full",
         "_session",
         "_size_bytes",
+        "_unfit_bytes",
         "ends",
         "parameters",
         "partitions",
@@ -203,10 +204,13 @@ class FetchReads:
         self.reads: list[PartitionRead] = []
         self.ends: list[End] = []
         self._size_bytes = 0
+        self._unfit_bytes = 0
+        """The limits of partitions whose next batch does not fit: not read, but counted towards ``min_bytes``."""
         self._has_failed = False
         self._is_full = False
+        """Whether a batch does not fit into what is left of the whole answer."""
         self.unread = 0
-        """Partitions that are not there for this reader."""
+        """Partitions that do not exist, at least for this reader."""
 
     def read_all(self) -> None:
         """Read every partition in order, within the limits of the answer; the first that has data may exceed them."""
@@ -244,7 +248,7 @@ class FetchReads:
         min_one_batch = parameters.may_exceed and parameters.api_version >= WHOLE_BATCHES_VERSION
         self.reads = []
         self.ends = []
-        self._size_bytes = 0
+        self._size_bytes = self._unfit_bytes = 0
         self._has_failed = False
         self._is_full = False
         self.unread = 0
@@ -265,7 +269,10 @@ class FetchReads:
                 min_one_batch = False
                 self._size_bytes += size_bytes
             elif read.is_cut_off:
-                self._is_full = True
+                if wanted.max_bytes > remaining:
+                    self._is_full = True
+                else:
+                    self._unfit_bytes += wanted.max_bytes
             remaining = max(0, remaining - size_bytes)
             if read.error is not ErrorCode.NONE:
                 if read.error in _NOT_READ:
@@ -310,19 +317,25 @@ class FetchReads:
         return self._size_bytes
 
     @property
+    def found_bytes(self) -> int:
+        """The bytes to compare with ``min_bytes``: those read, and the limits of partitions whose next batch is larger.
+
+        As in Kafka's DelayedFetch, case G.
+        """
+        return self._size_bytes + self._unfit_bytes
+
+    @property
     def tells_at_once(self) -> bool:
         """Whether there is news that must not wait for more bytes."""
-        return self._has_failed or self._is_full or (self._size_bytes > 0 and self._is_in_older_segment())
+        return self._has_failed or self._is_full or (self.found_bytes > 0 and self._is_in_older_segment())
 
     def is_satisfied(self) -> bool:
         """Whether the answer must not wait: there are enough bytes, or other news."""
         parameters = self.parameters
         return (
-            self._size_bytes >= parameters.min_bytes
+            self._size_bytes + self._unfit_bytes >= parameters.min_bytes
             or parameters.max_wait_ms <= 0
-            or self._has_failed
-            or self._is_full
-            or (self._size_bytes > 0 and self._is_in_older_segment())
+            or self.tells_at_once
             or self.unread == len(self.partitions if self._session is None else self._session.partitions)
         )
 
@@ -330,7 +343,9 @@ class FetchReads:
         """Whether a read ends with its segment although later ones have more: no wait would add to it."""
         for wanted, read, (partition, end_offset, _) in zip(self.partitions, self.reads, self.ends, strict=True):
             log = None if partition is None else partition.log
-            if log is not None and read.size_bytes and log.segment_of(end_offset - 1).base_offset > wanted.fetch_offset:
+            if log is None or not (read.size_bytes or read.is_cut_off):
+                continue
+            if log.segment_of(end_offset - 1).base_offset > wanted.fetch_offset:
                 return True
         return False
 
