@@ -78,7 +78,7 @@ async def test_whoever_wants_more_than_its_limits_allow_waits(tmp_path: Path, ve
         assert waiting.response is None
         await asyncio.sleep(2)
         assert [p.records for p in waiting.response.responses[0].partitions][1] == b""
-        # No wait where the whole answer's limit leaves no room.
+        # The whole answer's limit is no reason to wait.
         assert sizes(w, version, asked(1_000_000, 4 * BATCH_BYTES - 1, min_bytes=100_000)) == [3 * BATCH_BYTES, 0]
         waiting = fetch(context, asked(10, 1_000_000, min_bytes=100_000))
         for _ in range(2):
