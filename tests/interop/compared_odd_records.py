@@ -134,6 +134,11 @@ def fetched_oddly(both: SideBySide) -> None:
     # The client waits for 20 seconds only.
     ask("nowhere alone", _fetch(("nosuch", 0, 0, far), ("odd", 9, 0, far), wait_ms=60_000))
     ask("an older segment", _fetch(("odd-rolled", 0, 0, far), empty, min_bytes=far, wait_ms=60_000))
+    full = (("odd", 0, 0, 10), ("odd-rolled", 0, 0, 10))
+    ask("an older segment with no room", _fetch(*full, min_bytes=far, wait_ms=60_000))
+    full = (("odd", 1, 0, far), ("odd", 0, 0, far))
+    no_room = _fetch(*full, min_bytes=250, max_bytes=250, wait_ms=60_000)
+    both.ask("no room in the answer", no_room, (4, 7, 12, 13, 17), unlike={"aborted_transactions"})
     for limit in (-1, -(2**31)):
         for offset in (0, 9, 12, 13):
             ask(f"limit {limit} at {offset}", _fetch(("odd", 0, offset, limit), ("odd", 1, 0, far), empty))
@@ -180,6 +185,7 @@ class _Session:
         forgotten: tuple[tuple[str, int], ...] = (),
         version: int | None = None,
         wait_ms: int = 0,
+        leader_epoch: int = -1,
     ) -> None:
         answers = []
         used = self._version if version is None else version
@@ -190,6 +196,8 @@ class _Session:
                 ForgottenTopic(topic=topic, topic_id=side.id_of(topic), partitions=[index])
                 for topic, index in forgotten
             ]
+            for partition in (partition for topic in request.topics for partition in topic.partitions):
+                partition.current_leader_epoch = leader_epoch
             answer = side.ask(request, used)
             if epoch == 0:
                 self._ids[name] = answer.session_id
@@ -232,6 +240,14 @@ def fetched_in_sessions(both: SideBySide) -> None:
         empty.step(0)
         empty.step(1)
         empty.step(2, ("steps", 0, 0))
+        ends = {partition: _end(both, "steps", partition) for partition in range(3)}
+        epochs = _Session(both, "a session with leader epochs", version)
+        epochs.step(0, ("steps", 0, ends[0]), ("steps", 1, ends[1]))
+        epochs.step(1, ("steps", 0, ends[0]), leader_epoch=0)
+        epochs.step(2, ("steps", 1, ends[1]), leader_epoch=9)
+        epochs.step(3, ("steps", 1, ends[1]))
+        epochs.step(4, ("steps", 0, 0), forgotten=(("steps", 0), ("steps", 1)))
+        epochs.step(5)
         both.ask("the end of a session", _fetch(("steps", 0, 0, 10), session=(77, -1)), [version])
 
 

@@ -108,8 +108,8 @@ class _FetchInTurns:
         named = self._opened.partitions if session is None else session.partitions
         if not self.pieces or sum(piece.unread for piece in self.pieces) == len(named):
             return True
-        size_bytes = sum(piece.size_bytes for piece in self.pieces)
-        return size_bytes >= self._parameters.min_bytes or any(piece.tells_at_once for piece in self.pieces)
+        found_bytes = sum(piece.found_bytes for piece in self.pieces)
+        return found_bytes >= self._parameters.min_bytes or any(piece.tells_at_once for piece in self.pieces)
 
     async def answer(self) -> FetchResponse:
         """Merge the answers of the pieces."""

@@ -12,7 +12,7 @@ from engine.broker.replication.isr import FollowerState
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.partition_read import PartitionRead, read_error
 from engine.common.errors import ErrorCode, KafkaError
-from engine.common.model import DEBUGGING_REPLICA_ID, IsolationLevel
+from engine.common.model import IsolationLevel
 
 if TYPE_CHECKING:
     from engine.broker.fetch.session_cache import FetchSessionCache
@@ -123,7 +123,7 @@ ZSTD_VERSION = 10
 
 
 _NOT_READ = (ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-"""Errors of partitions that there are not, for this reader at least. They hasten no answer: the reader would ask again
+"""Errors of partitions that do not exist, at least for this reader. They hasten no answer: the reader would ask again
 at once, as often as it can, for as long as it names the partition."""
 
 ANSWER_BYTES = 16
@@ -173,7 +173,7 @@ class FetchParameters:
     def __post_init__(self) -> None:
         is_old = self.api_version < FETCH_FROM_FOLLOWER_VERSION
         self.is_follower = self.replica_id >= 0
-        self.leader_only = self.replica_id != DEBUGGING_REPLICA_ID and (self.is_follower or is_old)
+        self.leader_only = self.is_follower or is_old
 
 
 _Before = tuple[list[PartitionRead], list[End]]
@@ -185,9 +185,9 @@ class FetchReads:
     __slots__ = (
         "_broker",
         "_has_failed",
-        "_is_full",
         "_session",
         "_size_bytes",
+        "_unfit_bytes",
         "ends",
         "parameters",
         "partitions",
@@ -203,10 +203,11 @@ class FetchReads:
         self.reads: list[PartitionRead] = []
         self.ends: list[End] = []
         self._size_bytes = 0
+        self._unfit_bytes = 0
+        """The limits of partitions whose next batch does not fit: not read, but counted towards ``min_bytes``."""
         self._has_failed = False
-        self._is_full = False
         self.unread = 0
-        """Partitions that are not there for this reader."""
+        """Partitions that do not exist, at least for this reader."""
 
     def read_all(self) -> None:
         """Read every partition in order, within the limits of the answer; the first that has data may exceed them."""
@@ -244,9 +245,8 @@ class FetchReads:
         min_one_batch = parameters.may_exceed and parameters.api_version >= WHOLE_BATCHES_VERSION
         self.reads = []
         self.ends = []
-        self._size_bytes = 0
+        self._size_bytes = self._unfit_bytes = 0
         self._has_failed = False
-        self._is_full = False
         self.unread = 0
         quota = self._broker.replica_manager.leader_quota
         may_be_steady = parameters.is_follower and not quota.has_throttled
@@ -265,7 +265,7 @@ class FetchReads:
                 min_one_batch = False
                 self._size_bytes += size_bytes
             elif read.is_cut_off:
-                self._is_full = True
+                self._unfit_bytes += wanted.max_bytes
             remaining = max(0, remaining - size_bytes)
             if read.error is not ErrorCode.NONE:
                 if read.error in _NOT_READ:
@@ -310,19 +310,25 @@ class FetchReads:
         return self._size_bytes
 
     @property
+    def found_bytes(self) -> int:
+        """The bytes to compare with ``min_bytes``: those read, and the limits of partitions whose next batch is larger.
+
+        As in Kafka's DelayedFetch, case G.
+        """
+        return self._size_bytes + self._unfit_bytes
+
+    @property
     def tells_at_once(self) -> bool:
         """Whether there is news that must not wait for more bytes."""
-        return self._has_failed or self._is_full or (self._size_bytes > 0 and self._is_in_older_segment())
+        return self._has_failed or (self.found_bytes > 0 and self._is_in_older_segment())
 
     def is_satisfied(self) -> bool:
         """Whether the answer must not wait: there are enough bytes, or other news."""
         parameters = self.parameters
         return (
-            self._size_bytes >= parameters.min_bytes
+            self.found_bytes >= parameters.min_bytes
             or parameters.max_wait_ms <= 0
-            or self._has_failed
-            or self._is_full
-            or (self._size_bytes > 0 and self._is_in_older_segment())
+            or self.tells_at_once
             or self.unread == len(self.partitions if self._session is None else self._session.partitions)
         )
 
@@ -330,7 +336,9 @@ class FetchReads:
         """Whether a read ends with its segment although later ones have more: no wait would add to it."""
         for wanted, read, (partition, end_offset, _) in zip(self.partitions, self.reads, self.ends, strict=True):
             log = None if partition is None else partition.log
-            if log is not None and read.size_bytes and log.segment_of(end_offset - 1).base_offset > wanted.fetch_offset:
+            if log is None or not (read.size_bytes or read.is_cut_off):
+                continue
+            if log.segment_of(end_offset - 1).base_offset > wanted.fetch_offset:
                 return True
         return False
 
@@ -390,10 +398,14 @@ class FetchReads:
                 return partition, read_error(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)
             if parameters.api_version < BATCHES_VERSION and not log.config.message_downconversion_enable:
                 return partition, read_error(ErrorCode.UNSUPPORTED_VERSION)
+        if not parameters.is_follower and parameters.api_version >= FETCH_FROM_FOLLOWER_VERSION:
+            elsewhere = self._sent_elsewhere(partition, wanted)
+            if elsewhere is not None:
+                return partition, elsewhere
         if parameters.is_follower and manager.should_leader_throttle(partition, parameters.replica_id):
             # The follower gets watermarks and its fetch counts, but it gets no bytes now.
             remaining, min_one_batch = 0, False
-        read = partition.read_records(
+        return partition, partition.read_records(
             wanted.fetch_offset,
             min(wanted.max_bytes, remaining),
             replica_id=parameters.replica_id,
@@ -407,16 +419,12 @@ class FetchReads:
             follower_broker_epoch=parameters.replica_epoch,
             records_follower_state=records_follower_state,
         )
-        if (
-            not parameters.is_follower
-            and parameters.api_version >= FETCH_FROM_FOLLOWER_VERSION
-            and read.error is ErrorCode.NONE
-        ):
-            self._prefer_near_replica(partition, wanted, read)
-        return partition, read
 
-    def _prefer_near_replica(self, partition: Partition, wanted: FetchPartition, read: PartitionRead) -> None:
-        """Send a consumer to a nearer replica instead of returning records, if a selector says so (KIP-392)."""
+    def _sent_elsewhere(self, partition: Partition, wanted: FetchPartition) -> PartitionRead | None:
+        """Return what names a nearer replica instead of records, if a selector wants that (KIP-392); else None.
+
+        As in Kafka the log is not read. So a consumer may still get records that only the leader has deleted.
+        """
         parameters = self.parameters
         preferred = self._broker.replica_manager.preferred_read_replica(
             partition,
@@ -425,9 +433,20 @@ class FetchReads:
             fetch_offset=wanted.fetch_offset,
             listener_name=parameters.listener_name,
         )
-        if preferred >= 0:
-            read.preferred_read_replica = preferred
-            read.records = None
+        log = partition.log
+        if preferred < 0 or log is None:
+            return None
+        error = partition.log_error(wanted.current_leader_epoch, leader_only=False)
+        if error is not ErrorCode.NONE:
+            return read_error(error)
+        return PartitionRead(
+            ErrorCode.NONE,
+            log.high_watermark,
+            log.last_stable_offset,
+            log.log_start_offset,
+            log.log_end_offset,
+            preferred_read_replica=preferred,
+        )
 
 
 class GuardedReads(FetchReads):

@@ -100,9 +100,6 @@ class FetchPartition:
         """Update from a later request for the same partition."""
         self.fetch_offset = other.fetch_offset
         self.max_bytes = other.max_bytes
-        if other.current_leader_epoch != self.current_leader_epoch:
-            # The follower started over, and may have discarded what its last answer said.
-            self.sent_high_watermark = self.sent_log_start_offset = -1
         self.current_leader_epoch = other.current_leader_epoch
         self.last_fetched_epoch = other.last_fetched_epoch
         self.log_start_offset = other.log_start_offset
@@ -153,6 +150,9 @@ class FetchSession:
             known = self.partitions[partition.key] = partition
             self.place_last(partition)
         else:
+            if self.is_privileged and partition.current_leader_epoch != known.current_leader_epoch:
+                # The follower started over, and may have discarded what its last answer said.
+                known.sent_high_watermark = known.sent_log_start_offset = -1
             known.update_from(partition)
         self.active[partition.key] = known
 
@@ -320,7 +320,7 @@ class FetchSessionCache:
             if number % _STEP == 0:
                 yield
         if not session.partitions:
-            return FetchContext(())
+            return FetchContext(partitions)
         if is_incremental:
             return FetchContext(session.take_active(), session, is_incremental=True)
         return FetchContext(partitions, session)
@@ -387,8 +387,9 @@ class FetchSessionCache:
         for key in forgotten:
             session.forget(key)
         if not session.partitions:
+            # As in Kafka, this request may name partitions that it also forgets: it is answered for them.
             del self._sessions[session.id]
-            return FetchContext(())
+            return FetchContext(partitions)
         session.last_used_ms = now_ms
         session.epoch = next_epoch(session.epoch)
         return FetchContext(session.take_active(), session, is_incremental=True)

@@ -453,6 +453,21 @@ def test_a_topic_deleted_while_it_moves_takes_its_entry_along() -> None:
     assert all(P not in broker.replicas for broker in world.brokers.values())
 
 
+@pytest.mark.parametrize("steps", [0, 1, 12, 40])
+def test_a_new_controller_deletes_a_topic_that_moves(steps: int) -> None:
+    """Kafka 3.9.1 waits for the end of the move, which cannot come: followers are told that the topic is unknown."""
+    world = world_of(4, (0, 1))
+    reassign(world, 2, 3)
+    world.zk.mark_for_deletion("t")
+    for _ in range(steps):
+        world.step()
+    world.elect()
+    world.settle()
+    assert world.zk.topics == {} and world.zk.deletions == {}
+    assert world.run(ListPartitionReassignments(None)) == {}
+    assert all(P not in broker.replicas for broker in world.brokers.values())
+
+
 # Leaders that write their state themselves (IBP before 2.7-IV2)
 
 

@@ -193,6 +193,30 @@ def test_what_an_older_segment_has_is_answered_at_once(tmp_path: Path, monkeypat
     run_virtual(story)
 
 
+@pytest.mark.parametrize(("min_bytes", "takes_s"), [(BATCH_BYTES + 10, 0), (BATCH_BYTES + 11, 0.4)])
+def test_whoever_wants_more_than_its_limits_allow_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, min_bytes: int, takes_s: float
+) -> None:
+    """Of a batch that does not fit, the partition's limit counts, also in another piece than the first."""
+
+    async def story() -> None:
+        async with world(tmp_path, 1) as w:
+            await lead(w)
+            asked = request([(1, 0), (2, 0)], max_wait_ms=400, has_unknown=False)
+            asked.min_bytes = min_bytes
+            for partition in asked.topics[0].partitions:
+                partition.partition_max_bytes = 10
+            began_s = asyncio.get_running_loop().time()
+            answer = await answered(w, 12, asked, in_turns=True)
+            sizes = [getattr(p.records, "size_bytes", 0) for p in answer.responses[0].partitions]
+            assert sizes == [BATCH_BYTES, 0]
+            assert asyncio.get_running_loop().time() - began_s == pytest.approx(takes_s)
+
+    monkeypatch.setattr("engine.broker.handlers.fetch.FETCHED_AT_ONCE_MAX", 0)
+    monkeypatch.setattr("engine.broker.fetch.in_turns.PIECE_SIZE", 1)
+    run_virtual(story)
+
+
 @pytest.mark.parametrize("session", [(0, -1), (0, 0)])
 def test_a_topic_that_is_not_there_hastens_no_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, session: tuple[int, int]

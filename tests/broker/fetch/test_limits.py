@@ -57,13 +57,35 @@ async def fill_two(w: World) -> None:
 async def test_only_the_first_batch_of_an_answer_may_exceed_the_limits(tmp_path: Path, version: int) -> None:
     async with world(tmp_path, 1) as w:
         await fill_two(w)
-        # A partition's own limit, then the whole answer's: no partial batch, and no wait for what cannot fit.
+        # A partition's own limit, then the whole answer's: no partial batch.
         assert sizes(w, version, asked(10, 1_000_000, min_bytes=1)) == [BATCH_BYTES, 0]
-        assert sizes(w, version, asked(10, 1_000_000, min_bytes=100_000)) == [BATCH_BYTES, 0]
         whole = 3 * BATCH_BYTES
         assert sizes(w, version, asked(1_000_000, whole + 20, min_bytes=1)) == [whole, 0]
         # Where a whole batch fits, part of the next one may follow, as the bytes lie on the disk.
         assert sizes(w, version, asked(BATCH_BYTES + 5, 1_000_000, min_bytes=1)) == [BATCH_BYTES + 5] * 2
+
+
+@pytest.mark.parametrize("version", [4, 12, 17])
+@in_virtual_time
+async def test_whoever_wants_more_than_its_limits_allow_waits(tmp_path: Path, version: int) -> None:
+    """As Kafka 3.9.1 (DelayedFetch, cases F and G): of a batch that does not fit, the partition's limit counts."""
+    async with world(tmp_path, 1, log_config=LogConfig(segment_bytes=4 * BATCH_BYTES)) as w:
+        await fill_two(w)
+        context = w.brokers[1].context(ApiKey.FETCH, version)
+        assert sizes(w, version, asked(10, 1_000_000, min_bytes=BATCH_BYTES + 10)) == [BATCH_BYTES, 0]
+        waiting: Any = fetch(context, asked(10, 1_000_000, min_bytes=BATCH_BYTES + 11))
+        await asyncio.sleep(59)
+        assert waiting.response is None
+        await asyncio.sleep(2)
+        assert [p.records for p in waiting.response.responses[0].partitions][1] == b""
+        # The whole answer's limit is no reason to wait.
+        assert sizes(w, version, asked(1_000_000, 4 * BATCH_BYTES - 1, min_bytes=100_000)) == [3 * BATCH_BYTES, 0]
+        waiting = fetch(context, asked(10, 1_000_000, min_bytes=100_000))
+        for _ in range(2):
+            assert waiting.response is None
+            w.partition(1, SECOND).append_records_to_leader(data_batch(b"0123456789"), 1)
+            await asyncio.sleep(1)
+        assert [p.partition_index for p in waiting.response.responses[0].partitions if p.records] == [0]
 
 
 @pytest.mark.parametrize("version", [4, 12, 17])

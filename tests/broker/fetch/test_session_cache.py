@@ -129,6 +129,38 @@ def test_partitions_are_added_changed_and_forgotten() -> None:
     assert (last.session_id, list(last.partitions), len(cache)) == (0, [], 0)
 
 
+@pytest.mark.parametrize("in_steps", [False, True])
+def test_who_names_and_forgets_its_last_partition_is_answered_for_it(in_steps: bool) -> None:
+    """As Kafka 3.9.1 (FetchManager.newContext): the session ends, and the request counts as one without a session."""
+    cache = FetchSessionCache(10, random.Random(1))
+    first = context(open_session(cache, partition(0)))
+    answered(first, outcome())
+    forgotten = (partition(0).key,)
+    if in_steps:
+        steps = cache.open_in_steps(
+            first.session_id, 1, [partition(0, 7)], forgotten, is_follower=False, uses_topic_ids=False, now_ms=0
+        )
+        with pytest.raises(StopIteration) as done:
+            next(steps)
+        last = context(done.value.value)
+    else:
+        last = context(open_session(cache, partition(0, 7), session_id=first.session_id, epoch=1, forgotten=forgotten))
+    assert (last.session_id, [p.fetch_offset for p in last.partitions], len(cache)) == (0, [7], 0)
+    assert answered(last, outcome()) == [0]
+
+
+@pytest.mark.parametrize(("is_follower", "told"), [(True, [0]), (False, [])])
+def test_only_a_follower_with_another_leader_epoch_is_told_again(is_follower: bool, told: list[int]) -> None:
+    """A follower that started over may have discarded the high watermark. A consumer gets Kafka 3.9.1's answer."""
+    cache = FetchSessionCache(10, random.Random(1))
+    first = context(open_session(cache, partition(0), partition(1), is_follower=is_follower))
+    answered(first, outcome())
+    changed = partition(0)
+    changed.current_leader_epoch = 3
+    second = context(open_session(cache, changed, session_id=first.session_id, epoch=1))
+    assert answered(second, outcome()) == told
+
+
 def test_wrong_ids_epochs_and_kinds_are_refused() -> None:
     cache = FetchSessionCache(10, random.Random(1))
     first = context(open_session(cache, partition(0)))

@@ -11,16 +11,20 @@ from typing import Any
 
 import pytest
 from log_folders import data_batch, marker_batch
-from replicated_brokers import TP, World, world
+from replicated_brokers import TOPIC_ID, TP, World, world
 from virtual_time import in_virtual_time, run_virtual
 
+from engine.broker.handlers.fetch import fetch
 from engine.broker.log.append_origin import AppendOrigin
 from engine.broker.replication.isr import IsrState
+from engine.broker.replication.offset_lookup import delete_records
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.replica_selector import select_by_rack
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import IsolationLevel
 from engine.common.topic_id import ZERO_TOPIC_ID
+from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from engine.runtime.purgatory import DelayedOperation
 
 MAX = 1 << 20
@@ -393,5 +397,44 @@ def test_preferred_read_replicas_are_in_sync_have_the_offset_and_are_near(tmp_pa
         assert preferred("rack-2", 3) == -1, "2 has not got so far"
         await w.until(lambda: partition.isr == (1,), "2 leaves the ISR")
         assert preferred("rack-2", 0) == -1
+
+    led(tmp_path, test)
+
+
+def test_who_reads_at_a_near_replica_needs_no_read_at_the_leader(tmp_path: Path) -> None:
+    """As Kafka 3.9.1 (ReplicaManager.readFromLog): the leader has deleted a record that its follower still has."""
+
+    async def test(w: World, partition: Partition) -> None:
+        w.brokers[1].replica_manager._selector = select_by_rack
+        delete_records(partition, 1)
+
+        def told(version: int, epoch: int = 1) -> tuple[int, int, int]:
+            wanted = FetchPartition(
+                partition=0, fetch_offset=0, current_leader_epoch=epoch, partition_max_bytes=1_000_000
+            )
+            topics = [FetchTopic(topic=TP.topic, topic_id=TOPIC_ID, partitions=[wanted])]
+            request = FetchRequest(replica_id=-1, min_bytes=1, max_bytes=1000, rack_id="rack-2", topics=topics)
+            answer: Any = fetch(w.brokers[1].context(ApiKey.FETCH, version), request)
+            (found,) = answer.responses[0].partitions
+            return found.error_code, found.preferred_read_replica, found.high_watermark
+
+        assert told(11) == told(17) == (ErrorCode.NONE, 2, 2)
+        assert told(10) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1, -1)
+        assert told(11, epoch=0) == (ErrorCode.FENCED_LEADER_EPOCH, -1, -1)
+
+    led(tmp_path, test)
+
+
+@pytest.mark.parametrize("replica_id", [-1, -2])
+def test_only_readers_that_can_be_sent_elsewhere_read_at_a_follower(tmp_path: Path, replica_id: int) -> None:
+    """As Kafka 3.9.1 (FetchParams.fetchOnlyLeader): a debugging consumer is a consumer."""
+
+    async def test(w: World, partition: Partition) -> None:
+        for version, error in ((10, ErrorCode.NOT_LEADER_OR_FOLLOWER), (11, ErrorCode.NONE)):
+            wanted = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1_000_000)
+            topics = [FetchTopic(topic=TP.topic, topic_id=TOPIC_ID, partitions=[wanted])]
+            request = FetchRequest(replica_id=replica_id, min_bytes=1, max_bytes=1000, topics=topics)
+            answer: Any = fetch(w.brokers[2].context(ApiKey.FETCH, version), request)
+            assert answer.responses[0].partitions[0].error_code == error
 
     led(tmp_path, test)
