@@ -77,7 +77,15 @@ LARGE_FRAME_BYTES = 256 * 1024
 """
 
 LARGE_MEMORY_BYTES = MEMORY_BYTES_MIN
-"""Large requests that are decoded at once may take so much memory together; one that may take more is alone."""
+"""Large requests that are decoded at once may take so much memory together; one that may take more is alone.
+
+Those that wait for the cluster may keep as much again.
+"""
+
+KEPT_PER_BYTE = 16
+"""So many times its own size a large request keeps at most while it waits for the cluster: its bytes, and those of the
+answer, which may have a message for each element.
+"""
 
 PRODUCED_AT_ONCE_MAX = 2000
 """Most bytes of a Produce request are records, which nobody decodes; but a request that names more topics and
@@ -472,7 +480,7 @@ class Connection(asyncio.BufferedProtocol):
         # Only decoding needs it: the body has its own bytes.
         del frame
         try:
-            async with self._room_for(route).held(memory_bytes_max(size)):
+            async with self._room_for(route).held(memory_bytes_max(size), KEPT_PER_BYTE * size, self.session.host):
                 put_off_full_collections()
                 try:
                     await self._handle_beside(route, request, decoding)
