@@ -348,3 +348,36 @@ def test_requests_of_brokers_do_not_wait_for_those_of_clients(monkeypatch: pytes
             broker[1].close()
 
     run(check)
+
+
+def test_requests_that_only_ask_do_not_wait_for_those_that_change_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CreatePartitions reads a znode for each topic: a minute for some hundreds of thousands."""
+    monkeypatch.setattr(connection, "LARGE_MEMORY_BYTES", 1)
+    names = [MetadataRequestTopic(name=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 10)]
+    topics = [CreatableTopic(name=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 16)]
+    begun, asked = asyncio.Event(), asyncio.Event()
+
+    async def create(request: RequestHead, body: CreateTopicsRequest) -> CreateTopicsResponse:
+        begun.set()
+        await asked.wait()
+        return CreateTopicsResponse(topics=[])
+
+    def metadata(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+        asked.set()
+        return MetadataResponse()
+
+    async def check() -> None:
+        requires = {ApiKey.CREATE_TOPICS: ["Create Topic"], ApiKey.METADATA: ["Describe Topic", "Create Topic"]}
+        handlers = {ApiKey.CREATE_TOPICS: create, ApiKey.METADATA: metadata}
+        async with serving(handlers, requires=requires) as (_, host, port):
+            admin = await asyncio.open_connection(host, port)
+            admin[1].write(bytes(encode_request(CreateTopicsRequest(topics=topics), 4, 1, "c")))
+            async with asyncio.timeout(30):
+                await begun.wait()
+            client = await asyncio.open_connection(host, port)
+            client[1].write(bytes(encode_request(MetadataRequest(topics=names), 4, 2, "c")))
+            assert correlation_ids([await read_frame(reader) for reader, _ in (client, admin)]) == [2, 1]
+            client[1].close()
+            admin[1].close()
+
+    run(check)
