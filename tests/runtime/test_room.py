@@ -183,7 +183,7 @@ async def test_one_who_keeps_all_while_it_waits_counts_for_all() -> None:
     await holders.end("a")
     await holders.end("a")
     async with holders.room.held(20, 20, "c"):
-        with waiting_for_others(lambda: cut.append("alone"), keeps_all=True):
+        with waiting_for_others(lambda: cut.append("alone")):
             pass
     assert cut == ["all"]
 
