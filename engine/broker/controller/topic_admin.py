@@ -38,44 +38,53 @@ from engine.kafka.zk.errors import BadVersion, ControllerMoved, NodeExists, TooL
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.operations import ANY_VERSION
 from engine.kafka.zk.topics import TopicIdReplicaAssignment, TopicZNode
+from engine.runtime.room import waiting_for_others
 
 
 class MetadataWaiter:
     """Checks conditions after each UpdateMetadata request; costs nothing while no caller waits."""
 
-    def __init__(self, metadata_cache: MetadataCache) -> None:
-        self._metadata_cache = metadata_cache
-        self._waiting: dict[asyncio.Future[None], Callable[[], bool]] = {}
+    def __init__(self, metadata_cache: MetadataCache, *, keeps_all: bool = False) -> None:
+        """``keeps_all``: a large request that waits keeps an object for each of its elements."""
+        self._metadata_cache, self._keeps_all = metadata_cache, keeps_all
+        self._waiting: dict[asyncio.Future[bool], Callable[[], bool]] = {}
 
     def __len__(self) -> int:
         """Return how many callers wait."""
         return len(self._waiting)
 
     async def wait(self, is_seen: Callable[[], bool], timeout_ms: int) -> bool:
-        """Wait until ``is_seen``; False if that took longer than ``timeout_ms``."""
+        """Wait until ``is_seen``; False if that took longer than ``timeout_ms``, or large requests that wait keep too
+        much memory.
+        """
         if is_seen():
             return True
         if timeout_ms <= 0:
             return False
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+
+        def end() -> None:
+            if not future.done():
+                future.set_result(False)
+
         if not self._waiting:
             self._metadata_cache.update_listeners.append(self._updated)
         self._waiting[future] = is_seen
         try:
-            async with asyncio.timeout(timeout_ms / 1000):
-                await future
+            with waiting_for_others(end, keeps_all=self._keeps_all):
+                async with asyncio.timeout(timeout_ms / 1000):
+                    return await future or is_seen()
         except TimeoutError:
             return is_seen()
         finally:
             del self._waiting[future]
             if not self._waiting:
                 self._metadata_cache.update_listeners.remove(self._updated)
-        return True
 
     def _updated(self) -> None:
         for future, is_seen in self._waiting.items():
             if not future.done() and is_seen():
-                future.set_result(None)
+                future.set_result(True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +174,7 @@ class TopicAdmin:
         self._config = config
         self._draw = draw
         self._waiter = MetadataWaiter(metadata_cache)
-        self.elections = MetadataWaiter(metadata_cache)
+        self.elections = MetadataWaiter(metadata_cache, keeps_all=True)
         """Requests that wait for new leaders."""
 
     # Create

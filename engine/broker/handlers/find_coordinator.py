@@ -21,7 +21,7 @@ from typing import Any
 from engine.broker.coordinator.groups.loading import logger
 from engine.broker.handlers.answer_lists import answer_list
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import Steps, carried_out, each
+from engine.broker.handlers.in_turns import Steps, carried_out
 from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode
 from engine.common.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
@@ -67,11 +67,11 @@ async def _create_first(
 
 def _response(context: RequestContext, request: FindCoordinatorRequest) -> Steps[FindCoordinatorResponse]:
     if context.api_version >= 4:
-        coordinators = yield from each(
-            request.coordinator_keys,
-            lambda key: _coordinator(context, key, request.key_type),
-            answer_list(context, FindCoordinatorResponse, "coordinators"),
-        )
+        # Usually there is one: ``each`` would take longer than the work.
+        coordinators: list[Coordinator] = answer_list(context, FindCoordinatorResponse, "coordinators")
+        for key in request.coordinator_keys:
+            coordinators.append(_coordinator(context, key, request.key_type))
+            yield
         return FindCoordinatorResponse(coordinators=coordinators)
     found = _coordinator(context, request.key, request.key_type)
     return FindCoordinatorResponse(

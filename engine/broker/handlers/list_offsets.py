@@ -19,7 +19,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from engine.broker.handlers.answer_lists import answer_lists, is_large, repeated
+from engine.broker.handlers.answer_lists import answer_lists, repeated
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.registry import handles
 from engine.broker.replication.offset_lookup import offset_at_time, segment_offsets_before
@@ -48,10 +48,10 @@ OFFSET_NOT_AVAILABLE_SINCE = 5
 async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Look up the partitions one by one."""
     breather = Breather()
+    lists = answer_lists(context, ListOffsetsResponse, "topics.partitions")
     twice: set[TopicPartition] = set()
     if context.api_version:
-        twice = await carry_out(repeated(lambda: _named(request))) if is_large(context) else _repeated(request)
-    lists = answer_lists(context, ListOffsetsResponse, "topics.partitions")
+        twice = _repeated(request) if lists is None else await carry_out(repeated(lambda: _named(request)))
     topics = [] if lists is None else lists.of_topics()
     for topic in request.topics:
         await breather.give_way()
@@ -70,6 +70,9 @@ async def list_offsets(context: RequestContext, request: ListOffsetsRequest) -> 
 
 def _repeated(request: ListOffsetsRequest) -> set[TopicPartition]:
     """Return the partitions that the request names more than once."""
+    if len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
+        # Most requests do.
+        return set()
     seen: set[TopicPartition] = set()
     twice: set[TopicPartition] = set()
     for topic in request.topics:

@@ -32,7 +32,7 @@ from engine.broker.network.request import (
     LargeAnswer,
     RequestHead,
 )
-from engine.broker.network.routes import Route
+from engine.broker.network.routes import Requester, Route
 from engine.broker.network.sender import Sender, SocketSender
 from engine.broker.network.session import ConnectionRules, Session, not_connected
 from engine.common.collection import allow_full_collections, put_off_full_collections
@@ -77,7 +77,15 @@ LARGE_FRAME_BYTES = 256 * 1024
 """
 
 LARGE_MEMORY_BYTES = MEMORY_BYTES_MIN
-"""Large requests that are decoded at once may take so much memory together; one that may take more is alone."""
+"""Large requests of one kind that are at work may take so much memory together; one that may take more is alone.
+
+Those that wait for the cluster may keep as much again.
+"""
+
+KEPT_PER_BYTE = 16
+"""So many times its own size a large request keeps at most while it waits for the cluster: its bytes, and those of the
+answer, which may have a message for each element.
+"""
 
 PRODUCED_AT_ONCE_MAX = 2000
 """Most bytes of a Produce request are records, which nobody decodes; but a request that names more topics and
@@ -130,7 +138,7 @@ class ConnectionContext:
     """Bytes of all connections of the listener."""
 
 
-_ROOMS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, Room]] = WeakKeyDictionary()
+_ROOMS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Requester, Room]] = WeakKeyDictionary()
 
 
 def _do_nothing() -> None:
@@ -472,7 +480,7 @@ class Connection(asyncio.BufferedProtocol):
         # Only decoding needs it: the body has its own bytes.
         del frame
         try:
-            async with self._room_for(route).held(memory_bytes_max(size)):
+            async with self._room_for(route).held(memory_bytes_max(size), KEPT_PER_BYTE * size, self.session.host):
                 put_off_full_collections()
                 try:
                     await self._handle_beside(route, request, decoding)
@@ -482,11 +490,11 @@ class Connection(asyncio.BufferedProtocol):
             decoding.close()
 
     def _room_for(self, route: Route) -> Room:
-        """Return the room of clients' requests, or of those that brokers send: clients' may wait for them."""
+        """Return what requests of its kind share."""
         rooms = _ROOMS.setdefault(asyncio.get_running_loop(), {})
-        if route.is_for_brokers not in rooms:
-            rooms[route.is_for_brokers] = Room(LARGE_MEMORY_BYTES)
-        return rooms[route.is_for_brokers]
+        if route.requester not in rooms:
+            rooms[route.requester] = Room(LARGE_MEMORY_BYTES)
+        return rooms[route.requester]
 
     async def _handle_beside(self, route: Route, request: RequestHead, decoding: Coroutine[Any, Any, Any]) -> None:
         try:

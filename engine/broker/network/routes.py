@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from types import CoroutineType, coroutine
 from typing import Any
 
@@ -51,6 +52,25 @@ class HandlerSpec:
     """
 
 
+class Requester(Enum):
+    """Who sends requests of an API. Large requests of one kind never wait for those of another."""
+
+    BROKER = "a broker, for which requests of the others may wait"
+    ADMIN = "somebody who changes the cluster, and waits for ZooKeeper and the controller"
+    CLIENT = "anybody else"
+
+
+def _requester(spec: HandlerSpec) -> Requester:
+    operations = {need.operation for need in spec.requires}
+    if AclOperation.CLUSTER_ACTION in operations:
+        return Requester.BROKER
+    # Metadata hardly ever creates a topic.
+    return Requester.ADMIN if operations & _CHANGES and spec.key != ApiKey.METADATA else Requester.CLIENT
+
+
+_CHANGES = {AclOperation.CREATE, AclOperation.DELETE, AclOperation.ALTER, AclOperation.ALTER_CONFIGS}
+
+
 class Route:
     """One API in one version. ``times`` has its requests; of followers' Fetches, ``follower_times``."""
 
@@ -68,11 +88,11 @@ class Route:
         "has_client_id",
         "is_async",
         "is_fetch",
-        "is_for_brokers",
         "large_handler",
         "name",
         "new_answers",
         "request_has_tags",
+        "requester",
         "response_class",
         "response_has_tags",
         "times",
@@ -86,7 +106,7 @@ class Route:
         self._spec = spec
         self.show_answers(before_encoding)
         self.is_async = spec.is_async
-        self.is_for_brokers = any(need.operation is AclOperation.CLUSTER_ACTION for need in spec.requires)
+        self.requester = _requester(spec)
         self.times = RequestTimes()
         self.is_fetch = key is ApiKey.FETCH
         self.new_answers = self.times.new_answers

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable
+from unittest.mock import MagicMock
 
 import pytest
 from controller_cluster import SmallCluster, cluster_of, eventually
@@ -13,6 +15,7 @@ from engine.broker.replication.metadata_cache import MetadataCache
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.zk.admin_nodes import DeleteTopicsTopicZNode
+from engine.runtime.room import Room
 
 
 async def refused(action: Awaitable[object]) -> tuple[ErrorCode, str | None]:
@@ -234,5 +237,30 @@ def test_waiting_ends_at_the_time_out(zk_chroot: str) -> None:
             assert not await admin.wait_for_leaders("never", (0,), 30)
             assert not await admin.wait_for_leaders("never", (0,), 0)
             assert await admin.wait_until_gone("never", 0)
+
+    run(test)
+
+
+@pytest.mark.parametrize(("for_elections", "together"), [(True, 1), (False, 2)])
+def test_large_requests_that_wait_keep_a_bounded_memory(for_elections: bool, together: int) -> None:
+    """An ElectLeaders keeps what it has made of each partition. The others keep little, so more of them may wait."""
+
+    async def test() -> None:
+        admin, room = TopicAdmin(MagicMock(), MetadataCache(0), MagicMock()), Room(10)
+
+        async def large_request() -> bool:
+            async with room.held(10, 4, "owner"):
+                if for_elections:
+                    return await admin.elections.wait(lambda: False, 3_600_000)
+                return await admin.wait_for_leaders("t", [0], 3_600_000)
+
+        requests = [asyncio.create_task(large_request()) for _ in range(3)]
+        async with asyncio.timeout(30):
+            while len(admin.elections) + admin.waiting < together or not requests[2 - together].done():
+                await asyncio.sleep(0)
+        assert [request.done() for request in requests] == [True] * (3 - together) + [False] * together
+        assert not requests[0].result()
+        for request in requests:
+            request.cancel()
 
     run(test)

@@ -11,17 +11,21 @@ from typing import Any
 import pytest
 from network_serving import correlation_ids, metadata_request, read_frame, run, serving
 
+from engine.broker.controller.topic_admin import MetadataWaiter
 from engine.broker.network import connection
 from engine.broker.network.connection import LARGE_FRAME_BYTES, PRODUCED_AT_ONCE_MAX
 from engine.broker.network.request import Deferred, LargeAnswer, RequestHead
 from engine.broker.network.routes import Route
+from engine.broker.replication.metadata_cache import MetadataCache
 from engine.kafka.protocol.api_keys import ApiKey
+from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from engine.kafka.protocol.apis.fetch import FetchRequest, FetchResponse, FetchTopic
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
 from engine.kafka.protocol.frames import encode_request
 from engine.kafka.protocol.produce_frames import names_many_partitions
 from engine.kafka.protocol.wire import append_varint
+from engine.runtime import room
 from engine.runtime.offload import beside_loop
 
 
@@ -252,6 +256,69 @@ def test_ten_large_requests_at_once_take_a_bounded_memory(monkeypatch: pytest.Mo
     assert ten < 2 * one + 10 * 4 * len(frame), (one, ten, len(frame))
 
 
+def test_requests_that_wait_for_the_cluster_keep_no_others_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten CreateTopics that wait for leaders would leave no room to anybody for half a minute each."""
+    monkeypatch.setattr(room, "HELD_S_MAX", 3600)
+    names = [MetadataRequestTopic(name=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 10)]
+    topics = [CreatableTopic(name=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 16)]
+    creation = CreateTopicsRequest(topics=topics, timeout_ms=3_600_000)
+    frame = bytes(encode_request(creation, 4, 1, "c"))
+    monkeypatch.setattr(connection, "LARGE_MEMORY_BYTES", 10 * connection.KEPT_PER_BYTE * len(frame))
+    waiter, has_leaders = MetadataWaiter(MetadataCache(1)), asyncio.Event()
+
+    async def create(request: RequestHead, body: CreateTopicsRequest) -> CreateTopicsResponse:
+        assert await waiter.wait(has_leaders.is_set, body.timeout_ms)
+        return CreateTopicsResponse(topics=[])
+
+    async def check() -> None:
+        handlers = {ApiKey.CREATE_TOPICS: create, ApiKey.METADATA: lambda request, body: MetadataResponse()}
+        async with serving(handlers) as (_, host, port):
+            peers = [await asyncio.open_connection(host, port) for _ in range(11)]
+            for _, writer in peers[:10]:
+                writer.write(frame)
+            async with asyncio.timeout(30):
+                while len(waiter) < 10:
+                    await asyncio.sleep(0.001)
+            peers[10][1].write(bytes(encode_request(MetadataRequest(topics=names), 4, 2, "c")))
+            assert correlation_ids([await read_frame(peers[10][0])]) == [2]
+            assert len(waiter) == 10
+            has_leaders.set()
+            waiter._updated()
+            assert correlation_ids([await read_frame(reader) for reader, _ in peers[:10]]) == [1] * 10
+            for _, writer in peers:
+                writer.close()
+
+    run(check)
+
+
+def test_large_requests_that_wait_for_the_cluster_keep_a_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The oldest wait ends as if its time were up."""
+    topics = [CreatableTopic(name=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 16)]
+    creation = CreateTopicsRequest(topics=topics, timeout_ms=3_600_000)
+    frames = [bytes(encode_request(creation, 4, number, "c")) for number in range(4)]
+    monkeypatch.setattr(connection, "LARGE_MEMORY_BYTES", 2 * connection.KEPT_PER_BYTE * len(frames[0]))
+    waiter = MetadataWaiter(MetadataCache(1))
+
+    async def create(request: RequestHead, body: CreateTopicsRequest) -> CreateTopicsResponse:
+        assert not await waiter.wait(lambda: False, body.timeout_ms)
+        return CreateTopicsResponse(topics=[])
+
+    async def check() -> None:
+        async with serving({ApiKey.CREATE_TOPICS: create}) as (_, host, port):
+            peers = [await asyncio.open_connection(host, port) for _ in frames]
+            for number, frame in enumerate(frames):
+                peers[number][1].write(frame)
+                if number >= 2:
+                    assert correlation_ids([await read_frame(peers[number - 2][0])]) == [number - 2]
+                async with asyncio.timeout(30):
+                    while len(waiter) != min(number + 1, 2):
+                        await asyncio.sleep(0.001)
+            for _, writer in peers:
+                writer.close()
+
+    run(check)
+
+
 def test_requests_of_brokers_do_not_wait_for_those_of_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     """A client's CreateTopics waits for leaders, and those for the controller's LeaderAndIsr."""
     monkeypatch.setattr(connection, "LARGE_MEMORY_BYTES", 1)
@@ -279,5 +346,38 @@ def test_requests_of_brokers_do_not_wait_for_those_of_clients(monkeypatch: pytes
             assert correlation_ids([await read_frame(reader) for reader, _ in (broker, client)]) == [2, 1]
             client[1].close()
             broker[1].close()
+
+    run(check)
+
+
+def test_requests_that_only_ask_do_not_wait_for_those_that_change_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CreatePartitions reads a znode for each topic: a minute for some hundreds of thousands."""
+    monkeypatch.setattr(connection, "LARGE_MEMORY_BYTES", 1)
+    names = [MetadataRequestTopic(name=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 10)]
+    topics = [CreatableTopic(name=f"topic-{number}") for number in range(LARGE_FRAME_BYTES // 16)]
+    begun, asked = asyncio.Event(), asyncio.Event()
+
+    async def create(request: RequestHead, body: CreateTopicsRequest) -> CreateTopicsResponse:
+        begun.set()
+        await asked.wait()
+        return CreateTopicsResponse(topics=[])
+
+    def metadata(request: RequestHead, body: MetadataRequest) -> MetadataResponse:
+        asked.set()
+        return MetadataResponse()
+
+    async def check() -> None:
+        requires = {ApiKey.CREATE_TOPICS: ["Create Topic"], ApiKey.METADATA: ["Describe Topic", "Create Topic"]}
+        handlers = {ApiKey.CREATE_TOPICS: create, ApiKey.METADATA: metadata}
+        async with serving(handlers, requires=requires) as (_, host, port):
+            admin = await asyncio.open_connection(host, port)
+            admin[1].write(bytes(encode_request(CreateTopicsRequest(topics=topics), 4, 1, "c")))
+            async with asyncio.timeout(30):
+                await begun.wait()
+            client = await asyncio.open_connection(host, port)
+            client[1].write(bytes(encode_request(MetadataRequest(topics=names), 4, 2, "c")))
+            assert correlation_ids([await read_frame(reader) for reader, _ in (client, admin)]) == [2, 1]
+            client[1].close()
+            admin[1].close()
 
     run(check)
