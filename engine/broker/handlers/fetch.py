@@ -7,6 +7,8 @@ Behaviour
   Otherwise it waits for its partitions, but no longer than ``max_wait_ms``. If a batch does not fit into its
   partition's limit, the limit counts towards ``min_bytes``. A partition that is unknown, or that the reader may not
   read, does not hasten the answer, unless all are such.
+* A read_committed consumer beyond the last stable offset waits like others. Kafka answers it at once, so that it asks
+  again and again until the transaction ends.
 * A session handles one request at a time: if the next one comes while one waits, the waiting one is answered first
   with what there is. If that is too late (its records are being converted), it gets INVALID_FETCH_SESSION_EPOCH.
 * A Fetch of more than 10,000 partitions takes turns with other requests. It waits half a second at most, and

@@ -281,6 +281,6 @@ def _partition(
         leader_epoch=partition.leader_epoch,
         replica_nodes=replicas,
         isr_nodes=isr,
-        # The controller's word, as in Kafka: who only lacks the client's listener is not offline.
+        # Only the controller says so, as in Kafka: a broker may just lack the client's listener.
         offline_replicas=list(partition.offline_replicas),
     )

@@ -605,7 +605,7 @@ def _name_leader(hints: LeaderHints, topic_partition: TopicPartition, answer: Pa
 
 
 def _add_nodes(hints: LeaderHints, response: ProduceResponse) -> None:
-    """Add the leaders' addresses, each once: some may be there since the request came."""
+    """Add the leaders' addresses that the answer does not have yet."""
     told = {node.node_id for node in response.node_endpoints}
     response.node_endpoints += [
         NodeEndpoint(node_id=n.id, host=n.host, port=n.port, rack=n.rack)

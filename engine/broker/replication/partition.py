@@ -314,8 +314,8 @@ class Partition:
                 read.is_cut_off = True
             else:
                 read.records = found.records
-            if isolation is IsolationLevel.READ_COMMITTED and replica_id < 0:
-                read.aborted = _aborted(log, fetch_offset, found)
+                if isolation is IsolationLevel.READ_COMMITTED and replica_id < 0:
+                    read.aborted = _aborted(log, fetch_offset, found)
         except KafkaError as refused:
             self.counts.failed_fetches += refused.code not in _KNOWN_REFUSALS
             return read_error(refused.code)

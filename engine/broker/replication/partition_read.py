@@ -12,8 +12,8 @@ class PartitionRead:
 
     ``records`` is None when there are none. ``aborted`` is a list for read_committed, else None. ``diverging_epoch`` is
     (leader epoch, end offset) if the follower's log has to be cut. ``log_end_offset`` is the leader's end before the
-    read. ``is_cut_off``: there is a batch, and the limits leave no room for it. Plain and slotted: one is made per
-    partition and Fetch.
+    read. ``is_cut_off``: there is a batch, and the limits leave no room for it; then ``aborted`` is None. Plain and
+    slotted: one is made per partition and Fetch.
     """
 
     __slots__ = (

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log_folders import data_batch
+from log_folders import data_batch, marker_batch
 from replicated_brokers import TOPIC_ID, TP, World, world
 from virtual_time import in_virtual_time
 
 from engine.broker.handlers.fetch import fetch
+from engine.broker.log.append_origin import AppendOrigin
 from engine.broker.replication.throttle import ALL_REPLICAS
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -128,6 +129,23 @@ async def test_what_is_not_there_hastens_no_answer(tmp_path: Path, version: int,
         request.topics[0].partitions = request.topics[0].partitions[1:]
         nothing: Any = fetch(w.brokers[1].context(ApiKey.FETCH, version), request)
         assert nothing.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@in_virtual_time
+async def test_who_reads_beyond_the_last_stable_offset_waits_for_the_end_of_the_transaction(tmp_path: Path) -> None:
+    """Apache Kafka 3.9.1 answers at once, with nothing, and the consumer asks again without pause."""
+    async with world(tmp_path, 1) as w:
+        await w.lead(1)
+        w.partition(1).append_records_to_leader(data_batch(b"a", b"b", producer=(5, 0, 0), transactional=True), 1)
+        request = asked(1_000_000, 1_000_000, min_bytes=1)
+        request.isolation_level = 1
+        request.topics[0].partitions = [FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1_000_000)]
+        waiting: Any = fetch(w.brokers[1].context(ApiKey.FETCH, 12), request)
+        await asyncio.sleep(1)
+        assert waiting.response is None
+        w.partition(1).append_records_to_leader(marker_batch(5, 0, commit=True), 1, origin=AppendOrigin.COORDINATOR)
+        await asyncio.sleep(1)
+        assert waiting.response.responses[0].partitions[0].last_stable_offset == 3
 
 
 @in_virtual_time

@@ -92,6 +92,10 @@ def test_how_far_who_may_read(tmp_path: Path) -> None:
         cut_off = partition.read_records(0, 1, min_one_batch=False)
         assert cut_off.is_cut_off
         assert cut_off.size_bytes == 0
+        committed = IsolationLevel.READ_COMMITTED
+        assert partition.read_records(0, MAX, isolation=committed).aborted == []
+        none = partition.read_records(0, 1, isolation=committed, min_one_batch=False)
+        assert none.is_cut_off and none.aborted is None, "as Kafka 3.9.1"
         assert partition.read_records(0, 1, min_one_batch=False, may_cut_batch=True).size_bytes == 1
 
     led(tmp_path, test)
