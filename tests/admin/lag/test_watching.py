@@ -88,6 +88,6 @@ def test_the_pace_is_judged_with_who_is_known_to_have_no_owner(monkeypatch: pyte
 
     monkeypatch.setattr(measuring, "readers_within_pace", within_pace)
     meter = LagMeter(cast("Any", Brokers()), None, lambda topic: True, LagOptions())
-    asyncio.run(meter._within_pace(cast("Any", groups), history))
+    asyncio.run(meter._within_pace(cast("Any", groups), history, {}))
     assert asked["still"] == {("g", name): 5 for name in owned}
     assert asked["unowned"] == {("g", TopicPartition("t", 1))}
