@@ -150,7 +150,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "tokens create": ("CreateTokens User: with --owner-principal",),
     "tokens renew": (),
     "tokens expire": (),
-    "lag": ("Describe Group", "Describe Topic~: offsets and lag", "Read Topic~: how long records wait, if any do"),
+    "lag": ("Describe Group", "Describe Topic~: offsets and lag"),
     "replicas verify": _READ_ALL,
     "brokers list": (),
     "brokers describe": ("Describe Topic?", "Describe Cluster?: log dirs", "DescribeConfigs Cluster?: settings"),
