@@ -190,9 +190,14 @@ class LagMeter:
             wire = await self._cluster.wire()
             behind = await look_behind(wire, ends, times, self._options.isolation, patience_s=_PATIENCE_S)
         now_ms = time.time_ns() // 1_000_000
-        return [
+        groups = [
             group_lag(sample, series, times, now_ms, in_pace, behind=behind) for sample, series, in_pace in followed
         ]
+        for key, group in zip(latest, groups, strict=True):
+            for one in group.partitions:
+                if one.reason is Reason.NO_RECORDS:
+                    history.has_read_all(key, TopicPartition(one.topic, one.partition))
+        return groups
 
     def _told(self, groups: list[GroupLag], failures: list[AdminError]) -> LagAnswer:
         groups.sort(key=lambda lag: (-lag.status.rank, -(lag.lag or 0), lag.group, lag.kind, lag.type or ""))
