@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
+from virtual_time import in_virtual_time
 
 from engine.admin.cluster.errors import Unknown
 from engine.admin.cluster.wire import WireCluster
@@ -331,7 +332,9 @@ def test_whether_anything_is_left_to_read(words: str, found: Behind, for_committ
     assert behind(log) == found
     known = {Place(A, 5): times_of(log)}
     assert behind(log, times=known) == found, "what was read already is not read again"
-    assert behind(TransactionLog(words), log.stable, IsolationLevel.READ_COMMITTED) == for_committed
+    committed = TransactionLog(words)
+    assert behind(committed, log.stable, IsolationLevel.READ_COMMITTED) == for_committed
+    assert all(isinstance(request, FetchRequest) for request in committed.requests), "one look tells all"
 
 
 def times_of(log: TransactionLog) -> UnreadRecord | Unknown | None:
@@ -363,14 +366,15 @@ def test_a_record_outside_of_transactions_is_asked_about_no_further() -> None:
     assert log.requests == []
 
 
-def test_a_broker_that_hangs_does_not_hold_up_the_answer() -> None:
+@in_virtual_time
+async def test_a_broker_that_hangs_does_not_hold_up_the_answer() -> None:
     class Hanging(TransactionLog):
-        operation_s = 0.5
-
         async def call_broker(self, broker_id: int, request: Any, **_: Any) -> Any:
             await asyncio.Event().wait()
 
-    assert behind(Hanging("1c")) == RECORDS
+    wire, began = cast("WireCluster", Hanging("1c")), asyncio.get_running_loop().time()
+    assert await look_behind(wire, {Place(A, 5): 6}, {}, IsolationLevel.READ_UNCOMMITTED, patience_s=2.0) == RECORDS
+    assert asyncio.get_running_loop().time() - began <= 5.0, "no longer than other extras of an answer"
 
 
 def test_many_small_aborted_batches_are_read_together() -> None:

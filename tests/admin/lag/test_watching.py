@@ -94,6 +94,8 @@ def test_the_pace_is_judged_with_who_is_known_to_have_no_owner(monkeypatch: pyte
     asyncio.run(meter._within_pace(cast("Any", groups), history, {}))
     assert asked["still"] == {("g", name): 5 for name in owned}
     assert asked["unowned"] == {("g", TopicPartition("t", 1))}
+    asyncio.run(meter._within_pace(cast("Any", groups), history, {Place(TopicPartition("t", 0), 5): None}))
+    assert asked["still"].keys() == {("g", TopicPartition("t", number)) for number in (1, 2)}, "it has nothing to read"
 
 
 def test_a_record_behind_a_marker_has_not_waited_since_the_marker_came(monkeypatch: pytest.MonkeyPatch) -> None:
