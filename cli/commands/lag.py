@@ -101,8 +101,9 @@ async def command(
 
     The status follows from rules, not from thresholds. OK: keeps up. WARN: moves, but the lag never falls. STALL: has
     members but does not move. STOP: records wait and nobody reads them. REWIND: went back, or is beyond the end of the
-    log. UNKNOWN: nothing committed, no leader, too few samples, or a reader that rarely commits and is not late
-    compared with its own last commits. A group without lag needs one sample, other groups need several. --interval
+    log. UNKNOWN: nothing committed, no leader, too few samples, only aborted records unread, or a reader that rarely
+    commits and is not late compared with its own last commits. Markers of transactions have offsets, so they count as
+    lag; but a reader with nothing else to read is OK. A group without lag needs one sample, other groups need several. --interval
     times --samples should be longer than twice the time between two commits.
 
     Spark queries commit nothing; their checkpoints and event logs show where they are. --checkpoint and --event-log

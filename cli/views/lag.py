@@ -18,6 +18,7 @@ _UNKNOWN = "unknown"
 _WORDS = {
     Reason.CAUGHT_UP: "",
     Reason.NO_RECORDS: "no record is unread, only markers or gaps",
+    Reason.ONLY_ABORTED: "all unread records are of aborted transactions",
     Reason.KEEPS_UP: "",
     Reason.LAG_FELL: "the lag falls",
     Reason.LAG_NEVER_FELL: "the lag never falls",

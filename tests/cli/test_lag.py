@@ -19,7 +19,7 @@ from golden import Seen, check_golden
 from group_members import commit, fill, wait_for
 from json_schemas import check_json
 from klamm_program import PROGRAM, environment
-from lag_story import every_kind_of_reader, readers_that_commit_seldom
+from lag_story import every_kind_of_reader, readers_of_transactions, readers_that_commit_seldom
 from operated_cluster import Klamm
 from topic_program import Program
 from znode_writer import znode_writer
@@ -206,6 +206,12 @@ def test_every_kind_of_reader_is_named_right(program: Program, topic_name: str, 
 
 def test_who_commits_seldom_does_not_stand_still(program: Program, topic_name: str, live_cluster: LocalCluster) -> None:
     readers_that_commit_seldom(program, live_cluster.bootstrap_servers, topic_name)
+
+
+def test_before_markers_and_aborted_records_nobody_stands_still(
+    program: Program, topic_name: str, live_cluster: LocalCluster
+) -> None:
+    readers_of_transactions(program, live_cluster.bootstrap_servers, topic_name)
 
 
 def test_two_runs_by_cron_know_what_one_does_not(

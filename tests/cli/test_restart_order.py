@@ -44,7 +44,7 @@ def test_nobody_to_restart_is_a_bad_answer() -> None:
 
 
 def test_who_waits_for_partitions_with_one_replica_is_told_that_no_waiting_helps() -> None:
-    alone = replace(advice(0, Verdict.NO, "1 partition would have no leader for want of another replica"), only_here=1)
+    alone = replace(advice(0, Verdict.NO, "1 partition would have no leader (a-0 has no other replica)"), only_here=1)
     report = restart_order_report(RestartBoard((alone,), next_broker=None, down=()))
     first, second = report.notes
     assert first == "no broker can be restarted now"

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from group_members import commit
 from kafka_cluster import kafka_cluster
 from klamm_program import Ran, in_process
-from lag_story import every_kind_of_reader, readers_that_commit_seldom
+from lag_story import every_kind_of_reader, readers_of_transactions, readers_that_commit_seldom
 from spark_traces import one_source, write_checkpoint
 from wire_client import wait_until_no_transaction_is_open
 
@@ -149,6 +149,10 @@ def test_every_kind_of_reader_is_named_right(program: Program, kafka: str) -> No
 
 def test_who_commits_seldom_does_not_stand_still(program: Program, kafka: str) -> None:
     readers_that_commit_seldom(program, kafka, program.new_topic())
+
+
+def test_before_markers_and_aborted_records_nobody_stands_still(program: Program, kafka: str) -> None:
+    readers_of_transactions(program, kafka, program.new_topic())
 
 
 def test_markers_of_transactions_are_lag_but_nobody_waits_for_them(

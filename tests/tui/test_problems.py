@@ -15,9 +15,9 @@ from fake_feed import FakeFeed, fake_feed
 from engine.admin.analysis.incidents import RUNS_MAX, Runs
 from engine.admin.analysis.sanity import Doubt, Finding
 from engine.admin.health.report import Check
-from engine.admin.lag.verdicts import LagStatus
+from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.watch.events import Event, EventKind
-from engine.admin.watch.frame import Stage
+from engine.admin.watch.frame import Stage, WatchedGroup
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.znodes.tree import Znode
 from engine.common.model import TopicPartition
@@ -714,3 +714,21 @@ def test_the_events_of_a_forgotten_incident_are_rows_again(monkeypatch: pytest.M
     feed.cluster.kill(3)
     board_of(feed, 2, board)
     assert len(board.folded_events()) == count + 1, "those of the first, and the second as one"
+
+
+def test_partitions_with_only_markers_do_not_make_one_record_the_cause() -> None:
+    """Where all that have records stand still, the members hang; a partition without any says nothing else."""
+    feed = FakeFeed(FakeCluster(3, {"orders": 4}), plays=False)
+    feed.cluster.add_group("reports", "orders", reads=0.0, lag=1_000)
+    (group,) = board_of(feed, 22).frame.groups
+
+    def with_first(reason: Reason, status: LagStatus, lag: int) -> WatchedGroup:
+        first, *others = (
+            replace(one, status=LagStatus.STALL, reason=Reason.STANDS_STILL) for one in group.lag.partitions
+        )
+        first = replace(first, status=status, reason=reason, lag=lag)
+        return replace(group, lag=replace(group.lag, partitions=(first, *others)))
+
+    assert not groups.may_step_over(with_first(Reason.NO_RECORDS, LagStatus.OK, 1))
+    assert not groups.may_step_over(with_first(Reason.ONLY_ABORTED, LagStatus.UNKNOWN, 3))
+    assert groups.may_step_over(with_first(Reason.LAG_FELL, LagStatus.OK, 3)), "another one moves"

@@ -340,7 +340,7 @@ def _group(view: View, group: WatchedGroup, width: int) -> list[Line]:
 
 
 def _furthest_behind(partitions: Iterable[PartitionLag | QueryPartitionLag], width: int) -> list[Line]:
-    furthest = sorted((one for one in partitions if one.lag), key=lambda one: -(one.lag or 0))[:_ROWS]
+    furthest = sorted((one for one in partitions if one.is_behind), key=lambda one: -(one.lag or 0))[:_ROWS]
     bars = _bars([(plain(one.name), one.lag or 0, short_count(one.lag)) for one in furthest], width)
     return [*_title("partitions furthest behind"), *bars] if furthest else []
 
@@ -351,7 +351,8 @@ def _group_partition(view: View, one: PartitionLag, width: int) -> list[Line]:
     if group is None:
         return []
     status, reason = groups.status_cell(one.status), one.reason.replace("_", " ")
-    stands = f"committed {count(one.committed_offset)} of {count(one.log_end_offset)}: {count(one.lag)} to read"
+    unread = count(0 if one.reason is Reason.NO_RECORDS else one.lag)
+    stands = f"committed {count(one.committed_offset)} of {count(one.log_end_offset)}: {unread} to read"
     lines = [line((plain(one.name), Tone.STRONG), "  ", status, f"  {reason}")]
     lines += [*_title("who reads it"), *_told(groups.reader_of(group, one) or "nobody", width)]
     lines += [*_title("where it stands"), *_told(stands, width)]

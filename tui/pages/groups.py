@@ -212,7 +212,7 @@ LOOK_AT_MEMBERS = "its members commit nothing: look at what they log, or restart
 
 def may_step_over(group: WatchedGroup) -> bool:
     """Whether one record may hold up what stands still: if many partitions stand, and no other moves, members hang."""
-    waiting = [one for one in group.lag.partitions if one.lag]
+    waiting = [one for one in group.lag.partitions if one.is_behind]
     stuck = [one for one in waiting if one.reason is Reason.STANDS_STILL and one.status.is_bad]
     return len(stuck) == 1 or 0 < len(stuck) < len(waiting)
 

@@ -91,7 +91,8 @@ class PlanRunState:
         where = "where they were before the plan" if self.run.verb is Verb.ROLLBACK else "where the plan wants them"
         message = f"{result.done} of {result.count} partitions are {where}"
         if result.reason is not None:
-            message = f"stopped at wave {result.wave} of {result.wave_count}: {result.reason}"
+            when = f"at wave {result.wave} of {result.wave_count}" if result.wave else "before the first wave"
+            message = f"stopped {when}: {result.reason}"
         self.says(message)
 
     def failed(self, error: str) -> None:

@@ -122,8 +122,11 @@ def _only_here(tally: Tally, broker: int) -> str:
     count = tally.only_here[broker]
     if not count:
         return ""
-    which = f", {count} of them" if count < tally.would_go[broker] else ""
-    return f"{which} for want of another replica, such as {tally.one_only_here[broker]}"
+    example = tally.one_only_here[broker]
+    if count == 1:
+        return f" ({example} has no other replica)"
+    which = f"{count} of them" if count < tally.would_go[broker] else "they"
+    return f" ({which} have no other replica, such as {example})"
 
 
 def _has_failed_dir(frame: Frame, broker: int) -> bool:

@@ -57,6 +57,14 @@ class History:
                 points.append(Point(sample.time_ms, partition.committed, partition.end))
                 del points[:-POINTS_MAX]
 
+    def has_read_all(self, group: _GroupKey, name: TopicPartition) -> None:
+        """Let the latest point end where it is committed, because what is behind holds no record.
+
+        Otherwise the next record would seem to have waited since the marker came.
+        """
+        latest = self.points[group][name]
+        latest[-1] = latest[-1]._replace(end=latest[-1].committed)
+
     def keep_only(self, groups: Collection[str], latest: Mapping[_GroupKey, Collection[TopicPartition]]) -> None:
         """Forget all other groups, and all other partitions of the groups in ``latest``."""
         for key in [key for key in self.points if key[0] not in groups]:

@@ -12,12 +12,20 @@ from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.target import ClusterTarget
 from engine.admin.groups.scope import FoundGroups, GroupScope, find_groups
 from engine.admin.lag.lake import CLUSTER_KIND, COLUMNS, Lake, LakePoints, Rows, chunk_of
-from engine.admin.lag.results import GroupLag, QueryLag, QueryPartitionLag, group_lag, place_of_unread
+from engine.admin.lag.results import (
+    Followed,
+    GroupLag,
+    QueryLag,
+    QueryPartitionLag,
+    doubtful_places,
+    group_lag,
+    place_of_unread,
+)
 from engine.admin.lag.sampling import Sample, take_sample
 from engine.admin.lag.spark_queries import measure_queries
 from engine.admin.lag.spark_traces import QueryTraces
 from engine.admin.lag.stores import OtherStore
-from engine.admin.lag.unread import Times, read_times
+from engine.admin.lag.unread import Behind, Times, look_behind, read_times
 from engine.admin.lag.verdicts import LagStatus, Point
 from engine.common.collection import collector_paused
 from engine.common.model import IsolationLevel
@@ -148,7 +156,12 @@ async def _measure(
         times: Times = {}
         if task.with_times:
             times = await _times(cluster, sample)
-        answers: list[GroupLag] = [*_judged(sample, _points(task, lake, target.name, sample), times)]
+        followed = _followed(sample, _points(task, lake, target.name, sample))
+        behind = Behind()
+        if ends := doubtful_places(followed, times):
+            behind = await look_behind(await cluster.wire(), ends, times, isolation, patience_s=_PATIENCE_S)
+        now_ms = time.time_ns() // 1_000_000
+        answers = [group_lag(group, series, times, now_ms, behind=behind) for group, series, _ in followed]
         traces = QueryTraces(part.watched.checkpoints, part.watched.event_logs, others)
         if not traces.is_empty:
             queries, unreadable = await asyncio.to_thread(traces.read)
@@ -178,17 +191,16 @@ def _points(task: ChunkTask, lake: Lake, cluster: str, sample: Sample) -> LakePo
     return lake.points_before(task.time_ms, task.chunk, cluster, lagging) if lagging else {}
 
 
-def _judged(sample: Sample, points: LakePoints, times: Times) -> list[GroupLag]:
-    now_ms = time.time_ns() // 1_000_000
-    answers = []
+def _followed(sample: Sample, points: LakePoints) -> list[Followed]:
+    followed: list[Followed] = []
     for (name, kind), group in sample.groups.items():
         past = {} if kind is None else points.get((name, kind), {})
         series = {
             partition: [*past.get(partition, ()), Point(sample.time_ms, latest.committed, latest.end)]
             for partition, latest in group.partitions.items()
         }
-        answers.append(group_lag(group, series, times, now_ms))
-    return answers
+        followed.append((group, series, ()))
+    return followed
 
 
 def _add(rows: Rows, task: ChunkTask, cluster: str, answer: GroupLag, sampled_ms: int) -> None:

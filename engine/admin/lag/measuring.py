@@ -19,11 +19,19 @@ from engine.admin.groups.scope import FoundGroups, GroupScope, find_groups
 from engine.admin.groups.values import GroupType
 from engine.admin.lag.history import History, append_sample, read_history
 from engine.admin.lag.pace import Commit, is_within_pace, seems_still, steps_of
-from engine.admin.lag.results import GroupLag, LagAnswer, group_lag, place_of_newest, place_of_unread
+from engine.admin.lag.results import (
+    Followed,
+    GroupLag,
+    LagAnswer,
+    doubtful_places,
+    group_lag,
+    place_of_newest,
+    place_of_unread,
+)
 from engine.admin.lag.sampling import GroupSample, IsWanted, PartitionSample, Sample, take_sample
 from engine.admin.lag.spark_queries import measure_queries
 from engine.admin.lag.spark_traces import QueryTraces
-from engine.admin.lag.unread import Place, Times, UnreadRecord, read_times
+from engine.admin.lag.unread import Behind, Place, Times, UnreadRecord, look_behind, read_times
 from engine.admin.lag.verdicts import Reason, Verdict, judge
 from engine.admin.offsets.listing import end_offsets, leaders_of, offsets_at
 from engine.admin.records.fetching import FetchFrom, fetch
@@ -170,14 +178,25 @@ class LagMeter:
 
     async def _groups(self, latest: dict[_Key, GroupSample], history: History) -> list[GroupLag]:
         times = await self._times(latest)
-        within_pace = await self._within_pace(latest, history)
-        now_ms = time.time_ns() // 1_000_000
-        groups: list[GroupLag] = []
+        within_pace = await self._within_pace(latest, history, times)
+        followed: list[Followed] = []
         for key, sample in latest.items():
             series = {name: history.points[key][name] for name in sample.partitions}
             is_old = sample.type is GroupType.ZOOKEEPER
             in_pace = {name for name in series if not is_old and (sample.group, name) in within_pace}
-            groups.append(group_lag(sample, series, times, now_ms, in_pace))
+            followed.append((sample, series, in_pace))
+        behind = Behind()
+        if ends := doubtful_places(followed, times):
+            wire = await self._cluster.wire()
+            behind = await look_behind(wire, ends, times, self._options.isolation, patience_s=_PATIENCE_S)
+        now_ms = time.time_ns() // 1_000_000
+        groups = [
+            group_lag(sample, series, times, now_ms, in_pace, behind=behind) for sample, series, in_pace in followed
+        ]
+        for key, group in zip(latest, groups, strict=True):
+            for one in group.partitions:
+                if one.reason is Reason.NO_RECORDS:
+                    history.has_read_all(key, TopicPartition(one.topic, one.partition))
         return groups
 
     def _told(self, groups: list[GroupLag], failures: list[AdminError]) -> LagAnswer:
@@ -195,9 +214,10 @@ class LagMeter:
         }
         if not places or not self._options.with_times:
             return {}
-        return await read_times(await self._cluster.wire(), sorted(places), patience_s=_PATIENCE_S)
+        wire, isolation = await self._cluster.wire(), self._options.isolation
+        return await read_times(wire, sorted(places), patience_s=_PATIENCE_S, isolation=isolation)
 
-    async def _within_pace(self, latest: dict[_Key, GroupSample], history: History) -> frozenset[Reader]:
+    async def _within_pace(self, latest: dict[_Key, GroupSample], history: History, times: Times) -> frozenset[Reader]:
         """Return the readers that seem to stand still, but just commit rarely."""
         still: dict[Reader, int] = {}
         unowned: set[Reader] = set()
@@ -205,8 +225,11 @@ class LagMeter:
             if group.type is GroupType.ZOOKEEPER or not self._options.with_times:
                 continue
             for name, partition in group.partitions.items():
-                if partition.committed is not None and seems_still(_verdict(key, name, partition, history)):
-                    still[group.group, name] = partition.committed
+                place, committed = place_of_unread(name, partition), partition.committed
+                if place is None or committed is None or (place in times and times[place] is None):
+                    continue
+                if seems_still(_verdict(key, name, partition, history)):
+                    still[group.group, name] = committed
                     if partition.is_owned is False:
                         unowned.add((group.group, name))
         if not still:

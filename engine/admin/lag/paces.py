@@ -34,7 +34,11 @@ class _Pace(NamedTuple):
     def still_ms(self) -> int | None:
         """For how long it has committed nothing though it is behind; None if that may be its pace."""
         still_ms = self.seen_ms - self.since_ms
-        return still_ms if self.lag.lag and still_ms >= TELLING_SPAN_MS and still_ms > self.longest_ms else None
+        return (
+            still_ms
+            if not _has_read_all(self.lag) and still_ms >= TELLING_SPAN_MS and still_ms > self.longest_ms
+            else None
+        )
 
     @property
     def is_late(self) -> bool:
@@ -47,7 +51,7 @@ class _Pace(NamedTuple):
         if committed != self.committed:
             longest_ms = max(self.longest_ms, now_ms - self.since_ms)
             return _Pace(lag, committed, now_ms, now_ms, lag.lag or 0, longest_ms, self.moves + 1)
-        if self.lag.lag == 0:
+        if _has_read_all(self.lag):
             # It had nothing to read until now.
             return _Pace(lag, committed, now_ms, now_ms, lag.lag or 0, self.longest_ms, self.moves)
         pace = self._replace(lag=lag, seen_ms=now_ms)
@@ -99,6 +103,11 @@ def _pace_of(lag: GroupLag, before: _Pace | None, now_ms: int) -> _Pace:
         # Only its state was read again.
         return before._replace(lag=lag, told=None if before.told is None else _stopped(lag))
     return before.after(lag, now_ms)
+
+
+def _has_read_all(lag: GroupLag) -> bool:
+    """Whether nothing is unread but markers, gaps or aborted records, as far as is known."""
+    return not lag.lag or not any(one.is_behind for one in lag.partitions)
 
 
 def _stopped(lag: GroupLag) -> GroupLag:

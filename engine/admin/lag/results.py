@@ -13,7 +13,7 @@ from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.lag.pace import UNKNOWN_TREND, Trend, between_commits, sum_of_trends, trend_of
 from engine.admin.lag.sampling import GroupSample, PartitionSample
 from engine.admin.lag.spark_positions import ReaderKind
-from engine.admin.lag.unread import Place, Times, UnreadRecord
+from engine.admin.lag.unread import Behind, Place, Times, UnreadRecord, record_before
 from engine.admin.lag.verdicts import (
     KnownPoint,
     LagStatus,
@@ -22,10 +22,12 @@ from engine.admin.lag.verdicts import (
     Rhythm,
     Verdict,
     group_verdict,
+    is_doubtful,
     is_draining,
     is_working_off,
     judge,
     known_points,
+    with_aborted,
     without_records,
 )
 from engine.common.metric import Metric
@@ -66,6 +68,11 @@ class PartitionLag:
     def has_lag(self) -> bool:
         """Whether there is a lag, known or not: none before the first commit, none in a partition that is gone."""
         return self.reason not in (Reason.NOTHING_COMMITTED, Reason.NO_SUCH_PARTITION)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether records are unread, as far as is known; not where only markers, gaps or aborted records are."""
+        return bool(self.lag) and self.reason not in (Reason.NO_RECORDS, Reason.ONLY_ABORTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +159,12 @@ _AT_A_STANDSTILL = (LagStatus.STOP, LagStatus.STALL, LagStatus.STUCK)
 Series = Mapping[TopicPartition, Sequence[Point]]
 """What was seen of a group's partitions; the last point of each is now."""
 
+Followed = tuple[GroupSample, Series, Collection[TopicPartition]]
+"""A group, what was seen of it, and the partitions whose reader commits rarely, and is not late."""
+
+_NOT_LOOKED: Final = Behind()
+_NOT_READ: Final = Unknown("not read")
+
 
 def group_lag(
     sample: GroupSample,
@@ -160,6 +173,7 @@ def group_lag(
     now_ms: int,
     within_pace: Collection[TopicPartition] = (),
     rhythms: Mapping[TopicPartition, Rhythm] | None = None,
+    behind: Behind = _NOT_LOOKED,
 ) -> GroupLag:
     """Return how far behind a group is.
 
@@ -167,6 +181,7 @@ def group_lag(
         times: the records at committed offsets, and at the ends, as far as they were read.
         within_pace: partitions whose reader commits rarely, and is not late.
         rhythms: of a query of Spark, by partition.
+        behind: what was found behind the places of ``doubtful_places``.
     """
     known_rhythms = rhythms or {}
     partitions = tuple(
@@ -178,6 +193,7 @@ def group_lag(
             now_ms,
             is_within_pace=name in within_pace,
             rhythm=known_rhythms.get(name),
+            behind=behind,
         )
         for name, partition in sorted(sample.partitions.items())
     )
@@ -224,6 +240,25 @@ def place_of_newest(name: TopicPartition, sample: PartitionSample) -> Place | No
     return None if place_of_unread(name, sample) is None or sample.end is None else Place(name, sample.end - 1)
 
 
+def doubtful_places(followed: Iterable[Followed], times: Times) -> dict[Place, int]:
+    """Return where readers seem to be left behind that may have nothing to read, and where what counts ends.
+
+    A record outside of transactions, which may be aborted, is one for every reader.
+    """
+    ends: dict[Place, int] = {}
+    for sample, series, within_pace in followed:
+        for name, partition in sample.partitions.items():
+            place = place_of_unread(name, partition)
+            if place is None or partition.end is None or name in within_pace:
+                continue
+            record = times.get(place)
+            may_be_none = place not in times or (isinstance(record, UnreadRecord) and record.is_transactional)
+            verdict = judge(series[name], is_owned=partition.is_owned, start=partition.start)
+            if may_be_none and is_doubtful(verdict):
+                ends[place] = max(partition.end, ends.get(place, 0))
+    return ends
+
+
 def _partition_lag(
     name: TopicPartition,
     sample: PartitionSample,
@@ -233,17 +268,20 @@ def _partition_lag(
     *,
     is_within_pace: bool,
     rhythm: Rhythm | None,
+    behind: Behind,
 ) -> PartitionLag:
     verdict = judge(points, is_owned=sample.is_owned, start=sample.start, why_unknown=sample.why_unknown, rhythm=rhythm)
-    unread_place = place_of_unread(name, sample)
-    if unread_place in times and times[unread_place] is None:
+    first = _first_unread(name, sample, times, behind)
+    if first is None:
         verdict = without_records(verdict)
+    elif place_of_unread(name, sample) in behind.aborted:
+        verdict, first = with_aborted(verdict), _NOT_READ
     if is_within_pace:
         verdict = between_commits(verdict)
     is_known = sample.committed is not None and sample.end is not None
     trend = trend_of(known_points(points)) if is_known else UNKNOWN_TREND
     lag = _lag(sample)
-    unread, time_lag_ms = _waiting(times, unread_place, lag, now_ms)
+    unread, time_lag_ms = _waiting(first, lag, now_ms)
     newest = times.get(place) if (place := place_of_newest(name, sample)) is not None else None
     return PartitionLag(
         *name,
@@ -257,10 +295,16 @@ def _partition_lag(
         None if unread is None else datetime.fromtimestamp(unread / 1000, UTC),
         trend.in_per_sec,
         trend.out_per_sec,
-        None if verdict.status in _AT_A_STANDSTILL or (rhythm or Rhythm()).has_ended else trend.clear_in_ms(lag),
+        _clear(verdict, trend, lag, has_ended=rhythm is not None and rhythm.has_ended),
         sample.owner,
         sample.error,
     )
+
+
+def _clear(verdict: Verdict, trend: Trend, lag: int | None, *, has_ended: bool) -> int | None:
+    if verdict.reason is Reason.NO_RECORDS:
+        return 0
+    return None if verdict.status in _AT_A_STANDSTILL or has_ended else trend.clear_in_ms(lag)
 
 
 def _judged_with_members(partitions: tuple[PartitionLag, ...], series: Series) -> tuple[PartitionLag, ...]:
@@ -304,19 +348,24 @@ def _lost(sample: PartitionSample) -> int | None:
     return sample.start - sample.committed
 
 
-def _waiting(times: Times, place: Place | None, lag: int | None, now_ms: int) -> tuple[int | None, int | None]:
+def _first_unread(
+    name: TopicPartition, sample: PartitionSample, times: Times, behind: Behind
+) -> UnreadRecord | Unknown | None:
+    """Return the first unread record; None if it is known that there is none."""
+    place = place_of_unread(name, sample)
+    if place is None or sample.end is None:
+        return _NOT_READ
+    return None if place in behind.nothing else record_before(sample.end, times.get(place, _NOT_READ))
+
+
+def _waiting(first: UnreadRecord | Unknown | None, lag: int | None, now_ms: int) -> tuple[int | None, int | None]:
     """Return the first unread record's time and how long it has waited; 0 if nothing is unread."""
-    if lag == 0:
+    if lag == 0 or first is None:
         return None, 0
-    if place is None or place not in times:
-        return None, None
-    record = times[place]
-    if record is None:
-        return None, 0
-    if isinstance(record, Unknown) or record.timestamp_ms is None:
+    if isinstance(first, Unknown) or first.timestamp_ms is None:
         return None, None
     # Clocks of producers may be ahead of this one.
-    return record.timestamp_ms, max(0, now_ms - record.timestamp_ms)
+    return first.timestamp_ms, max(0, now_ms - first.timestamp_ms)
 
 
 def _span(unread_ms: int | None, newest: UnreadRecord | Unknown | None) -> int | None:

@@ -32,8 +32,10 @@ Queries of Spark keep their own history of batches, which has their rhythm (``Rh
 8.  is BEHIND where a group would be WARN. A batch that runs, and nothing worse: RUNNING.
 
 Records that were deleted before they were read make a group WARN at least. If it turns out that what is unread has
-no records in it, only markers of transactions or holes, everything has been read (``without_records``): librdkafka, for
-one, never commits a marker's offset.
+no records in it, only markers of transactions or holes, everything has been read (``without_records``). If it has
+records of aborted transactions only, nobody knows: a reader of committed records has read everything, another has not,
+and a group does not say which it is (``with_aborted``). Burrow cannot tell these, and lets its user allow a lag (pull
+request 591).
 """
 
 from __future__ import annotations
@@ -94,6 +96,7 @@ class Reason(StrEnum):
 
     CAUGHT_UP = "caught_up"
     NO_RECORDS = "no_records"
+    ONLY_ABORTED = "only_aborted"
     KEEPS_UP = "keeps_up"
     LAG_FELL = "lag_fell"
     LAG_NEVER_FELL = "lag_never_fell"
@@ -135,6 +138,10 @@ _OF_UNREAD = frozenset(
     }
 )
 """Reasons that rest on there being something to read."""
+
+
+_BEHIND = frozenset({Reason.STANDS_STILL, Reason.NOBODY_READS, Reason.LAG_NEVER_FELL})
+"""Those of readers that seem to be left behind."""
 
 
 class Point(NamedTuple):
@@ -229,6 +236,16 @@ def without_records(verdict: Verdict) -> Verdict:
     if verdict.reason in _OF_UNREAD:
         return Verdict(LagStatus.OK, Reason.NO_RECORDS)
     return verdict
+
+
+def is_doubtful(verdict: Verdict) -> bool:
+    """Whether a reader gets this verdict also if all that is unread are markers, holes or aborted records."""
+    return verdict.reason in _BEHIND and verdict.status.is_trouble
+
+
+def with_aborted(verdict: Verdict) -> Verdict:
+    """Return the verdict once it is known that all unread records are of aborted transactions."""
+    return Verdict(LagStatus.UNKNOWN, Reason.ONLY_ABORTED) if is_doubtful(verdict) else verdict
 
 
 def known_points(points: Sequence[Point]) -> list[KnownPoint]:

@@ -74,8 +74,22 @@ def test_the_last_replica_in_sync_may_not_be_stopped() -> None:
     board = _board(cluster)
     assert {one.broker: one.would_go for one in board.brokers} == {1: 1, 2: 1, 3: 1}
     first = board.brokers[0]
-    assert first.reasons == ("1 partition would have no leader for want of another replica, such as orders-0",)
+    assert first.reasons == ("1 partition would have no leader (orders-0 has no other replica)",)
     assert (first.only_here, first.would_stop) == (1, 0), "a partition counts once"
+
+
+def test_partitions_without_another_replica_are_told_apart() -> None:
+    cluster = FakeCluster(3, {"orders": 6}, replication_factor=1, min_isr=1)
+    assert _board(cluster).brokers[0].reasons == (
+        "2 partitions would have no leader (they have no other replica, such as orders-0)",
+    )
+    cluster = FakeCluster(3, {"orders": 6}, replication_factor=1, min_isr=1)
+    cluster.create_topic("pairs", 3, replication_factor=2)
+    for number in range(3):
+        for broker in (2, 3):
+            cluster.shrink_isr(TopicPartition("pairs", number), broker)
+    told = _board(cluster).brokers[0].reasons[0]
+    assert told.endswith("would have no leader (2 of them have no other replica, such as orders-0)")
 
 
 def test_partitions_with_other_replicas_are_told_from_those_without() -> None:
@@ -115,7 +129,7 @@ def test_a_failed_log_dir_is_mended_though_partitions_have_no_other_replica() ->
     board = _board(cluster)
     assert _verdicts(board) == {1: Verdict.NEEDED, 2: Verdict.NO, 3: Verdict.NO}
     assert board.brokers[0].reasons[0] == "broker 1 has a failed log dir: mend that, then restart it"
-    assert board.brokers[0].reasons[1].startswith("1 partition would have no leader for want of another replica")
+    assert board.brokers[0].reasons[1].startswith("1 partition would have no leader (orders-")
     cluster.move_leader(TopicPartition("orders", 1), NO_LEADER)
     assert _verdicts(_board(cluster))[1] is Verdict.NO, "another broker has to bring the second one back"
 

@@ -15,6 +15,7 @@ from engine.admin.lag.paces import Paces
 from engine.admin.lag.results import GroupLag, LagAnswer, group_lag
 from engine.admin.lag.sampling import GroupSample, PartitionSample
 from engine.admin.lag.spark_positions import ReaderKind
+from engine.admin.lag.unread import Place, UnreadRecord
 from engine.admin.lag.verdicts import Point
 from engine.admin.lag.watching import watch_lag
 from engine.common.model import TopicPartition
@@ -86,3 +87,27 @@ def test_queries_of_spark_pass_as_they_are() -> None:
     paces, lag = Paces(), replace(measured(60), kind=ReaderKind.CHECKPOINT)
     for at_s in range(10, 60, INTERVAL_S):
         assert paces.take([lag], at_s * 1000) == (lag,)
+
+
+def test_a_group_that_has_only_a_marker_before_it_has_not_stopped() -> None:
+    """A record that comes after a long time behind the marker has waited for no longer than since it came."""
+    paces, told = Paces(), []
+    # It has read two records and stands before a marker for a minute; then one comes, and it commits nothing more.
+    for at_s, committed, end in (
+        (0, 5, 6),
+        (5, 7, 8),
+        (10, 9, 10),
+        (70, 9, 10),
+        (75, 9, 11),
+        (80, 9, 11),
+        (100, 9, 12),
+    ):
+        sample = GroupSample(
+            "g", GroupType.CLASSIC, GroupState.STABLE, {NAME: PartitionSample(committed, end, 0, True, "m-1", None)}
+        )
+        unread = {Place(NAME, committed): None if end - committed == 1 else UnreadRecord(10, 75_000)}
+        lag = group_lag(sample, {NAME: [Point(at_s * 1000, committed, end)]}, unread, at_s * 1000)
+        paces.take([lag], at_s * 1000)
+        told.append((at_s, paces.still_s(lag), paces.is_late(lag)))
+    assert told[:-1] == [(at_s, None, False) for at_s in (0, 5, 10, 70, 75, 80)]
+    assert told[-1] == (100, 25.0, True)

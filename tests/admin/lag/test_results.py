@@ -7,9 +7,9 @@ import pytest
 from engine.admin.cluster.errors import Unknown
 from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.lag.pace import Trend, sum_of_trends, trend_of
-from engine.admin.lag.results import GroupLag, group_lag, place_of_newest, place_of_unread
+from engine.admin.lag.results import GroupLag, doubtful_places, group_lag, place_of_newest, place_of_unread
 from engine.admin.lag.sampling import GroupSample, PartitionSample
-from engine.admin.lag.unread import Place, Times, UnreadRecord
+from engine.admin.lag.unread import Behind, Place, Times, UnreadRecord
 from engine.admin.lag.verdicts import KnownPoint, LagStatus, Point, Reason
 from engine.common.model import TopicPartition
 
@@ -25,10 +25,11 @@ def answer(
     partitions: dict[TopicPartition, PartitionSample],
     series: dict[TopicPartition, list[Point]] | None = None,
     times: Times | None = None,
+    behind: Behind | None = None,
 ) -> GroupLag:
     points = {name: [Point(NOW, one.committed, one.end)] for name, one in partitions.items()}
     group = GroupSample("g", GroupType.CLASSIC, GroupState.STABLE, partitions)
-    return group_lag(group, points | (series or {}), times or {}, NOW)
+    return group_lag(group, points | (series or {}), times or {}, NOW, behind=behind or Behind())
 
 
 def test_sums_are_over_what_is_known() -> None:
@@ -132,3 +133,71 @@ def test_rates() -> None:
     assert Trend(1.0, 2.0).clear_in_ms(None) is None
     assert sum_of_trends([Trend(1.0, None), Trend(2.0, 4.0)]) == Trend(3.0, 4.0)
     assert sum_of_trends([]) == Trend(None, None)
+
+
+STILL = [Point(NOW - 10_000 * ago, 5, 9) for ago in (2, 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("record", "behind", "told", "time_lag_ms"),
+    [
+        (UnreadRecord(5, NOW - 7, True), Behind(), (LagStatus.STALL, Reason.STANDS_STILL, True), 7),
+        (Unknown("refused"), Behind(), (LagStatus.STALL, Reason.STANDS_STILL, True), None),
+        (
+            UnreadRecord(5, NOW - 7, True),
+            Behind(aborted=frozenset({Place(A, 5)})),
+            (LagStatus.UNKNOWN, Reason.ONLY_ABORTED, False),
+            None,
+        ),
+        (None, Behind(), (LagStatus.OK, Reason.NO_RECORDS, False), 0),
+        # It came after the sample, or is in a transaction that is open.
+        (UnreadRecord(9, NOW), Behind(), (LagStatus.OK, Reason.NO_RECORDS, False), 0),
+        (UnreadRecord(8, NOW - 7), Behind(), (LagStatus.STALL, Reason.STANDS_STILL, True), 7),
+    ],
+)
+def test_a_reader_stands_still_only_in_front_of_records(
+    record: UnreadRecord | Unknown | None,
+    behind: Behind,
+    told: tuple[LagStatus, Reason, bool],
+    time_lag_ms: int | None,
+) -> None:
+    group = answer({A: sample(5, 9)}, {A: STILL}, {Place(A, 5): record}, behind)
+    (one,) = group.partitions
+    assert (one.status, one.reason, one.is_behind) == told
+    assert (group.status, group.reason) == told[:2]
+    assert (one.time_lag_ms, one.lag) == (time_lag_ms, 4), "offsets are counted as Kafka's tools do"
+    assert one.clear_in_ms == (0 if one.reason is Reason.NO_RECORDS else None)
+
+
+def test_where_records_were_not_read_a_look_behind_tells() -> None:
+    group = answer({A: sample(5, 9)}, {A: STILL}, behind=Behind(nothing=frozenset({Place(A, 5)})))
+    assert (group.status, group.reason, group.time_lag_ms) == (LagStatus.OK, Reason.NO_RECORDS, 0)
+
+
+@pytest.mark.parametrize(
+    ("points", "times", "in_pace", "is_doubtful"),
+    [
+        (STILL, {}, (), True),
+        (STILL, {Place(A, 5): UnreadRecord(5, NOW, True)}, (), True),
+        (STILL, {Place(A, 5): UnreadRecord(5, NOW)}, (), False),
+        (STILL, {Place(A, 5): Unknown("refused")}, (), False),
+        (STILL, {Place(A, 5): None}, (), False),
+        (STILL, {}, (A,), False),
+        (STILL[-1:], {}, (), False),
+        ([*STILL[:2], Point(NOW, 9, 9)], {}, (), False),
+    ],
+)
+def test_only_what_would_be_called_stuck_is_looked_behind(
+    points: list[Point], times: Times, in_pace: tuple[TopicPartition, ...], is_doubtful: bool
+) -> None:
+    now = sample(points[-1].committed, points[-1].end)
+    group = GroupSample("g", GroupType.CLASSIC, GroupState.STABLE, {A: now})
+    assert doubtful_places([(group, {A: points}, in_pace)], times) == ({Place(A, 5): 9} if is_doubtful else {})
+
+
+def test_of_groups_that_stand_at_the_same_offset_the_furthest_end_counts() -> None:
+    def seen(end: int) -> tuple[GroupSample, dict[TopicPartition, list[Point]], tuple[()]]:
+        points = [point._replace(end=end) for point in STILL]
+        return GroupSample(f"g{end}", GroupType.CLASSIC, GroupState.STABLE, {A: sample(5, end)}), {A: points}, ()
+
+    assert doubtful_places([seen(7), seen(9), seen(8)], {}) == {Place(A, 5): 9}

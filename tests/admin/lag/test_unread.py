@@ -7,13 +7,26 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
+from virtual_time import in_virtual_time
 
 from engine.admin.cluster.errors import Unknown
 from engine.admin.cluster.wire import WireCluster
-from engine.admin.lag.unread import Place, Times, UnreadRecord, read_times
+from engine.admin.lag.unread import LOOK_LAG_MAX, Behind, Place, Times, UnreadRecord, look_behind, read_times
 from engine.common.errors import ErrorCode
-from engine.common.model import TopicPartition
-from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from engine.common.model import IsolationLevel, TopicPartition
+from engine.kafka.protocol.apis.fetch import (
+    AbortedTransaction,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from engine.kafka.protocol.apis.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
 from engine.kafka.protocol.apis.metadata import (
     MetadataResponse,
     MetadataResponsePartition,
@@ -200,3 +213,171 @@ def test_endless_markers_are_given_up() -> None:
     log = Endless({A: []}, {A: 0})
     assert isinstance(times(log, Place(A, 0))[Place(A, 0)], Unknown)
     assert log.requests <= 200
+
+
+# What stands behind the offsets that seem to be stuck
+
+
+class TransactionLog:
+    """One broker and one partition: each word is an offset, from 5 on.
+
+    Words: ``record``; ``gone`` (compacted away, its batch is left); ``1`` (a record of producer 1's transaction);
+    ``1c``, ``1a`` (its marker).
+    """
+
+    operation_s = 30.0
+
+    def __init__(self, words: str, refusal: ErrorCode = ErrorCode.NONE) -> None:
+        self.silent: dict[int, str] = {}
+        self.requests: list[object] = []
+        self._refusal = refusal
+        self._batches: list[tuple[int, bytes]] = []
+        self._aborted: list[AbortedTransaction] = []
+        open_since: dict[int, int] = {}
+        for offset, word in enumerate(words.split(), 5):
+            self._batches.append((offset, _batch_of(word, offset)))
+            if word[0].isdigit():
+                producer, end = int(word[0]), word[1:]
+                first = open_since.setdefault(producer, offset)
+                if end:
+                    del open_since[producer]
+                if end == "a":
+                    self._aborted.append(AbortedTransaction(producer_id=producer, first_offset=first))
+        self.end = self._batches[-1][0] + 1
+        self.stable = min(open_since.values(), default=self.end)
+
+    async def metadata(self, topics: Sequence[str]) -> MetadataResponse:
+        partitions = [MetadataResponsePartition(partition_index=0, leader_id=1)]
+        return MetadataResponse(topics=[MetadataResponseTopic(name="t", partitions=partitions)])
+
+    async def client_of(self, broker_id: int) -> None:
+        assert broker_id == 1
+
+    async def call_broker(self, broker_id: int, request: Any, **_: Any) -> Any:
+        self.requests.append(request)
+        if isinstance(request, ListOffsetsRequest):
+            assert request.isolation_level == IsolationLevel.READ_COMMITTED
+            offsets = [ListOffsetsPartitionResponse(partition_index=0, offset=self.stable)]
+            return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=offsets)])
+        is_committed = request.isolation_level == IsolationLevel.READ_COMMITTED
+        wanted = request.topics[0].partitions[0]
+        limit = self.stable if is_committed else self.end
+        batches = [batch for last, batch in self._batches if wanted.fetch_offset <= last < limit]
+        answer = b"".join(batches[:1])
+        for batch in batches[1:]:
+            if len(answer) + len(batch) > wanted.partition_max_bytes:
+                break
+            answer += batch
+        data = PartitionData(
+            partition_index=0,
+            error_code=self._refusal,
+            high_watermark=self.end,
+            last_stable_offset=self.stable,
+            aborted_transactions=self._aborted if is_committed else None,
+            records=memoryview(answer),
+        )
+        return FetchResponse(responses=[FetchableTopicResponse(topic="t", partitions=[data])])
+
+
+def _batch_of(word: str, offset: int) -> bytes:
+    if word == "record":
+        return encode_batch([record(offset)], base_offset=offset)
+    if word == "gone":
+        return encode_batch([], base_offset=offset, last_offset=offset)
+    more = {"producer_id": int(word[0]), "producer_epoch": 0, "transactional": True}
+    if not word[1:]:
+        return encode_batch([record(offset)], base_offset=offset, **more)
+    key = b"\0\0\0\1" if word[1:] == "c" else b"\0\0\0\0"
+    marker = Record(offset=offset, timestamp_ms=1, key=key, value=b"\0\0\0\0\0\0", headers=())
+    return encode_batch([marker], base_offset=offset, control=True, **more)
+
+
+def behind(
+    log: Any,
+    end: int | None = None,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    times: Times | None = None,
+) -> Behind:
+    ends = {Place(A, 5): log.end if end is None else end}
+    return asyncio.run(look_behind(cast("WireCluster", log), ends, times or {}, isolation, patience_s=0.0))
+
+
+NOTHING, ABORTED, RECORDS = (
+    Behind(nothing=frozenset({Place(A, 5)})),
+    Behind(aborted=frozenset({Place(A, 5)})),
+    Behind(),
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "found", "for_committed"),
+    [
+        ("1c", NOTHING, NOTHING),
+        ("1a 2c 1a", NOTHING, NOTHING),
+        ("gone 1c", NOTHING, NOTHING),
+        ("1 1 1a", ABORTED, NOTHING),
+        ("1c 1 2 1a 2a 3c", ABORTED, NOTHING),
+        ("1 1a record", RECORDS, RECORDS),
+        ("record", RECORDS, RECORDS),
+        ("1 1c", RECORDS, RECORDS),
+        ("1 1a 1 1c", RECORDS, RECORDS),
+        ("1 2 1a 2c", RECORDS, RECORDS),
+        # It may still be committed, but until then it does not hold up readers of committed records.
+        ("1 1a 2", RECORDS, NOTHING),
+        ("1", RECORDS, NOTHING),
+    ],
+)
+def test_whether_anything_is_left_to_read(words: str, found: Behind, for_committed: Behind) -> None:
+    log = TransactionLog(words)
+    assert behind(log) == found
+    known = {Place(A, 5): times_of(log)}
+    assert behind(log, times=known) == found, "what was read already is not read again"
+    committed = TransactionLog(words)
+    assert behind(committed, log.stable, IsolationLevel.READ_COMMITTED) == for_committed
+    assert all(isinstance(request, FetchRequest) for request in committed.requests), "one look tells all"
+
+
+def times_of(log: TransactionLog) -> UnreadRecord | Unknown | None:
+    return asyncio.run(read_times(cast("WireCluster", log), [Place(A, 5)], patience_s=0.0))[Place(A, 5)]
+
+
+def test_a_record_that_came_after_the_sample_does_not_count() -> None:
+    assert behind(TransactionLog("1c record"), 6) == NOTHING
+    assert behind(TransactionLog("1 1a record"), 7) == ABORTED
+    assert behind(TransactionLog("1 1a record"), 8) == RECORDS
+
+
+def test_who_may_not_read_the_topic_learns_nothing_and_asks_once() -> None:
+    log = TransactionLog("1c", ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert behind(log) == RECORDS
+    assert len(log.requests) == 1
+
+
+def test_nothing_is_asked_where_nobody_is_behind_or_by_very_much() -> None:
+    assert asyncio.run(look_behind(cast("WireCluster", None), {}, {}, IsolationLevel(0), patience_s=0.0)) == RECORDS
+    log = TransactionLog("1c")
+    assert behind(log, 5 + LOOK_LAG_MAX + 1) == RECORDS
+    assert log.requests == []
+
+
+def test_a_record_outside_of_transactions_is_asked_about_no_further() -> None:
+    log = TransactionLog("record")
+    behind(log, times={Place(A, 5): UnreadRecord(5, 50)})
+    assert log.requests == []
+
+
+@in_virtual_time
+async def test_a_broker_that_hangs_does_not_hold_up_the_answer() -> None:
+    class Hanging(TransactionLog):
+        async def call_broker(self, broker_id: int, request: Any, **_: Any) -> Any:
+            await asyncio.Event().wait()
+
+    wire, began = cast("WireCluster", Hanging("1c")), asyncio.get_running_loop().time()
+    assert await look_behind(wire, {Place(A, 5): 6}, {}, IsolationLevel.READ_UNCOMMITTED, patience_s=2.0) == RECORDS
+    assert asyncio.get_running_loop().time() - began <= 5.0, "no longer than other extras of an answer"
+
+
+def test_many_small_aborted_batches_are_read_together() -> None:
+    log = TransactionLog(" ".join(["1"] * 300 + ["1a"]))
+    assert behind(log, times={Place(A, 5): UnreadRecord(5, 50, is_transactional=True)}) == ABORTED
+    assert len(log.requests) == 3, "the last stable offset, one batch, and then many"

@@ -17,9 +17,11 @@ from engine.admin.lag.verdicts import (
     Rhythm,
     Verdict,
     group_verdict,
+    is_doubtful,
     judge,
     known_points,
     went_back,
+    with_aborted,
     without_records,
 )
 
@@ -275,6 +277,19 @@ def test_where_no_record_is_unread_nothing_is_wrong() -> None:
     assert without_records(Verdict(STALL, Reason.STANDS_STILL)).status is OK
     for reason in (Reason.AHEAD_OF_LOG, Reason.RECORDS_LOST, Reason.NO_LEADER, Reason.NOTHING_COMMITTED):
         assert without_records(Verdict(WARN, reason)) == Verdict(WARN, reason)
+
+
+def test_where_all_unread_records_are_aborted_nobody_knows() -> None:
+    seen = set()
+    for reason in Reason:
+        for status in LagStatus:
+            verdict = Verdict(status, reason)
+            told = with_aborted(verdict)
+            assert told == (Verdict(LagStatus.UNKNOWN, Reason.ONLY_ABORTED) if is_doubtful(verdict) else verdict)
+            if is_doubtful(verdict):
+                assert status.is_trouble
+                seen.add(reason)
+    assert seen == {Reason.STANDS_STILL, Reason.NOBODY_READS, Reason.LAG_NEVER_FELL}
 
 
 def test_a_group_is_as_bad_as_its_worst_partition() -> None:

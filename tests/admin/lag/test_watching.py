@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from contextlib import aclosing
 from datetime import UTC, datetime
 from typing import Any, cast
@@ -17,6 +18,8 @@ from engine.admin.lag.history import History
 from engine.admin.lag.measuring import LagMeter, LagOptions
 from engine.admin.lag.results import LagAnswer
 from engine.admin.lag.sampling import GroupSample, PartitionSample, Sample
+from engine.admin.lag.unread import Place, Times, UnreadRecord
+from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.lag.watching import watch_lag
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
@@ -88,6 +91,42 @@ def test_the_pace_is_judged_with_who_is_known_to_have_no_owner(monkeypatch: pyte
 
     monkeypatch.setattr(measuring, "readers_within_pace", within_pace)
     meter = LagMeter(cast("Any", Brokers()), None, lambda topic: True, LagOptions())
-    asyncio.run(meter._within_pace(cast("Any", groups), history))
+    asyncio.run(meter._within_pace(cast("Any", groups), history, {}))
     assert asked["still"] == {("g", name): 5 for name in owned}
     assert asked["unowned"] == {("g", TopicPartition("t", 1))}
+    asyncio.run(meter._within_pace(cast("Any", groups), history, {Place(TopicPartition("t", 0), 5): None}))
+    assert asked["still"].keys() == {("g", TopicPartition("t", number)) for number in (1, 2)}, "it has nothing to read"
+
+
+def test_a_record_behind_a_marker_has_not_waited_since_the_marker_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reader had only a marker before it in three looks, and a record came just before the fourth."""
+    name, kind = TopicPartition("t", 0), GroupType.CLASSIC
+
+    async def read(wire: object, places: Collection[Place], **_: Any) -> Times:
+        return {place: UnreadRecord(10, 0) if end > 10 else None for place in places}
+
+    async def nobody(*_: Any, **__: Any) -> frozenset[Any]:
+        return frozenset()
+
+    class Brokers:
+        async def wire(self) -> None:
+            return None
+
+    monkeypatch.setattr(measuring, "read_times", read)
+    monkeypatch.setattr(measuring, "readers_within_pace", nobody)
+    meter = LagMeter(cast("Any", Brokers()), None, lambda topic: True, LagOptions())
+    history, told = History(), []
+    looks = [(0, 9, 10), (10, 9, 10), (20, 9, 10), (30, 9, 11), (60, 9, 11), (90, 9, 11), (95, 11, 11)]
+    for second, committed, end in looks:
+        partitions = {name: PartitionSample(committed, end, 0, True, "m-1")}
+        groups = {("g", kind): GroupSample("g", kind, GroupState.STABLE, partitions)}
+        history.add(Sample(second * 1_000, cast("Any", groups)))
+        (group,) = asyncio.run(meter._groups(cast("Any", groups), history))
+        told.append((group.status, group.reason))
+    fine = (LagStatus.OK, Reason.NO_RECORDS)
+    assert told == [
+        *[fine] * 3,
+        *[(LagStatus.OK, Reason.KEEPS_UP)] * 2,
+        (LagStatus.STALL, Reason.STANDS_STILL),
+        (LagStatus.OK, Reason.CAUGHT_UP),
+    ]

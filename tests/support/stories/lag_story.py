@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from golden import Seen
 from group_members import commit, fill, wait_for
 from json_schemas import check_json
@@ -27,10 +27,17 @@ Run = Callable[..., Ran]
 
 
 class Steady:
-    """A consumer of one group, polled by a thread. It commits whatever it has read while ``commits`` is set."""
+    """A consumer of one group, polled by a thread. It commits whatever it has read while ``commits`` is set.
 
-    def __init__(self, servers: str, group_id: str, topic: str) -> None:
+    With ``by_record`` it commits the offset after each record, as many applications do, and no marker's.
+    """
+
+    def __init__(
+        self, servers: str, group_id: str, topic: str, *, by_record: bool = False, isolation: str = "read_committed"
+    ) -> None:
+        self._by_record = by_record
         settings = {
+            "isolation.level": isolation,
             "bootstrap.servers": servers, "group.id": group_id, "auto.offset.reset": "earliest",
             "enable.auto.commit": False, "session.timeout.ms": 6000, "heartbeat.interval.ms": 500, "log_level": 2,
         }  # fmt: skip
@@ -45,7 +52,10 @@ class Steady:
     def _run(self) -> None:
         while not self._end.is_set():
             messages = self._consumer.consume(500, 0.05)
-            if self.commits and messages:
+            if self.commits and self._by_record:
+                for message in messages:
+                    self._consumer.commit(message=message, asynchronous=False)
+            elif self.commits and messages:
                 self._consumer.commit(asynchronous=False)
             self.read += len(messages)
         self._consumer.close()
@@ -147,6 +157,73 @@ def readers_that_commit_seldom(run: Run, servers: str, topic: str) -> None:
         "not-late": ("UNKNOWN", "between_commits"), "late": still, "insists": still, "once": still,
     }  # fmt: skip
     assert set(_told(run(*look, "--no-time-lag"), topic).values()) == {still}, "records are not read then"
+
+
+def readers_of_transactions(run: Run, servers: str, topic: str) -> None:
+    """Behind what a reader commits stand markers and aborted records: nobody stands still until a record comes."""
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": topic, "log_level": 2})
+    producer.init_transactions(30)
+
+    def send(partition: int) -> None:
+        producer.begin_transaction()
+        producer.produce(topic, b"v", partition=partition)
+        assert producer.flush(30) == 0
+
+    # A record and a marker in both partitions; an aborted record and its marker in the second.
+    for partition in (0, 1):
+        send(partition)
+        producer.commit_transaction(30)
+    send(1)
+    producer.abort_transaction(30)
+    wait_for(lambda: _stable_offsets(servers, topic) == [2, 4], "the transactions have their markers")
+    names = {level: f"{topic}-{level}" for level in ("read_committed", "read_uncommitted")}
+    readers = {level: Steady(servers, name, topic, by_record=True, isolation=level) for level, name in names.items()}
+    look = ("lag", *names.values(), "--interval", "0.1", "--samples", "3", "--partitions", "-o", "json")
+    committed_only = ("--isolation", "read-committed")
+    no_records, still = ("OK", "no_records"), ("STALL", "stands_still")
+
+    def verdicts(*options: str) -> dict[str, list[tuple[str, str]]]:
+        ran = run(*look, *options)
+        check_json("lag", Seen(ran.code, ran.out, ran.err))
+        assert ran.code == any(one["status"] == "STALL" for one in ran.json)
+        return {
+            one["group"].removeprefix(f"{topic}-"): [(part["status"], part["reason"]) for part in one["partitions"]]
+            for one in ran.json
+        }
+
+    try:
+        wait_for(lambda: [reader.read for reader in readers.values()] == [2, 3], "all have read what is there")
+        for options in ((), ("--no-time-lag",)):
+            assert verdicts(*options) == {
+                "read_committed": [no_records, ("UNKNOWN", "only_aborted")],
+                "read_uncommitted": [no_records, no_records],
+            }
+        assert verdicts(*committed_only)["read_committed"] == [no_records, no_records]
+        for reader in readers.values():
+            reader.commits = False
+        # What is in an open transaction may be committed, but a reader of committed records does not wait for it yet.
+        send(0)
+        for options in ((), ("--no-time-lag",)):
+            assert [found[0] for found in verdicts(*options).values()] == [still, still]
+        for options in (committed_only, (*committed_only, "--no-time-lag")):
+            assert verdicts(*options)["read_committed"] == [no_records, no_records]
+        plain = Producer({"bootstrap.servers": servers, "log_level": 2})
+        plain.produce(topic, b"v", partition=1)
+        assert plain.flush(30) == 0
+        assert [found[1] for found in verdicts().values()] == [still, still]
+        assert [found[1] for found in verdicts(*committed_only).values()] == [still, still]
+    finally:
+        for reader in readers.values():
+            reader.close()
+        producer.abort_transaction(30)
+
+
+def _stable_offsets(servers: str, topic: str) -> list[int]:
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "unused", "isolation.level": "read_committed"})
+    try:
+        return [consumer.get_watermark_offsets(TopicPartition(topic, number), 30)[1] for number in (0, 1)]
+    finally:
+        consumer.close()
 
 
 def _told(ran: Ran, topic: str) -> Mapping[str, tuple[str, str]]:

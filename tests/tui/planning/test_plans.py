@@ -351,6 +351,9 @@ def test_a_run_that_was_stopped_says_why_and_is_not_called_done() -> None:
     run.show(HALF)
     assert "left" not in text_of(run_lines(run)), "what has ended has no time left"
     assert run.said[-1][1] == "stopped at wave 2 of 3: dead target: broker 3"
+    before = state()
+    before.ended(WavesResult(Outcome.STOPPED, "dead target: broker 3", 0, 3, 0, (), 4))
+    assert before.said[-1][1] == "stopped before the first wave: dead target: broker 3"
     outcome = run_outcome(run)
     assert not outcome.is_good
     assert outcome.errors == ("dead target: broker 3",)
