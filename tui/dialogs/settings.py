@@ -77,7 +77,7 @@ class SettingsDialog(Dialog[AlterSettings]):
         return self.query_one(LineTable)
 
     async def fill(self, cluster: Cluster) -> None:
-        """Show the settings; the cursor is on the one that was refused, if there was one."""
+        """Show the settings; the cursor is on the one that was refused, or comes first, if there is one."""
         self._settings = await read_settings(cluster, self.offer.entity)
         self._empty = "nothing is set"
         if self.is_mounted:
@@ -85,8 +85,8 @@ class SettingsDialog(Dialog[AlterSettings]):
             self._find_refused()
 
     def _find_refused(self) -> None:
-        refused = next((name for name in self._edits if name in self.offer.problem), None)
-        if refused is not None and self._model.put_cursor_on(refused):
+        refused = next((name for name in self._edits if name in self.offer.problem), self.offer.first)
+        if refused and self._model.put_cursor_on(refused):
             self._draw()
 
     def not_filled(self, why: str) -> None:

@@ -68,11 +68,15 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class EditSettings:
-    """Show all settings of something, to be edited in place. ``edits`` is by name; None drops a setting."""
+    """Show all settings of something, to be edited in place. ``edits`` is by name; None drops a setting.
+
+    ``first`` is where the cursor goes.
+    """
 
     entity: Entity
     edits: Mapping[str, str | None] = field(default_factory=dict)
     problem: str = ""
+    first: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +164,12 @@ def _grow_topic(view: View, items: Sequence[Any]) -> Offer:
 
 
 def _alter_settings(view: View, items: Sequence[Any]) -> Offer:
+    if view.location.page == "overview":
+        full = {item.id for item in items}
+        growers = [one.grower for one in view.board.filling if one.broker in full and one.grower is not None]
+        if not growers:
+            return NotNow("put the cursor on a problem of a disk that a topic fills")
+        return EditSettings(Entity(EntityType.TOPIC, growers[0].topic), first="retention.bytes")
     if len(items) != 1 and not (view.location.page == "partitions" and view.location.topic):
         return NotNow("choose one topic or broker to alter its settings")
     if view.location.page == "brokers":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.admin.analysis.causes import missing_brokers
-from engine.admin.analysis.disks import NO_ROOM_SOON_S, DirTrend
+from engine.admin.analysis.disks import NO_ROOM_SOON_S, DirTrend, room_advice
 from engine.admin.analysis.incidents import Run
 from engine.admin.analysis.moves import CopyState, moves_board
 from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice
@@ -19,7 +19,7 @@ from engine.admin.watch.frame import WatchedGroup
 from tui.actions import Registry
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, fitted, line
-from tui.drawing.units import NOTHING, at_least, count, counted, percent, plain, short_count, span
+from tui.drawing.units import NOTHING, at_least, byte_rate, count, counted, percent, plain, short_count, span
 from tui.pages.brokers import MAY_HANG, UNANSWERED
 from tui.pages.groups import LOOK_AT_MEMBERS, growth_of, may_step_over, reader_of, status_cell, time_lag_cell, why_of
 from tui.pages.reassignments import throttles_told
@@ -265,21 +265,24 @@ def _filling(board: Board, dirs: Sequence[DirTrend]) -> Problem:
     is_soon = any(one.full_in_s is not None and one.full_in_s < NO_ROOM_SOON_S for one in dirs)
     seen = [since for one in dirs if (since := board.since.get(("log dir", broker, one.log_dir))) is not None]
     more = f", and {counted(len(dirs) - 1, 'more log dir')}" if len(dirs) > 1 else ""
+    is_deleted = dirs[0].grower is not None and dirs[0].grower.is_deleted
     return Problem(
         f"disks of broker {broker}", Tone.BAD if is_soon else Tone.WARN,
         f"broker {broker} disk fills up", f"{_room_left(dirs[0])}{more}",
         min(seen, key=lambda since: since.at_ms, default=None),
         Location("brokers", row=str(broker), only=Only.FILLING),
         examples=tuple(map(_room_left, dirs)),
-        advice="move partitions to brokers with room (B), or shorten the retention of large topics (3, then A)",
-        mends=("plan.rebalance",),
+        advice=spelled(room_advice(dirs[0], board.dir_trends, board.frame, board.history)),
+        mends=("settings.alter", "plan.rebalance") if is_deleted else ("plan.rebalance",),
     )  # fmt: skip
 
 
 def _room_left(trend: DirTrend) -> str:
     used = "" if trend.used_percent is None else f"{percent(trend.used_percent / 100)} full"
     left = "" if trend.full_in_s is None else f"no room in {span(trend.full_in_s)}"
-    return ", ".join(part for part in (left, used, plain(trend.log_dir or "")) if part)
+    of = "" if trend.recent_per_s is None else f" of {byte_rate(trend.recent_per_s)}"
+    grows = "" if trend.grower is None else f"{plain(trend.grower.topic)} +{byte_rate(trend.grower.bytes_per_s)}{of}"
+    return ", ".join(part for part in (left, grows, used, plain(trend.log_dir or "")) if part)
 
 
 def _problem(board: Board, reason: HealthReason) -> Problem:
