@@ -166,6 +166,17 @@ class SettingsDialog(Dialog[AlterSettings]):
         event.stop()
         event.prevent_default()
 
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter while it is typed."""
+        if self._typing == "filter":
+            self._filter(event.value)
+
+    def _filter(self, text: str) -> None:
+        self._model.set_filter(Filter(text))
+        # Other names may hold this one.
+        self._model.put_cursor_on(text.strip())
+        self._draw()
+
     def on_line_table_moved(self) -> None:
         self._describe()
 
@@ -223,9 +234,7 @@ class SettingsDialog(Dialog[AlterSettings]):
             self._tell(failure_text(error))
             return
         if self._typing == "filter":
-            self._model.set_filter(Filter(text))
-            # Other names may hold this one.
-            self._model.put_cursor_on(text.strip())
+            self._filter(text)
         self._tell("")
         self._stop_typing()
         self._draw()
