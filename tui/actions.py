@@ -128,7 +128,7 @@ ACTIONS: tuple[Action, ...] = (
     _change("topic.create", "N", "New topic", "Create a topic.", "topics", in_footer=True, short="new"),
     _change("topic.grow", "plus", "Grow", "Add partitions to the topic.", "topics partitions"),
     _change("settings.alter", "A", "Settings", "Show, set or drop settings of the topic or the broker.",
-            "brokers topics partitions", in_footer=True),
+            "overview brokers topics partitions", in_footer=True),
     _change("topic.delete", "D", "Delete", "Delete the topics with all their records.", "topics", in_footer=True),
     _change("leader.elect", "E", "Elect", "Give partitions back to their preferred leaders.",
             "overview brokers topics partitions", in_footer=True),

@@ -31,6 +31,7 @@ _PLACES: Mapping[Operation, str] = {
     Operation.VERIFY_REASSIGNMENT: "X on screen Overview (1) or Reassignments (6)",
     Operation.AWAIT_REASSIGNMENT: "screen Reassignments (6)",
     Operation.RESUME_PLAN: "resume (R) on screen Plans (7), with {} open",
+    Operation.PLAN_REBALANCE: "rebalance (B)",
     Operation.LIST_GROUPS: "screen Groups (5)",
     Operation.DESCRIBE_GROUP: "the group (:g {})",
     Operation.LIST_OFFSETS: "screen Partitions (4)",

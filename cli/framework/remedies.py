@@ -35,6 +35,7 @@ COMMANDS: Mapping[Operation, str] = {
     Operation.VERIFY_REASSIGNMENT: "klamm reassign verify --all",
     Operation.AWAIT_REASSIGNMENT: "klamm reassign verify --all --wait",
     Operation.RESUME_PLAN: "klamm plan resume {FILE}",
+    Operation.PLAN_REBALANCE: "klamm plan rebalance",
     Operation.ADD_ACL: "klamm acls add",
     Operation.LIST_ACLS: "klamm acls list",
     Operation.LIST_TOKENS: "klamm tokens list",

@@ -8,7 +8,6 @@ import pytest
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed, fake_feed
 
-from engine.admin.analysis.moves import moves_board
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Stage, StageSource, StageStatus
 from engine.common.model import TopicPartition
@@ -70,8 +69,8 @@ def test_the_time_left_of_all_moves_has_its_range(
 ) -> None:
     board = board_of(fake_feed("reassigning", plays=False), 12)
     assert board.frame is not None
-    moves = replace(moves_board(board.frame, board.history), left_low_s=low, left_s=left, left_high_s=high)
-    monkeypatch.setattr(reassignments, "moves_board", lambda *_: moves)
+    moves = replace(board.moves, left_low_s=low, left_s=left, left_high_s=high)
+    monkeypatch.setattr(Board, "moves", moves)
     for width in (WIDTH, 200):
         first = texts(reassignments.PAGE.summary(View(board, Location("reassignments")), width))[0]
         assert "left" not in first if told is None else told in first

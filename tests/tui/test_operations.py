@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shlex
 import time
 from collections.abc import Awaitable, Callable
@@ -560,6 +561,25 @@ def test_no_throttle_is_said_to_be_left_only_if_that_is_known(monkeypatch: pytes
         monkeypatch.setattr(reassignments, "preview_unneeded_throttles", preview)
         found = asyncio.run(RemoveThrottles().prepare(cluster))
         assert found.question.startswith(told) and found.run is None and tuple(found.lines) == left
+
+
+def test_a_lower_retention_says_what_it_deletes_and_when(
+    three_brokers: LocalCluster, topic: str, by_wire: Klamm
+) -> None:
+    assert by_wire("produce", topic, "--partition", "0", stdin="a\n" * 100).code == 0
+    entity = Entity(EntityType.TOPIC, topic)
+
+    async def told(edits: dict[str, str | None]) -> tuple[tuple[str, ...], Outcome]:
+        async with Cluster(target_of(three_brokers), timeout_s=20) as cluster:
+            prepared = await AlterSettings.of(entity, edits).prepare(cluster)
+            assert prepared.run is not None
+            return prepared.lines, await prepared.run(cluster)
+
+    (_, line), outcome = asyncio.run(told({"retention.bytes": "100"}))
+    assert re.match(r"up to .*B of .*B on all brokers are deleted when brokers next look, every ", line), line
+    assert outcome.notes == (line,)
+    (_,), outcome = asyncio.run(told({"retention.bytes": "1000000"}))
+    assert outcome.notes == (), "it is longer"
 
 
 def test_a_read_only_cluster_is_refused_by_the_engine_whatever_the_dashboard_lets_through(

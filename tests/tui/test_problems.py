@@ -14,6 +14,7 @@ from fake_feed import FakeFeed, fake_feed
 
 from engine.admin.analysis.incidents import RUNS_MAX, Runs
 from engine.admin.analysis.sanity import Doubt, Finding
+from engine.admin.configs.values import Entity, EntityType
 from engine.admin.health.report import Check
 from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.watch.events import Event, EventKind
@@ -29,11 +30,11 @@ from tui.pages import brokers, groups, overview, partitions, topics, zookeeper
 from tui.pages.all_pages import aside_of
 from tui.pages.page import View, rows_at
 from tui.screen.action_handlers import chosen
-from tui.screen.offers import NotNow, offer_for
+from tui.screen.offers import Ask, EditSettings, NotNow, offer_for
 from tui.state.board import Board
 from tui.state.location import Location, Only
 from tui.state.off_board import ZnodeLevel
-from tui.state.problems import age_told, problems_of, why_lines
+from tui.state.problems import Problem, age_told, problems_of, why_lines
 
 
 def shown(scene: str | FakeFeed, look: Callable[[Driven], Awaitable[None]], **options: object) -> None:
@@ -475,6 +476,27 @@ def test_a_disk_that_fills_up_is_a_problem_before_it_is_full() -> None:
     assert told(filled(600_000_000_000, 30_000, 310), "broker 2 disk fills up")[2] is Tone.BAD, "there is no time left"
     quiet = board_of(fake_feed("live", plays=False), 3)
     assert not quiet.filling
+
+
+def test_a_full_disk_names_what_fills_it_and_its_key_opens_the_settings_of_that() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(25)
+        (row, *_) = (one for one in problems_of(driven.app.board) if one.subject == "broker 2 disk fills up")
+        assert "clickstream +6.0 MB/s of 7.0 MB/s, 98 % full" in row.effect
+        assert row.advice.startswith("lower the retention of clickstream: settings (A) of the topic")
+        assert row.mends == ("settings.alter", "plan.rebalance")
+        await driven.until(lambda: bool(driven.lines_with("disk fills up")))
+        await driven.press("g")
+        assert isinstance(driven.main.model.cursor_item, Problem) and "disk" in driven.main.model.cursor_item.subject
+        settings = offer_for("settings.alter", driven.main.view, chosen(driven.main, "settings.alter"))
+        assert settings == EditSettings(Entity(EntityType.TOPIC, "clickstream"), first="retention.bytes")
+        plan = driven.main.desk.offer_for("plan.rebalance", driven.main.view, chosen(driven.main, "plan.rebalance"))
+        assert isinstance(plan, Ask) and {one.name: one.value for one in plan.fields}["aim"] == "bytes"
+        assert isinstance(offer_for("settings.alter", driven.main.view, []), NotNow)
+
+    cluster = FakeCluster(3, {"orders": 1}, rate=1_000, partition_bytes=280_000_000_000)
+    cluster.create_topic("clickstream", 6)
+    shown(FakeFeed(cluster, plays=False), look)
 
 
 def test_log_dirs_of_one_broker_that_fill_up_are_one_row() -> None:

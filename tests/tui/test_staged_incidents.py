@@ -16,6 +16,7 @@ from fake_cluster import FakeCluster
 from fake_feed import FakeFeed
 from operated_cluster import Klamm, filled, of_three_brokers
 
+from engine.admin.analysis.throttles import what_is_held
 from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
 from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
 from engine.admin.health.report import (
@@ -37,7 +38,7 @@ from tui.pages.brokers import BrokerItem
 from tui.screen.action_handlers import chosen
 from tui.screen.offers import Ask, NotNow, Offer, offer_for
 from tui.state.board import Board
-from tui.state.problems import problems_of
+from tui.state.problems import problems_of, why_lines
 from tui.state.session import Session
 
 
@@ -241,6 +242,41 @@ def test_a_key_that_mends_another_kind_of_problem_says_so() -> None:
             await look(driven)
 
     drive(run)
+
+
+def test_a_move_under_a_throttle_says_so_on_its_row() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(3)
+        _starve(driven.feed.cluster)
+        await driven.tick(5)
+        (row,) = [one for one in problems_of(driven.app.board) if "reassignment runs" in one.subject]
+        assert row.effect.startswith("broker 2 sends at most 1.0 kB/s"), row.effect
+        assert row.advice.startswith("if that is too slow, raise the throttle (H); "), row.advice
+
+    async def run() -> None:
+        async with dashboard(FakeFeed(_five(), plays=False)) as driven:
+            await look(driven)
+
+    drive(run)
+
+
+def test_throttle_settings_say_what_they_hold_up_and_who_was_throttled_when() -> None:
+    board = Board()
+    cluster = _five()
+    feed = FakeFeed(cluster, plays=False)
+    board.take(feed.tick())
+    for broker in range(1, 6):
+        cluster.set_broker_config(broker, "leader.replication.throttled.rate", "1000")
+        board.take(feed.tick())
+    assert what_is_held(board.frame) == "", "no replica is listed"
+    cluster.set_topic_config("orders", "leader.replication.throttled.replicas", "0:2")
+    for _ in range(3):
+        board.take(feed.tick())
+    (row,) = [one for one in problems_of(board) if "throttle settings left" in one.subject]
+    assert row.effect.startswith("replicas of orders that are out of sync copy at most 1.0 kB/s, "), row.effect
+    told = "\n".join("".join(text for text, _ in one) for one in why_lines(row, board))
+    assert "5 times  leader.replication.throttled.rate=1000  broker 1, broker 2, broker 3, broker 4, …" in told, told
+    assert "orders  leader.replication.throttled.replicas=0:2" in told, told
 
 
 def test_throttles_that_moves_need_are_named_instead_of_removed() -> None:

@@ -171,7 +171,9 @@ def test_settings_are_edited_in_their_table_and_altered_together() -> None:
         assert "1048588 → 2097152" in driven.drawn or "1048588 → 2000000" in driven.drawn, "units are taken"
         await driven.press("a", *"odd", "enter")
         await driven.sees("not KEY=VALUE")
-        await driven.press(*"=1", "enter", "slash", *"retention", "enter")
+        await driven.press(*"=1", "enter", "slash", *"retention")
+        await driven.until(lambda: "max.message" not in driven.drawn)
+        await driven.press("enter")
         assert "max.message" not in driven.drawn
         await driven.press("enter", *"5", "escape")
         assert "dropped → 604800000" in driven.drawn, "a value that was not taken changes nothing"
@@ -183,6 +185,13 @@ def test_settings_are_edited_in_their_table_and_altered_together() -> None:
         assert window.again("refused").edits == {**operation.additions, "retention.ms": None}
 
     edited(look, EditSettings(ORDERS))
+
+
+def test_the_cursor_of_settings_begins_where_it_is_asked_for() -> None:
+    async def look(driven: Driven, window: SettingsDialog, found: list[object]) -> None:
+        await driven.until(lambda: "▌ max.message.bytes" in driven.drawn)
+
+    edited(look, EditSettings(ORDERS, first="max.message.bytes"))
 
 
 def test_refused_settings_come_back_with_the_cursor_on_the_fault() -> None:

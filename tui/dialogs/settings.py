@@ -77,7 +77,7 @@ class SettingsDialog(Dialog[AlterSettings]):
         return self.query_one(LineTable)
 
     async def fill(self, cluster: Cluster) -> None:
-        """Show the settings; the cursor is on the one that was refused, if there was one."""
+        """Show the settings; the cursor is on the one that was refused, or comes first, if there is one."""
         self._settings = await read_settings(cluster, self.offer.entity)
         self._empty = "nothing is set"
         if self.is_mounted:
@@ -85,8 +85,8 @@ class SettingsDialog(Dialog[AlterSettings]):
             self._find_refused()
 
     def _find_refused(self) -> None:
-        refused = next((name for name in self._edits if name in self.offer.problem), None)
-        if refused is not None and self._model.put_cursor_on(refused):
+        refused = next((name for name in self._edits if name in self.offer.problem), self.offer.first)
+        if refused and self._model.put_cursor_on(refused):
             self._draw()
 
     def not_filled(self, why: str) -> None:
@@ -166,6 +166,17 @@ class SettingsDialog(Dialog[AlterSettings]):
         event.stop()
         event.prevent_default()
 
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Filter while it is typed."""
+        if self._typing == "filter":
+            self._filter(event.value)
+
+    def _filter(self, text: str) -> None:
+        self._model.set_filter(Filter(text))
+        # Other names may hold this one.
+        self._model.put_cursor_on(text.strip())
+        self._draw()
+
     def on_line_table_moved(self) -> None:
         self._describe()
 
@@ -223,9 +234,7 @@ class SettingsDialog(Dialog[AlterSettings]):
             self._tell(failure_text(error))
             return
         if self._typing == "filter":
-            self._model.set_filter(Filter(text))
-            # Other names may hold this one.
-            self._model.put_cursor_on(text.strip())
+            self._filter(text)
         self._tell("")
         self._stop_typing()
         self._draw()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import Side
 from engine.admin.configs.access import alter_entity, describe_entity
 from engine.admin.configs.changes import read_changes
 from engine.admin.configs.values import ConfigEntry, ConfigSource, Entity, EntityType
+from engine.admin.log_dirs.retention import deletion_told
 from engine.admin.reassignment.throttle_settings import THROTTLE_SETTINGS
 from engine.kafka.config.broker_configs import BROKER_CONFIG_DEF
 from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
@@ -102,13 +104,16 @@ class AlterSettings(Operation):
         await alter_entity(cluster, self.entity, self.additions, self.deletions, validate_only=True)
         changes = await read_changes(cluster, self.entity, self.additions, self.deletions, tells_inherited=True)
         risky = [change.name for change in changes if change.may_lose_data]
+        lowered = {name: self.additions[name] for name in risky if name in self.additions and "retention." in name}
+        is_told = bool(lowered) and self.entity.type is EntityType.TOPIC
+        notes = [await deletion_told(cluster, self.entity.name or "", lowered)] if is_told else []
         return Prepared(
             f"Alter {self.entity} in {cluster.target.name}?",
-            tuple(map(str, changes)),
+            (*map(str, changes), *filter(None, notes)),
             (f"{', '.join(risky)}: records may be lost, present or later ones",) if risky else (),
             command_text(self._words(), cluster.target),
             typed=(self.entity.name or "default") if risky else None,
-            run=self._run,
+            run=partial(self._run, notes=tuple(filter(None, notes))),
             touches=self._touched(),
         )
 
@@ -124,8 +129,8 @@ class AlterSettings(Operation):
             words += ["--add-config", ",".join(pairs)]
         return words + (["--delete-config", ",".join(self.deletions)] if self.deletions else [])
 
-    async def _run(self, cluster: Cluster) -> Outcome:
+    async def _run(self, cluster: Cluster, notes: tuple[str, ...]) -> Outcome:
         await alter_entity(cluster, self.entity, self.additions, self.deletions)
         rows = [(Cell(key), Cell(value), result_cell("set", is_good=True)) for key, value in self.additions.items()]
         rows += [(Cell(key), Cell(""), result_cell("dropped", is_good=True)) for key in self.deletions]
-        return Outcome(f"{self.title} of {self.entity}", ("setting", "value", "result"), tuple(rows))
+        return Outcome(f"{self.title} of {self.entity}", ("setting", "value", "result"), tuple(rows), notes=notes)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.admin.analysis.moves import moves_board
 from engine.admin.health.report import HealthStatus
 from engine.admin.watch.frame import Stage
 from engine.common.model import NO_CONTROLLER
@@ -391,7 +390,7 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
 
 
 def _moves(board: Board, width: int, lines_max: int) -> list[Line]:
-    moves = moves_board(board.frame, board.history)
+    moves = board.moves
     left = span_left(moves.left_s, moves.left_low_s, moves.left_high_s)
     ending = "" if moves.left_s is None else f", {left}"
     lines = [line((f"  {counted(board.total.moving, 'partition')} moving{ending}", Tone.ACCENT))]

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from engine.admin.analysis.moves import moves_board
 from engine.admin.reassignment.plan_file import PartitionMove
 from engine.common.model import TopicPartition
 from tui.drawing.cells import Cell, Column, Tone, column, figure
@@ -112,7 +111,7 @@ def summary_of(
     view: View, plan: OpenedPlan | None, run: PlanRunState | None, cursor: TopicPartition | None, width: int
 ) -> list[Line]:
     """Return what the plan is and its progress, brokers before and after, and why the row's partition moves."""
-    moves = moves_board(view.board.frame, view.board.history) if run is not None and run.is_under_way else None
+    moves = view.board.moves if run is not None and run.is_under_way else None
     ran = [] if run is None else run_lines(run, moves)
     if plan is None:
         items = items_of(view.board, None)

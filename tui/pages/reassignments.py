@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from engine.admin.analysis.moves import CopyProgress, CopyState, MovesBoard, moves_board
-from engine.admin.analysis.throttles import ThrottleAdvice, ThrottleVerdict, throttle_advice
+from engine.admin.analysis.moves import CopyProgress, CopyState, MovesBoard
+from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, throttles_told
 from engine.admin.health.report import Check
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import ReplicaAssignment, TopicPartition
@@ -22,8 +21,6 @@ from tui.state.status import rights_told
 BAR_MIN = 6
 THROTTLES_MAX = 4
 """As many lines tell of throttles: brokers with the same one, that does the same, share a line."""
-NAMED_MAX = 8
-"""More brokers than this are counted, not named."""
 FINISHING = "finishing"
 """A partition that moves and has nothing left to copy."""
 _TONES = {
@@ -62,7 +59,7 @@ class MoveItem:
 def items_of(board: Board) -> list[MoveItem]:
     """Return all copies, those that stand still first, then partitions with nothing to copy."""
     moving = board.history.moving(board.frame)
-    copies = moves_board(board.frame, board.history).copies
+    copies = board.moves.copies
     items = [MoveItem(copy.name, moving[copy.name].assignment, copy) for copy in copies]
     copied = {copy.name for copy in copies}
     return items + [MoveItem(name, found.assignment, None) for name, found in moving.items() if name not in copied]
@@ -149,7 +146,7 @@ def _why_empty(view: View) -> str:
 
 def _summary(view: View, width: int) -> list[Line]:
     board = view.board
-    moves = moves_board(board.frame, board.history)
+    moves = board.moves
     left_behind = _left_behind(board.frame)
     if not moves.partitions:
         return left_behind
@@ -209,27 +206,6 @@ def _throttles(board: Board, moves: MovesBoard) -> list[Line]:
     if len(told) > THROTTLES_MAX:
         lines.append(line((f"and {counted(len(told) - THROTTLES_MAX, 'other throttle')}", Tone.QUIET)))
     return lines
-
-
-def throttles_told(advice: Sequence[ThrottleAdvice]) -> list[tuple[str, ThrottleVerdict]]:
-    """Say of throttles what they do; brokers with the same one, that does the same, share a sentence."""
-    alike: dict[tuple[ThrottleVerdict, bool, int], list[ThrottleAdvice]] = {}
-    for one in advice:
-        alike.setdefault((one.verdict, one.is_leader, one.rate), []).append(one)
-    told = []
-    for (verdict, is_leader, rate), found in alike.items():
-        who = f"broker {found[0].broker} {'sends' if is_leader else 'takes'}"
-        if len(found) > 1:
-            who = f"{_brokers([one.broker for one in found])} {'send' if is_leader else 'take'}"
-        suggested = max(one.suggested_rate or 0 for one in found)
-        more = f": {byte_rate(suggested)} would let it end" if suggested else ""
-        does = "" if verdict is ThrottleVerdict.UNKNOWN else f": the throttle {verdict.value}{more}"
-        told.append((f"{who} at most {byte_rate(rate)}{does}", verdict))
-    return told
-
-
-def _brokers(brokers: Sequence[int]) -> str:
-    return f"brokers {', '.join(map(str, brokers))}" if len(brokers) <= NAMED_MAX else counted(len(brokers), "broker")
 
 
 PAGE = Page(

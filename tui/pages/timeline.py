@@ -76,7 +76,8 @@ def run_line(run: Run, kind_width: int, *, is_short: bool = False) -> Line:
         return line(*head, subject, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET))
     names = ", ".join(map(plain, run.subjects[:_NAMES])) + (", …" if run.count > _NAMES else "")
     # The reason comes before the names: there are many names, and they are cut first.
-    why = f"{plain(run.reason)}  " if run.reason else ""
+    why = run.reason or change_text(event) * (run.is_alike and event.kind is EventKind.BROKER_CONFIG_CHANGED)
+    why = f"{plain(why)}  " if why else ""
     return line(*head, (f"{count(run.count)} times  ", Tone.STRONG), why, (names, Tone.QUIET))
 
 

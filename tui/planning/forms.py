@@ -35,7 +35,7 @@ STRATEGIES: Mapping[Strategy, str] = {
 """What each strategy is for."""
 
 
-def ask_for_plan(strategy: Strategy, folder: Path, first: str = "", topics: str = "") -> Ask:
+def ask_for_plan(strategy: Strategy, folder: Path, first: str = "", topics: str = "", aim: str = "") -> Ask:
     """Return the form of a strategy. ``first`` prefills its own argument, ``topics`` the topics that move.
 
     A file named without a folder is in ``folder``.
@@ -45,7 +45,7 @@ def ask_for_plan(strategy: Strategy, folder: Path, first: str = "", topics: str 
     if own is not None:
         fields.append(FieldNeeded("argument", own.label, first, own.hint))
     if strategy is not Strategy.LEADERS:
-        fields.append(FieldNeeded("aim", "Level what", "", "replicas,leaders,bytes; empty: the default"))
+        fields.append(FieldNeeded("aim", "Level what", aim, "replicas,leaders,bytes; empty: the default"))
     fields += [
         FieldNeeded("topics", "Only topics", topics, "orders.* invoices; empty: all"),
         FieldNeeded("exclude_topics", "Not topics", "", "these count as load and do not move"),
@@ -205,6 +205,9 @@ FROM_ROWS: Mapping[str, Callable[[Path, View, Sequence[Any]], Offer]] = {
     "plan.replace": _replace,
     "plan.move": partial(_of_topics, Strategy.MOVE),
     "plan.factor": partial(_of_topics, Strategy.FACTOR),
-    "plan.rebalance": lambda folder, view, items: ask_for_plan(Strategy.REBALANCE, folder),
+    # On the overview the items are those of a disk that fills up.
+    "plan.rebalance": lambda folder, view, items: ask_for_plan(
+        Strategy.REBALANCE, folder, aim="bytes" if view.location.page == "overview" and items else ""
+    ),
 }
 """Plans that start from rows of another screen."""

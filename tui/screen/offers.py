@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.admin.analysis.moves import moves_board
-from engine.admin.analysis.throttles import ThrottleAdvice, throttle_advice
+from engine.admin.analysis.throttles import ThrottleAdvice, throttle_advice, throttles_told
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import Side
 from engine.admin.configs.values import Entity, EntityType
@@ -20,7 +19,6 @@ from engine.common.quantities import counted
 from tui.drawing.units import byte_rate, size
 from tui.operations.operation import Operation
 from tui.pages.page import View
-from tui.pages.reassignments import throttles_told
 from tui.state.board import PartitionItem
 
 if TYPE_CHECKING:
@@ -68,11 +66,12 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class EditSettings:
-    """Show all settings of something, to be edited in place. ``edits`` is by name; None drops a setting."""
+    """Show all settings, to be edited in place: ``edits`` by name (None drops one), with the cursor on ``first``."""
 
     entity: Entity
     edits: Mapping[str, str | None] = field(default_factory=dict)
     problem: str = ""
+    first: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +159,12 @@ def _grow_topic(view: View, items: Sequence[Any]) -> Offer:
 
 
 def _alter_settings(view: View, items: Sequence[Any]) -> Offer:
+    if view.location.page == "overview":
+        full = {item.id for item in items}
+        growers = [one.grower for one in view.board.filling if one.broker in full and one.grower is not None]
+        if not growers:
+            return NotNow("put the cursor on a problem of a disk that a topic fills")
+        return EditSettings(Entity(EntityType.TOPIC, growers[0].topic), first="retention.bytes")
     if len(items) != 1 and not (view.location.page == "partitions" and view.location.topic):
         return NotNow("choose one topic or broker to alter its settings")
     if view.location.page == "brokers":
@@ -251,8 +256,7 @@ def _remove_throttles(view: View, items: Sequence[Any]) -> Offer:
 
 def _throttles_in_force(view: View) -> list[ThrottleAdvice]:
     """Return the throttles that moves under way go through."""
-    frame = view.board.frame
-    return throttle_advice(frame, moves_board(frame, view.board.history))
+    return throttle_advice(view.board.frame, view.board.moves)
 
 
 def _verify(view: View, items: Sequence[Any]) -> Offer:

@@ -14,6 +14,7 @@ from typing import NamedTuple, overload
 from engine.admin.analysis.disks import DirTrend, dir_trends
 from engine.admin.analysis.history import History
 from engine.admin.analysis.incidents import Incident
+from engine.admin.analysis.moves import MovesBoard, moves_board
 from engine.admin.analysis.rates import Rates
 from engine.admin.analysis.sanity import Finding, SanityCheck
 from engine.admin.analysis.standstills import Standstills
@@ -135,6 +136,7 @@ class Board:
         self._items: dict[str, tuple[TopicSnapshot, list[PartitionItem]]] = {}
         self._topic_bytes: dict[str, int | None] = {}
         self._dir_trends: list[DirTrend] | None = None
+        self._moves: MovesBoard | None = None
         self._all_items: list[PartitionItem] | None = None
 
     def turns(self, frame: Frame) -> Iterator[None]:
@@ -158,7 +160,7 @@ class Board:
             self._all_items = None
         if self.history.take(frame):
             self.event_count += len(frame.events)
-        self._dir_trends = None
+        self._dir_trends = self._moves = None
         self.findings = self._sanity.check(frame)
         self._note_troubles(frame)
         self._topic_bytes = {}
@@ -236,6 +238,13 @@ class Board:
         if self._dir_trends is None:
             self._dir_trends = dir_trends(self.frame, self.history)
         return self._dir_trends
+
+    @property
+    def moves(self) -> MovesBoard:
+        """What is being copied, and how far it is."""
+        if self._moves is None:
+            self._moves = moves_board(self.frame, self.history)
+        return self._moves
 
     @property
     def filling(self) -> list[DirTrend]:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.admin.analysis.causes import missing_brokers
-from engine.admin.analysis.disks import NO_ROOM_SOON_S, DirTrend
-from engine.admin.analysis.incidents import Run
-from engine.admin.analysis.moves import CopyState, moves_board
-from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice
+from engine.admin.analysis.disks import NO_ROOM_SOON_S, DirTrend, room_advice
+from engine.admin.analysis.incidents import runs_around
+from engine.admin.analysis.moves import CopyState
+from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, throttles_told, what_is_held
 from engine.admin.health.report import Check, HealthReason, Severity
 from engine.admin.lag.results import PartitionLag
 from engine.admin.lag.verdicts import Reason
@@ -19,10 +19,9 @@ from engine.admin.watch.frame import WatchedGroup
 from tui.actions import Registry
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, fitted, line
-from tui.drawing.units import NOTHING, at_least, count, counted, percent, plain, short_count, span
+from tui.drawing.units import NOTHING, at_least, byte_rate, count, counted, percent, plain, short_count, span
 from tui.pages.brokers import MAY_HANG, UNANSWERED
 from tui.pages.groups import LOOK_AT_MEMBERS, growth_of, may_step_over, reader_of, status_cell, time_lag_cell, why_of
-from tui.pages.reassignments import throttles_told
 from tui.pages.reassignments import why_of as why_of_copy
 from tui.pages.timeline import run_line, severity
 from tui.remedies import spelled
@@ -30,9 +29,7 @@ from tui.state.board import AWAITS_LEADERS, Board, Since
 from tui.state.location import Location, Only
 
 _NAMED_MAX = 3
-_MOMENT_MS = 2_000
-_CAUSES = (EventKind.BROKER_DOWN, EventKind.BROKER_SILENT, EventKind.LOG_DIR_FAILED)
-_RETURNS = (EventKind.BROKER_UP, EventKind.BROKER_ANSWERS, EventKind.LOG_DIR_BACK)
+_OF_MOVES = (Check.RUNNING_REASSIGNMENTS, Check.UNDER_REPLICATED_MOVING)
 _BROKERS = (Check.MISSING_BROKERS, Check.SILENT_BROKERS)
 
 _SUBJECTS: Mapping[Check, tuple[str, str]] = {
@@ -177,9 +174,11 @@ def why_lines(
     """
     lines = [line((f"{problem.sign} {problem.subject}", problem.tone), f"  {problem.effect}")]
     lines += [line(f"  {plain(example)}") for example in problem.examples if example != problem.effect]
-    if runs := _around(problem, board):
-        runs.sort(key=lambda run: (run.event.kind not in _CAUSES, severity(run.event), run.event.at_ms))
-        told = [*runs[:_NAMED_MAX], *_returns(runs, board)]
+    # If nobody saw it begin, nobody knows what happened then.
+    since, past = problem.since, board.history
+    setting = "throttled" * (problem.key == Check.LEAKED_THROTTLES)
+    at_ms = None if since is None or since.is_least else since.at_ms
+    if at_ms is not None and (told := runs_around(past.runs, past.events, at_ms, severity, setting)):
         width = max(len(run.event.kind) for run in told) + 2
         lines.append(line(("what happened then", Tone.QUIET)))
         happened = [line("  ", *run_line(run, width)) for run in told]
@@ -192,20 +191,6 @@ def why_lines(
             keys = line(*keys, (f"{one.key_text} ", Tone.ACCENT), f"{one.title.lower()}  ")
         lines.append(keys)
     return lines
-
-
-def _around(problem: Problem, board: Board) -> list[Run]:
-    """Return what happened in the moment in which a problem began; nothing if nobody saw it begin."""
-    if problem.since is None or problem.since.is_least:
-        return []
-    return [run for run in board.history.runs if abs(run.event.at_ms - problem.since.at_ms) <= _MOMENT_MS]
-
-
-def _returns(runs: Sequence[Run], board: Board) -> list[Run]:
-    """Return how what failed came back since, the newest."""
-    failed = {run.event.broker: run.event.at_ms for run in runs if run.event.kind in _CAUSES}
-    back = [run for run in board.history.runs if run.event.kind in _RETURNS and run not in runs]
-    return [run for run in back if run.event.at_ms > failed.get(run.event.broker, run.event.at_ms)][-1:]
 
 
 def _of_cluster(board: Board) -> Iterator[Problem]:
@@ -265,21 +250,24 @@ def _filling(board: Board, dirs: Sequence[DirTrend]) -> Problem:
     is_soon = any(one.full_in_s is not None and one.full_in_s < NO_ROOM_SOON_S for one in dirs)
     seen = [since for one in dirs if (since := board.since.get(("log dir", broker, one.log_dir))) is not None]
     more = f", and {counted(len(dirs) - 1, 'more log dir')}" if len(dirs) > 1 else ""
+    is_deleted = dirs[0].grower is not None and dirs[0].grower.is_deleted
     return Problem(
         f"disks of broker {broker}", Tone.BAD if is_soon else Tone.WARN,
         f"broker {broker} disk fills up", f"{_room_left(dirs[0])}{more}",
         min(seen, key=lambda since: since.at_ms, default=None),
         Location("brokers", row=str(broker), only=Only.FILLING),
         examples=tuple(map(_room_left, dirs)),
-        advice="move partitions to brokers with room (B), or shorten the retention of large topics (3, then A)",
-        mends=("plan.rebalance",),
+        advice=spelled(room_advice(dirs[0], board.dir_trends, board.frame, board.history)),
+        mends=("settings.alter", "plan.rebalance") if is_deleted else ("plan.rebalance",),
     )  # fmt: skip
 
 
 def _room_left(trend: DirTrend) -> str:
     used = "" if trend.used_percent is None else f"{percent(trend.used_percent / 100)} full"
     left = "" if trend.full_in_s is None else f"no room in {span(trend.full_in_s)}"
-    return ", ".join(part for part in (left, used, plain(trend.log_dir or "")) if part)
+    of = "" if trend.recent_per_s is None else f" of {byte_rate(trend.recent_per_s)}"
+    grows = "" if trend.grower is None else f"{plain(trend.grower.topic)} +{byte_rate(trend.grower.bytes_per_s)}{of}"
+    return ", ".join(part for part in (left, grows, used, plain(trend.log_dir or "")) if part)
 
 
 def _problem(board: Board, reason: HealthReason) -> Problem:
@@ -304,9 +292,17 @@ def _advice_of(board: Board, reason: HealthReason) -> str:
         # What the engine advises step by step, the dashboard does by one key.
         return "remove them (X)"
     advice = spelled(reason.advice)
+    if reason.check in _OF_MOVES and _throttles(board):
+        return f"if that is too slow, raise the throttle (H); {advice}"
     if reason.check is Check.OFFLINE_PARTITIONS and board.total.last_in_sync:
         return f"{_who_helps(board)}; {advice.partition('; ')[2]}"
     return advice
+
+
+def _throttles(board: Board) -> list[str]:
+    """Say which throttles hold moves up, or may."""
+    told = throttles_told(throttle_advice(board.frame, board.moves)) if board.total.moving else []
+    return [text for text, verdict in told if verdict is not ThrottleVerdict.NOT_THE_LIMIT]
 
 
 def _who_helps(board: Board) -> str:
@@ -329,7 +325,7 @@ def _of_moves(board: Board) -> Iterator[Problem]:
     """Copies that do not end by themselves."""
     if not board.total.moving:
         return
-    moves = moves_board(board.frame, board.history)
+    moves = board.moves
     for state, (singular, plural) in _STUCK.items():
         stuck = [copy for copy in moves.copies if copy.state is state]
         if not stuck:
@@ -381,7 +377,10 @@ def _effect(board: Board, reason: HealthReason) -> str:
         # What mends it comes first: names are cut where there is no room for them.
         names = ", ".join(plain(example).partition(" (")[0] for example in reason.examples[:_NAMED_MAX])
         return f"{_who_helps(board)}: {names}{', …' * (reason.count > _NAMED_MAX)}"
-    named = ", ".join(plain(example) for example in reason.examples[:_NAMED_MAX])
+    causes = _throttles(board)[:1] if reason.check in _OF_MOVES else []
+    if reason.check is Check.LEAKED_THROTTLES and (held := what_is_held(board.frame)):
+        causes = [plain(held)]
+    named = ", ".join([*causes, *(plain(example) for example in reason.examples[:_NAMED_MAX])])
     return named + (", …" if reason.count > min(_NAMED_MAX, len(reason.examples)) else "")
 
 

@@ -1,16 +1,21 @@
-"""Log dirs: how full they are, how fast they fill, and when there is no room left. Pure."""
+"""Log dirs: how full they are, how fast they fill and with what, and when there is no room left. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 from engine.admin.analysis.history import History, Sample
 from engine.admin.analysis.slope import slope_of
+from engine.admin.cluster.remedies import Do, Operation, Phrase, Words
 from engine.admin.health.checks import ALMOST_FULL_PERCENT
 from engine.admin.health.report import used_percent
+from engine.admin.watch.events import EventKind
 from engine.admin.watch.frame import Frame
+from engine.common.quantities import size_text, span_text
+from engine.common.topic_names import INTERNAL_TOPICS
 
 WINDOW_MS = 30 * 60 * 1000
 RECENT_MS = 5 * 60 * 1000
@@ -23,6 +28,29 @@ _OTHERS = 0.1
 FILLS_SOON_S = 86_400
 """A log dir that has room for less than this is a problem, and for less than ``NO_ROOM_SOON_S`` a grave one."""
 NO_ROOM_SOON_S = 3_600
+DELETE_DELAY_MS = 60_000
+"""``file.delete.delay.ms`` unless it is set: a deleted segment or replica keeps its file for so long (Kafka 3.9)."""
+_CHECK_MS = 300_000
+"""``log.retention.check.interval.ms`` unless it is set."""
+_LATE_MS = 15_000
+"""Log dirs are read every ten seconds, and a broker may be late."""
+_NOTICED = 0.01
+"""Less than this part of a volume is no relief."""
+_ROOMIER_PERCENT = 10
+
+
+class TopicGrowth(NamedTuple):
+    """How fast one topic grows in one log dir.
+
+    Attributes:
+        is_copied: a reassignment copies replicas of it there.
+        is_deleted: its retention deletes records; it is not compacted only, and not one of Kafka's own.
+    """
+
+    topic: str
+    bytes_per_s: float
+    is_copied: bool = False
+    is_deleted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +58,13 @@ class DirTrend:
     """One log dir. What is not known is None.
 
     Attributes:
-        used_percent: of its volume, whoever filled it.
+        used_percent: of its volume, whoever filled it; ``total_bytes`` is the size of the volume.
         bytes_per_s: how fast it fills over the last half hour; None: fewer than three readings.
         full_in_s: in how many seconds there is no room left at this rate, or at that of the last minutes if it is
             lower; None: it does not fill, or is not known.
         error: why nothing is known of it, for example after a disk failure.
+        grower: the topic that grows most in it, if it fills and one grows.
+        recent_per_s: how fast it filled while that was measured, whoever filled it.
     """
 
     broker: int
@@ -44,6 +74,9 @@ class DirTrend:
     bytes_per_s: float | None
     full_in_s: float | None
     error: str = ""
+    grower: TopicGrowth | None = None
+    recent_per_s: float | None = None
+    total_bytes: int | None = None
 
     @property
     def is_filling(self) -> bool:
@@ -67,9 +100,100 @@ def dir_trends(frame: Frame, history: History) -> list[DirTrend]:
                 None if slope is None else slope.per_s,
                 _full_in_s(log_dir.usable_bytes, samples),
                 log_dir.error or "",
+                total_bytes=log_dir.total_bytes,
             )
         )
+    if any(trend.is_filling for trend in found):
+        found = [_with_grower(trend, frame, history) if trend.is_filling else trend for trend in found]
     return sorted(found, key=_urgency)
+
+
+def room_advice(trend: DirTrend, trends: Sequence[DirTrend], frame: Frame, history: History) -> Phrase:
+    """Say which space of a full log dir comes back by itself, and then what makes room, the fastest first."""
+    grower, ways = trend.grower, list[Words]()
+    if grower is not None and grower.is_copied:
+        ways.append(Phrase(f"cancel the moves of {grower.topic} to it: ", Operation.LIST_REASSIGNMENTS))
+    if grower is not None and grower.is_deleted:
+        where = Do(Operation.ALTER_TOPIC_CONFIGS, grower.topic)
+        ways.append(Phrase(f"lower the retention of {grower.topic}: ", where, " (its oldest records go in minutes)"))
+    elif grower is None:
+        ways.append(Phrase("shorten the retention of large topics: ", Operation.ALTER_CONFIGS))
+    if (roomier := _roomier_broker(trend, trends)) is not None:
+        ways.append(Phrase("move replicas away: ", Operation.PLAN_REBALANCE, f" (broker {roomier} has most room)"))
+    made = Phrase(*[part for way in ways or ["add a disk or a broker"] for part in ("; or ", way)][1:])
+    frees = what_frees(trend, frame, history)
+    return Phrase(frees, "; if it fills on after that: ", made) if frees else made
+
+
+def _roomier_broker(trend: DirTrend, trends: Sequence[DirTrend]) -> int | None:
+    """Return the broker with the emptiest log dir, if that is clearly emptier than this one and does not fill."""
+    others = [
+        (one.used_percent, one.broker)
+        for one in trends
+        if one.broker != trend.broker and one.used_percent is not None and not one.is_filling and not one.error
+    ]
+    emptiest = min(others, default=None)
+    is_roomier = emptiest is not None and emptiest[0] + _ROOMIER_PERCENT <= (trend.used_percent or 0)
+    return emptiest[1] if emptiest is not None and is_roomier else None
+
+
+def what_frees(trend: DirTrend, frame: Frame, history: History) -> str:
+    """Return which space of a log dir comes back by itself, and when, in a sentence; empty if none is known to.
+
+    What was deleted keeps its files for ``file.delete.delay.ms``; what exceeds a new retention waits for
+    ``log.retention.check.interval.ms`` before.
+    """
+    if deleted := _deleted_bytes(trend, history):
+        return f"{size_text(deleted)} are deleted; the space comes back within a minute (file.delete.delay.ms)"
+    leaving = sum(trend.broker in moving.assignment.removing_replicas for moving in history.moving(frame).values())
+    if leaving:
+        move = "replica moves away" if leaving == 1 else "replicas move away"
+        return f"{leaving} {move}; the space comes back a minute after each move (file.delete.delay.ms)"
+    limit_ms = frame.at_ms - _CHECK_MS - DELETE_DELAY_MS
+    for event in reversed(history.events):
+        if event.at_ms < limit_ms:
+            break
+        is_of_topic = trend.grower is not None and event.topic == trend.grower.topic
+        if is_of_topic and event.kind is EventKind.TOPIC_CONFIG_CHANGED and "retention" in event.before + event.after:
+            ago = span_text((frame.at_ms - event.at_ms) // 1000) or "0s"
+            return (
+                f"the retention of {event.topic} changed {ago} ago; brokers look at it every 5 minutes"
+                " (log.retention.check.interval.ms), and the space comes back a minute later"
+            )
+    return ""
+
+
+def _with_grower(trend: DirTrend, frame: Frame, history: History) -> DirTrend:
+    """Add which topic grows most in a log dir, and how fast its volume filled in the same time."""
+    key = trend.broker, trend.log_dir or ""
+    if not (grown := history.grown(frame).get(key)):
+        return trend
+    per_s, topic = max(grown)
+    moving = history.moving(frame).items()
+    copied = {name.topic for name, one in moving if trend.broker in one.assignment.adding_replicas}
+    used = [sample for sample in history.used_bytes.of(key) if sample.at_ms >= history.readings[0][0]]
+    elapsed_s = (used[-1].at_ms - used[0].at_ms) / 1000 if used else 0
+    recent_per_s = (used[-1].value - used[0].value) / elapsed_s if elapsed_s else None
+    configs = next((one.configs for one in frame.cluster.topics if one.name == topic), None) if frame.cluster else None
+    is_deleted = "delete" in (configs or {}).get("cleanup.policy", "delete") and topic not in INTERNAL_TOPICS
+    grower = TopicGrowth(topic, per_s, is_copied=topic in copied, is_deleted=is_deleted)
+    return replace(trend, grower=grower, recent_per_s=recent_per_s)
+
+
+def _deleted_bytes(trend: DirTrend, history: History) -> int:
+    """Return how much was deleted whose files still take room; 0 if that is little, or not known.
+
+    The logs have shrunk, and what the volume holds besides them has grown by as much.
+    """
+    key = trend.broker, trend.log_dir or ""
+    pairs = list(zip(reversed(history.used_bytes.of(key)), reversed(history.log_bytes.of(key)), strict=False))[::-1]
+    if not pairs or trend.total_bytes is None:
+        return 0
+    since_ms = pairs[-1][0].at_ms - DELETE_DELAY_MS - _LATE_MS
+    recent = [(used.value - logs.value, logs.value) for used, logs in pairs if used.at_ms >= since_ms]
+    dropped = sum(max(0.0, before - after) for (_, before), (_, after) in pairwise(recent))
+    deleted = min(dropped, recent[-1][0] - min(besides for besides, _ in recent))
+    return round(deleted) if deleted >= _NOTICED * trend.total_bytes else 0
 
 
 def _full_in_s(usable_bytes: int | None, samples: Sequence[Sample]) -> float | None:

@@ -8,7 +8,7 @@ it. All series are bounded.
 from __future__ import annotations
 
 from array import array
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from itertools import islice
 from math import nan
@@ -19,11 +19,15 @@ from engine.admin.analysis.incidents import Incidents, Runs
 from engine.admin.lag.results import GroupLag
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Frame, Stage
+from engine.admin.watch.replica_logs import WIDTH, ReplicaLogs
 from engine.common.model import TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 
 SAMPLES_MAX = 600
 """The samples kept of each thing: ten minutes at one a second, 100 minutes of sizes read every ten seconds."""
+
+GROWTH_MS = 20_000
+"""How fast each topic grows on each disk is measured over this time, or a little more."""
 
 EVENTS_MAX = 20_000
 """As many as a cluster of 50,000 partitions makes when it loses one broker of twelve. They take 2.3 MB."""
@@ -103,6 +107,8 @@ class History:
     Attributes:
         latest: the newest frame taken.
         used_bytes: what is used of each log dir's volume; if nobody reports that, what the logs in it take.
+        log_bytes: what the logs in each log dir take, without those that are deleted but whose files are still there.
+        readings: all replicas' logs at a few earlier moments, oldest first, each with its time.
         copied_bytes: how much each new replica of a moving partition has.
         sizes: bytes of the leader's replica of each moving partition; they grow by what is produced.
         lag: records that each group has not read, by name; NaN, which is no number, while that is not known.
@@ -116,6 +122,9 @@ class History:
         self.latest: Frame | None = None
         self._moving: tuple[tuple[TopicSnapshot, ...], Moving] = (), {}
         self.used_bytes: Series[DirKey] = Series()
+        self.log_bytes: Series[DirKey] = Series()
+        self.readings: deque[tuple[int, ReplicaLogs]] = deque()
+        self._grown: tuple[object, Mapping[DirKey, list[tuple[float, str]]]] = None, {}
         self.copied_bytes: Series[CopyKey] = Series()
         self.sizes: Series[TopicPartition] = Series()
         self.lag: Series[str] = Series()
@@ -138,6 +147,8 @@ class History:
         self.runs.take(frame.events)
         dirs_ms = frame.stage(Stage.LOG_DIRS).read_at_ms
         self.used_bytes.take(dirs_ms, lambda: _used(frame))
+        self.log_bytes.take(dirs_ms, lambda: _in_logs(frame))
+        self._keep_reading(dirs_ms, frame)
         self.copied_bytes.take(dirs_ms, lambda: _copied(frame, self.moving(frame)))
         self.sizes.take(dirs_ms, lambda: _leader_sizes(frame, self.moving(frame)))
         self.lag.take(
@@ -153,8 +164,27 @@ class History:
             self._moving = topics, moving_partitions(topics)
         return self._moving[1]
 
+    def grown(self, frame: Frame) -> Mapping[DirKey, list[tuple[float, str]]]:
+        """Return how fast topics grow in each log dir, in bytes a second with names; found once for each reading."""
+        if self._grown[0] is not frame.logs:
+            read_ms = frame.stage(Stage.LOG_DIRS).read_at_ms or 0
+            seconds = (read_ms - self.readings[0][0]) / 1000 if self.readings else 0
+            found = _grown(self.readings[0][1], ReplicaLogs.of(frame.logs), seconds) if seconds > 0 else {}
+            self._grown = frame.logs, found
+        return self._grown[1]
+
+    def _keep_reading(self, read_ms: int | None, frame: Frame) -> None:
+        """Keep a reading of all logs now and then: each may take megabytes, so there are never more than three."""
+        kept = self.readings
+        if read_ms is not None and (not kept or read_ms - kept[-1][0] >= GROWTH_MS / 2):
+            kept.append((read_ms, ReplicaLogs.of(frame.logs)))
+            while len(kept) > 2 and read_ms - kept[1][0] >= GROWTH_MS:
+                kept.popleft()
+
     def _take_back(self, at_ms: int) -> None:
-        for series in (self.used_bytes, self.copied_bytes, self.sizes, self.lag):
+        while self.readings and self.readings[-1][0] > at_ms:
+            self.readings.pop()
+        for series in (self.used_bytes, self.log_bytes, self.copied_bytes, self.sizes, self.lag):
             series.take_back(at_ms)
         while self.events and self.events[-1].at_ms > at_ms:
             self.events.pop()
@@ -179,6 +209,29 @@ def _used(frame: Frame) -> Iterable[tuple[DirKey, float]]:
             has_volume = log_dir.total_bytes is not None and log_dir.usable_bytes is not None
             used = (log_dir.total_bytes or 0) - (log_dir.usable_bytes or 0) if has_volume else log_dir.size_bytes
             yield (log_dir.broker, log_dir.log_dir), used
+
+
+def _grown(then: ReplicaLogs, now: ReplicaLogs, seconds: float) -> Mapping[DirKey, list[tuple[float, str]]]:
+    found: dict[DirKey, list[tuple[float, str]]] = {}
+    for topic, rows in now.by_topic.items():
+        before = then.by_topic.get(topic)
+        if before is rows:
+            continue
+        grown: Counter[DirKey] = Counter()
+        for places, numbers, sign in ((now.places, rows, 1), (then.places, before or (), -1)):
+            for place, size_bytes in zip(numbers[1::WIDTH], numbers[2::WIDTH], strict=True):
+                broker, _, log_dir = places[place]
+                grown[broker, log_dir] += sign * size_bytes
+        for key, grown_bytes in grown.items():
+            if grown_bytes > 0:
+                found.setdefault(key, []).append((grown_bytes / seconds, topic))
+    return found
+
+
+def _in_logs(frame: Frame) -> Iterable[tuple[DirKey, float]]:
+    for log_dir in frame.log_dirs:
+        if log_dir.log_dir is not None and not log_dir.error:
+            yield (log_dir.broker, log_dir.log_dir), log_dir.size_bytes
 
 
 def _lag(group: GroupLag) -> float:

@@ -7,8 +7,9 @@ It is kept up with each event, and is as fine as the events are: what came and w
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from engine.admin.analysis.absences import ISR_KINDS, brokers_in
 from engine.admin.watch.events import Event, EventKind
@@ -19,6 +20,10 @@ _RETURNS = frozenset({EventKind.BROKER_UP, EventKind.BROKER_ANSWERS, EventKind.L
 _LED = frozenset({EventKind.LEADER_CHANGED, EventKind.PARTITION_OFFLINE, EventKind.CONTROLLER_MOVED})
 RUNS_MAX = 200
 _NAMED_MAX = 5
+_MOMENT_MS = 2_000
+_MINUTE_MS = 60_000
+_SETTINGS = frozenset({EventKind.TOPIC_CONFIG_CHANGED, EventKind.BROKER_CONFIG_CHANGED})
+_TOLD_MAX = 3
 INCIDENTS_MAX = 50
 """The oldest are forgotten first; their events are rows of their own then."""
 
@@ -115,15 +120,18 @@ class Run:
         count: how many there are.
         subjects: of the first few.
         reason: the one that they share; empty if they do not.
+        is_alike: all changed from and to the same.
     """
 
     event: Event
     count: int
     subjects: list[str]
     reason: str
+    is_alike: bool = True
 
     def take(self, event: Event) -> None:
         self.count += 1
+        self.is_alike &= (event.before, event.after) == (self.event.before, self.event.after)
         if len(self.subjects) < _NAMED_MAX:
             self.subjects.append(event.subject)
         if event.reason != self.reason:
@@ -150,6 +158,38 @@ class Runs:
             self._by_moment[key] = Run(event, 1, [event.subject], event.reason)
             if len(self._by_moment) > RUNS_MAX:
                 del self._by_moment[next(iter(self._by_moment))]
+
+
+def runs_around(
+    runs: Iterable[Run], events: Sequence[Event], since_ms: int, severity: Callable[[Event], int], setting: str = ""
+) -> list[Run]:
+    """Return the gravest of what happened in the moment in which something began, and how what failed came back.
+
+    They are in the order of time.
+
+    Args:
+        events: everything that happened, oldest first.
+        severity: 0 for the gravest; what fails is graver than all else.
+        setting: what began may be that settings were changed: return all changes of the minute before whose names hold
+            this, those of a kind together, if there are any.
+    """
+    if setting:
+        last = takewhile(lambda event: event.at_ms >= since_ms - _MINUTE_MS, reversed(events))
+        changes: dict[EventKind, Run] = {}
+        for event in reversed([one for one in last if one.kind in _SETTINGS and setting in one.before + one.after]):
+            changes.setdefault(event.kind, Run(event, 0, [], event.reason)).take(event)
+        if changes:
+            return list(changes.values())
+    every = list(runs)
+    found = [run for run in every if abs(run.event.at_ms - since_ms) <= _MOMENT_MS]
+    found.sort(key=lambda run: (run.event.kind not in _FAILS, severity(run.event), run.event.at_ms))
+    failed = {run.event.broker: run.event.at_ms for run in found if run.event.kind in _FAILS}
+    back = [
+        run for run in every
+        if run.event.kind in _RETURNS and run not in found
+        and run.event.at_ms > failed.get(run.event.broker, run.event.at_ms)
+    ]  # fmt: skip
+    return sorted([*found[:_TOLD_MAX], *back[-1:]], key=lambda run: run.event.at_ms)
 
 
 class Incidents:

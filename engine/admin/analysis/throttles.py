@@ -5,12 +5,16 @@ Pure. A throttle limits what a broker sends (leader) and takes (follower) of the
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from engine.admin.analysis.moves import CopyProgress, CopyState, MovesBoard, throttle_of
+from engine.admin.reassignment.throttle_settings import REPLICA_LISTS
 from engine.admin.watch.frame import Frame
 from engine.common.model import TopicPartition
+from engine.common.quantities import counted, rate_text
 
 GOAL_S = 3_600
 """A suggested rate copies what is left within an hour, together with what is produced."""
@@ -18,6 +22,8 @@ _AT_LIMIT, _FAR_BELOW = 0.85, 0.25
 """Two copies that a throttle held up were seen to use 45 % of it: only far below that is it known not to be the limit.
 """
 _ROUND_TO = 1_000_000
+_TOPICS_MAX, _BROKERS_MAX = 3, 8
+"""What there is more of is counted, not named."""
 
 
 class ThrottleVerdict(StrEnum):
@@ -73,6 +79,51 @@ def throttle_advice(frame: Frame, moves: MovesBoard) -> list[ThrottleAdvice]:
     ]
     order = list(ThrottleVerdict)
     return sorted(found, key=lambda one: (order.index(one.verdict), one.broker, not one.is_leader))
+
+
+def throttles_told(advice: Sequence[ThrottleAdvice]) -> list[tuple[str, ThrottleVerdict]]:
+    """Say of throttles what they do; brokers with the same one, that does the same, share a sentence."""
+    alike: dict[tuple[ThrottleVerdict, bool, int], list[ThrottleAdvice]] = {}
+    for one in advice:
+        alike.setdefault((one.verdict, one.is_leader, one.rate), []).append(one)
+    told = []
+    for (verdict, is_leader, rate), found in alike.items():
+        who = f"broker {found[0].broker} {'sends' if is_leader else 'takes'}"
+        if len(found) > 1:
+            who = f"{_brokers_told([one.broker for one in found])} {'send' if is_leader else 'take'}"
+        suggested = max(one.suggested_rate or 0 for one in found)
+        more = f": {rate_text(suggested)} would let it end" if suggested else ""
+        does = "" if verdict is ThrottleVerdict.UNKNOWN else f": the throttle {verdict.value}{more}"
+        told.append((f"{who} at most {rate_text(rate)}{does}", verdict))
+    return told
+
+
+def _brokers_told(brokers: Sequence[int]) -> str:
+    return (
+        f"brokers {', '.join(map(str, brokers))}" if len(brokers) <= _BROKERS_MAX else counted(len(brokers), "broker")
+    )
+
+
+def what_is_held(frame: Frame) -> str:
+    """Say what the throttles in force do while nothing moves; empty if they do nothing.
+
+    Brokers hold back only replicas that are out of sync (``ReplicaManager`` of Kafka 3.9).
+    """
+    held: dict[str, int] = {}
+    for topic in () if frame.cluster is None else frame.cluster.topics:
+        if not topic.configs or topic.configs.keys().isdisjoint(REPLICA_LISTS):
+            continue
+        for partition in topic.partitions:
+            name = TopicPartition(topic.name, partition.partition)
+            for broker in partition.replicas:
+                for is_leader in (True, False):
+                    rate = throttle_of(frame, name, broker, is_leader=is_leader)
+                    held[topic.name] = min(rate or sys.maxsize, held.get(topic.name, sys.maxsize))
+    limited = sorted(name for name, rate in held.items() if rate < sys.maxsize)
+    if not limited:
+        return ""
+    of = ", ".join(limited) if len(limited) <= _TOPICS_MAX else counted(len(limited), "topic")
+    return f"replicas of {of} that are out of sync copy at most {rate_text(min(held.values()))}"
 
 
 def _is_shared(frame: Frame, advice: ThrottleAdvice) -> bool:

@@ -38,6 +38,7 @@ class Operation(Enum):
     VERIFY_REASSIGNMENT = "the verification of a reassignment"
     AWAIT_REASSIGNMENT = "the wait for a reassignment"
     RESUME_PLAN = "the resumption of the plan"
+    PLAN_REBALANCE = "a plan that levels the brokers"
     ADD_ACL = "a new rule:"
     LIST_ACLS = "the list of access rules"
     LIST_TOKENS = "the list of tokens"

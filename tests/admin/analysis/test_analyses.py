@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from fake_cluster import FakeCluster, small_cluster
+from fake_cluster import START_MS, FakeCluster, small_cluster
 
 from engine.admin.analysis.causes import Cause, missing_brokers
-from engine.admin.analysis.disks import dir_trends
+from engine.admin.analysis.disks import TopicGrowth, dir_trends, room_advice, what_frees
 from engine.admin.analysis.history import History, Sample
 from engine.admin.analysis.leadership import leadership
 from engine.admin.analysis.sanity import Doubt, SanityCheck
@@ -18,7 +18,7 @@ from engine.admin.analysis.timeline import Absence, LeaderChange, timelines
 from engine.admin.health.checks import assess
 from engine.admin.health.report import Check
 from engine.admin.watch.events import Event, EventKind
-from engine.admin.watch.frame import BrokerRegistration, Frame, Stage
+from engine.admin.watch.frame import BrokerRegistration, Frame, Stage, StageStatus
 from engine.admin.watch.judging import facts_of
 from engine.common.model import TopicPartition
 
@@ -205,6 +205,96 @@ def test_what_was_seen_briefly_or_has_ended_is_no_trend(seconds: list[float], is
         history.take(frame)
     (trend,) = dir_trends(frame, history)
     assert (trend.full_in_s is not None) == is_told, trend
+
+
+def _big_and_small(**configs: str) -> FakeCluster:
+    """One broker, almost full: ``big`` has four of the five partitions that grow."""
+    cluster = FakeCluster(1, {"small": 1}, replication_factor=1, rate=1_000, partition_bytes=390_000_000_000)
+    cluster.create_topic("big", 4, replication_factor=1, **configs)
+    return cluster
+
+
+def _advice(frame: Frame, history: History) -> str:
+    trends = dir_trends(frame, history)
+    return str(room_advice(trends[0], trends, frame, history))
+
+
+def test_a_log_dir_that_fills_names_the_topic_that_grows_most_in_it() -> None:
+    frame, history = _played(_big_and_small(), 25)
+    (trend,) = dir_trends(frame, history)
+    assert trend.grower == TopicGrowth("big", pytest.approx(4_000_000))
+    assert trend.recent_per_s == pytest.approx(5_000_000)
+    assert len(history.readings) <= 3
+    frame, history = _played(FakeCluster(1, {"small": 5}, replication_factor=1, rate=0,
+                                         partition_bytes=390_000_000_000), 25)  # fmt: skip
+    (trend,) = dir_trends(frame, history)
+    assert trend.is_filling and trend.grower is None
+
+
+@pytest.mark.parametrize(("policy", "is_told"), [("delete", True), ("compact,delete", True), ("compact", False)])
+def test_only_a_topic_whose_retention_deletes_is_to_have_a_lower_one(policy: str, is_told: bool) -> None:
+    advice = _advice(*_played(_big_and_small(cleanup_policy=policy), 25))
+    assert advice.startswith("lower the retention of big: ") is is_told, advice
+
+
+def test_a_full_log_dir_is_told_which_broker_has_room_and_which_moves_fill_it() -> None:
+    def played(*free: int) -> tuple[Frame, History]:
+        cluster = FakeCluster(3, {"big": 3}, rate=0)
+        cluster.reassign(TopicPartition("big", 0), (1, 2))
+        frame = cluster.frame()
+        usable = {1: 40_000_000_000} | dict(enumerate(free, start=2))
+        dirs = [replace(one, usable_bytes=usable[one.broker]) for one in frame.log_dirs]
+        frame = replace(frame, log_dirs=tuple(dirs))
+        history = History()
+        history.take(frame)
+        return frame, history
+
+    assert _advice(*played(900_000_000_000, 1_500_000_000_000)).endswith("(broker 3 has most room)")
+    assert "has most room" not in _advice(*played(100_000_000_000, 50_000_000_000)), "they are as full"
+    cluster = FakeCluster(4, {"big": 3}, rate=0, partition_bytes=650_000_000_000)
+    cluster.create_topic("quiet", 1)
+    cluster.copy_rate = 1_000_000_000
+    cluster.reassign(TopicPartition("big", 0), (4, 2, 3))
+    frame, history = _played(cluster, 25)
+    trend = replace(next(one for one in dir_trends(frame, history) if one.broker == 4), used_percent=99.0)
+    assert trend.is_filling and trend.grower is not None and trend.grower.is_copied
+    assert str(room_advice(trend, [trend], frame, history)).startswith("cancel the moves of big to it: ")
+
+
+def _frees(size_of_logs: int, used: int, *, later_s: int = 10, moves: bool = False, alters: str = "") -> str:
+    """Return what frees room in a full log dir whose logs take so much after 100 MB, and its volume after 950 MB."""
+    cluster = _big_and_small()
+    history, frame = History(), cluster.frame()
+    for at_s, in_logs, in_volume in ((0, 100, 950), (10, size_of_logs, used), (10 + later_s, size_of_logs, used)):
+        (log_dir,) = frame.log_dirs
+        events = (
+            [Event(frame.at_ms, EventKind.TOPIC_CONFIG_CHANGED, "big", after=alters, topic="big")] if alters else []
+        )
+        shown = replace(
+            frame, at_ms=START_MS + at_s * 1000, sequence=at_s + 1, events=tuple(events) if at_s == 10 else (),
+            stages={**frame.stages, Stage.LOG_DIRS: StageStatus(read_at_ms=START_MS + at_s * 1000)},
+            log_dirs=(replace(log_dir, size_bytes=in_logs * 10**6, total_bytes=10**9,
+                              usable_bytes=10**9 - in_volume * 10**6),),
+        )  # fmt: skip
+        history.take(shown)
+        cluster.advance(10_000)
+        frame = cluster.frame()
+    (trend,) = dir_trends(shown, history)
+    return what_frees(trend, shown, history)
+
+
+def test_what_was_deleted_is_told_until_its_files_are_gone() -> None:
+    assert _frees(38, 951).startswith("62.0 MB are deleted; the space comes back within a minute")
+    assert _frees(38, 890) == "", "the files are gone"
+    assert _frees(101, 951) == "", "nothing was deleted"
+    assert _frees(101, 990) == "", "others write to the volume"
+    assert _frees(38, 951, later_s=90) == "", "what is still there after the delay are other files"
+
+
+def test_a_new_retention_is_told_until_brokers_have_looked_at_it() -> None:
+    assert _frees(101, 951, alters="retention.ms=1").startswith("the retention of big changed 10s ago; ")
+    assert _frees(101, 951, alters="retention.ms=1", later_s=400) == ""
+    assert _frees(101, 951, alters="segment.bytes=1") == ""
 
 
 def test_the_timeline_says_who_was_out_how_long_and_who_led() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.admin.analysis.incidents import INCIDENTS_MAX, Incidents
+from engine.admin.analysis.incidents import INCIDENTS_MAX, Incidents, Run, Runs, runs_around
 from engine.admin.watch.events import Event, EventKind
 
 
@@ -82,3 +82,42 @@ def test_replicas_that_were_deleted_or_moved_away_keep_no_incident_open() -> Non
         incidents.take([Event(11_000, EventKind.TOPIC_DELETED, "orders", topic="orders")])
         assert incidents[1].ended_ms == 11_000 and incidents.around(2) is None
         assert list(incidents.folds)[-3:] == [0, 0, 0], "they are events of their own"
+
+
+def around(events: list[Event], since_ms: int, setting: str = "") -> list[Run]:
+    return runs_around(Runs(events), events, since_ms, lambda event: event.kind is not EventKind.ISR_SHRANK, setting)
+
+
+def test_what_happened_then_is_the_gravest_in_the_order_of_time() -> None:
+    events = [
+        of(1_000, EventKind.LEADER_CHANGED, "2", "1"),
+        *(of(1_500 + n, EventKind.FIRST_LEADER, "", "1") for n in range(5)),
+        of(2_000, EventKind.ISR_SHRANK, "2,1", "1"),
+        down(2_500, 2),
+        down(9_000, 3),
+        up(30_000, 2),
+    ]
+    told = [(run.event.at_ms, run.event.kind) for run in around(events, 2_600)]
+    assert told == [
+        (1_000, EventKind.LEADER_CHANGED), (2_000, EventKind.ISR_SHRANK), (2_500, EventKind.BROKER_DOWN),
+        (30_000, EventKind.BROKER_UP),
+    ]  # fmt: skip
+    assert not around(events, 20_000), "what came back in another moment is of another failure"
+
+
+def test_all_changes_of_the_settings_concerned_are_told_for_a_minute() -> None:
+    def altered(at_ms: int, broker: int, after: str) -> Event:
+        return Event(at_ms, EventKind.BROKER_CONFIG_CHANGED, f"broker {broker}", "", after, broker=broker)
+
+    rate = "leader.replication.throttled.rate=1000"
+    events = [
+        altered(1_000, 9, rate), altered(62_000, 8, "log.retention.ms=1"),
+        *(altered(63_000 + 2_000 * broker, broker, rate) for broker in range(4)),
+        Event(70_000, EventKind.TOPIC_CONFIG_CHANGED, "orders", "", "leader.replication.throttled.replicas=*"),
+    ]  # fmt: skip
+    brokers, topic = around(events, 71_000, "throttled")
+    assert (brokers.count, brokers.subjects) == (4, [f"broker {one}" for one in range(4)])
+    assert brokers.is_alike and brokers.event.after == rate and topic.subjects == ["orders"]
+    (brokers, _) = around([*events, altered(70_500, 5, rate + "0")], 71_000, "throttled")
+    assert not brokers.is_alike, "they changed to different values"
+    assert [run.event.subject for run in around(events, 1_000, "quota")] == ["broker 9"], "no such setting was changed"
