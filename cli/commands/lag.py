@@ -103,8 +103,8 @@ async def command(
     members but does not move. STOP: records wait and nobody reads them. REWIND: went back, or is beyond the end of the
     log. UNKNOWN: nothing committed, no leader, too few samples, only aborted records unread, or a reader that rarely
     commits and is not late compared with its own last commits. Markers of transactions have offsets, so they count as
-    lag; but a reader with nothing else to read is OK. A group without lag needs one sample, other groups need several. --interval
-    times --samples should be longer than twice the time between two commits.
+    lag; but a reader with nothing else to read is OK. A group without lag needs one sample, other groups need several.
+    --interval times --samples should be longer than twice the time between two commits.
 
     Spark queries commit nothing; their checkpoints and event logs show where they are. --checkpoint and --event-log
     report only those queries; add --group or --all-groups to report groups too. Without any of these options, lag
