@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from rich.cells import cell_len
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
@@ -101,6 +102,12 @@ class OutcomeDialog(TextDialog):
         lines += [line((text, Tone.QUIET)) for text in outcome.notes]
         super().__init__(f"{outcome.title}: {word}", lines, copied=command, is_wide=True)
         self._leads = leads
+
+    def on_key(self, event: events.Key) -> None:
+        """Close it at the key of a screen, and show that."""
+        if event.key.isdecimal():
+            self.dismiss(None)
+            self.app.call_next(self.app.on_event, events.Key(event.key, event.character))
 
     def body(self) -> list[Widget]:
         return [*super().body(), *([_command_view(self._copied, self._leads)] if self._copied else [])]
