@@ -187,6 +187,18 @@ def test_settings_are_edited_in_their_table_and_altered_together() -> None:
     edited(look, EditSettings(ORDERS))
 
 
+def test_the_key_of_a_screen_closes_a_result_and_shows_that_screen() -> None:
+    async def look(driven: Driven) -> None:
+        driven.app.push_screen(OutcomeDialog(Outcome("Delete topics", ("topic", "result")), COMMAND))
+        await driven.sees("Delete topics: done")
+        await driven.press("x")
+        assert driven.app.screen is not driven.main
+        await driven.press("2")
+        await driven.until(lambda: driven.app.screen is driven.main and driven.main.location.page == "brokers")
+
+    shown(look, page="topics")
+
+
 def test_the_cursor_of_settings_begins_where_it_is_asked_for() -> None:
     async def look(driven: Driven, window: SettingsDialog, found: list[object]) -> None:
         await driven.until(lambda: "▌ max.message.bytes" in driven.drawn)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from rich.cells import cell_len
+from textual import events
 from textual.binding import Binding, BindingType
 from textual.widget import Widget
 from textual.widgets import Input
@@ -97,6 +98,12 @@ class OutcomeDialog(TextDialog):
         lines += table_lines(outcome.columns, outcome.rows)
         lines += [line((text, Tone.QUIET)) for text in outcome.notes]
         super().__init__(f"{outcome.title}: {word}", lines, copied=command, leads=leads, is_wide=True)
+
+    def on_key(self, event: events.Key) -> None:
+        """Close it at the key of a screen, and show that."""
+        if event.key.isdecimal():
+            self.dismiss(None)
+            self.app.call_next(self.app.on_event, events.Key(event.key, event.character))
 
 
 def table_lines(columns: tuple[str, ...], rows: tuple[tuple[Cell, ...], ...]) -> list[Line]:

@@ -106,14 +106,14 @@ class AlterSettings(Operation):
         risky = [change.name for change in changes if change.may_lose_data]
         lowered = {name: self.additions[name] for name in risky if name in self.additions and "retention." in name}
         is_told = bool(lowered) and self.entity.type is EntityType.TOPIC
-        notes = [await deletion_told(cluster, self.entity.name or "", lowered)] if is_told else []
+        notes = await deletion_told(cluster, self.entity.name or "", lowered) if is_told else ()
         return Prepared(
             f"Alter {self.entity} in {cluster.target.name}?",
-            (*map(str, changes), *filter(None, notes)),
+            (*map(str, changes), *notes),
             (f"{', '.join(risky)}: records may be lost, present or later ones",) if risky else (),
             command_text(self._words(), cluster.target),
             typed=(self.entity.name or "default") if risky else None,
-            run=partial(self._run, notes=tuple(filter(None, notes))),
+            run=partial(self._run, notes=notes),
             touches=self._touched(),
         )
 

@@ -265,7 +265,7 @@ def _filling(board: Board, dirs: Sequence[DirTrend]) -> Problem:
 def _room_left(trend: DirTrend) -> str:
     used = "" if trend.used_percent is None else f"{percent(trend.used_percent / 100)} full"
     left = "" if trend.full_in_s is None else f"no room in {span(trend.full_in_s)}"
-    of = "" if trend.recent_per_s is None else f" of {byte_rate(trend.recent_per_s)}"
+    of = "" if trend.recent_per_s is None or trend.recent_per_s <= 0 else f" of {byte_rate(trend.recent_per_s)}"
     grows = "" if trend.grower is None else f"{plain(trend.grower.topic)} +{byte_rate(trend.grower.bytes_per_s)}{of}"
     return ", ".join(part for part in (left, grows, used, plain(trend.log_dir or "")) if part)
 

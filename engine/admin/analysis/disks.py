@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import NamedTuple
 
 from engine.admin.analysis.history import History, Sample
@@ -37,6 +37,8 @@ _LATE_MS = 15_000
 _NOTICED = 0.01
 """Less than this part of a volume is no relief."""
 _ROOMIER_PERCENT = 10
+_SHARE = 0.2
+"""What makes up less than this part of what a volume takes does not fill it."""
 
 
 class TopicGrowth(NamedTuple):
@@ -63,7 +65,7 @@ class DirTrend:
         full_in_s: in how many seconds there is no room left at this rate, or at that of the last minutes if it is
             lower; None: it does not fill, or is not known.
         error: why nothing is known of it, for example after a disk failure.
-        grower: the topic that grows most in it, if it fills and one grows.
+        grower: the topic that grows most in it, if it fills and that is a good part of what fills it.
         recent_per_s: how fast it filled while that was measured, whoever filled it.
     """
 
@@ -109,19 +111,24 @@ def dir_trends(frame: Frame, history: History) -> list[DirTrend]:
 
 
 def room_advice(trend: DirTrend, trends: Sequence[DirTrend], frame: Frame, history: History) -> Phrase:
-    """Say which space of a full log dir comes back by itself, and then what makes room, the fastest first."""
+    """Say which space of a full log dir comes back by itself, and then what makes room, the fastest first.
+
+    What was just done is not advised again.
+    """
     grower, ways = trend.grower, list[Words]()
+    frees = what_frees(trend, frame, history)
+    if not frees and trend.recent_per_s is not None and trend.recent_per_s < 0:
+        return Phrase("it has stopped filling: see whether that lasts")
     if grower is not None and grower.is_copied:
         ways.append(Phrase(f"cancel the moves of {grower.topic} to it: ", Operation.LIST_REASSIGNMENTS))
-    if grower is not None and grower.is_deleted:
+    if grower is not None and grower.is_deleted and _retention_changed_ms(trend, frame, history) is None:
         where = Do(Operation.ALTER_TOPIC_CONFIGS, grower.topic)
         ways.append(Phrase(f"lower the retention of {grower.topic}: ", where, " (its oldest records go in minutes)"))
-    elif grower is None:
+    elif grower is None and not frees:
         ways.append(Phrase("shorten the retention of large topics: ", Operation.ALTER_CONFIGS))
     if (roomier := _roomier_broker(trend, trends)) is not None:
         ways.append(Phrase("move replicas away: ", Operation.PLAN_REBALANCE, f" (broker {roomier} has most room)"))
     made = Phrase(*[part for way in ways or ["add a disk or a broker"] for part in ("; or ", way)][1:])
-    frees = what_frees(trend, frame, history)
     return Phrase(frees, "; if it fills on after that: ", made) if frees else made
 
 
@@ -149,31 +156,39 @@ def what_frees(trend: DirTrend, frame: Frame, history: History) -> str:
     if leaving:
         move = "replica moves away" if leaving == 1 else "replicas move away"
         return f"{leaving} {move}; the space comes back a minute after each move (file.delete.delay.ms)"
+    changed_ms = _retention_changed_ms(trend, frame, history)
+    if changed_ms is None or trend.grower is None:
+        return ""
+    ago = span_text((frame.at_ms - changed_ms) // 1000) or "0s"
+    return (
+        f"the retention of {trend.grower.topic} changed {ago} ago: brokers look every 5 minutes unless"
+        " log.retention.check.interval.ms is set, and the space comes back a minute later"
+    )
+
+
+def _retention_changed_ms(trend: DirTrend, frame: Frame, history: History) -> int | None:
+    """Return when the retention of what grows most was changed, if brokers may not have finished what follows."""
     limit_ms = frame.at_ms - _CHECK_MS - DELETE_DELAY_MS
-    for event in reversed(history.events):
-        if event.at_ms < limit_ms:
-            break
+    for event in takewhile(lambda event: event.at_ms >= limit_ms, reversed(history.events)):
         is_of_topic = trend.grower is not None and event.topic == trend.grower.topic
         if is_of_topic and event.kind is EventKind.TOPIC_CONFIG_CHANGED and "retention" in event.before + event.after:
-            ago = span_text((frame.at_ms - event.at_ms) // 1000) or "0s"
-            return (
-                f"the retention of {event.topic} changed {ago} ago; brokers look at it every 5 minutes"
-                " (log.retention.check.interval.ms), and the space comes back a minute later"
-            )
-    return ""
+            return event.at_ms
+    return None
 
 
 def _with_grower(trend: DirTrend, frame: Frame, history: History) -> DirTrend:
     """Add which topic grows most in a log dir, and how fast its volume filled in the same time."""
     key = trend.broker, trend.log_dir or ""
-    if not (grown := history.grown(frame).get(key)):
-        return trend
-    per_s, topic = max(grown)
-    moving = history.moving(frame).items()
-    copied = {name.topic for name, one in moving if trend.broker in one.assignment.adding_replicas}
-    used = [sample for sample in history.used_bytes.of(key) if sample.at_ms >= history.readings[0][0]]
+    since_ms = history.readings[0][0] if history.readings else 0
+    used = [sample for sample in history.used_bytes.of(key) if sample.at_ms >= since_ms]
     elapsed_s = (used[-1].at_ms - used[0].at_ms) / 1000 if used else 0
     recent_per_s = (used[-1].value - used[0].value) / elapsed_s if elapsed_s else None
+    per_s, topic = max(history.grown(frame).get(key, ()), default=(0.0, ""))
+    if per_s <= _SHARE * abs(recent_per_s or 0) or not topic:
+        # Others fill the volume, or records of the one that does were just deleted.
+        return replace(trend, recent_per_s=recent_per_s)
+    moving = history.moving(frame).items()
+    copied = {name.topic for name, one in moving if trend.broker in one.assignment.adding_replicas}
     configs = next((one.configs for one in frame.cluster.topics if one.name == topic), None) if frame.cluster else None
     is_deleted = "delete" in (configs or {}).get("cleanup.policy", "delete") and topic not in INTERNAL_TOPICS
     grower = TopicGrowth(topic, per_s, is_copied=topic in copied, is_deleted=is_deleted)

@@ -32,7 +32,10 @@ class Throttle:
     """Whether klamm has set it."""
 
     def __str__(self) -> str:
-        return f"{self.whose}: {self.key}={self.value}"
+        """Say what is set, without the entries by which klamm knows its own: they name no replica."""
+        if self.key not in REPLICA_LISTS or not (found := read_list(self.value)).marks:
+            return f"{self.whose}: {self.key}={self.value}"
+        return f"{self.whose}: {self.key}={','.join((*found.others, *found.ours)) or 'no replica'} (set by klamm)"
 
     @property
     def whose(self) -> str:

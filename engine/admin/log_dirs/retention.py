@@ -19,8 +19,8 @@ _DEFAULTS = {_CHECK_MS: "300000", _DELAY_MS: "60000", "cleanup.policy": "delete"
 """Those of Kafka 3.9, where a cluster does not say."""
 
 
-async def deletion_told(cluster: Cluster, topic: str, lowered: Mapping[str, str]) -> str:
-    """Say how much a lower ``retention.bytes`` or ``retention.ms`` deletes, as far as it is known, and when.
+async def deletion_told(cluster: Cluster, topic: str, lowered: Mapping[str, str]) -> tuple[str, ...]:
+    """Say in lines how much a lower ``retention.bytes`` or ``retention.ms`` deletes, as far as it is known, and when.
 
     Empty if nothing is deleted for it, as in a topic that is only compacted, or if brokers do not say.
     """
@@ -37,30 +37,27 @@ async def deletion_told(cluster: Cluster, topic: str, lowered: Mapping[str, str]
         limit = lowered.get("retention.bytes", "")
         log_dirs = await read_log_dirs(cluster, None, names, limit_s=_LIMIT_S) if limit.isdecimal() else []
     except (AdminError, ValueError):
-        return ""
+        return ()
     told = {entry.name: entry.value for entry in (*of_broker.configs, *of_topic.configs) if entry.value is not None}
     return text_of({**_DEFAULTS, **told}, log_dirs, int(limit) if limit.isdecimal() else None)
 
 
-def text_of(configs: Mapping[str, str], log_dirs: Iterable[LogDir], bytes_max: int | None) -> str:
-    """Return the sentence for these settings of the topic and of a broker. Pure.
+def text_of(configs: Mapping[str, str], log_dirs: Iterable[LogDir], bytes_max: int | None) -> tuple[str, ...]:
+    """Return the lines for these settings of the topic and of a broker. Pure.
 
     ``bytes_max``: the new ``retention.bytes``; None: by age, and nobody knows how much is older.
     """
     if "delete" not in configs["cleanup.policy"]:
-        return ""
+        return ()
     what = "what is older is"
     if bytes_max is not None:
         sizes = [one.size_bytes for log_dir in log_dirs for one in log_dir.replicas if not one.is_future]
         # Brokers delete whole segments, as long as at least the limit is left.
         over = sum(max(0, size - bytes_max) for size in sizes)
         if sizes and not over:
-            return f"nothing is deleted now: no replica has more than {size_text(bytes_max)}"
+            return (f"nothing is deleted now: no replica has more than {size_text(bytes_max)}",)
         what = (
             f"up to {size_text(over)} of {size_text(sum(sizes))} on all brokers are" if sizes else "what exceeds it is"
         )
     check, delay = (span_text(int(configs[key]) // 1000) or "0s" for key in (_CHECK_MS, _DELAY_MS))
-    return (
-        f"{what} deleted when brokers next look, every {check} ({_CHECK_MS});"
-        f" the space comes back {delay} later ({_DELAY_MS})"
-    )
+    return (f"{what} deleted, at a check every {check}", f"the space comes back {delay} after that ({_DELAY_MS})")

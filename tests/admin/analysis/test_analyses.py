@@ -231,6 +231,21 @@ def test_a_log_dir_that_fills_names_the_topic_that_grows_most_in_it() -> None:
     assert trend.is_filling and trend.grower is None
 
 
+def test_what_makes_up_little_of_what_a_volume_takes_is_not_named() -> None:
+    """Records of the topic that fills it were deleted, or programs beside the broker fill it."""
+    cluster = _big_and_small()
+    history = History()
+    for _ in range(25):
+        cluster.advance()
+        frame = cluster.frame()
+        taken = 20_000_000 * (cluster.now_ms - START_MS) // 1000
+        dirs = [replace(one, usable_bytes=(one.usable_bytes or 0) - taken) for one in frame.log_dirs]
+        frame = replace(frame, log_dirs=tuple(dirs))
+        history.take(frame)
+    (trend,) = dir_trends(frame, history)
+    assert trend.is_filling and trend.grower is None and trend.recent_per_s == pytest.approx(25_000_000)
+
+
 @pytest.mark.parametrize(("policy", "is_told"), [("delete", True), ("compact,delete", True), ("compact", False)])
 def test_only_a_topic_whose_retention_deletes_is_to_have_a_lower_one(policy: str, is_told: bool) -> None:
     advice = _advice(*_played(_big_and_small(cleanup_policy=policy), 25))
@@ -292,9 +307,26 @@ def test_what_was_deleted_is_told_until_its_files_are_gone() -> None:
 
 
 def test_a_new_retention_is_told_until_brokers_have_looked_at_it() -> None:
-    assert _frees(101, 951, alters="retention.ms=1").startswith("the retention of big changed 10s ago; ")
+    assert _frees(101, 951, alters="retention.ms=1").startswith("the retention of big changed 10s ago: ")
     assert _frees(101, 951, alters="retention.ms=1", later_s=400) == ""
     assert _frees(101, 951, alters="segment.bytes=1") == ""
+
+
+def test_a_log_dir_that_has_stopped_filling_says_so() -> None:
+    frame, history = _played(_big_and_small(), 25)
+    (trend,) = dir_trends(frame, history)
+    told = str(room_advice(replace(trend, recent_per_s=-5.0), [trend], frame, history))
+    assert told == "it has stopped filling: see whether that lasts"
+
+
+def test_a_retention_that_was_just_changed_is_not_advised_again() -> None:
+    frame, history = _played(_big_and_small(), 25)
+    event = Event(frame.at_ms, EventKind.TOPIC_CONFIG_CHANGED, "big", after="retention.bytes=1", topic="big")
+    history.events.append(event)
+    assert _advice(frame, history) == (
+        "the retention of big changed 0s ago: brokers look every 5 minutes unless log.retention.check.interval.ms"
+        " is set, and the space comes back a minute later; if it fills on after that: add a disk or a broker"
+    )
 
 
 def test_the_timeline_says_who_was_out_how_long_and_who_led() -> None:

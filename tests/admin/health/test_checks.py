@@ -8,7 +8,7 @@ import pytest
 
 from cli.framework.remedies import spelled
 from engine.admin.health.checks import assess
-from engine.admin.health.leftover_throttles import has_throttles
+from engine.admin.health.leftover_throttles import Throttle, has_throttles
 from engine.admin.health.report import Check, HealthFacts, HealthStatus, Severity
 from engine.common.model import BrokerInfo, ReplicaAssignment
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, SnapshotSource, TopicSnapshot
@@ -205,6 +205,19 @@ def test_a_mark_alone_is_left_behind_only_once_nothing_moves() -> None:
     alone = replace(idle, snapshot=replace(idle.snapshot, topics=(marked,)))
     assert Check.LEAKED_THROTTLES in found(alone)
     assert Check.LEAKED_THROTTLES not in found(replace(alone, listed_reassignments=("u-0",)))
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ("0:1,5000:2147483647,0:0,1:2", "0:1,0:0,1:2 (set by klamm)"),
+        ("5000:2147483647", "no replica (set by klamm)"),
+        ("0:1", "0:1"),
+    ],
+)
+def test_a_throttled_list_is_told_without_klamms_marks(value: str, told: str) -> None:
+    key = "leader.replication.throttled.replicas"
+    assert str(Throttle(key, value, topic="t")) == f"topic t: {key}={told}"
 
 
 def test_leaders_that_are_not_the_preferred_ones() -> None:
