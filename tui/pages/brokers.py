@@ -122,10 +122,6 @@ def _unknown_size(item: BrokerItem) -> Cell:
     return DENIED if item.hides_sizes else NO_DATA
 
 
-def _bytes(item: BrokerItem) -> Cell:
-    return _unknown_size(item) if item.bytes is None else Cell(size(item.bytes))
-
-
 _VERDICTS = {
     Verdict.SAFE: Tone.GOOD,
     Verdict.LAST: Tone.GOOD,
@@ -184,7 +180,8 @@ COLUMNS = (
            tone=Tone.WARN), lambda i: i.imbalance, rank=6, is_figure=True),
     figure("in_per_s", "IN/S", "in_per_s", short_count, rank=5, width=6),
     *FIGURES,
-    Column("bytes", "ON DISK", _bytes, lambda i: i.bytes, rank=4, is_figure=True, width=9),
+    Column("bytes", "ON DISK", lambda i: _unknown_size(i) if i.bytes is None else Cell(size(i.bytes)),
+           lambda i: i.bytes, rank=4, is_figure=True, width=9),
     Column("disk", "FULL", disk_cell, lambda i: i.disk, rank=4, is_figure=True, width=5),
     Column("full_in_s", "FULL IN", _full_in_cell, lambda i: i.full_in_s, rank=6, is_figure=True, width=7),
     figure("registered_s", "SESSION", "restart.registered_s", span, rank=6, width=7, is_age=True),

@@ -78,10 +78,6 @@ def _state(name: str, title: str, text: Callable[[Any], str] = str, *, tone: Ton
     return Column(name, title, cell, value, **how)
 
 
-def _time(entry: PartitionEntry) -> Cell:
-    return NO_DATA if entry.at_ms is None else Cell(_stamp(entry))
-
-
 def _stamp(entry: PartitionEntry) -> str:
     """Day and time to the millisecond: the order of events within a second matters here."""
     start = (entry.row.utc_start or b"").decode("ascii", "replace").strip("[]")
@@ -89,7 +85,8 @@ def _stamp(entry: PartitionEntry) -> str:
 
 
 PARTITION_COLUMNS = (
-    Column("time", "TIME (UTC)", _time, lambda e: e.at_ms, width=18),
+    Column("time", "TIME (UTC)", lambda e: NO_DATA if e.at_ms is None else Cell(_stamp(e)), lambda e: e.at_ms,
+           width=18),
     figure("broker", "BROKER", "row.broker", tone=Tone.STRONG),
     Column("role", "AS", lambda e: Cell(e.row.role or "", Tone.ACCENT if e.is_by_controller else Tone.QUIET),
            lambda e: e.row.role, rank=3, width=10),
