@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from engine.admin.reassignment.cancel import (
     prepare_cancellation,
 )
 from engine.admin.reassignment.execute import prepare_reassignment
-from engine.admin.reassignment.plan_file import PartitionMove, plan_document, plan_text
+from engine.admin.reassignment.plan_file import PartitionMove, plan_document
 from engine.admin.reassignment.running import list_running
 from engine.admin.reassignment.throttle_settings import Throttle
 from engine.admin.reassignment.throttles import ClearedThrottles, delete_throttles, set_throttle
@@ -60,8 +61,9 @@ class CancelReassignments(Operation):
 
 
 def _with_file(replicas: Mapping[TopicPartition, tuple[int, ...]], words: list[str], cluster: Cluster) -> str:
-    """Return the command that writes a plan file, and the one that takes it."""
-    return f"echo '{plan_text(plan_document(replicas))}' > {PLAN_FILE}; {command_text(words, cluster.target)}"
+    """Return the command that writes a plan file, and the one that takes it; with blanks, at which it folds."""
+    document = json.dumps(plan_document(replicas), ensure_ascii=False)
+    return f"echo '{document}' > {PLAN_FILE}; {command_text(words, cluster.target)}"
 
 
 def sum_of(running: Iterable[PartitionSnapshot]) -> str:

@@ -104,9 +104,9 @@ class AlterSettings(Operation):
         await alter_entity(cluster, self.entity, self.additions, self.deletions, validate_only=True)
         changes = await read_changes(cluster, self.entity, self.additions, self.deletions, tells_inherited=True)
         risky = [change.name for change in changes if change.may_lose_data]
-        lowered = {name: self.additions[name] for name in risky if name in self.additions and "retention." in name}
-        is_told = bool(lowered) and self.entity.type is EntityType.TOPIC
-        notes = await deletion_told(cluster, self.entity.name or "", lowered) if is_told else ()
+        is_lowered = any(name in self.additions and "retention." in name for name in risky)
+        is_told = is_lowered and self.entity.type is EntityType.TOPIC
+        notes = await deletion_told(cluster, self.entity.name or "", self.additions) if is_told else ()
         return Prepared(
             f"Alter {self.entity} in {cluster.target.name}?",
             (*map(str, changes), *notes),

@@ -47,12 +47,14 @@ class TopicGrowth(NamedTuple):
     Attributes:
         is_copied: a reassignment copies replicas of it there.
         is_deleted: its retention deletes records; it is not compacted only, and not one of Kafka's own.
+        delay_ms: its ``file.delete.delay.ms``: a deleted segment keeps its file for so long.
     """
 
     topic: str
     bytes_per_s: float
     is_copied: bool = False
     is_deleted: bool = True
+    delay_ms: int = DELETE_DELAY_MS
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +123,20 @@ def room_advice(trend: DirTrend, trends: Sequence[DirTrend], frame: Frame, histo
         return Phrase("it has stopped filling: see whether that lasts")
     if grower is not None and grower.is_copied:
         ways.append(Phrase(f"cancel the moves of {grower.topic} to it: ", Operation.LIST_REASSIGNMENTS))
+    delay_ms = DELETE_DELAY_MS if grower is None else grower.delay_ms
+    is_urgent = trend.full_in_s is not None and trend.full_in_s * 1000 < 2 * delay_ms
     if grower is not None and grower.is_deleted and _retention_changed_ms(trend, frame, history) is None:
+        what = "file.delete.delay.ms (else files stay for a minute) and the retention" if is_urgent else "the retention"
         where = Do(Operation.ALTER_TOPIC_CONFIGS, grower.topic)
-        ways.append(Phrase(f"lower the retention of {grower.topic}: ", where, " (its oldest records go in minutes)"))
+        ways.append(Phrase(f"lower {what} of {grower.topic}: ", where, " (its oldest records go in minutes)"))
     elif grower is None and not frees:
         ways.append(Phrase("shorten the retention of large topics: ", Operation.ALTER_CONFIGS))
     if (roomier := _roomier_broker(trend, trends)) is not None:
         ways.append(Phrase("move replicas away: ", Operation.PLAN_REBALANCE, f" (broker {roomier} has most room)"))
     made = Phrase(*[part for way in ways or ["add a disk or a broker"] for part in ("; or ", way)][1:])
-    return Phrase(frees, "; if it fills on after that: ", made) if frees else made
+    # A file that waits for its deletion cannot be hurried any more.
+    late = " (too late at this rate: hold its producers back)" if is_urgent else ""
+    return Phrase(frees, late, "; if it fills on after that: ", made) if frees else made
 
 
 def _roomier_broker(trend: DirTrend, trends: Sequence[DirTrend]) -> int | None:
@@ -159,10 +166,11 @@ def what_frees(trend: DirTrend, frame: Frame, history: History) -> str:
     changed_ms = _retention_changed_ms(trend, frame, history)
     if changed_ms is None or trend.grower is None:
         return ""
+    delay_ms = trend.grower.delay_ms
     ago = span_text((frame.at_ms - changed_ms) // 1000) or "0s"
     return (
         f"the retention of {trend.grower.topic} changed {ago} ago: brokers look every 5 minutes unless"
-        " log.retention.check.interval.ms is set, and the space comes back a minute later"
+        f" log.retention.check.interval.ms is set; the space comes back {span_text(delay_ms // 1000) or '0s'} later"
     )
 
 
@@ -191,7 +199,9 @@ def _with_grower(trend: DirTrend, frame: Frame, history: History) -> DirTrend:
     copied = {name.topic for name, one in moving if trend.broker in one.assignment.adding_replicas}
     configs = next((one.configs for one in frame.cluster.topics if one.name == topic), None) if frame.cluster else None
     is_deleted = "delete" in (configs or {}).get("cleanup.policy", "delete") and topic not in INTERNAL_TOPICS
-    grower = TopicGrowth(topic, per_s, is_copied=topic in copied, is_deleted=is_deleted)
+    delay = (configs or {}).get("file.delete.delay.ms", "")
+    delay_ms = int(delay) if delay.isdecimal() else DELETE_DELAY_MS
+    grower = TopicGrowth(topic, per_s, is_copied=topic in copied, is_deleted=is_deleted, delay_ms=delay_ms)
     return replace(trend, grower=grower, recent_per_s=recent_per_s)
 
 

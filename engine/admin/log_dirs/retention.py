@@ -19,8 +19,10 @@ _DEFAULTS = {_CHECK_MS: "300000", _DELAY_MS: "60000", "cleanup.policy": "delete"
 """Those of Kafka 3.9, where a cluster does not say."""
 
 
-async def deletion_told(cluster: Cluster, topic: str, lowered: Mapping[str, str]) -> tuple[str, ...]:
+async def deletion_told(cluster: Cluster, topic: str, new: Mapping[str, str]) -> tuple[str, ...]:
     """Say in lines how much a lower ``retention.bytes`` or ``retention.ms`` deletes, as far as it is known, and when.
+
+    ``new`` are all the topic's settings that change.
 
     Empty if nothing is deleted for it, as in a topic that is only compacted, or if brokers do not say.
     """
@@ -34,12 +36,12 @@ async def deletion_told(cluster: Cluster, topic: str, lowered: Mapping[str, str]
             TopicPartition(topic, partition.partition_index)
             for one in found.topics if one.name == topic for partition in one.partitions
         ]  # fmt: skip
-        limit = lowered.get("retention.bytes", "")
+        limit = new.get("retention.bytes", "")
         log_dirs = await read_log_dirs(cluster, None, names, limit_s=_LIMIT_S) if limit.isdecimal() else []
     except (AdminError, ValueError):
         return ()
     told = {entry.name: entry.value for entry in (*of_broker.configs, *of_topic.configs) if entry.value is not None}
-    return text_of({**_DEFAULTS, **told}, log_dirs, int(limit) if limit.isdecimal() else None)
+    return text_of({**_DEFAULTS, **told, **new}, log_dirs, int(limit) if limit.isdecimal() else None)
 
 
 def text_of(configs: Mapping[str, str], log_dirs: Iterable[LogDir], bytes_max: int | None) -> tuple[str, ...]:
