@@ -443,8 +443,7 @@ class DelayedProduce(DelayedOperation):
         for waiting in self._waiting:
             waiting.answer.error_code = ErrorCode.REQUEST_TIMED_OUT
             _count_late_error(waiting, ErrorCode.REQUEST_TIMED_OUT)
-        hints = _leader_hints(self._context)
-        if hints is not None and self._no_more_led:
+        if self._no_more_led and (hints := _leader_hints(self._context)) is not None:
             for waiting in self._no_more_led:
                 _name_leader(hints, waiting.partition.topic_partition, waiting.answer)
             _add_nodes(hints, self._response)
