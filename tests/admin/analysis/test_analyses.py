@@ -255,6 +255,16 @@ def test_only_a_topic_whose_retention_deletes_is_to_have_a_lower_one(policy: str
     assert ("retention of big: " in advice) is is_told, advice
 
 
+def test_nobody_is_told_to_lower_the_retention_of_a_topic_of_kafkas_own() -> None:
+    """It would delete the offsets of groups that commit rarely, whatever its cleanup policy says."""
+    cluster = FakeCluster(1, {"small": 1}, replication_factor=1, rate=1_000, partition_bytes=390_000_000_000)
+    cluster.create_topic("__consumer_offsets", 4, replication_factor=1, cleanup_policy="delete")
+    frame, history = _played(cluster, 25)
+    grower = dir_trends(frame, history)[0].grower
+    assert grower is not None and (grower.topic, grower.is_deleted) == ("__consumer_offsets", False)
+    assert "retention of __consumer_offsets" not in _advice(frame, history)
+
+
 def test_a_full_log_dir_is_told_which_broker_has_room_and_which_moves_fill_it() -> None:
     def played(*free: int) -> tuple[Frame, History]:
         cluster = FakeCluster(3, {"big": 3}, rate=0)
