@@ -10,6 +10,8 @@ from typing import Any, TypeVar, cast
 
 from engine.broker.handlers.context import RequestContext
 from engine.broker.network.connection import LARGE_FRAME_BYTES
+from engine.broker.network.routes import drop_long_texts
+from engine.common.errors import LocalProtocolError
 from engine.kafka.protocol.codec import Outgoing, decoder, encoder
 from engine.kafka.protocol.declaration import Response, Struct
 from engine.kafka.protocol.large_arrays import EncodedList
@@ -45,7 +47,12 @@ class AnswerLists:
     def _list(self, wrap: Callable[[list[Any]], Any], unwrap: Callable[[Any], list[Any]], element: Any) -> list[Any]:
         def encoded(elements: list[Any]) -> bytes:
             out = Outgoing()
-            self._encode(out, wrap(elements))
+            try:
+                self._encode(out, wrap(elements))
+            except LocalProtocolError:
+                if not any([drop_long_texts(element) for element in elements]):
+                    raise
+                return encoded(elements)
             return bytes(out)
 
         arrays = [field.name for field in element.wire_fields if isinstance(field.type, Array)]

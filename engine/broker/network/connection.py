@@ -32,11 +32,11 @@ from engine.broker.network.request import (
     LargeAnswer,
     RequestHead,
 )
-from engine.broker.network.routes import Requester, Route
+from engine.broker.network.routes import Requester, Route, drop_long_texts
 from engine.broker.network.sender import Sender, SocketSender
 from engine.broker.network.session import ConnectionRules, Session, not_connected
 from engine.common.collection import allow_full_collections, put_off_full_collections
-from engine.common.errors import RemoteProtocolError
+from engine.common.errors import LocalProtocolError, RemoteProtocolError
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.codec import Outgoing
 from engine.kafka.protocol.decoder_source import MEMORY_BYTES_MIN, memory_bytes_max
@@ -528,6 +528,9 @@ class Connection(asyncio.BufferedProtocol):
         def encode() -> list[object]:
             for value in [getattr(answer, name, None) for name in answer.__slots__]:
                 if isinstance(value, EncodedList):
+                    # It can be encoded only once.
+                    for element in value.objects:
+                        drop_long_texts(element)
                     # To count its errors, and to encode it.
                     value.reads_left = 1 if route.count_errors is None else 2
             self._encode(route, request.correlation_id, answer, encoded)
@@ -663,7 +666,13 @@ class Connection(asyncio.BufferedProtocol):
         if route.response_has_tags:
             out.append(0)
         try:
-            route.encode(out, response)
+            try:
+                route.encode(out, response)
+            except LocalProtocolError:
+                if not drop_long_texts(response):
+                    raise
+                del out[start + (9 if route.response_has_tags else 8) :]
+                route.encode(out, response)
         except Exception:
             # If raised further, it would reach the code that completed the answer, and leave the peer hanging.
             logger.exception("Cannot encode an answer api=%s version=%d", route.name, route.api_version)
