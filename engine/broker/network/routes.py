@@ -259,15 +259,16 @@ def _timed(use: RequestUse, answering: CoroutineType[Any, Any, Any]) -> Generato
 
 
 def drop_long_texts(answer: Any) -> bool:
-    """Make errors whose text no version can carry UNKNOWN_SERVER_ERROR without a text, as Kafka; return if there are any.
+    """Make errors whose text is too long for the protocol UNKNOWN_SERVER_ERROR without a text; return if there are any.
 
-    Kafka answers so for each thing that the request names, this for the one whose text is too long.
+    Kafka then gives this error to everything that the request names, klamm only to what has the long text.
     """
     has_dropped = False
     for name in answer.__slots__:
         value = getattr(answer, name)
         if isinstance(value, list):
-            has_dropped |= any([drop_long_texts(element) for element in value if isinstance(element, Struct)])
+            for element in value:
+                has_dropped |= isinstance(element, Struct) and drop_long_texts(element)
         elif name == "error_message" and value is not None and len(value.encode()) > STRING_BYTES_MAX:
             answer.error_code, answer.error_message = -1, None
             has_dropped = True
