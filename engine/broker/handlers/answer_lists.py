@@ -94,15 +94,15 @@ class ByTopic:
         message: type[Response],
         path: str,
         name: str,
-        again: Collection[str],
+        again: Collection[Hashable],
     ) -> None:
         """``again``: topics of a large request that come more than once."""
         topics, _, self._parts = path.partition(".")
         self._topic, self._name, self._again = _element(message, topics), name, {*again}
         self._lists = lists
         self._topics: list[Any] = [] if self._lists is None else self._lists.of_topics()
-        self._open: dict[str, list[Any]] = {}
-        self._last: str | None = None
+        self._open: dict[Hashable, list[Any]] = {}
+        self._last: Hashable | None = None
 
     @classmethod
     def of(
@@ -111,14 +111,14 @@ class ByTopic:
         message: type[Response],
         path: str,
         name: str,
-        topics: Callable[[], Iterable[str]],
+        topics: Callable[[], Iterable[Hashable]],
         version: int | None = None,
     ) -> Generator[None, None, ByTopic]:
         """Return an empty one. A step is a topic.
 
         Args:
             path: as for ``answer_lists``.
-            name: the field with a topic's name.
+            name: the field with a topic's name or id.
             topics: yields those of the request, each time that it is called.
             version: a version of the answer that has the path, if that of the request has not.
         """
@@ -127,7 +127,7 @@ class ByTopic:
         lists = AnswerLists(message, context.api_version if version is None else version, path)
         return cls(lists, message, path, name, (yield from repeated(topics)))
 
-    def add(self, topic: str, part: T, *, may_change: bool = False) -> T:
+    def add(self, topic: Hashable, part: T, *, may_change: bool = False) -> T:
         """Add a part, and its topic if it is new; return the part."""
         if topic != self._last:
             self._close_last()
@@ -157,7 +157,7 @@ class ByTopic:
             self._topics.append(self._made(self._last, self._lists.settled(self._open.pop(self._last))))
         self._last = None
 
-    def _made(self, topic: str, parts: list[Any]) -> Any:
+    def _made(self, topic: Hashable, parts: list[Any]) -> Any:
         return self._topic(**{self._name: topic, self._parts: parts})
 
 
