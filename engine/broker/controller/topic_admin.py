@@ -38,7 +38,7 @@ from engine.kafka.zk.errors import BadVersion, ControllerMoved, NodeExists, TooL
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.operations import ANY_VERSION
 from engine.kafka.zk.topics import TopicIdReplicaAssignment, TopicZNode
-from engine.runtime.room import waiting_for_others
+from engine.runtime.room import ask_others, waiting_for_others
 
 
 class MetadataWaiter:
@@ -191,6 +191,7 @@ class TopicAdmin:
             raise _exists(wanted.name)
         overrides = _checked_nulls(wanted.configs)
         assignment = self._assignment_of(wanted)
+        ask_others()
         try:
             await self._check_new(wanted.name, assignment)
             self._check_configs(overrides)
@@ -291,6 +292,7 @@ class TopicAdmin:
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or what ZooKeeper refused.
         """
+        ask_others()
         try:
             if not await self._zk.topics.topic_exists(name):
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic `{name}` to delete does not exist")
@@ -316,6 +318,7 @@ class TopicAdmin:
         Raises:
             KafkaError: it cannot be grown like that, in Kafka's words; or what ``allow`` raises.
         """
+        ask_others()
         try:
             existing = await self._growable(name)
             brokers = await self._zk.brokers.get_all_brokers_with_epochs()

@@ -36,6 +36,7 @@ from engine.kafka.protocol.apis.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from engine.kafka.zk.configs import ConfigType, desanitized, sanitized
+from engine.runtime.room import ask_others
 from engine.runtime.turns import Breather, carry_out
 
 _MECHANISMS: Final = dict(enumerate(HASHES, start=1))
@@ -130,6 +131,7 @@ async def _change(broker: Broker, name: str, changes: list[ScramCredentialDeleti
         await breather.give_way()
     if len(mechanisms) < len(changes):
         raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
+    ask_others()
     texts = await broker.zk.configs.get_entity_configs(_entity(name))
     for change in changes:
         mechanism = _MECHANISMS[change.mechanism]
