@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.broker.replication.metadata_cache import MetadataCache
@@ -308,12 +308,14 @@ class TopicAdmin:
         self,
         name: str,
         count: int,
-        assignments: Sequence[Sequence[int]] | None,
+        assignments: Callable[[], Awaitable[Sequence[Sequence[int]]]] | None,
         *,
         validate_only: bool = False,
         allow: Allow = _allow_all,
     ) -> list[int]:
         """Grow a topic to ``count`` partitions; ``assignments`` are the new ones' replicas. Return all partition ids.
+
+        It asks for the assignments only if the topic exists: there may be very many.
 
         Raises:
             KafkaError: it cannot be grown like that, in Kafka's words; or what ``allow`` raises.
@@ -323,8 +325,9 @@ class TopicAdmin:
             existing = await self._growable(name)
             brokers = await self._zk.brokers.get_all_brokers_with_epochs()
             racks = usable_racks({b: info.rack for b, info in brokers.items()}, RackAwareMode.ENFORCED)
+            given = None if assignments is None else await assignments()
             while True:
-                new = self._new_partitions(name, existing.assignment, count, assignments, racks)
+                new = self._new_partitions(name, existing.assignment, count, given, racks)
                 if not validate_only:
                     allow(len(new))
                     allow = _allow_all
