@@ -21,7 +21,7 @@ from typing import Any
 from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.broker.handlers.answer_lists import ByTopic, answer_list, each_once
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import in_steps, pieces
+from engine.broker.handlers.in_turns import Steps, in_steps, pieces
 from engine.broker.handlers.preconditions import are_transactions_refused, understood
 from engine.broker.handlers.registry import handles
 from engine.broker.network.request import Deferred
@@ -112,12 +112,24 @@ def _add(
         done((yield from _topics(context, asked, verified.items())))
         return
 
-    def added(error: ErrorCode) -> None:
+    errors: list[ErrorCode] = []
+    is_waiting = False
+
+    def answer(error: ErrorCode) -> Steps[Topics]:
         shown = understood(error, context.api_version, fenced_since=2)
         # A partition that was named twice is answered twice, as by Kafka.
-        done(at_once(_topics(context, asked, ((p, shown) for p in _named(asked)))))
+        return _topics(context, asked, ((p, shown) for p in _named(asked)))
+
+    def added(error: ErrorCode) -> None:
+        if is_waiting:
+            done(at_once(answer(error)))
+        else:
+            errors.append(error)
 
     coordinator.add_partitions(asked.transactional_id, producer, partitions.keys(), added)
+    is_waiting = not errors
+    if errors:
+        done((yield from answer(errors[0])))
 
 
 def _are_there(
@@ -165,6 +177,8 @@ def _topics(
     errors: Iterable[tuple[TopicPartition | None, ErrorCode]],
 ) -> Generator[None, None, Topics]:
     """Return the answer for partitions; it yields after each of them."""
+    if not asked.topics:
+        return _NONE
     topics = yield from ByTopic.of(
         context,
         AddPartitionsToTxnResponse,

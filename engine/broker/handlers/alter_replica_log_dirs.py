@@ -43,7 +43,7 @@ async def alter_replica_log_dirs(
             AlterReplicaLogDirsResponse,
             "results.partitions",
             "topic_name",
-            lambda: (topic.name for log_dir in request.dirs for topic in log_dir.topics),
+            lambda: _topics(request),
         )
     )
     for some in in_lists(await carry_out(each_once(context, lambda: _named(request)))):
@@ -52,6 +52,13 @@ async def alter_replica_log_dirs(
             results.add(topic, AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
             await breather.give_way()
     return AlterReplicaLogDirsResponse(results=results.topics())
+
+
+def _topics(request: AlterReplicaLogDirsRequest) -> Iterator[str | None]:
+    """Yield the topics, and None for each dir: very many may have no topic."""
+    for log_dir in request.dirs:
+        yield None
+        yield from (topic.name for topic in log_dir.topics)
 
 
 def _named(request: AlterReplicaLogDirsRequest) -> Iterator[tuple[TopicPartition | None, str]]:

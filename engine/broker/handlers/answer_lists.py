@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator
+from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar, cast
 
@@ -111,7 +112,7 @@ class ByTopic:
         message: type[Response],
         path: str,
         name: str,
-        topics: Callable[[], Iterable[Hashable]],
+        topics: Callable[[], Iterable[Hashable | None]],
         version: int | None = None,
     ) -> Generator[None, None, ByTopic]:
         """Return an empty one. A step is a topic.
@@ -209,14 +210,14 @@ def repeated_hashes(keys: Iterable[Hashable | None]) -> Generator[None, None, se
 
     Different keys hardly ever have the same hash. None is no key. A step is a key.
     """
-    buckets = [array("q") for _ in range(_BUCKETS)]
+    buckets: defaultdict[int, array[int]] = defaultdict(partial(array, "q"))
     for key in keys:
         if key is not None:
             number = hash(key)
             buckets[number % _BUCKETS].append(number)
         yield
     repeated: set[int] = set()
-    for bucket in buckets:
+    for bucket in buckets.values():
         seen: set[int] = set()
         for number in bucket:
             (repeated if number in seen else seen).add(number)
