@@ -144,3 +144,13 @@ def test_an_error_whose_text_is_too_long_is_an_unknown_one(address: str, topic: 
         ErrorCode.INVALID_TOPIC_EXCEPTION,
     ]
     assert answers[0].error_message is None
+
+
+def test_a_produce_to_a_topic_with_a_very_long_name_keeps_its_error(address: str) -> None:
+    """As recorded from Apache Kafka 3.9.1, which has no text there."""
+    partition = PartitionProduceData(index=0, records=encode_batch([Record(value=b"v")]))
+    topic = TopicProduceData(name="x" * TEXT_BYTES_MAX, partition_data=[partition])
+    with WireClient(address) as client:
+        answer = client.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic]), 11)
+    (told,) = answer.responses[0].partition_responses
+    assert (told.error_code, told.error_message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)
