@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from engine.broker.controller.events import AlterPartitionReassignments, ApiError
+from engine.broker.controller.reassignment_requests import REPLICAS_MAX
 from engine.broker.handlers.answer_lists import ByTopic, each_once
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import in_lists
@@ -64,4 +65,6 @@ def _targets(
     for topic in request.topics:
         yield None, None
         for p in topic.partitions:
-            yield TopicPartition(topic.name, p.partition_index), None if p.replicas is None else tuple(p.replicas)
+            # Very many are refused, whatever they are.
+            target = None if p.replicas is None else tuple(p.replicas[: REPLICAS_MAX + 1])
+            yield TopicPartition(topic.name, p.partition_index), target
