@@ -145,6 +145,17 @@ def _do_nothing() -> None:
     """Stands for a callback that is not set yet."""
 
 
+def _encoded_without_long_texts(route: Route, answer: Any, out: Outgoing) -> bool:
+    """Encode an answer that could not be, if its long texts were why; return whether it is encoded now."""
+    try:
+        if drop_long_texts(answer):
+            route.encode(out, answer)
+            return True
+    except LocalProtocolError:
+        pass
+    return False
+
+
 def _takes_long(route: Route, frame: memoryview, position: int) -> bool:
     """Return whether a large frame has many elements: records are bytes that nobody decodes."""
     if route.request_has_tags:
@@ -666,22 +677,18 @@ class Connection(asyncio.BufferedProtocol):
         if route.response_has_tags:
             out.append(0)
         try:
-            try:
-                route.encode(out, response)
-            except LocalProtocolError:
-                if not drop_long_texts(response):
-                    raise
-                del out[start + (9 if route.response_has_tags else 8) :]
-                route.encode(out, response)
+            route.encode(out, response)
         except Exception:
-            # If raised further, it would reach the code that completed the answer, and leave the peer hanging.
-            logger.exception("Cannot encode an answer api=%s version=%d", route.name, route.api_version)
-            del out[start:]
-            if out.ranges:
-                del out.ranges[ranges_before:]
-            self.closed_because = CloseReason.FAULT
-            self._context.totals.unanswered += 1
-            return
+            del out[start + (9 if route.response_has_tags else 8) :]
+            if not _encoded_without_long_texts(route, response, out):
+                # If raised further, it would reach the code that completed the answer, and leave the peer hanging.
+                logger.exception("Cannot encode an answer api=%s version=%d", route.name, route.api_version)
+                del out[start:]
+                if out.ranges:
+                    del out.ranges[ranges_before:]
+                self.closed_because = CloseReason.FAULT
+                self._context.totals.unanswered += 1
+                return
         size = len(out) - start - 4
         if len(out.ranges) > ranges_before:
             size += sum(part.size_bytes for _, part in out.ranges[ranges_before:])
