@@ -24,6 +24,8 @@ class Heard(logging.Handler):
         self.lines: deque[str] = deque(maxlen=_LINES_MAX)
         self._of_kinds: dict[str, str] = {}
         self._step = ("made", time.monotonic())
+        self.longest_s: dict[str, float] = {}
+        """How long each step took at most."""
         self._statistics: dict[str, Any] = {}
         self.hand_over: Callable[[], object] = lambda: None
         """Has the client hand over its lines, where its owner may be in a step too long to do so."""
@@ -51,11 +53,13 @@ class Heard(logging.Handler):
     @contextmanager
     def during(self, step: str) -> Iterator[None]:
         """Note that the owner is in this step."""
-        before, self._step = self._step[0], (step, time.monotonic())
+        begun, before = time.monotonic(), self._step
+        self._step = (step, begun)
         try:
             yield
         finally:
-            self._step = (before, time.monotonic())
+            self._step = before
+            self.longest_s[step] = max(self.longest_s.get(step, 0.0), time.monotonic() - begun)
 
     def report(self) -> list[str]:
         """Return what is known, for a person: the step, the statistics, the last line of each kind, the last lines."""

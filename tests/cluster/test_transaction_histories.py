@@ -131,8 +131,9 @@ def test_histories_hold_under_faults(cluster: FaultCluster) -> None:
         _wait_for_more(clients, 5)
         history = clients.finish()
         told = f"round {number}, {fault and fault.text}: {_counts(history)}"
-        print(told, flush=True)
-        if found := violations(history):
+        print(told, *clients.slow_steps(), flush=True)
+        found = violations(history)
+        if found or clients.still:
             _tell(clients, cluster)
         assert found == [], f"{told}; {clients.told[-40:]}"
     cluster.wait_for("the coordinator's log is compacted", lambda: is_compacted(cluster))

@@ -27,6 +27,7 @@ from engine.kafka.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnR
 from engine.kafka.protocol.apis.describe_transactions import DescribeTransactionsRequest
 from engine.kafka.protocol.apis.end_txn import EndTxnRequest
 from engine.kafka.protocol.apis.init_producer_id import InitProducerIdRequest
+from engine.kafka.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
@@ -48,6 +49,7 @@ class Clients:
         self.still: list[str] = []
         """What everybody knew when no worker had committed anything for ten seconds, though there were records."""
         self._heard: dict[str, Heard] = {}
+        self._heard_ever: list[Heard] = []
         self._bootstrap = bootstrap
         self._source, self._target = source, target
         self._seed = seed
@@ -111,6 +113,15 @@ class Clients:
                 self.still = [*self._seen_by_cluster(), *self._heard_by_workers()]
             time.sleep(0.1)
 
+    def slow_steps(self) -> list[str]:
+        """Return what took the workers longer than a failover does."""
+        return [
+            f"{heard.name}: {step} {took_s:.1f} s"
+            for heard in self._heard_ever
+            for step, took_s in heard.longest_s.items()
+            if took_s > _STILL_S
+        ]
+
     def _heard_by_workers(self) -> list[str]:
         return [line for _, heard in sorted(self._heard.items()) for line in heard.report()]
 
@@ -134,7 +145,21 @@ class Clients:
             for arguments in asked:
                 ran = klamm(*arguments, "-b", self._bootstrap, "-o", "table", folder=Path(folder))
                 shown.append(f"== klamm {' '.join(arguments)}\n{ran.out}{ran.err}")
+        for is_stable in (False, True):
+            shown.append(f"== OffsetFetch, require_stable {is_stable}: {self._committed_as_told(group, is_stable)}")
         return shown
+
+    def _committed_as_told(self, group: str, is_stable: bool) -> object:
+        """Return the coordinator's answer to who asks for the group's offsets, without librdkafka."""
+        coordinator = self._coordinator_of(GROUP_METADATA_TOPIC, group)
+        if coordinator is None:
+            return "no coordinator"
+        topics = [OffsetFetchRequestTopic(name=self._source, partition_indexes=[*range(PARTITIONS)])]
+        try:
+            with WireClient(coordinator, timeout_s=4) as client:
+                return client.ask(OffsetFetchRequest(group_id=group, topics=topics, require_stable=is_stable), 7)
+        except (ConnectionClosed, OSError) as error:
+            return error
 
     def _thread(self, run: Callable[[str], None], name: str) -> threading.Thread:
         def guarded() -> None:
@@ -233,7 +258,7 @@ class Clients:
 
     def _send_late(self, name: str, number: int) -> None:
         """Commit a transaction, then send one more batch of it, as a connection that was slow does."""
-        leader, coordinator = self._leader_of(self._source, 0), self._coordinator_of(name)
+        leader, coordinator = self._leader_of(self._source, 0), self._coordinator_of(TRANSACTION_STATE_TOPIC, name)
         if leader is None or coordinator is None:
             return
         written = Written(f"{name}/{number}", {0: [f"{name}/{number}/0"]})
@@ -291,9 +316,9 @@ class Clients:
         leader = metadata.brokers.get(known.leader) if known else None
         return f"{leader.host}:{leader.port}" if leader else None
 
-    def _coordinator_of(self, name: str) -> str | None:
-        partition = self._partition_of(TRANSACTION_STATE_TOPIC, name)
-        return None if partition is None else self._leader_of(TRANSACTION_STATE_TOPIC, partition)
+    def _coordinator_of(self, topic: str, key: str) -> str | None:
+        partition = self._partition_of(topic, key)
+        return None if partition is None else self._leader_of(topic, partition)
 
     def _partition_of(self, topic: str, key: str) -> int | None:
         """Return the partition that keeps a group or a transactional id; None if nobody tells the topic now."""
@@ -306,11 +331,16 @@ class Clients:
 
     # -- workers
 
+    def _listen(self, name: str, debug: str) -> Heard:
+        heard = self._heard[name] = Heard(name, debug)
+        self._heard_ever.append(heard)
+        return heard
+
     def _work(self, name: str) -> None:
         """Read, write what was read, and commit both at once; begin anew after each error."""
         while not self._drained.is_set():
-            reading = self._heard[f"{name} reads"] = Heard(f"{name} reads", "cgrp,fetch,broker,topic,metadata")
-            writing = self._heard[f"{name} writes"] = Heard(f"{name} writes", "eos,broker,metadata")
+            reading = self._listen(f"{name} reads", "cgrp,fetch,broker,topic,metadata")
+            writing = self._listen(f"{name} writes", "eos,broker,metadata")
             consumer = Consumer(
                 self._settings(
                     **{"group.id": f"{GROUP}-{self._source}", "isolation.level": "read_committed",
