@@ -38,6 +38,8 @@ TRANSACTION_TIMEOUT_MS = 6_000
 _STEP_S = 25.0
 _BATCH = 20
 _STILL_S = 10.0
+_POLLED_MS_MAX = 15_000
+"""After so long in one step a worker is out of its group: one that hangs must not keep the other from being served."""
 
 
 class Clients:
@@ -345,7 +347,7 @@ class Clients:
                 self._settings(
                     **{"group.id": f"{GROUP}-{self._source}", "isolation.level": "read_committed",
                        "enable.auto.commit": False, "auto.offset.reset": "earliest", "session.timeout.ms": 3_000,
-                       "heartbeat.interval.ms": 300, **reading.settings}
+                       "heartbeat.interval.ms": 300, "max.poll.interval.ms": _POLLED_MS_MAX, **reading.settings}
                 )
             )  # fmt: skip
             try:
@@ -465,7 +467,8 @@ def _bounded(step: Callable[[], object]) -> None:
     """Do a step in a thread of its own, and leave it there if it does not end.
 
     librdkafka 2.16 waits forever in ``send_offsets_to_transaction`` when the broker that coordinates the group leaves
-    the metadata (its issues 5456 and 5511). An application that hangs is killed and started anew.
+    the metadata (its issues 5456 and 5511). An application that hangs is killed and started anew. The
+    round's line names the step, and the group's other worker must be served meanwhile.
 
     Raises:
         TimeoutError: the step is longer under way than librdkafka was told to take.
