@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 _LINES_MAX = 4_000
-_LAST_LINES = 25
+_LAST_LINES = 50
 _OF_PARTITION = ("fetch_state", "leader", "next_offset", "app_offset", "committed_offset", "ls_offset", "hi_offset")
 
 
@@ -23,6 +23,7 @@ class Heard(logging.Handler):
         self.name = name
         self.lines: deque[str] = deque(maxlen=_LINES_MAX)
         self._of_kinds: dict[str, str] = {}
+        self._last, self._repeats = "", 0
         self._step = ("made", time.monotonic())
         self.longest_s: dict[str, float] = {}
         """How long each step took at most."""
@@ -41,8 +42,14 @@ class Heard(logging.Handler):
         """What the client needs, so that it is heard."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep a line; librdkafka hands it over when the client is polled."""
+        """Keep a line, once if it is repeated. The time is that of the poll in which librdkafka hands it over."""
         text = record.getMessage()
+        if text == self._last:
+            self._repeats += 1
+            self.lines.pop()
+        else:
+            self._last, self._repeats = text, 0
+        text += f" (repeated {self._repeats} times)" if self._repeats else ""
         line = f"{time.strftime('%H:%M:%S', time.localtime(record.created))}.{int(record.msecs):03} {text}"
         self.lines.append(line)
         self._of_kinds[text.partition(" ")[0]] = line
