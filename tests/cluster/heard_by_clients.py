@@ -72,13 +72,18 @@ class Heard(logging.Handler):
         """Return what is known, for a person: the step, the statistics, the last line of each kind, the last lines."""
         self.hand_over()
         step, since = self._step
+        self.acquire()
+        try:
+            kinds, last = sorted(self._of_kinds.values()), list(self.lines)[-_LAST_LINES:]
+        finally:
+            self.release()
         return [
             f"== {self.name}: in {step} for {time.monotonic() - since:.1f} s",
             *_of_statistics(self._statistics),
             "-- the last line of each kind:",
-            *sorted(self._of_kinds.values()),
+            *kinds,
             f"-- the last {_LAST_LINES} lines:",
-            *list(self.lines)[-_LAST_LINES:],
+            *last,
         ]
 
 

@@ -106,13 +106,15 @@ class Clients:
     def _wait_until_drained(self, timeout_s: float) -> None:
         """Wait, and note once what everybody knows if the group stands still meanwhile."""
         before: dict[int, int] = {}
-        since = until = time.monotonic()
-        until += timeout_s
+        since = time.monotonic()
+        until = since + timeout_s
         while not self._is_drained() and time.monotonic() < until:
             if self.history.positions != before:
                 before, since = self.history.positions, time.monotonic()
             elif not self.still and time.monotonic() - since > _STILL_S:
+                begun = time.monotonic()
                 self.still = [*self._seen_by_cluster(), *self._heard_by_workers()]
+                until += time.monotonic() - begun
             time.sleep(0.1)
 
     def slow_steps(self) -> list[str]:
@@ -145,7 +147,7 @@ class Clients:
         with TemporaryDirectory() as folder:
             shown = []
             for arguments in asked:
-                ran = klamm(*arguments, "-b", self._bootstrap, "-o", "table", folder=Path(folder))
+                ran = klamm(*arguments, "-b", self._bootstrap, "-o", "table", "--timeout", "5", folder=Path(folder))
                 shown.append(f"== klamm {' '.join(arguments)}\n{ran.out}{ran.err}")
         for is_stable in (False, True):
             shown.append(f"== OffsetFetch, require_stable {is_stable}: {self._committed_as_told(group, is_stable)}")
