@@ -65,8 +65,8 @@ class _Builder:
             self._check_factor(targets)
         partitions = []
         moving = []
-        for number, topic in enumerate(sorted(self.snapshot.topics, key=lambda one: one.name)):
-            for partition in sorted(topic.partitions, key=lambda one: one.partition):
+        for number, topic in enumerate(sorted(self.snapshot.topics, key=lambda topic: topic.name)):
+            for partition in sorted(topic.partitions, key=lambda partition: partition.partition):
                 name = TopicPartition(topic.name, partition.partition)
                 is_free = is_selected(topic) and name not in pins and bool(partition.replicas)
                 is_moving = partition.assignment.is_being_reassigned

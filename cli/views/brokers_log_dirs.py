@@ -88,7 +88,7 @@ def log_dirs_report(
 
 def totals_report(totals: Sequence[DirTotals], subject: str, *, order: str, failed: Sequence[LogDir]) -> Report:
     """A row per log dir, broker or topic."""
-    ordered = sorted(totals, key=lambda one: _rank(one, order))
+    ordered = sorted(totals, key=lambda row: _rank(row, order))
     machine = [_cells(row) for row in ordered]
     shown = Section(body=totals_table(ordered, subject))
     notes = () if totals else ("no replicas",)

@@ -112,7 +112,9 @@ def progress_lines(progress: ReassignmentProgress) -> list[str]:
     """Return the line of all, then the partitions: those that move first, with the most left at the top."""
     overall = progress.overall
     lines = [f"moved {_figures(overall)}, {progress.done_count}/{progress.count} done"]
-    longest = sorted(progress.partitions, key=lambda one: (one.rate <= 0, one.moved_bytes - one.total_bytes))
+    longest = sorted(
+        progress.partitions, key=lambda partition: (partition.rate <= 0, partition.moved_bytes - partition.total_bytes)
+    )
     shown = longest[:PARTITION_LINES_MAX]
     width = max((len(str(move.name)) for move in shown), default=0)
     lines += [

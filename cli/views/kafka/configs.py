@@ -21,7 +21,7 @@ def configs_text(entities: Sequence[EntityConfigs], *, shows_all: bool) -> Kafka
         credentials = [_credential_line(entity) for entity in entities if _of(entity, ConfigSource.SCRAM_CREDENTIAL)]
         return KafkaText("".join(quotas + credentials))
     topics = [entity for entity in entities if entity.entity_type is EntityType.TOPIC]
-    ordered = in_hash_order(topics, lambda one: one.entity_name or "") if topics else entities
+    ordered = in_hash_order(topics, lambda topic: topic.entity_name or "") if topics else entities
     return KafkaText("".join(_settings(entity, shows_all=shows_all) for entity in ordered if entity.error is None))
 
 

@@ -38,7 +38,7 @@ def described_text(
 ) -> KafkaText:
     """``--describe``: a line per topic unless partitions are filtered, then one per partition."""
     lines: list[str] = []
-    for topic in in_hash_order(topics, lambda one: one.topic, len(topics)):
+    for topic in in_hash_order(topics, lambda topic: topic.topic, len(topics)):
         if not is_filtered:
             lines.append(_topic_line(topic, settings.get(topic.topic, ())))
         if with_partitions:

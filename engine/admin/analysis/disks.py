@@ -142,9 +142,9 @@ def room_advice(trend: DirTrend, trends: Sequence[DirTrend], frame: Frame, histo
 def _roomier_broker(trend: DirTrend, trends: Sequence[DirTrend]) -> int | None:
     """Return the broker with the emptiest log dir, if that is clearly emptier than this one and does not fill."""
     others = [
-        (one.used_percent, one.broker)
-        for one in trends
-        if one.broker != trend.broker and one.used_percent is not None and not one.is_filling and not one.error
+        (other.used_percent, other.broker)
+        for other in trends
+        if other.broker != trend.broker and other.used_percent is not None and not other.is_filling and not other.error
     ]
     emptiest = min(others, default=None)
     is_roomier = emptiest is not None and emptiest[0] + _ROOMIER_PERCENT <= (trend.used_percent or 0)
@@ -197,7 +197,11 @@ def _with_grower(trend: DirTrend, frame: Frame, history: History) -> DirTrend:
         return replace(trend, recent_per_s=recent_per_s)
     moving = history.moving(frame).items()
     copied = {name.topic for name, one in moving if trend.broker in one.assignment.adding_replicas}
-    configs = next((one.configs for one in frame.cluster.topics if one.name == topic), None) if frame.cluster else None
+    configs = (
+        next((described.configs for described in frame.cluster.topics if described.name == topic), None)
+        if frame.cluster
+        else None
+    )
     is_deleted = "delete" in (configs or {}).get("cleanup.policy", "delete") and topic not in INTERNAL_TOPICS
     delay = (configs or {}).get("file.delete.delay.ms", "")
     delay_ms = int(delay) if delay.isdecimal() else DELETE_DELAY_MS

@@ -335,7 +335,7 @@ def _requests(beans: Beans) -> Iterator[RequestFigures]:
         for (name, api), attributes in beans.items()
         if name == "TotalTimeMs" and attributes.get("Count") != 0
     ]
-    yield from sorted(found, key=lambda one: (-(one.p99_ms or 0), one.api))
+    yield from sorted(found, key=lambda request: (-(request.p99_ms or 0), request.api))
 
 
 def _topics(beans: Beans) -> list[str]:

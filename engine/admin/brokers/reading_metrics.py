@@ -135,7 +135,7 @@ async def _told(
     ]
     told, others = await asyncio.gather(_all_by_jmx(read, by_jmx), asyncio.gather(*by_http))
     silent = [Told(broker, trouble=why) for broker, why in sources.items() if isinstance(why, str)]
-    return sorted([*told, *others, *silent], key=lambda one: one.broker)
+    return sorted([*told, *others, *silent], key=lambda figures: figures.broker)
 
 
 def _is_jmx(source: Source | str) -> TypeGuard[Source]:

@@ -53,7 +53,9 @@ async def describe(cluster: Cluster, scope: GroupScope, wanted: Wanted = Wanted.
         if group.failure is not None:
             failures.append(group.failure)
     groups = [*(group.described for group in at_brokers), *old]
-    return GroupsDescribed(tuple(sorted(groups, key=lambda one: (one.group, one.type))), tuple(failures), found.others)
+    return GroupsDescribed(
+        tuple(sorted(groups, key=lambda group: (group.group, group.type))), tuple(failures), found.others
+    )
 
 
 async def describe_readers(

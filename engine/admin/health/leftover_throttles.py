@@ -103,4 +103,4 @@ def _deletion(throttles: Sequence[Throttle]) -> Words:
     else:
         whose = Operation.ALTER_BROKER_DEFAULTS
     via = (" ", Give(Parameter.VIA, "zookeeper")) if one.is_dead else ()
-    return Phrase(whose, " ", Give(Parameter.DELETE_CONFIG, ",".join(one.key for one in throttles)), *via)
+    return Phrase(whose, " ", Give(Parameter.DELETE_CONFIG, ",".join(throttle.key for throttle in throttles)), *via)

@@ -148,7 +148,7 @@ class Lake:
         for name in self.days():
             if first <= name.removeprefix("day=") <= last:
                 found += [sample for sample in self.day(name).samples if since_ms <= sample.time_ms <= until_ms]
-        return sorted(found, key=lambda one: (one.time_ms, one.sample, one.chunk))
+        return sorted(found, key=lambda file: (file.time_ms, file.sample, file.chunk))
 
     def days(self) -> list[str]:
         """Return the names of the folders of days."""

@@ -353,7 +353,7 @@ def _job(query: Query, rows: list[QueryLag] | None, now_ms: int) -> Job:
         tuple(_source(query, source) for source in query.kafka_sources),
         None if last is None else last.batch_id,
         None if committed_ms is None else datetime.fromtimestamp(committed_ms / 1000, UTC),
-        max((row.status for row in rows), key=lambda one: one.rank) if rows else _by_files(query, now_ms),
+        max((row.status for row in rows), key=lambda status: status.rank) if rows else _by_files(query, now_ms),
         query.kind,
         query.run_id,
         len(query.source_ids) - len(query.kafka_sources),

@@ -218,7 +218,7 @@ async def delete_throttles(cluster: Cluster, throttles: Mapping[Entity, Mapping[
     """Delete throttle settings, whoever set them: those of brokers first. Return why some could not be deleted."""
     live = await (await topic_reader(cluster)).live_brokers()
     failed = {}
-    for entity in sorted(throttles, key=lambda one: one.type is not EntityType.BROKER):
+    for entity in sorted(throttles, key=lambda entity: entity.type is not EntityType.BROKER):
         try:
             if entity.type is EntityType.BROKER and entity.name is not None:
                 broker = int(entity.name)

@@ -146,8 +146,8 @@ class ReplacedLogs:
 
     def give_up(self, topic_partition: TopicPartition) -> None:
         """Delete the old folder at once: the new one is being deleted too."""
-        for one in [replaced for replaced in self._all if replaced.old.topic_partition == topic_partition]:
-            self._give_up(one)
+        for replaced in [replaced for replaced in self._all if replaced.old.topic_partition == topic_partition]:
+            self._give_up(replaced)
 
     def dir_failed(self, log_dir: Path) -> None:
         """React to a failed log dir. If the new log is gone, the old one must not come back in its place."""

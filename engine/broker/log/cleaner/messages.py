@@ -120,7 +120,9 @@ class Failed:
 
 Report = Indexed | Progress | GroupCleaned | Finished | Failed
 
-_REPORTS: Mapping[str, type[Any]] = {one.__name__: one for one in (Indexed, Progress, GroupCleaned, Finished, Failed)}
+_REPORTS: Mapping[str, type[Any]] = {
+    report.__name__: report for report in (Indexed, Progress, GroupCleaned, Finished, Failed)
+}
 
 
 def encode_plan(plan: CleaningPlan) -> bytes:
