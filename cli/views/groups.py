@@ -231,9 +231,17 @@ def _errors(partitions: Sequence[PartitionProgress]) -> list[str]:
     return lines if more <= 0 else [*lines[:NOTES_MAX], f"… and {more} more"]
 
 
-def _shown_row(one: PartitionProgress) -> tuple[object, ...]:
-    consumer = None if one.consumer_id is None else _UUID.sub(r"-\1", one.consumer_id)
-    return one.topic, one.partition, one.current_offset, one.log_end_offset, one.lag, consumer, one.host
+def _shown_row(partition: PartitionProgress) -> tuple[object, ...]:
+    consumer = None if partition.consumer_id is None else _UUID.sub(r"-\1", partition.consumer_id)
+    return (
+        partition.topic,
+        partition.partition,
+        partition.current_offset,
+        partition.log_end_offset,
+        partition.lag,
+        consumer,
+        partition.host,
+    )
 
 
 def _lag_fact(partitions: Sequence[PartitionProgress]) -> str:
@@ -255,18 +263,18 @@ def _summary(group: DescribedGroup) -> dict[str, object]:
     }
 
 
-def _partition_row(one: PartitionProgress) -> tuple[object, ...]:
+def _partition_row(partition: PartitionProgress) -> tuple[object, ...]:
     return (
-        one.topic,
-        one.partition,
-        one.current_offset,
-        one.log_end_offset,
-        one.lag,
-        one.consumer_id,
-        one.group_instance_id,
-        one.host,
-        one.client_id,
-        one.error,
+        partition.topic,
+        partition.partition,
+        partition.current_offset,
+        partition.log_end_offset,
+        partition.lag,
+        partition.consumer_id,
+        partition.group_instance_id,
+        partition.host,
+        partition.client_id,
+        partition.error,
     )
 
 

@@ -250,6 +250,6 @@ def _rests(samples: Sequence[Sample]) -> bool:
     return last.at_ms - ended_ms >= max(REST_MS, ended_ms - began_ms)
 
 
-def _urgency(one: DirTrend) -> tuple[bool, float, float, int, str]:
-    full_in_s = float("inf") if one.full_in_s is None else one.full_in_s
-    return not one.error, full_in_s, -(one.used_percent or 0.0), one.broker, one.log_dir or ""
+def _urgency(trend: DirTrend) -> tuple[bool, float, float, int, str]:
+    full_in_s = float("inf") if trend.full_in_s is None else trend.full_in_s
+    return not trend.error, full_in_s, -(trend.used_percent or 0.0), trend.broker, trend.log_dir or ""

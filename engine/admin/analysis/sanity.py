@@ -95,8 +95,8 @@ class SanityCheck:
         self._lasting = {(doubt.doubt, doubt.subject): doubt.at_ms for doubt in found}
         return [*found, *self._went_back]
 
-    def _since(self, one: Finding) -> Finding:
-        return replace(one, at_ms=self._lasting.get((one.doubt, one.subject), one.at_ms))
+    def _since(self, finding: Finding) -> Finding:
+        return replace(finding, at_ms=self._lasting.get((finding.doubt, finding.subject), finding.at_ms))
 
     def _look_at_topics(self, frame: Frame) -> None:
         assert frame.cluster is not None

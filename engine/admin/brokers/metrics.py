@@ -147,9 +147,9 @@ def traffic_of(figures: Iterable[BrokerFigures]) -> dict[str, TopicTraffic]:
     return found
 
 
-def _together(one: float | None, other: float | None) -> float | None:
+def _together(value: float | None, other: float | None) -> float | None:
     # Averages fade away for hours: what is no byte any more stays the same from one reading to the next.
-    return one if other is None else round((one or 0.0) + other, 1)
+    return value if other is None else round((value or 0.0) + other, 1)
 
 
 def traffic_patterns() -> list[str]:

@@ -113,5 +113,5 @@ def _entity(user: str, client_id: str) -> Entity:
     return Entity(EntityType.USER, user) if user else Entity(EntityType.CLIENT, client_id)
 
 
-def _rank(one: QuotaUsage) -> tuple[float, ...]:
-    return (-(one.throttle_ms or 0), -(one.used_percent or 0), -(one.used or 0), one.broker)
+def _rank(usage: QuotaUsage) -> tuple[float, ...]:
+    return (-(usage.throttle_ms or 0), -(usage.used_percent or 0), -(usage.used or 0), usage.broker)

@@ -164,16 +164,16 @@ async def read_holding(wire: WireCluster, snapshot: ClusterSnapshot) -> OpenTran
     return await find_holding(wire, names) if names else OpenTransactions(())
 
 
-def holding_of(one: OpenTransaction) -> HoldingTransaction:
+def holding_of(transaction: OpenTransaction) -> HoldingTransaction:
     """Return an open transaction as the checks want it."""
-    known = None if one.is_hanging else one.description
+    known = None if transaction.is_hanging else transaction.description
     return HoldingTransaction(
-        str(one.name),
-        one.start_offset,
-        one.producer.producer_id,
-        one.age_ms if known is None else known.duration_ms,
-        one.is_hanging,
-        one.transactional_id,
+        str(transaction.name),
+        transaction.start_offset,
+        transaction.producer.producer_id,
+        transaction.age_ms if known is None else known.duration_ms,
+        transaction.is_hanging,
+        transaction.transactional_id,
         None if known is None else known.state,
     )
 

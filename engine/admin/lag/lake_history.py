@@ -244,5 +244,5 @@ def _compact_day(lake: Lake, name: str) -> CompactedDay | None:
     return CompactedDay(name.removeprefix("day="), files_before, len({sample.path for sample in after.samples}))
 
 
-def _by_time(one: SampleFile) -> tuple[int, int]:
-    return one.time_ms, one.sample
+def _by_time(file: SampleFile) -> tuple[int, int]:
+    return file.time_ms, file.sample

@@ -504,8 +504,8 @@ def turns_of(owned: Mapping[TopicPartition, Owned]) -> dict[TopicPartition, Turn
     return turns
 
 
-def _verdict(one: Owned, *, does_drain: bool) -> Verdict:
-    if one.is_lost:
+def _verdict(owned: Owned, *, does_drain: bool) -> Verdict:
+    if owned.is_lost:
         return Verdict(LagStatus.WARN, Reason.RECORDS_LOST)
     if does_drain:
         return Verdict(LagStatus.OK, Reason.MEMBER_DRAINS)
