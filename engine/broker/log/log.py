@@ -584,7 +584,11 @@ class Log:
         if not 0 < size_bytes <= max_bytes:
             return self._search.read_part(segment, position, limit, max_bytes, min_one_batch=min_one_batch)
         active.remember(limit_offset, limit)
-        return LogRead(FileRange(segment.file(), position, size_bytes), LogPosition(segment.base_offset, position))
+        try:
+            return LogRead(FileRange(segment.file(), position, size_bytes), LogPosition(segment.base_offset, position))
+        except OSError as error:
+            # Nobody has used the file for a while, and now it cannot be opened again.
+            raise self.folder.failed("opening a segment", error) from error
 
     def position_of(self, offset: int) -> LogPosition:
         """Return where the batch that holds ``offset`` begins, or where it will; the log's end for the end offset.
