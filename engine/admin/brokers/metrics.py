@@ -49,7 +49,7 @@ class Teller(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Something that is counted. What nobody tells is None.
+    """Something that is counted. What nobody reports is None.
 
     Attributes:
         total: the count since the broker started.

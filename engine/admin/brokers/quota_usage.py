@@ -40,7 +40,7 @@ class QuotaUsage:
 
     Attributes:
         user, client_id: None if the quota that counts is not about it.
-        used: in the quota's unit: bytes a second, percent of a thread, or partitions a second; None if nobody tells.
+        used: in the quota's unit: bytes a second, percent of a thread, or partitions a second; None if not reported.
         limit: what counts; None if nothing limits it.
         throttle_ms: the mean time for which its answers were held back lately; None if none was.
     """

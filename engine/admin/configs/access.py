@@ -188,7 +188,7 @@ async def _alter_by_wire(
 
 
 def told_of(cluster: Cluster, found: list[EntityConfigs]) -> list[EntityConfigs]:
-    """Complain about the entities whose settings are not known, for callers who show only what is known."""
+    """Complain about the entities whose settings are not known, for callers that show only what is known."""
     for entity in found:
         if entity.error is not None:
             cluster.complain(
