@@ -196,7 +196,7 @@ def _with_grower(trend: DirTrend, frame: Frame, history: History) -> DirTrend:
         # Others fill the volume, or records of the one that does were just deleted.
         return replace(trend, recent_per_s=recent_per_s)
     moving = history.moving(frame).items()
-    copied = {name.topic for name, one in moving if trend.broker in one.assignment.adding_replicas}
+    copied = {name.topic for name, move in moving if trend.broker in move.assignment.adding_replicas}
     configs = (
         next((described.configs for described in frame.cluster.topics if described.name == topic), None)
         if frame.cluster

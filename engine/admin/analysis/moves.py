@@ -218,7 +218,7 @@ def _steady_rate(samples: Sequence[Sample], since_ms: int) -> float | None:
 
 def _since_begun(samples: Sequence[Sample]) -> Sequence[Sample]:
     """Leave out the time before the first byte: it says nothing of the rate."""
-    first = next((at for at, one in enumerate(samples) if one.value > 0), len(samples))
+    first = next((at for at, sample in enumerate(samples) if sample.value > 0), len(samples))
     return samples[max(0, first - 1) :]
 
 

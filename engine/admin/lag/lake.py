@@ -375,8 +375,8 @@ async def plan_mirror(cluster: Cluster, query: Query, group: str) -> list[GroupR
         before = present[name]
         resets = []
         for partition, offset in sorted(offsets.items()):
-            one = before.get(partition) if isinstance(before, Mapping) else None
-            current = one.offset if isinstance(one, CommittedOffset) else None
+            known = before.get(partition) if isinstance(before, Mapping) else None
+            current = known.offset if isinstance(known, CommittedOffset) else None
             resets.append(PartitionReset(name, *partition, current, offset))
         plans.append(GroupReset(name, GroupType.CLASSIC, -1, tuple(resets)))
     return plans

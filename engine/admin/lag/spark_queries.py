@@ -93,8 +93,8 @@ def query_lags(query: Query, ends: Offsets, starts: Offsets, times: Times, now_m
     rows = []
     for source, found in _by_source(query).items():
         positions = {_name(position): position for position in found}
-        one = _Source(query, source, positions, _sample(query, positions, ends, starts), bool(found))
-        rows.append(_row(one, {name: _series(one, name, now_ms) for name in positions}, times, now_ms))
+        of_source = _Source(query, source, positions, _sample(query, positions, ends, starts), bool(found))
+        rows.append(_row(of_source, {name: _series(of_source, name, now_ms) for name in positions}, times, now_ms))
     return rows
 
 

@@ -242,7 +242,8 @@ def with_logs(snapshot: ClusterSnapshot, logs: Mapping[TopicPartition, Sequence[
         names = (TopicPartition(topic.name, partition.partition) for partition in topic.partitions)
         parts = zip(topic.partitions, names, strict=True)
         return replace(
-            topic, partitions=tuple(replace(one, replica_logs=tuple(logs.get(name, ()))) for one, name in parts)
+            topic,
+            partitions=tuple(replace(partition, replica_logs=tuple(logs.get(name, ()))) for partition, name in parts),
         )
 
     return replace(snapshot, topics=tuple(map(sized, snapshot.topics)))

@@ -203,7 +203,9 @@ async def clear_throttles(
         for topic in throttled
         if names_foreign and topic.name not in still and not is_marked(configs := known_configs(topic))
     }
-    lists = tuple(f"{one} keeps {key}: no mark says that klamm set it" for one, keys in theirs.items() for key in keys)
+    lists = tuple(
+        f"{entity} keeps {key}: no mark says that klamm set it" for entity, keys in theirs.items() for key in keys
+    )
     if not names_foreign or still:
         return ClearedThrottles(topics.topics, cleared, brokers.left + topics.left + lists, brokers.cleared)
     default, rates = Entity(EntityType.BROKER, None), dict[Entity, dict[str, str]]()

@@ -135,7 +135,7 @@ def decode_plan(line: bytes) -> CleaningPlan:
     fields = json.loads(line)
     fields["segments"] = tuple(SegmentToClean(**segment) for segment in fields["segments"])
     fields["aborted"] = tuple(AbortedTransaction(*aborted) for aborted in fields["aborted"])
-    fields["producers"] = {int(key): LastOfProducer(**one) for key, one in fields["producers"].items()}
+    fields["producers"] = {int(key): LastOfProducer(**producer) for key, producer in fields["producers"].items()}
     fields["limits"] = CleaningLimits(**fields["limits"])
     return CleaningPlan(**fields)
 
