@@ -225,10 +225,6 @@ class Log:
         return self._segments.first.base_offset
 
     @property
-    def segment_count(self) -> int:
-        return len(self._segments)
-
-    @property
     def size_bytes(self) -> int:
         """Bytes of all batches."""
         return self._segments.size_bytes
@@ -245,11 +241,6 @@ class Log:
         if self.has_stale_producers:
             self.build_producers()
         return self._producers
-
-    @property
-    def producer_count(self) -> int:
-        """Number of known producers; after a cut, as long as the state is not built, what was left of it."""
-        return len(self._producers.producers)
 
     def has_late_transaction(self, now_ms: int, transaction_max_timeout_ms: int) -> bool:
         """Whether its oldest open transaction has been silent for longer than any may last, and some minutes."""
