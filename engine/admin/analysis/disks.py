@@ -226,7 +226,7 @@ def _deleted_bytes(trend: DirTrend, history: History) -> int:
 
 
 def _full_in_s(usable_bytes: int | None, samples: Sequence[Sample]) -> float | None:
-    """Return None unless the samples show that it fills up and continues to."""
+    """Return None unless the samples show that it is filling up."""
     slopes = [slope_of(samples, window_ms) for window_ms in (WINDOW_MS, RECENT_MS)]
     rates = [slope.per_s for slope in slopes if slope is not None and slope.is_rising]
     if usable_bytes is None or len(rates) < len(slopes) or _rests(samples):

@@ -238,7 +238,7 @@ class Incidents:
         return self._count
 
     def around(self, broker: int) -> Incident | None:
-        """Return the incident of a broker that has not ended."""
+        """Return a broker's incident that has not ended."""
         return self._open.get(broker)
 
     def behind(self, kind: EventKind, since_ms: int) -> Incident | None:

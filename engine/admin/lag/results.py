@@ -154,7 +154,7 @@ class LagAnswer:
 
 
 _AT_A_STANDSTILL = (LagStatus.STOP, LagStatus.STALL, LagStatus.STUCK)
-"""A reader that stands still will never be through, however fast it was before."""
+"""A reader that stands still will never catch up, however fast it was before."""
 
 Series = Mapping[TopicPartition, Sequence[Point]]
 """What was seen of a group's partitions; the last point of each is now."""
