@@ -25,8 +25,7 @@ class Heard(logging.Handler):
         self._of_kinds: dict[str, str] = {}
         self._last, self._repeats = "", 0
         self._step = ("made", time.monotonic())
-        self.longest_s: dict[str, float] = {}
-        """How long each step took at most."""
+        self._longest_s: dict[str, float] = {}
         self._statistics: dict[str, Any] = {}
         self.hand_over: Callable[[], object] = lambda: None
         """Has the client hand over its lines, where its owner may be in a step too long to do so."""
@@ -66,7 +65,11 @@ class Heard(logging.Handler):
             yield
         finally:
             self._step = before
-            self.longest_s[step] = max(self.longest_s.get(step, 0.0), time.monotonic() - begun)
+            self._longest_s[step] = max(self._longest_s.get(step, 0.0), time.monotonic() - begun)
+
+    def steps_longer_than(self, limit_s: float) -> list[str]:
+        """Return the steps that took longer, with their longest time."""
+        return [f"{self.name}: {step} {took_s:.1f} s" for step, took_s in self._longest_s.items() if took_s > limit_s]
 
     def report(self) -> list[str]:
         """Return what is known, for a person: the step, the statistics, the last line of each kind, the last lines."""

@@ -50,8 +50,7 @@ class Clients:
         self.told: list[str] = []
         self.still: list[str] = []
         """What everybody knew when no worker had committed anything for ten seconds, though there were records."""
-        self._heard: dict[str, Heard] = {}
-        self._heard_ever: list[Heard] = []
+        self._heard: list[Heard] = []
         self._bootstrap = bootstrap
         self._source, self._target = source, target
         self._seed = seed
@@ -119,15 +118,11 @@ class Clients:
 
     def slow_steps(self) -> list[str]:
         """Return what took the workers longer than a failover does."""
-        return [
-            f"{heard.name}: {step} {took_s:.1f} s"
-            for heard in self._heard_ever
-            for step, took_s in heard.longest_s.items()
-            if took_s > _STILL_S
-        ]
+        return [step for heard in self._heard for step in heard.steps_longer_than(_STILL_S)]
 
     def _heard_by_workers(self) -> list[str]:
-        return [line for _, heard in sorted(self._heard.items()) for line in heard.report()]
+        latest = {heard.name: heard for heard in self._heard}
+        return [line for name in sorted(latest) for line in latest[name].report()]
 
     def _seen_by_cluster(self) -> list[str]:
         """Return what an operator would look at, and what a client of the group would be told."""
@@ -136,7 +131,6 @@ class Clients:
         asked = [
             ["groups", "describe", group],
             ["groups", "describe", group, "--members", "--verbose"],
-            ["groups", "describe", group, "--state"],
             ["topics", "describe", self._source, GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC],
             ["transactions", "list"],
             ["transactions", "describe", *workers],
@@ -336,8 +330,8 @@ class Clients:
     # -- workers
 
     def _listen(self, name: str, debug: str) -> Heard:
-        heard = self._heard[name] = Heard(name, debug)
-        self._heard_ever.append(heard)
+        heard = Heard(name, debug)
+        self._heard.append(heard)
         return heard
 
     def _work(self, name: str) -> None:
