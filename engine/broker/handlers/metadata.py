@@ -21,7 +21,7 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -298,15 +298,18 @@ def once_known(spec: HandlerSpec) -> HandlerSpec:
     """Let requests about the cluster wait until a controller has told this broker of it. Others pass."""
     if spec.key not in (ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER):
         return spec
-    handler = spec.handler
 
-    async def wait(context: RequestContext, request: object) -> object:
-        await context.broker.metadata_cache.known.wait()
-        answer = handler(context, request)
-        return await answer if isinstance(answer, Coroutine) else answer
+    def once(handler: Callable[..., Any]) -> Callable[..., Any]:
+        async def wait(context: RequestContext, request: object) -> object:
+            await context.broker.metadata_cache.known.wait()
+            answer = handler(context, request)
+            return await answer if isinstance(answer, Coroutine) else answer
 
-    def handle(context: RequestContext, request: object) -> object:
-        is_known = context.broker.metadata_cache.known.is_set()
-        return handler(context, request) if is_known else wait(context, request)
+        def handle(context: RequestContext, request: object) -> object:
+            is_known = context.broker.metadata_cache.known.is_set()
+            return handler(context, request) if is_known else wait(context, request)
 
-    return replace(spec, handler=handle)
+        return handle
+
+    large = spec.large_handler
+    return replace(spec, handler=once(spec.handler), large_handler=None if large is None else once(large))

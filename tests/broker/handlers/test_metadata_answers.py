@@ -258,8 +258,9 @@ def test_operations_are_told_of_names_without_a_topic_too(wants: bool) -> None:
     assert told == ([TOPIC_OPERATIONS] * 2 if wants else [NOT_REQUESTED] * 2) + [NOT_REQUESTED]
 
 
+@pytest.mark.parametrize("is_large", [False, True])
 @pytest.mark.parametrize("key", [ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER])
-def test_nobody_is_told_of_no_brokers_before_a_controller_has_named_them(key: ApiKey) -> None:
+def test_nobody_is_told_of_no_brokers_before_a_controller_has_named_them(key: ApiKey, is_large: bool) -> None:
     """librdkafka closes all its connections then. Who has to decide about the request decides after the wait."""
     passed: list[object] = []
 
@@ -267,8 +268,13 @@ def test_nobody_is_told_of_no_brokers_before_a_controller_has_named_them(key: Ap
     async def test() -> None:
         cache = MetadataCache(0)
         context: Any = SimpleNamespace(broker=SimpleNamespace(metadata_cache=cache))
-        spec = replace(all_handlers()[key], handler=lambda _, request: passed.append(request) or request)
-        handler = once_known(spec).handler
+
+        def handle(_: object, request: object) -> object:
+            passed.append(request)
+            return request
+
+        spec = once_known(replace(all_handlers()[key], handler=handle, large_handler=handle))
+        handler: Any = spec.large_handler if is_large else spec.handler
         asking = asyncio.ensure_future(handler(context, "early"))
         await asyncio.sleep(0.01)
         assert not asking.done() and passed == []
