@@ -133,7 +133,8 @@ def scram_server(mechanism: str, candidate_of: CandidateOf, *, nonce: str | None
     return replace(who, answer=f"v={b64encode(proven).decode()}".encode())
 
 
-_OAUTH = re.compile(r"n,(?:a=(?P<identity>[^,\x01]*))?,\x01(?P<pairs>(?:[A-Za-z]+=[!-~ \t\r\n]*\x01)*)\x01")
+_OAUTH = re.compile(r"n,(?:a=(?P<identity>[^,\x01]*))?,\x01(?P<pairs>(?:[A-Za-z]+=[!-~ \t\r\n]*\x01)*+)\x01")
+_AUTH = "\x01auth="
 _TOKEN_REFUSED = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
 _CONTROL_A = b"\x01"
 
@@ -148,8 +149,8 @@ def oauthbearer_server(validate: Callable[[str], LoggedIn]) -> ServerExchange:
     """
     first = _text((yield b""))
     match = _OAUTH.fullmatch(first)
-    pairs = dict(pair.partition("=")[::2] for pair in match["pairs"].split("\x01") if pair) if match else {}
-    scheme, _, token = pairs.get("auth", "").partition(" ")
+    pairs = f"\x01{match['pairs']}" if match else ""
+    scheme, _, token = pairs.rpartition(_AUTH)[2].partition("\x01")[0].partition(" ")
     if match is None or scheme.lower() != "bearer" or not token.strip():
         raise LoginRefused("the OAUTHBEARER message is malformed")
     try:

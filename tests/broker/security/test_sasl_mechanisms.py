@@ -382,6 +382,17 @@ def test_another_identity_than_that_of_the_token_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    "pairs", ["auth=Bearer {}", "auth=Bearer x\x01auth=Bearer {}", "a=b\x01auth=Bearer {}\x01authx=y"]
+)
+def test_the_last_of_several_tokens_counts(pairs: str) -> None:
+    server = oauthbearer_server(validator())
+    next(server)
+    with pytest.raises(StopIteration) as done:
+        server.send(f"n,,\x01{pairs.format(token())}\x01\x01".encode())
+    assert done.value.value.name == "alice"
+
+
+@pytest.mark.parametrize(
     "message", [b"", b"n,,\x01\x01", b"n,,\x01auth=Basic x\x01\x01", b"n,,\x01auth=Bearer \x01\x01", b"\xff"]
 )
 def test_malformed_oauthbearer_is_refused(message: bytes) -> None:
