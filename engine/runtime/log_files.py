@@ -18,6 +18,9 @@ TRACE = 5
 
 logging.addLevelName(TRACE, "TRACE")
 
+_ESCAPED = {code: repr(chr(code))[1:-1] for code in (*range(0x20), *range(0x7F, 0xA0), 0x2028, 0x2029)}
+"""Line ends and other controls: a name that a peer chose must not look like lines of the log."""
+
 _LEVEL_NAMES = {"WARNING": "WARN", "CRITICAL": "FATAL"}
 
 
@@ -48,15 +51,10 @@ class KafkaFormatter(logging.Formatter):
         """Return the line without its end."""
         second = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created))
         level = _LEVEL_NAMES.get(record.levelname, record.levelname)
-        line = f"[{second},{int(record.msecs):03}] {level} {_on_one_line(record.getMessage())} ({record.name})"
+        line = f"[{second},{int(record.msecs):03}] {level} {record.getMessage().translate(_ESCAPED)} ({record.name})"
         if record.exc_info and record.exc_info[0] is not None:
             line = f"{line}\n{self.formatException(record.exc_info)}"
         return line
-
-
-def _on_one_line(message: str) -> str:
-    """Escape what does not print: a name that a peer chose must not look like lines of the log."""
-    return message if message.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in message)
 
 
 class ConsoleFormatter(KafkaFormatter):
