@@ -363,14 +363,11 @@ class TlsConnection(Connection):
 
         What is no record it gets at once, and says what is wrong with it.
         """
-        data, end, sizes = self._encrypted, 0, []
+        data, end = self._encrypted, 0
+        sizes: list[int] = []
         # Each step counts: clients like librdkafka send dozens of records at a time.
-        stop, head, note, head_bytes = (
-            min(len(data), _TAKEN_BYTES),
-            _RECORD_HEAD.unpack_from,
-            sizes.append,
-            _RECORD_HEAD.size,
-        )
+        head, note = _RECORD_HEAD.unpack_from, sizes.append
+        stop, head_bytes = min(len(data), _TAKEN_BYTES), _RECORD_HEAD.size
         for _ in range(_TAKEN_RECORDS):
             body = end + head_bytes
             if body > stop:
