@@ -29,6 +29,7 @@ async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> A
         settings=invocation.settings,
         is_dry_run=invocation.is_dry_run,
         needs=invocation.rights,
+        essential=invocation.essential_rights,
     )
     invocation.denials.append(cluster)
     invocation.awaited = cluster.awaited

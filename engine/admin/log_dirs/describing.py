@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 from engine.admin.cluster.asking import FAILURES, answer_limit
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, NotFound
+from engine.admin.cluster.errors import AdminError, BadRequest, NotFound
 from engine.admin.cluster.rights import Right
+from engine.admin.topics.selection import select_topics
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
@@ -138,8 +139,10 @@ async def note_topics_left_out(
     choose: Callable[[Iterable[str]], Iterable[str]] = tuple,
     brokers: Sequence[int] | None = None,
     operation: AclOperation = AclOperation.DESCRIBE,
-) -> None:
-    """Note the missing right on topics that a list may lack, as far as brokers show their log dirs. Never fails.
+) -> list[str]:
+    """Note the missing right on topics that a list may lack, as far as brokers show their log dirs; return those.
+
+    It never fails.
 
     Args:
         choose: picks those of the topics in log dirs that the list was to have.
@@ -147,14 +150,24 @@ async def note_topics_left_out(
         operation: what the caller does with the topics of the list.
     """
     if not cluster.may_hide_topics:
-        return
+        return []
     try:
         dirs = await read_log_dirs(cluster, brokers, limit_s=_HIDDEN_WITHIN_S)
     except AdminError as error:
         cluster.observe(f"log dirs do not say whether topics are hidden: {error}")
-        return
+        return []
     hidden = await note_hidden_topics(cluster, set(choose(topics_in(dirs))), listed)
     cluster.note_denied(Right(operation, ResourceType.TOPIC, topic) for topic in hidden)
+    return hidden
+
+
+async def hidden_matches(cluster: Cluster, patterns: Sequence[str]) -> list[str]:
+    """Return hidden topics that these regular expressions match, as far as brokers show their log dirs."""
+    try:
+        selection = select_topics(patterns)
+    except BadRequest:
+        return []
+    return await note_topics_left_out(cluster, (), selection.choose)
 
 
 def topics_in(dirs: Iterable[LogDir]) -> set[str]:
