@@ -197,7 +197,7 @@ def test_the_right_that_ends_a_command_is_named_and_not_one_that_only_hides(
 ) -> None:
     """Who lacks both is asked for both; without DescribeConfigs a snapshot only lacks settings."""
     monkeypatch.chdir(tmp_path)
-    cell = Cell("tokens list")
+    cell = next(one for one in CELLS if one.user == "topics-describe-no-describe-cluster")
     story.prepare(cell, capsys)
     login = ("-b", story.login, "--command-config", story.config_of(cell), "-o", "json")
     told = in_process("cluster", "snapshot", "whole.json", *login, capture=capsys).error
