@@ -90,8 +90,7 @@ def sasl_settings(entries: Mapping[str, str], jaas: LoginModule | None = None) -
     if module is None:
         other = "; sasl.username and sasl.password are librdkafka's keys" if "sasl.username" in entries else ""
         raise ConfigError(
-            f"sasl.jaas.config is missing: {_named(entries)} needs it, or a JAAS file with a section KafkaClient"
-            f"{other}"
+            f"sasl.jaas.config is missing: {_named(entries)} needs it, or a JAAS file with a section KafkaClient{other}"
         )
     if mechanism == "OAUTHBEARER" and entries.get("sasl.login.callback.handler.class", "").endswith(_MSK_HANDLER):
         mechanism = "AWS_MSK_IAM"
