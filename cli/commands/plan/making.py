@@ -162,6 +162,7 @@ async def _snapshot(invocation: Invocation, patterns: Sequence[str]) -> ClusterS
     """Return the cluster to plan for. A pattern that matches hidden topics alone is refused: they are not in there."""
     from cli.framework.cluster_session import open_cluster
     from engine.admin.cluster.errors import BadRequest
+    from engine.admin.log_dirs.describing import hidden_matches
     from engine.admin.snapshots.taking import take_for_planning
     from engine.admin.topics.selection import select_topics
 
@@ -170,6 +171,7 @@ async def _snapshot(invocation: Invocation, patterns: Sequence[str]) -> ClusterS
         # What is no pattern at all, the planner refuses.
         with suppress(BadRequest):
             unmatched = select_topics(patterns).unmatched(topic.name for topic in taken.topics)
+            unmatched += await hidden_matches(cluster, unmatched)
             if (refusal := await cluster.hidden(unmatched)) is not None:
                 raise refusal
         return taken

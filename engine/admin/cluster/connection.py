@@ -152,18 +152,13 @@ class Cluster:
     async def hidden(self, topics: Sequence[str]) -> Refused | None:
         """Return a refusal if one of these topics, which a list lacks, may be hidden: lists omit those.
 
-        Any text but a topic's name is a pattern, which hidden topics may match.
+        A text that is no topic's name is a pattern: ``log_dirs.describing.hidden_matches`` finds what it matches.
         """
-        if not topics or self._wire is None:
+        asked = [text for text in topics if invalid_topic_name(text) is None]
+        if not asked or self._wire is None:
             return None
-        patterns = [text for text in topics if invalid_topic_name(text) is not None]
-        if len(patterns) < len(topics):
-            with suppress(AdminError):
-                await self._wire.metadata([name for name in topics if name not in patterns])
-        if patterns and self.may_hide_topics:
-            from engine.admin.log_dirs.describing import hidden_matches
-
-            topics = [*topics, *await hidden_matches(self, patterns)]
+        with suppress(AdminError):
+            await self._wire.metadata(asked)
         names = {right.name for right in self._denied if right.resource_type is ResourceType.TOPIC}
         topic = next((topic for topic in topics if topic in names), None)
         if topic is None:

@@ -7,18 +7,19 @@ It asks all brokers at the same time, so that a hanging one delays nobody, and r
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from engine.admin.cluster.asking import FAILURES, answer_limit
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, BadRequest, NotFound
+from engine.admin.cluster.errors import AdminError, NotFound
 from engine.admin.cluster.rights import Right
-from engine.admin.topics.selection import select_topics
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
 from engine.common.snapshot import ClusterSnapshot, FailedLogDir, LogDirSnapshot, ReplicaLog, TopicSnapshot
+from engine.common.topic_names import invalid_topic_name
 from engine.kafka.protocol.apis.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -162,12 +163,18 @@ async def note_topics_left_out(
 
 
 async def hidden_matches(cluster: Cluster, patterns: Sequence[str]) -> list[str]:
-    """Return hidden topics that these regular expressions match, as far as brokers show their log dirs."""
-    try:
-        selection = select_topics(patterns)
-    except BadRequest:
+    """Return hidden topics whose whole names a pattern matches, as far as brokers show their log dirs.
+
+    A comma is an alternative, as in the patterns of Kafka's tools. A topic's name is no pattern.
+    """
+    texts = [text.replace(",", "|") for text in patterns if invalid_topic_name(text) is not None]
+    if not texts:
         return []
-    return await note_topics_left_out(cluster, (), selection.choose)
+    try:
+        pattern = re.compile("|".join(texts))
+    except re.error:
+        return []
+    return await note_topics_left_out(cluster, (), lambda topics: filter(pattern.fullmatch, topics))
 
 
 def topics_in(dirs: Iterable[LogDir]) -> set[str]:
