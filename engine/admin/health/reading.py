@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from engine.admin.cluster.asking import SILENT_LIMIT_S
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
@@ -164,16 +165,16 @@ async def read_holding(wire: WireCluster, snapshot: ClusterSnapshot) -> OpenTran
     return await find_holding(wire, names) if names else OpenTransactions(())
 
 
-def holding_of(one: OpenTransaction) -> HoldingTransaction:
+def holding_of(transaction: OpenTransaction) -> HoldingTransaction:
     """Return an open transaction as the checks want it."""
-    known = None if one.is_hanging else one.description
+    known = None if transaction.is_hanging else transaction.description
     return HoldingTransaction(
-        str(one.name),
-        one.start_offset,
-        one.producer.producer_id,
-        one.age_ms if known is None else known.duration_ms,
-        one.is_hanging,
-        one.transactional_id,
+        str(transaction.name),
+        transaction.start_offset,
+        transaction.producer.producer_id,
+        transaction.age_ms if known is None else known.duration_ms,
+        transaction.is_hanging,
+        transaction.transactional_id,
         None if known is None else known.state,
     )
 
@@ -188,6 +189,7 @@ async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int
         waits=cluster.waits,
         has_topics=cluster.may_hide_topics,
     )
+    idle_controller = await _idle_controller(facts.snapshot, cluster, silent, probes)
     for probe in probes.values():
         cluster.note_denied(probe.denied)
     if cluster.may_hide_topics:
@@ -203,8 +205,26 @@ async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int
         used_percents={broker: probe.used_percents for broker, probe in probes.items() if probe.used_percents},
         caps_min_isr=bool(probes) and all(probe.caps_min_isr for probe in probes.values()),
         is_kraft=any(probe.is_kraft for probe in probes.values()),
+        idle_controller=idle_controller,
         silent_brokers={broker: probe.trouble for broker, probe in probes.items() if probe.trouble is not None},
     )
+
+
+async def _idle_controller(
+    snapshot: ClusterSnapshot, cluster: Cluster, silent: Mapping[int, str], probes: dict[int, BrokerProbe]
+) -> str | None:
+    """Return what a controller did that is silent as such, but answers as a broker; its probe is then a good one.
+
+    It waits for ZooKeeper, as long as that has lost its majority.
+    """
+    for broker in snapshot.brokers:
+        if broker.id == snapshot.controller_id and broker.id in silent:
+            properties, has_topics = cluster.target.client_properties, cluster.may_hide_topics
+            probe = await _probe(broker, properties, SILENT_LIMIT_S, cluster.waits, has_topics)
+            if probe.trouble is None:
+                probes[broker.id] = probe
+                return silent[broker.id]
+    return None
 
 
 async def probe_brokers(
@@ -283,7 +303,7 @@ async def _ask(client: BrokerClient, broker_id: int, has_topics: bool) -> Broker
         dirs = DescribeLogDirsResponse(results=[])
     offline = tuple(result.log_dir for result in dirs.results if result.error_code != ErrorCode.NONE)
     offered = await client.api_versions()
-    fullness = {one.log_dir: used_percent(one.total_bytes, one.usable_bytes) for one in dirs.results}
+    fullness = {result.log_dir: used_percent(result.total_bytes, result.usable_bytes) for result in dirs.results}
     return BrokerProbe(
         metadata.controller_id if metadata.controller_id >= 0 else None,
         offline,
@@ -294,7 +314,7 @@ async def _ask(client: BrokerClient, broker_id: int, has_topics: bool) -> Broker
         min_isr=await _own_min_isr(client, broker_id),
         denied=denied,
         release=release_of(offered) or "",
-        topics=frozenset(topic.name for one in dirs.results for topic in one.topics),
+        topics=frozenset(topic.name for result in dirs.results for topic in result.topics),
     )
 
 
@@ -314,7 +334,7 @@ async def _own_min_isr(client: BrokerClient, broker_id: int) -> int | None:
         answer: DescribeConfigsResponse = await client.call(DescribeConfigsRequest(resources=[resource]))
     except NetworkError:
         return None
-    texts = (one.value for result in answer.results for one in result.configs if one.name == MIN_ISR)
+    texts = (config.value for result in answer.results for config in result.configs if config.name == MIN_ISR)
     return next((int(text) for text in texts if text is not None and text.isdecimal()), None)
 
 
