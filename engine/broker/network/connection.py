@@ -36,7 +36,7 @@ from engine.broker.network.routes import Requester, Route, drop_long_texts
 from engine.broker.network.sender import Sender, SocketSender
 from engine.broker.network.session import ConnectionRules, Session, not_connected
 from engine.common.collection import allow_full_collections, put_off_full_collections
-from engine.common.errors import LocalProtocolError, RemoteProtocolError
+from engine.common.errors import RemoteProtocolError
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.codec import Outgoing
 from engine.kafka.protocol.decoder_source import MEMORY_BYTES_MIN, memory_bytes_max
@@ -151,8 +151,8 @@ def _encoded_without_long_texts(route: Route, answer: Any, out: Outgoing) -> boo
         if drop_long_texts(answer):
             route.encode(out, answer)
             return True
-    except LocalProtocolError:
-        pass
+    except Exception:
+        return False
     return False
 
 
