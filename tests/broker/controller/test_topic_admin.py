@@ -241,7 +241,7 @@ def test_what_another_has_added_meanwhile_stays(zk_chroot: str, monkeypatch: pyt
     async def test() -> None:
         async with cluster_of(zk_chroot, 3) as cluster:
             admin = await create(cluster, NewTopic("t", assignments={0: (0,)}))
-            before_the_write(monkeypatch, lambda: admin.add_partitions("t", 2, [[2]]))
+            before_the_write(monkeypatch, lambda: admin.add_partitions("t", 2, given([[2]])))
             assert await admin.add_partitions("t", 4, None) == [0, 1, 2, 3]
             stored = (await cluster.controller.zk.topics.get_topic_assignments(("t",)))["t"]
             assert stored.assignment[1].replicas == (2,)
