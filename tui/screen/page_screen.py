@@ -361,10 +361,13 @@ def footer_items(screen: PageScreen) -> list[KeyItem]:
     shown.sort(key=lambda action: (action.id not in mends, not action.pages))
     if screen.off_board.is_plan_under_way:
         shown.sort(key=lambda action: action.id not in OF_A_RUN)
+    item, is_group = screen.model.cursor_item, screen.location.page == "group"
+    titles = {"row.open": "next record"} if is_group and item is not None and item.status.is_trouble else {}
     return [
         KeyItem(
-            key_label(action.keys[0]), action.title.lower(), action.id, not why_not(screen, action),
-            short=action.short.lower() or action.title.lower(), stays=action.id in ("help", "quit"),
+            key_label(action.keys[0]), titles.get(action.id, action.title.lower()), action.id,
+            not why_not(screen, action), short=titles.get(action.id, action.short or action.title).lower(),
+            stays=action.id in ("help", "quit"),
         )
         for action in shown
     ]  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -24,6 +25,7 @@ from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_LEADER, IsolationLevel, TopicPartition
 from engine.common.quantities import counted
 from engine.kafka.protocol.apis.fetch import PartitionData
+from engine.kafka.protocol.records.record import Record
 
 _PARTITION_BYTES_MAX = 1024 * 1024
 _ANSWER_BYTES_MAX = 16 * 1024 * 1024
@@ -416,6 +418,23 @@ class Consumer:
                 refuse_lasting(Unknown.of_code(answer), f"{position}")
                 left.append(position)
         return left
+
+
+async def next_record(wire: WireCluster, name: TopicPartition, offset: int, *, give_up_s: float) -> Record | None:
+    """Return the first record of a partition at or after an offset; None: there is none up to its end.
+
+    Raises:
+        NotFound, Refused, Unreachable: as ``Consumer`` says.
+    """
+    options = ConsumeOptions((name.partition,), offset=offset, until_end=True, give_up_s=give_up_s)
+    consumer = Consumer(wire, (name.topic,), options)
+    await consumer.open()
+    async with aclosing(consumer.batches()) as batches:
+        async for found in batches:
+            # A batch may unpack to many times its size.
+            if records := await asyncio.to_thread(lambda found=found: found.records):
+                return records[0].record
+    return None
 
 
 async def _end_all(tasks: Collection[asyncio.Task[None]]) -> None:
