@@ -298,7 +298,7 @@ def test_a_broker_that_hangs_is_told_from_one_that_ended_once_its_session_is_ove
         assert found.effect.startswith("may hang: holds ") and found.advice.startswith(ends)
         assert page.count(ends) == 2 and "it gave no answer before its session ended; " + ends in page
     else:
-        assert found.effect.startswith("holds ") and found.advice.startswith("start each missing broker")
+        assert found.effect.startswith("holds ") and found.advice.startswith("start it, or move its replicas away")
         assert "may hang" not in page
     feed.cluster.start(2)
     board_of(feed, 1, board)
@@ -408,11 +408,11 @@ def test_why_follows_its_problem_and_says_when_it_is_over() -> None:
         driven.feed.cluster.kill(2)
         await driven.tick(2)
         await driven.press("w")
-        await driven.sees("start each missing broker")
+        await driven.sees("start it, or move its replicas away")
         driven.feed.cluster.start(2)
         await driven.tick(20)
         await driven.sees("over; now: ")
-        assert isinstance(driven.app.screen, TextDialog) and "start each missing broker" not in driven.text
+        assert isinstance(driven.app.screen, TextDialog) and "start it, or move" not in driven.text
 
     shown("live", look)
 
@@ -497,6 +497,26 @@ def test_a_full_disk_names_what_fills_it_and_its_key_opens_the_settings_of_that(
     cluster = FakeCluster(3, {"orders": 1}, rate=1_000, partition_bytes=280_000_000_000)
     cluster.create_topic("clickstream", 6)
     shown(FakeFeed(cluster, plays=False), look)
+
+
+def test_a_broker_that_died_with_a_full_disk_points_at_the_disk() -> None:
+    cluster = FakeCluster(3, {"big": 3}, rate=0, partition_bytes=640_000_000_000)
+    feed = FakeFeed(cluster, plays=False)
+    board = board_of(feed, 3)
+    cluster.fail_log_dir(2)
+    board_of(feed, 15, board)
+    cluster.kill(2)
+    board_of(feed, 15, board)
+    (found,) = [one for one in problems_of(board) if one.subject == "broker 2 down"]
+    assert found.effect.startswith("its disk was 96 % full: holds 3 replicas")
+    assert found.examples == ("when its disks were last read: 96 % full, /var/lib/kafka",)
+    assert found.advice.startswith("make room in /var/lib/kafka, then start it, or move")
+    quiet = FakeFeed(FakeCluster(3, {"big": 3}), plays=False)
+    board = board_of(quiet, 3)
+    quiet.cluster.kill(2)
+    board_of(quiet, 3, board)
+    (found,) = [one for one in problems_of(board) if one.subject == "broker 2 down"]
+    assert "disk" not in found.effect + found.advice
 
 
 def test_log_dirs_of_one_broker_that_fill_up_are_one_row() -> None:
@@ -723,6 +743,30 @@ def test_a_run_is_kept_up_with_each_event_and_says_what_all_of_them_say() -> Non
     assert (changed.count, changed.reason) == (8, "")
     runs.take(event(at_ms, 0, "") for at_ms in range(2, RUNS_MAX + 5))
     assert len(list(runs)) == RUNS_MAX and next(iter(runs)).event.at_ms == 5, "the oldest are forgotten"
+    down = Event(10_000, EventKind.BROKER_DOWN, "broker 2", broker=2)
+    runs.take([down, *(event(at_ms, 0, "") for at_ms in range(20_000, 20_000 + 2 * RUNS_MAX))])
+    assert next(iter(runs)).event is down, "what comes again and again pushes out only its own kind"
+    assert len(list(runs)) == RUNS_MAX
+
+
+def test_the_last_changes_hold_what_just_happened_and_what_was_grave() -> None:
+    feed = FakeFeed(FakeCluster(3, {"orders": 6}), plays=False)
+    board = board_of(feed, 3)
+    feed.cluster.kill(2)
+    board_of(feed, 3, board)
+    feed.cluster.start(2)
+    board_of(feed, 3, board)
+    for number in range(12):
+        feed.cluster.set_topic_config("orders", "retention.ms", str(number))
+        board_of(feed, 1, board)
+
+    def shown(lines_max: int) -> str:
+        return "\n".join("".join(text for text, _ in one) for one in overview._events(board, 100, lines_max))
+
+    assert "retention.ms=10 → retention.ms=11" in shown(1), shown(1)
+    told = shown(6)
+    assert "broker down" in told and told.count("topic config changed") == 3, told
+    assert len(told.splitlines()) == 6
 
 
 def test_the_events_of_a_forgotten_incident_are_rows_again(monkeypatch: pytest.MonkeyPatch) -> None:

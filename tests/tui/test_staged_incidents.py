@@ -115,7 +115,7 @@ def _of_audit(cluster: FakeCluster) -> int:
 INCIDENTS = {
     "dead broker": Incident(
         lambda cluster: cluster.kill(4), "✖ broker 4 down", "Brokers › down", ("4",),
-        ("start each missing broker, or move its replicas away", "holds 6 replicas, should lead 2"),
+        ("start it, or move its replicas away", "holds 6 replicas, should lead 2"),
         mends=("plan.retire", lambda offer: isinstance(offer, Ask) and offer.fields[0].value == "4"),
     ),
     "frozen broker": Incident(

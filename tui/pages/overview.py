@@ -338,7 +338,7 @@ def _add_courses(board: Board, rows: list[Line], ids: Sequence[int], width: int)
 def _bottom(board: Board, width: int, height: int) -> list[Line]:
     """Return what moves, who reads, and what happened: side by side where there is room."""
     if width < _WIDE:
-        return panel("Last changes", _events(board, width - 2, height - 2), width, height)
+        return panel("Last changes", _events(board, width - 2, height - 2), width, height, note="8 shows all")
     moving = bool(board.total.moving)
     left = width * 21 // 40
     has_groups = bool(board.frame.groups)
@@ -353,7 +353,7 @@ def _bottom(board: Board, width: int, height: int) -> list[Line]:
         readers = panel("Groups" if has_groups else "Busiest topics", _groups(board, wide - 2, rows - 2), wide, rows)
         lines = [*lines, *readers] if is_stacked else _beside(lines, readers)
     rest = width - width_of(lines[0]) - 1
-    return _beside(lines, panel("Last changes", _events(board, rest - 2, height - 2), rest, height))
+    return _beside(lines, panel("Last changes", _events(board, rest - 2, height - 2), rest, height, note="8 shows all"))
 
 
 def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
@@ -423,13 +423,17 @@ def _rows(columns: Sequence[Column], items: Sequence[Any]) -> list[Line]:
 
 
 def _events(board: Board, width: int, lines_max: int) -> list[Line]:
-    """Return the gravest of the last changes: the newest moments first, in each the gravest first."""
+    """Return the newest changes, and in the other half of the lines the gravest before them; all in order of time.
+
+    So neither a moment ago is missing nor, because much came after it, what was grave.
+    """
     late_ms = board.frame.at_ms - _LATE_MS
-    # What is grave is not pushed out by what came after it.
-    runs = sorted(
-        board.history.runs, key=lambda run: (run.event.at_ms < late_ms, severity(run.event), -run.event.at_ms)
+    newest = sorted(board.history.runs, key=lambda run: (-run.event.at_ms, severity(run.event)))
+    half = (max(0, lines_max) + 1) // 2
+    before = sorted(newest[half:], key=lambda run: (run.event.at_ms < late_ms, severity(run.event)))
+    kept = sorted(
+        [*newest[:half], *before[: max(0, lines_max) - half]], key=lambda run: (-run.event.at_ms, severity(run.event))
     )
-    kept = sorted(runs[: max(0, lines_max)], key=lambda run: (-run.event.at_ms, severity(run.event)))
     if not kept:
         return [line(("  none since the dashboard started", Tone.QUIET))]
     kind = max(len(run.event.kind) for run in kept) + 2

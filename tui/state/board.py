@@ -127,6 +127,8 @@ class Board:
         """When each trouble began: checks of health by themselves, ("broker", id) and ("group", name)."""
         self.hung: frozenset[int] = frozenset()
         """Brokers that are down, and gave no answer while they were registered: their processes may still be there."""
+        self.filled: dict[int, DirTrend] = {}
+        """By broker, the most urgent log dir that filled up when its disks were last read: it may be gone since."""
         self._unanswering: frozenset[int] = frozenset()
         self._has_judged: set[Hashable] = set()
         """Whether cluster and groups were judged before: what is wrong at the first look began before it."""
@@ -150,6 +152,7 @@ class Board:
             self.samples.clear()
             self.since.clear()
             self.hung = self._unanswering = frozenset()
+            self.filled.clear()
             self._has_judged.clear()
         is_same_cluster = frame.cluster is self.frame.cluster
         before = self.topics
@@ -173,6 +176,7 @@ class Board:
     def _note_troubles(self, frame: Frame) -> None:
         """Note what is wrong for the first time, and forget what is not wrong any more."""
         self._note_hung(frame)
+        self._note_filled()
         wrong: dict[Hashable, Hashable] = {}
         if frame.health is not None:
             wrong |= {reason.check: "cluster" for reason in frame.health.reasons}
@@ -196,6 +200,15 @@ class Board:
         """Note how brokers failed to answer, for when their sessions end: a refused connection is no silence."""
         self.hung = (self.hung | self._unanswering) - self.live
         self._unanswering = frozenset(id_ for id_ in self.silent if _NO_ANSWER in frame.words[id_].trouble)
+
+    def _note_filled(self) -> None:
+        """Note which disks fill up; what was read before a broker or its log dir failed stays."""
+        told = [trend for trend in self.dir_trends if trend.used_percent is not None and trend.broker in self.live]
+        for trend in reversed(told):
+            if trend.is_filling:
+                self.filled[trend.broker] = trend
+        for broker in {trend.broker for trend in told} - {trend.broker for trend in told if trend.is_filling}:
+            self.filled.pop(broker, None)
 
     # What is known
 

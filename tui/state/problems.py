@@ -223,25 +223,34 @@ def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
         has_hung = broker in board.hung
         trouble = "may hang" * has_hung if is_down else plain(frame.words[broker].trouble)
         awaited = total.last_in_sync[broker]
+        filled = board.filled.get(broker)
+        disk = "" if filled is None else f"its disk was {percent((filled.used_percent or 0) / 100)} full"
         held = f"holds {counted(board.replicas[broker], 'replica')}, should lead {count(total.preferred[broker])}"
         yield Problem(
             f"broker {broker}", Tone.BAD, f"broker {broker} {'down' if is_down else 'silent'}",
-            ": ".join(part for part in (trouble, held) if part), board.since.get(("broker", broker)),
+            ": ".join(part for part in (trouble, disk, held) if part), board.since.get(("broker", broker)),
             Location("brokers", row=str(broker), only=Only.DOWN if is_down else Only.SILENT),
             # Nobody can move away what only this broker has.
-            examples=(UNANSWERED,) if has_hung else (),
-            advice=_advice_on(awaited, reason, has_hung=has_hung),
+            examples=(
+                *((UNANSWERED,) if has_hung else ()),
+                *(() if filled is None else (f"when its disks were last read: {_room_left(filled)}",)),
+            ),
+            advice=_advice_on(awaited, reason, filled, has_hung=has_hung),
             mends=() if awaited else ("plan.retire",),
             incident=incident.number if (incident := board.history.incidents.around(broker)) is not None else None,
         )  # fmt: skip
 
 
-def _advice_on(awaited: int, reason: HealthReason, *, has_hung: bool) -> str:
-    """Say what to do about a broker for which so many offline partitions wait."""
+def _advice_on(awaited: int, reason: HealthReason, filled: DirTrend | None, *, has_hung: bool) -> str:
+    """Say what to do about a broker for which so many offline partitions wait; ``filled``: its log dir without room."""
+    start = "start it" if filled is None else f"make room in {plain(filled.log_dir or NOTHING)}, then start it"
     if awaited:
         wait = f"{count(awaited)} offline {'partition waits' if awaited == 1 else 'partitions wait'}"
-        return f"{f'{MAY_HANG};' if has_hung else 'start it:'} {wait} for it, because it was last in sync"
-    return f"{MAY_HANG}; or move its replicas away" if has_hung else spelled(reason.check.advice)
+        return f"{f'{MAY_HANG};' if has_hung else f'{start}:'} {wait} for it, because it was last in sync"
+    if has_hung:
+        return f"{MAY_HANG}; or move its replicas away"
+    is_down = reason.check is Check.MISSING_BROKERS
+    return f"{start}, or move its replicas away" if is_down else spelled(reason.check.advice)
 
 
 def _filling(board: Board, dirs: Sequence[DirTrend]) -> Problem:
