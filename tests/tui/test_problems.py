@@ -15,10 +15,12 @@ from fake_feed import FakeFeed, fake_feed
 from engine.admin.analysis.incidents import RUNS_MAX, Runs
 from engine.admin.analysis.sanity import Doubt, Finding
 from engine.admin.configs.values import Entity, EntityType
+from engine.admin.groups.stepping_over import may_step_over
 from engine.admin.health.report import Check
+from engine.admin.lag.results import GroupLag
 from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.watch.events import Event, EventKind
-from engine.admin.watch.frame import Stage, WatchedGroup
+from engine.admin.watch.frame import Stage
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.znodes.tree import Znode
 from engine.common.model import TopicPartition
@@ -434,7 +436,7 @@ def test_a_finding_of_partitions_opens_the_partitions_that_it_counts() -> None:
     board = Board()
     frame = replace(cluster.frame(), words=words)
     board.take(replace(frame, health=HealthMemory().judge(frame)))
-    assert _rows_of(board, "1 partition against racks") == ["audit-0"]
+    assert _rows_of(board, "1 not spread over racks") == ["audit-0"]
     assert _rows_of(board, "2 min ISR above their factor") == ["single-0", "single-1"]
     assert _rows_of(board, "1 replica set behind") == ["orders-1"]
 
@@ -788,13 +790,13 @@ def test_partitions_with_only_markers_do_not_make_one_record_the_cause() -> None
     feed.cluster.add_group("reports", "orders", reads=0.0, lag=1_000)
     (group,) = board_of(feed, 22).frame.groups
 
-    def with_first(reason: Reason, status: LagStatus, lag: int) -> WatchedGroup:
+    def with_first(reason: Reason, status: LagStatus, lag: int) -> GroupLag:
         first, *others = (
             replace(one, status=LagStatus.STALL, reason=Reason.STANDS_STILL) for one in group.lag.partitions
         )
         first = replace(first, status=status, reason=reason, lag=lag)
-        return replace(group, lag=replace(group.lag, partitions=(first, *others)))
+        return replace(group.lag, partitions=(first, *others))
 
-    assert not groups.may_step_over(with_first(Reason.NO_RECORDS, LagStatus.OK, 1))
-    assert not groups.may_step_over(with_first(Reason.ONLY_ABORTED, LagStatus.UNKNOWN, 3))
-    assert groups.may_step_over(with_first(Reason.LAG_FELL, LagStatus.OK, 3)), "another one moves"
+    assert not may_step_over(with_first(Reason.NO_RECORDS, LagStatus.OK, 1))
+    assert not may_step_over(with_first(Reason.ONLY_ABORTED, LagStatus.UNKNOWN, 3))
+    assert may_step_over(with_first(Reason.LAG_FELL, LagStatus.OK, 3)), "another one moves"

@@ -148,7 +148,7 @@ INCIDENTS = {
     ),
     "unpreferred leaders": Incident(
         _restart_2, "▲ 1 broker leads too few", "Partitions › not preferred", ("orders-1", "orders-6"),
-        ("broker 2 does not lead 2 of the 3 partitions", "an election (E) of the preferred leaders"),
+        ("broker 2 does not lead 2 of the 3 partitions", "elect the preferred leaders (E)"),
         mends=("leader.elect", lambda offer: offer == Elect(ElectionType.PREFERRED, ElectionScope())),
     ),
     "stalled group": Incident(

@@ -12,6 +12,7 @@ from typing import Any
 from engine.admin.analysis.incidents import Incident
 from engine.admin.analysis.timeline import timelines
 from engine.admin.brokers.metrics import IDLE_LOW_PERCENT, TOPICS_MAX, BrokerFigures
+from engine.admin.groups.stepping_over import may_step_over
 from engine.admin.lag.results import PartitionLag, QueryPartitionLag
 from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.events import Event
@@ -178,7 +179,7 @@ def _happened(events: Iterable[Event]) -> list[Line]:
         kind = kind_cell(event)
         head = (f"{clock_time(event.at_ms)}  ", Tone.QUIET), (f"{kind.text}  ", kind.tone)
         lines.append(line(*head, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET)))
-    return lines if len(lines) > 2 else [*lines, line(("nothing since the first look", Tone.QUIET))]
+    return lines if len(lines) > 2 else [*lines, line(("nothing since the dashboard started", Tone.QUIET))]
 
 
 def _is_about(event: Event, name: TopicPartition) -> bool:
@@ -209,9 +210,9 @@ def _broker(view: View, item: BrokerItem, width: int) -> list[Line]:
     lines = [line((f"broker {item.id}", Tone.STRONG), f"  {item.state}")]
     trouble = f"{brokers.UNANSWERED}; {brokers.MAY_HANG}" if item.id in board.hung else item.trouble
     lines += _told(trouble, width, Tone.BAD) if trouble else []
-    lines += _measured(view, item.figures, width)
+    lines += [] if item.info is None else _measured(view, item.figures, width)
     lines += _chart("records in/s", [sample.in_by_broker.get(item.id) for sample in board.samples], width, short_count)
-    lines += _title(f"restart now: {item.restart.verdict.value}")
+    lines += [] if item.info is None else _title(f"restart now: {item.restart.verdict.value}")
     lines += [part for reason in item.restart.reasons for part in _told(f"• {reason}", width)]
     dirs = [trend for trend in board.dir_trends if trend.broker == item.id]
     lines += _title("log dirs") if dirs else []
@@ -369,7 +370,7 @@ def _group_partition(view: View, one: PartitionLag, width: int) -> list[Line]:
             text = f"a transaction holds back committed records from {count(held.start_offset)} on: Z on Partitions (4)"
             lines += _told(text, width, Tone.WARN)
     lines += _told(one.error, width, Tone.BAD) if one.error else []
-    stands_alone = groups.may_step_over(group)
+    stands_alone = may_step_over(group.lag)
     if one.reason is Reason.STANDS_STILL and not stands_alone:
         lines += [*_title("what to do"), *_told(groups.LOOK_AT_MEMBERS, width)]
     if one.status.is_trouble and one.committed_offset is not None and view.target is not None:

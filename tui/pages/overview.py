@@ -329,7 +329,10 @@ def _add_courses(board: Board, rows: list[Line], ids: Sequence[int], width: int)
     if width < 12:
         return
     courses = [[sample.in_by_broker.get(broker) for sample in board.samples] for broker in ids]
-    top = ceiling_of(max((value for course in courses for value in course if value is not None), default=None))
+    most = max((value for course in courses for value in course if value is not None), default=None)
+    if most is None:
+        return
+    top = ceiling_of(most)
     rows[0] = line(*rows[0], (f" 0 to {short_count(top)} in/s", Tone.QUIET))
     for index, course in enumerate(courses, 1):
         rows[index] = line(*rows[index], " ", (sparkline(course, width, top=top), Tone.QUIET))

@@ -13,13 +13,12 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import Side
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
+from engine.admin.groups.stepping_over import may_step_over, scope_text, stands
 from engine.admin.lag.results import PartitionLag
-from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.frame import Stage
 from engine.common.quantities import counted
 from tui.drawing.units import byte_rate, size
 from tui.operations.operation import Operation
-from tui.pages.groups import may_step_over
 from tui.pages.page import View
 from tui.state.board import PartitionItem
 
@@ -307,9 +306,9 @@ def _reset(view: View, items: Sequence[Any]) -> Offer:
     if group is None:
         is_problem = view.location.page == "overview"
         return NotNow("put the cursor on a group that one record holds up" if is_problem else "choose one group")
-    named = [one for one in _partitions_of(view, group, items) if view.location.page == "group" or _stands(one)]
+    named = [one for one in _partitions_of(view, group, items) if view.location.page == "group" or stands(one)]
     fields = (
-        FieldNeeded("topics", "Topics", _scope(named), "orders or orders:0,1; *: all that the group has committed"),
+        FieldNeeded("topics", "Topics", scope_text(named), "orders or orders:0,1; *: all that the group has committed"),
         FieldNeeded("to", "To", _next_offset(view, group, named), RESET_HINT),
     )
     return Ask(f"Reset offsets of group {group}", fields, lambda v: ResetOffsets.of(group, v["topics"], v["to"]))
@@ -322,27 +321,14 @@ def _partitions_of(view: View, name: str, items: Sequence[Any]) -> Sequence[Part
     return next((group.lag.partitions for group in view.board.frame.groups if group.name == name), ())
 
 
-def _stands(one: PartitionLag) -> bool:
-    """Whether a member fails, or hangs, before the next record."""
-    return one.reason is Reason.STANDS_STILL and bool(one.consumer_id)
-
-
 def _next_offset(view: View, name: str, named: Sequence[PartitionLag]) -> str:
     """Return where the one partition that a record holds up goes on; empty: only a person can say where to."""
     group = next((group for group in view.board.frame.groups if group.name == name), None)
-    if group is None or len(named) != 1 or not (_stands(named[0]) and may_step_over(group)):
+    if group is None or len(named) != 1 or not (stands(named[0]) and may_step_over(group.lag)):
         return ""
     read = view.off_board.record_at(named[0].topic, named[0].partition, named[0].committed_offset)
     # In a compacted topic the record may come some offsets later.
     return "+1" if read is None or read.record is None else str(read.record.offset + 1)
-
-
-def _scope(partitions: Sequence[PartitionLag]) -> str:
-    """Return partitions as people type them: ``orders:0,1 audit:3``."""
-    numbers: dict[str, list[int]] = {}
-    for one in partitions:
-        numbers.setdefault(one.topic, []).append(one.partition)
-    return " ".join(f"{topic}:{','.join(map(str, sorted(found)))}" for topic, found in numbers.items())
 
 
 def _delete_offsets(view: View, items: Sequence[Any]) -> Offer:
@@ -353,7 +339,7 @@ def _delete_offsets(view: View, items: Sequence[Any]) -> Offer:
         return NotNow("choose one group")
     partitions = _partitions_of(view, group, items)
     is_whole = view.location.page == "groups"
-    topics = " ".join(dict.fromkeys(one.topic for one in partitions)) if is_whole else _scope(partitions)
+    topics = " ".join(dict.fromkeys(one.topic for one in partitions)) if is_whole else scope_text(partitions)
     needed = FieldNeeded("topics", "Topics", topics, "orders or orders:0,1")
     title = f"Delete offsets of group {group}"
     return Ask(title, (needed,), lambda v: DeleteOffsets(group, tuple(v["topics"].split())))

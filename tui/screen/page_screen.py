@@ -355,7 +355,10 @@ def footer_items(screen: PageScreen) -> list[KeyItem]:
     if session.why_no_changes:
         shown = [action for action in shown if not action.changes]
     if page == "overview":
-        shown = [action for action in shown if not action.is_of_rows or action.id == "row.open"]
+        problem = screen.problem
+        idle = {"row.open", "problem.why"} if problem is None else set()
+        idle |= {"problem.incident"} if problem is None or problem.incident is None else set()
+        shown = [entry for entry in shown if entry.id not in idle and (not entry.is_of_rows or entry.id == "row.open")]
         # What changes something is worth its place on the problem that it may mend.
         shown = [entry for entry in shown if entry.id in mends or not (entry.changes or entry.group is Group.PLANS)]
     shown.sort(key=lambda action: (action.id not in mends, not action.pages))

@@ -11,6 +11,7 @@ from engine.admin.analysis.disks import NO_ROOM_SOON_S, DirTrend, room_advice
 from engine.admin.analysis.incidents import runs_around
 from engine.admin.analysis.moves import CopyState
 from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, throttles_told, what_is_held
+from engine.admin.groups.stepping_over import may_step_over
 from engine.admin.health.report import Check, HealthReason, Severity
 from engine.admin.lag.results import PartitionLag
 from engine.admin.lag.verdicts import Reason
@@ -21,7 +22,7 @@ from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, fitted, line
 from tui.drawing.units import NOTHING, at_least, byte_rate, count, counted, percent, plain, short_count, span
 from tui.pages.brokers import MAY_HANG, UNANSWERED
-from tui.pages.groups import LOOK_AT_MEMBERS, growth_of, may_step_over, reader_of, status_cell, time_lag_cell, why_of
+from tui.pages.groups import LOOK_AT_MEMBERS, growth_of, reader_of, status_cell, time_lag_cell, why_of
 from tui.pages.reassignments import why_of as why_of_copy
 from tui.pages.timeline import run_line, severity
 from tui.remedies import spelled
@@ -45,7 +46,7 @@ _SUBJECTS: Mapping[Check, tuple[str, str]] = {
     Check.UNDER_REPLICATED_MOVING: ("{} under-replicated, moving", "{} under-replicated, moving"),
     Check.OFFLINE_LOG_DIRS: ("{} log dir failed", "{} log dirs failed"),
     Check.FULL_LOG_DIRS: ("{} log dir almost full", "{} log dirs almost full"),
-    Check.RACK_VIOLATIONS: ("{} partition against racks", "{} partitions against racks"),
+    Check.RACK_VIOLATIONS: ("{} not spread over racks", "{} not spread over racks"),
     Check.PREFERRED_LEADER_IMBALANCE: ("{} broker leads too few", "{} brokers lead too few"),
     Check.RUNNING_REASSIGNMENTS: ("{} reassignment runs", "{} reassignments run"),
     Check.LEAKED_THROTTLES: ("{} throttle setting left", "{} throttle settings left"),
@@ -100,6 +101,13 @@ _FOLLOWS: Mapping[Check, EventKind] = {
     Check.NO_CONTROLLER: EventKind.CONTROLLER_MOVED,
 }
 """What a finding begins with: the incident with such an event is its cause."""
+_MEANS: Mapping[Check, str] = {
+    Check.UNDER_REPLICATED_DEAD_BROKER: "replicas there are not in sync with their leaders: they are out of the ISR",
+    Check.UNDER_REPLICATED_LAGGING: "replicas do not keep up with their leaders, and have left the ISR",
+    Check.UNDER_MIN_ISR: "fewer replicas are in sync (the ISR) than min.insync.replicas: acks=all is refused",
+    Check.PREFERRED_LEADER_IMBALANCE: "the first replica of a partition should lead it; after a restart others do",
+}
+"""What a finding means for those who meet Kafka's words for the first time."""
 _STUCK = {
     CopyState.STALLED: ("{} copy stands still", "{} copies stand still"),
     CopyState.FALLING_BEHIND: ("{} copy falls behind", "{} copies fall behind"),
@@ -122,6 +130,7 @@ class Problem:
         incident: the number of the incident that it began or began in, if anybody saw that.
         mends: the actions that may mend it; they act on the rows concerned.
         plan: the file of the plan that it is about; ``enter`` opens it.
+        means: what it means, where its subject is a word of Kafka's.
     """
 
     key: str
@@ -136,6 +145,7 @@ class Problem:
     incident: int | None = None
     mends: tuple[str, ...] = ()
     plan: Path | None = None
+    means: str = ""
 
     @property
     def sign(self) -> str:
@@ -173,7 +183,8 @@ def why_lines(
     ``run_width``: what happened many times takes one line of at most that many cells, which ends with names of cases.
     """
     lines = [line((f"{problem.sign} {problem.subject}", problem.tone), f"  {problem.effect}")]
-    lines += [line(f"  {plain(example)}") for example in problem.examples if example != problem.effect]
+    told = (problem.means, *problem.examples)
+    lines += [line(f"  {plain(one)}") for one in told if one not in ("", problem.effect)]
     # If nobody saw it begin, nobody knows what happened then.
     since, past = problem.since, board.history
     setting = "throttled" * (problem.key == Check.LEAKED_THROTTLES)
@@ -292,6 +303,7 @@ def _problem(board: Board, reason: HealthReason) -> Problem:
         advice=_advice_of(board, reason),
         incident=_incident_of(board, reason.check),
         mends=_MENDS.get(reason.check, ()),
+        means=_MEANS.get(reason.check, ""),
     )
 
 
@@ -421,8 +433,8 @@ def _of_groups(board: Board) -> Iterator[Problem]:
             is_of_cluster=False,
             examples=tuple(_cases_of(group, still_s)),
             advice=_OF_READERS.get(group.lag.reason, "see which partitions are behind, and who owns them (enter)")
-            + "; once they are stopped, step over it (O)" * may_step_over(group),
-            mends=("group.reset",) if may_step_over(group) else (),
+            + "; once they are stopped, step over it (O)" * may_step_over(group.lag),
+            mends=("group.reset",) if may_step_over(group.lag) else (),
         )  # fmt: skip
 
 
