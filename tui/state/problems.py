@@ -183,8 +183,8 @@ def why_lines(
     ``run_width``: what happened many times takes one line of at most that many cells, which ends with names of cases.
     """
     lines = [line((f"{problem.sign} {problem.subject}", problem.tone), f"  {problem.effect}")]
-    told = (problem.means, *problem.examples)
-    lines += [line(f"  {plain(one)}") for one in told if one not in ("", problem.effect)]
+    cases = (problem.means, *problem.examples)
+    lines += [line(f"  {plain(one)}") for one in cases if one not in ("", problem.effect)]
     # If nobody saw it begin, nobody knows what happened then.
     since, past = problem.since, board.history
     setting = "throttled" * (problem.key == Check.LEAKED_THROTTLES)
