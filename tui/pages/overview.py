@@ -175,8 +175,8 @@ def _figures(board: Board, width: int) -> list[Line]:
          Tone.BAD if well < known else Tone.STRONG, True),
         ("controller", str(cluster.controller_id) if has_controller else "none",
          Tone.QUIET if has_controller else Tone.BAD, True),
-        (count(len(board.topics)), "topics", Tone.STRONG, True),
-        (count(total.partitions), "partitions", Tone.STRONG, True),
+        (*_noun(len(board.topics), "topic"), Tone.STRONG, True),
+        (*_noun(total.partitions, "partition"), Tone.STRONG, True),
         (count(offline), "offline", Tone.BAD, bool(offline)),
         (count(total.under_replicated), "under-replicated", Tone.BAD, bool(total.under_replicated)),
         (count(total.below_min), "under min ISR", Tone.BAD, min_isr and bool(total.below_min)),
@@ -187,6 +187,11 @@ def _figures(board: Board, width: int) -> list[Line]:
     ]  # fmt: skip
     words = [line((f"{value} ", tone), (label, Tone.QUIET)) for value, label, tone, shown in pieces if shown]
     return [line(" ", *row) for row in wrapped(words, width - 2)]
+
+
+def _noun(value: int, noun: str) -> tuple[str, str]:
+    figure, _, word = counted(value, noun).rpartition(" ")
+    return figure, word
 
 
 # The panels
@@ -341,7 +346,7 @@ def _add_courses(board: Board, rows: list[Line], ids: Sequence[int], width: int)
 def _bottom(board: Board, width: int, height: int) -> list[Line]:
     """Return what moves, who reads, and what happened: side by side where there is room."""
     if width < _WIDE:
-        return panel("Last changes", _events(board, width - 2, height - 2), width, height, note="8 shows all")
+        return _changes(board, width, height)
     moving = bool(board.total.moving)
     left = width * 21 // 40
     has_groups = bool(board.frame.groups)
@@ -356,7 +361,7 @@ def _bottom(board: Board, width: int, height: int) -> list[Line]:
         readers = panel("Groups" if has_groups else "Busiest topics", _groups(board, wide - 2, rows - 2), wide, rows)
         lines = [*lines, *readers] if is_stacked else _beside(lines, readers)
     rest = width - width_of(lines[0]) - 1
-    return _beside(lines, panel("Last changes", _events(board, rest - 2, height - 2), rest, height, note="8 shows all"))
+    return _beside(lines, _changes(board, rest, height))
 
 
 def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
@@ -423,6 +428,12 @@ def _rows(columns: Sequence[Column], items: Sequence[Any]) -> list[Line]:
 
 
 # What happened
+
+
+def _changes(board: Board, width: int, height: int) -> list[Line]:
+    is_all = sum(1 for _ in board.history.runs) <= height - 2
+    note = "" if is_all else "8 shows all"
+    return panel("Last changes", _events(board, width - 2, height - 2), width, height, note=note)
 
 
 def _events(board: Board, width: int, lines_max: int) -> list[Line]:

@@ -92,7 +92,7 @@ def _open_partition_of_group(screen: MainScreen, item: PartitionLag) -> None:
     def told() -> list[Line]:
         partitions = screen.pages["group"].rows(screen.view).items
         now = next((one for one in partitions if one.name == item.name), item)
-        return aside_of(screen.view, "group", now, max(40, screen.size.width - 10))
+        return aside_of(screen.view, "group", now, min(150, max(40, screen.size.width * 94 // 100 - 8)))
 
     def reset() -> None:
         screen.work.offer(offer_for("group.reset", screen.view, [item]))

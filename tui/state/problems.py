@@ -91,6 +91,10 @@ _OF_READERS: Mapping[Reason | None, str] = {
     Reason.STANDS_STILL: f"{LOOK_AT_MEMBERS}; see the record at which each partition stands (enter)",
     Reason.LAG_NEVER_FELL: "it reads less than comes in: give it more consumers; see who reads what (enter)",
 }
+_OVER_A_RECORD = (
+    "look at what its members log, and at the record before which they stand (enter, enter); "
+    "once they are stopped, step over it (O)"
+)
 _FOLLOWS: Mapping[Check, EventKind] = {
     Check.OFFLINE_PARTITIONS: EventKind.PARTITION_OFFLINE,
     Check.UNDER_MIN_ISR: EventKind.ISR_SHRANK,
@@ -104,7 +108,7 @@ _FOLLOWS: Mapping[Check, EventKind] = {
 _MEANS: Mapping[Check, str] = {
     Check.UNDER_REPLICATED_DEAD_BROKER: "replicas there are not in sync with their leaders: they are out of the ISR",
     Check.UNDER_REPLICATED_LAGGING: "replicas do not keep up with their leaders, and have left the ISR",
-    Check.UNDER_MIN_ISR: "fewer replicas are in sync (the ISR) than min.insync.replicas: acks=all is refused",
+    Check.UNDER_MIN_ISR: "fewer replicas are in sync (the ISR) than min.insync.replicas wants",
     Check.PREFERRED_LEADER_IMBALANCE: "the first replica of a partition should lead it; after a restart others do",
 }
 """What a finding means for those who meet Kafka's words for the first time."""
@@ -432,8 +436,9 @@ def _of_groups(board: Board) -> Iterator[Problem]:
             board.since.get(("group", group.name)), Location("group", group=group.name, only=Only.IN_TROUBLE),
             is_of_cluster=False,
             examples=tuple(_cases_of(group, still_s)),
-            advice=_OF_READERS.get(group.lag.reason, "see which partitions are behind, and who owns them (enter)")
-            + "; once they are stopped, step over it (O)" * may_step_over(group.lag),
+            advice=_OVER_A_RECORD if may_step_over(group.lag) else _OF_READERS.get(
+                group.lag.reason, "see which partitions are behind, and who owns them (enter)"
+            ),
             mends=("group.reset",) if may_step_over(group.lag) else (),
         )  # fmt: skip
 
