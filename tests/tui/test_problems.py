@@ -15,9 +15,9 @@ from fake_feed import FakeFeed, fake_feed
 from engine.admin.analysis.incidents import RUNS_MAX, Runs
 from engine.admin.analysis.sanity import Doubt, Finding
 from engine.admin.configs.values import Entity, EntityType
-from engine.admin.groups.stepping_over import may_step_over
 from engine.admin.health.report import Check
 from engine.admin.lag.results import GroupLag
+from engine.admin.lag.stepping_over import may_step_over
 from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Stage

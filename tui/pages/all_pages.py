@@ -12,8 +12,8 @@ from typing import Any
 from engine.admin.analysis.incidents import Incident
 from engine.admin.analysis.timeline import timelines
 from engine.admin.brokers.metrics import IDLE_LOW_PERCENT, TOPICS_MAX, BrokerFigures
-from engine.admin.groups.stepping_over import may_step_over
 from engine.admin.lag.results import PartitionLag, QueryPartitionLag
+from engine.admin.lag.stepping_over import may_step_over
 from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Stage, WatchedGroup

@@ -11,9 +11,9 @@ from engine.admin.analysis.disks import NO_ROOM_SOON_S, DirTrend, room_advice
 from engine.admin.analysis.incidents import runs_around
 from engine.admin.analysis.moves import CopyState
 from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, throttles_told, what_is_held
-from engine.admin.groups.stepping_over import may_step_over
 from engine.admin.health.report import Check, HealthReason, Severity
 from engine.admin.lag.results import PartitionLag
+from engine.admin.lag.stepping_over import may_step_over
 from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.events import EventKind
 from engine.admin.watch.frame import WatchedGroup
