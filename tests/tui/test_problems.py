@@ -436,7 +436,7 @@ def test_a_finding_of_partitions_opens_the_partitions_that_it_counts() -> None:
     board = Board()
     frame = replace(cluster.frame(), words=words)
     board.take(replace(frame, health=HealthMemory().judge(frame)))
-    assert _rows_of(board, "1 not spread over racks") == ["audit-0"]
+    assert _rows_of(board, "1 partition in too few racks") == ["audit-0"]
     assert _rows_of(board, "2 min ISR above their factor") == ["single-0", "single-1"]
     assert _rows_of(board, "1 replica set behind") == ["orders-1"]
 

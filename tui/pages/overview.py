@@ -175,8 +175,8 @@ def _figures(board: Board, width: int) -> list[Line]:
          Tone.BAD if well < known else Tone.STRONG, True),
         ("controller", str(cluster.controller_id) if has_controller else "none",
          Tone.QUIET if has_controller else Tone.BAD, True),
-        (*_noun(len(board.topics), "topic"), Tone.STRONG, True),
-        (*_noun(total.partitions, "partition"), Tone.STRONG, True),
+        (count(len(board.topics)), "topic" + "s" * (len(board.topics) != 1), Tone.STRONG, True),
+        (count(total.partitions), "partition" + "s" * (total.partitions != 1), Tone.STRONG, True),
         (count(offline), "offline", Tone.BAD, bool(offline)),
         (count(total.under_replicated), "under-replicated", Tone.BAD, bool(total.under_replicated)),
         (count(total.below_min), "under min ISR", Tone.BAD, min_isr and bool(total.below_min)),
@@ -187,11 +187,6 @@ def _figures(board: Board, width: int) -> list[Line]:
     ]  # fmt: skip
     words = [line((f"{value} ", tone), (label, Tone.QUIET)) for value, label, tone, shown in pieces if shown]
     return [line(" ", *row) for row in wrapped(words, width - 2)]
-
-
-def _noun(value: int, noun: str) -> tuple[str, str]:
-    figure, _, word = counted(value, noun).rpartition(" ")
-    return figure, word
 
 
 # The panels

@@ -12,6 +12,7 @@ from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.target import ClusterTarget
 from engine.admin.lag.results import PartitionLag
 from engine.admin.watch.feed import Playback
+from engine.admin.watch.recorded_feed import RecordedFeed
 from engine.common.model import TopicPartition
 from tui.actions import help_lines
 from tui.dialogs.dialog import Also, TextDialog
@@ -30,7 +31,6 @@ from tui.screen.page_screen import why_not
 from tui.state.fleet import Member
 from tui.state.location import Location
 from tui.state.problems import problems_of, why_lines
-from tui.state.recorded_feed import RecordedFeed
 from tui.state.status import source_lines
 
 

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, overload
 
-from engine.admin.analysis.disks import DirTrend, dir_trends
+from engine.admin.analysis.disks import DirTrend, dir_trends, note_filling
 from engine.admin.analysis.history import History
 from engine.admin.analysis.incidents import Incident
 from engine.admin.analysis.moves import MovesBoard, moves_board
@@ -176,7 +176,7 @@ class Board:
     def _note_troubles(self, frame: Frame) -> None:
         """Note what is wrong for the first time, and forget what is not wrong any more."""
         self._note_hung(frame)
-        self._note_filled()
+        note_filling(self.filled, self.dir_trends, self.live)
         wrong: dict[Hashable, Hashable] = {}
         if frame.health is not None:
             wrong |= {reason.check: "cluster" for reason in frame.health.reasons}
@@ -200,15 +200,6 @@ class Board:
         """Note how brokers failed to answer, for when their sessions end: a refused connection is no silence."""
         self.hung = (self.hung | self._unanswering) - self.live
         self._unanswering = frozenset(id_ for id_ in self.silent if _NO_ANSWER in frame.words[id_].trouble)
-
-    def _note_filled(self) -> None:
-        """Note which disks fill up; what was read before a broker or its log dir failed stays."""
-        told = [trend for trend in self.dir_trends if trend.used_percent is not None and trend.broker in self.live]
-        for trend in reversed(told):
-            if trend.is_filling:
-                self.filled[trend.broker] = trend
-        for broker in {trend.broker for trend in told} - {trend.broker for trend in told if trend.is_filling}:
-            self.filled.pop(broker, None)
 
     # What is known
 

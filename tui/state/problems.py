@@ -46,7 +46,7 @@ _SUBJECTS: Mapping[Check, tuple[str, str]] = {
     Check.UNDER_REPLICATED_MOVING: ("{} under-replicated, moving", "{} under-replicated, moving"),
     Check.OFFLINE_LOG_DIRS: ("{} log dir failed", "{} log dirs failed"),
     Check.FULL_LOG_DIRS: ("{} log dir almost full", "{} log dirs almost full"),
-    Check.RACK_VIOLATIONS: ("{} not spread over racks", "{} not spread over racks"),
+    Check.RACK_VIOLATIONS: ("{} partition in too few racks", "{} partitions in too few racks"),
     Check.PREFERRED_LEADER_IMBALANCE: ("{} broker leads too few", "{} brokers lead too few"),
     Check.RUNNING_REASSIGNMENTS: ("{} reassignment runs", "{} reassignments run"),
     Check.LEAKED_THROTTLES: ("{} throttle setting left", "{} throttle settings left"),
@@ -105,13 +105,6 @@ _FOLLOWS: Mapping[Check, EventKind] = {
     Check.NO_CONTROLLER: EventKind.CONTROLLER_MOVED,
 }
 """What a finding begins with: the incident with such an event is its cause."""
-_MEANS: Mapping[Check, str] = {
-    Check.UNDER_REPLICATED_DEAD_BROKER: "replicas there are not in sync with their leaders: they are out of the ISR",
-    Check.UNDER_REPLICATED_LAGGING: "replicas do not keep up with their leaders, and have left the ISR",
-    Check.UNDER_MIN_ISR: "fewer replicas are in sync (the ISR) than min.insync.replicas wants",
-    Check.PREFERRED_LEADER_IMBALANCE: "the first replica of a partition should lead it; after a restart others do",
-}
-"""What a finding means for those who meet Kafka's words for the first time."""
 _STUCK = {
     CopyState.STALLED: ("{} copy stands still", "{} copies stand still"),
     CopyState.FALLING_BEHIND: ("{} copy falls behind", "{} copies fall behind"),
@@ -307,7 +300,7 @@ def _problem(board: Board, reason: HealthReason) -> Problem:
         advice=_advice_of(board, reason),
         incident=_incident_of(board, reason.check),
         mends=_MENDS.get(reason.check, ()),
-        means=_MEANS.get(reason.check, ""),
+        means=reason.check.meaning,
     )
 
 
