@@ -179,7 +179,7 @@ def detail_lines(plan: OpenedPlan, width: int) -> list[Line]:
     if plan.file is None:
         return lines
     score = plan.file.klamm.score
-    lines += [line((f"by {score.solver}", Tone.QUIET)), *(line(("! ", Tone.WARN), note) for note in plan.notes)]
+    lines += [line((f"solver: {score.solver}", Tone.QUIET)), *(line(("! ", Tone.WARN), note) for note in plan.notes)]
     if not plan.targets:
         return lines
     lines += [(), *card_lines(score), (), *flow_lines(score.brokers)]

@@ -150,7 +150,7 @@ def test_the_card_tells_before_and_after() -> None:
 def test_the_details_hold_card_flows_largest_moves_and_waves(plan: OpenedPlan) -> None:
     for width in (50, 190):
         told = text_of(detail_lines(plan, width))
-        for part in ("brokers that remain", "sends", "the largest moves", "waves of at most 10", "by highs"):
+        for part in ("brokers that remain", "sends", "the largest moves", "waves of at most 10", "solver: "):
             assert part in told, part
     largest = text_of(detail_lines(plan, 50)).split("the largest moves")[1].split("waves of")[0].split("\n")
     assert len([one for one in largest if "→" in one]) == min(10, sum(one.copies > 0 for one in plan.planned))
