@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 import fake_group
 import pytest
@@ -24,18 +25,19 @@ from engine.admin.watch.frame import Stage
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.znodes.tree import Znode
 from engine.common.model import TopicPartition
+from engine.kafka.protocol.records.record import Record
 from tui.dialogs.dialog import TextDialog
 from tui.drawing.cells import Cell, Tone
 from tui.drawing.units import NOTHING, short_count
 from tui.operations.elections import Elect
-from tui.pages import brokers, groups, overview, partitions, topics, zookeeper
+from tui.pages import all_pages, brokers, groups, overview, partitions, topics, zookeeper
 from tui.pages.all_pages import aside_of
 from tui.pages.page import View, rows_at
 from tui.screen.action_handlers import chosen
 from tui.screen.offers import Ask, EditSettings, NotNow, offer_for
 from tui.state.board import Board
 from tui.state.location import Location, Only
-from tui.state.off_board import ZnodeLevel
+from tui.state.off_board import ShownRecord, ZnodeLevel
 from tui.state.problems import Problem, age_told, problems_of, why_lines
 
 
@@ -749,6 +751,25 @@ def test_a_run_is_kept_up_with_each_event_and_says_what_all_of_them_say() -> Non
     runs.take([down, *(event(at_ms, 0, "") for at_ms in range(20_000, 20_000 + 2 * RUNS_MAX))])
     assert [*runs][:2] == [changed, Run(down, 1, ["broker 2"], "")], "what comes often pushes out only its own kind"
     assert len(list(runs)) == RUNS_MAX
+
+
+def test_any_record_is_shown_as_text_that_a_terminal_can_take() -> None:
+    name = TopicPartition("orders", 1)
+
+    def told(**parts: Any) -> str:
+        shown = ShownRecord(name, 5, **parts)
+        return "\n".join("".join(text for text, _ in one).rstrip() for one in all_pages._record(shown, 70))
+
+    odd = Record(7, 2**62, None, b"\xff\x1b[2J" + b"x" * 1_500, [("trace", b"1"), ("none", None)])
+    lines = told(record=odd).splitlines()
+    assert lines[0] == f"offset 7  time {2**62}, 1.5 kB"
+    assert lines[1:4] == ["key    null", "header trace 1", "header none null"]
+    whole = " ".join(lines[4:])
+    assert whole.startswith("value \\xff") and whole.endswith("… and 505 more bytes")
+    assert "\x1b" not in told(record=odd)
+    assert told(record=Record(5, -1, b"", b"")).splitlines()[0] == "offset 5  no time, 0 B"
+    assert told(is_loading=True) == "reading it …" and told() == "there is none: the log ends here"
+    assert told(error="TOPIC_AUTHORIZATION_FAILED") == "TOPIC_AUTHORIZATION_FAILED"
 
 
 def test_the_last_changes_hold_what_just_happened_and_what_was_grave() -> None:

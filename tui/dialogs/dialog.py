@@ -65,11 +65,7 @@ class EarlyKeys(ModalScreen[Result]):
         self._early.clear()
         if early and not self.TAKES_EARLY_KEYS:
             keys = " ".join(key_label(event.key) for event in early)
-            self.notify(
-                f"{keys} came too early for this window: press it again",
-                severity="warning",
-                markup=False,
-            )
+            self.notify(f"{keys} came too early for this window: press it again", severity="warning", markup=False)
             return
         for event in early:
             # By the app: one of them may close this window or open another.

@@ -402,7 +402,7 @@ def _record(shown: ShownRecord | None, width: int) -> list[Line]:
         text = "null" if content is None else content[:_BYTES_MAX].decode("utf-8", "backslashreplace")
         more = len(content or b"") - _BYTES_MAX
         rest = f" … and {counted(more, 'more byte')}" if more > 0 else ""
-        lines += folded(line((f"{name:<7}", Tone.QUIET), plain(text), (rest, Tone.QUIET)), width)
+        lines += folded(line((f"{name:<6} ", Tone.QUIET), plain(text), (rest, Tone.QUIET)), width)
     return lines
 
 
