@@ -35,6 +35,7 @@ from engine.local.cluster import LocalCluster
 from tui.app import Dashboard
 from tui.dialogs.form import FormDialog
 from tui.operations.elections import Elect
+from tui.operations.groups import ResetOffsets
 from tui.operations.partitions import AbortHanging
 from tui.operations.reassignments import CancelReassignments, RemoveThrottles
 from tui.pages.brokers import BrokerItem
@@ -436,38 +437,32 @@ def test_the_record_that_holds_a_group_up_is_shown_and_stepped_over_by_keys(
     feed = FakeFeed(FakeCluster(3, {name: 2}), plays=False)
     feed.cluster.add_group("reports", name, reads=feed.cluster.rate, lag=50)
     feed.cluster.stop_at("reports", TopicPartition(name, 1), 1)
-    addresses = parse_addresses(three_brokers.bootstrap_servers)
-    target = ClusterTarget("tried", Origin.OPTIONS, bootstrap=addresses)
-
-    async def scene(driven: Driven) -> None:
-        await driven.tick(30)
-        await choose(driven, "✖ group reports STALL")
-        await driven.press("enter")
-        assert "enter next record" in driven.text.splitlines()[-1]
-        await driven.press("enter")
-        await driven.sees("offset 1  ")
-        assert driven.lines_with("key    b") and driven.lines_with("value  {bad")
-        assert "\x1b" not in driven.text
-        assert f"--topic {name}:1 --to-offset 2 --execute" in driven.text
-        await driven.press("O")
-        await driven.until(lambda: isinstance(driven.app.screen, FormDialog))
-        assert [one.value for one in driven.app.screen.query(Input)] == [f"{name}:1", "2"]
-        await driven.press("enter", "enter")
-        await driven.sees(f"{name}-1  — → 2")
-        await driven.type("reports")
-        await driven.press("enter")
-        await driven.sees("Reset offsets: done")
+    target = ClusterTarget("tried", Origin.OPTIONS, bootstrap=parse_addresses(three_brokers.bootstrap_servers))
 
     async def run() -> None:
         async with dashboard(feed, target=target) as driven:
-            await scene(driven)
+            await driven.tick(30)
+            await choose(driven, "✖ group reports STALL")
+            await driven.press("enter")
+            assert "enter next record" in driven.text.splitlines()[-1]
+            await driven.press("enter")
+            await driven.sees("offset 1  ")
+            assert driven.lines_with("key    b") and driven.lines_with("value  {bad")
+            assert "\x1b" not in driven.text
+            assert f"--topic {name}:1 --to-offset 2 --execute" in driven.text
+            await driven.press("O")
+            await driven.until(lambda: isinstance(driven.app.screen, FormDialog))
+            assert [one.value for one in driven.app.screen.query(Input)] == [f"{name}:1", "2"]
+            await driven.press("enter", "enter")
+            await driven.sees(f"{name}-1  — → 2")
+            await driven.type("reports")
+            await driven.press("enter")
+            await driven.sees("Reset offsets: done")
 
     drive(run)
 
 
 def test_offsets_are_reset_where_the_cursor_is_and_nowhere_is_chosen_for_a_person() -> None:
-    """Enter alone must never move offsets of partitions that nobody has looked at, or to where records are lost."""
-
     async def look(driven: Driven) -> None:
         cluster = driven.feed.cluster
         cluster.add_group("stuck", "orders", reads=cluster.rate, lag=50)
@@ -494,12 +489,10 @@ def test_offsets_are_reset_where_the_cursor_is_and_nowhere_is_chosen_for_a_perso
         await driven.until(lambda: driven.main.location.page == "groups")
         driven.main.model.put_cursor_on(("billing", driven.main.model.shown[0].lag.type))
         assert prefilled() == ["", ""]
-        offer = offered(driven, "group.reset")
-        assert isinstance(offer, Ask)
         for topics, to in (("", "latest"), ("orders", "")):
             with pytest.raises(BadRequest):
-                offer.build({"topics": topics, "to": to})
-        assert offer.build({"topics": "*", "to": "latest"}).topics is None
+                ResetOffsets.of("billing", topics, to)
+        assert ResetOffsets.of("billing", "*", "latest").topics is None
 
     async def run() -> None:
         async with dashboard(FakeFeed(_five(), plays=False)) as driven:
