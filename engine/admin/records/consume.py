@@ -18,7 +18,7 @@ from engine.admin.cluster.errors import LoginRefused, NotFound, Refused, Unknown
 from engine.admin.cluster.waits import Observer, tell_nobody
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.offsets.listing import FoundOffset, ask_offsets
-from engine.admin.records.consumed import ConsumedRecords, visible_batches
+from engine.admin.records.consumed import ConsumedRecord, ConsumedRecords, visible_batches
 from engine.admin.records.fetching import FetchFrom, fetch
 from engine.admin.records.leaders import LeaderReaders, check_partitions, refuse_lasting, topic_leaders
 from engine.common.errors import ErrorCode
@@ -432,7 +432,8 @@ async def next_record(wire: WireCluster, name: TopicPartition, offset: int, *, g
     async with aclosing(consumer.batches()) as batches:
         async for found in batches:
             # A batch may unpack to many times its size.
-            if records := await asyncio.to_thread(lambda found=found: found.records):
+            records: list[ConsumedRecord] = await asyncio.to_thread(getattr, found, "records")
+            if records:
                 return records[0].record
     return None
 
