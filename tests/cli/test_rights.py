@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,24 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RightsStory]:
         create_topic(f"{host}:9092", "t-elect-unclean", assignment={0: [2]})
         assert program.terminate() == 0
         yield RightsStory(folder, f"{host}:9092", f"{host}:9093", CELLS)
+
+
+@pytest.fixture
+def beside_unnamed(
+    story: RightsStory, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], Cell]:
+    """Prepares a case beside topic un-named, on which nobody has a right; the test runs in a folder of its own."""
+    # Some commands leave a file for the way back.
+    monkeypatch.chdir(tmp_path)
+
+    def prepared(case: str) -> Cell:
+        cell = Cell(case)
+        story.prepare(cell, capsys)
+        if "un-named" not in story.as_admin("topics list -o plain", capsys).out.split():
+            story.as_admin("topics create un-named --replica-assignment 0", capsys)
+        return cell
+
+    return prepared
 
 
 @pytest.mark.parametrize("cell", CELLS, ids=str)
@@ -114,12 +132,9 @@ def test_a_person_is_told_what_is_hidden(story: RightsStory, capsys: Capture) ->
     ],
 )
 def test_who_asks_for_all_topics_is_told_which_are_hidden(
-    command: str, words: str, story: RightsStory, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, words: str, story: RightsStory, capsys: Capture, beside_unnamed: Callable[[str], Cell]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    cell = Cell(command)
-    story.prepare(cell, capsys)
-    _make_unnamed(story, capsys)
+    cell = beside_unnamed(command)
     asked = [*command.split(), *words.format(**story.names(cell)).split(), "-o", "json"]
     login = ("-b", story.login, "--command-config", story.config_of(cell))
     ran = in_process(*asked, *login, capture=capsys)
@@ -141,12 +156,9 @@ def test_a_hidden_topic_is_not_called_gone(story: RightsStory, capsys: Capture) 
     ("command", "words"), [("topics list", "t-.*"), ("topics describe", "t-.*"), ("topics list", "--exclude-internal")]
 )
 def test_what_was_not_asked_for_is_not_called_hidden(
-    command: str, words: str, story: RightsStory, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: str, words: str, story: RightsStory, capsys: Capture, beside_unnamed: Callable[[str], Cell]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    cell = Cell(command)
-    story.prepare(cell, capsys)
-    _make_unnamed(story, capsys)
+    cell = beside_unnamed(command)
     login = ("-b", story.login, "--command-config", story.config_of(cell))
     ran = in_process(*command.split(), *words.split(), *login, "-o", "json", capture=capsys)
     told = {one["resource"] for one in hidden(ran)}
@@ -165,21 +177,12 @@ def test_what_was_not_asked_for_is_not_called_hidden(
     ],
 )
 def test_a_tool_of_kafkas_says_nothing_of_hidden_topics(
-    case: str, words: str, story: RightsStory, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    case: str, words: str, story: RightsStory, capsys: Capture, beside_unnamed: Callable[[str], Cell]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    cell = Cell(case)
-    story.prepare(cell, capsys)
-    _make_unnamed(story, capsys)
+    cell = beside_unnamed(case)
     login = (story.config_of(cell), "--bootstrap-server", story.login)
     ran = in_process(*words.split(), *login, capture=capsys)
     assert (ran.code in (0, 1), "hidden" in ran.err, "un-named" in ran.err + ran.out) == (True, False, False), ran.err
-
-
-def _make_unnamed(story: RightsStory, capsys: Capture) -> None:
-    """Make a topic on which nobody has a right."""
-    if "un-named" not in story.as_admin("topics list -o plain", capsys).out.split():
-        story.as_admin("topics create un-named --replica-assignment 0", capsys)
 
 
 def test_a_broker_that_may_lead_hidden_topics_is_not_called_demoted(

@@ -178,7 +178,9 @@ def runs_around(
     if setting:
         last = takewhile(lambda event: event.at_ms >= since_ms - _MINUTE_MS, reversed(events))
         changes: dict[EventKind, Run] = {}
-        for event in reversed([one for one in last if one.kind in _SETTINGS and setting in one.before + one.after]):
+        for event in reversed(
+            [earlier for earlier in last if earlier.kind in _SETTINGS and setting in earlier.before + earlier.after]
+        ):
             changes.setdefault(event.kind, Run(event, 0, [], event.reason)).take(event)
         if changes:
             return list(changes.values())
@@ -238,7 +240,7 @@ class Incidents:
         return self._count
 
     def around(self, broker: int) -> Incident | None:
-        """Return the incident of a broker that goes on."""
+        """Return a broker's incident that has not ended."""
         return self._open.get(broker)
 
     def behind(self, kind: EventKind, since_ms: int) -> Incident | None:

@@ -165,16 +165,16 @@ async def read_holding(wire: WireCluster, snapshot: ClusterSnapshot) -> OpenTran
     return await find_holding(wire, names) if names else OpenTransactions(())
 
 
-def holding_of(one: OpenTransaction) -> HoldingTransaction:
+def holding_of(transaction: OpenTransaction) -> HoldingTransaction:
     """Return an open transaction as the checks want it."""
-    known = None if one.is_hanging else one.description
+    known = None if transaction.is_hanging else transaction.description
     return HoldingTransaction(
-        str(one.name),
-        one.start_offset,
-        one.producer.producer_id,
-        one.age_ms if known is None else known.duration_ms,
-        one.is_hanging,
-        one.transactional_id,
+        str(transaction.name),
+        transaction.start_offset,
+        transaction.producer.producer_id,
+        transaction.age_ms if known is None else known.duration_ms,
+        transaction.is_hanging,
+        transaction.transactional_id,
         None if known is None else known.state,
     )
 
@@ -284,7 +284,7 @@ async def _ask(client: BrokerClient, broker_id: int, has_topics: bool) -> Broker
         dirs = DescribeLogDirsResponse(results=[])
     offline = tuple(result.log_dir for result in dirs.results if result.error_code != ErrorCode.NONE)
     offered = await client.api_versions()
-    fullness = {one.log_dir: used_percent(one.total_bytes, one.usable_bytes) for one in dirs.results}
+    fullness = {result.log_dir: used_percent(result.total_bytes, result.usable_bytes) for result in dirs.results}
     return BrokerProbe(
         metadata.controller_id if metadata.controller_id >= 0 else None,
         offline,
@@ -295,7 +295,7 @@ async def _ask(client: BrokerClient, broker_id: int, has_topics: bool) -> Broker
         min_isr=await _own_min_isr(client, broker_id),
         denied=denied,
         release=release_of(offered) or "",
-        topics=frozenset(topic.name for one in dirs.results for topic in one.topics),
+        topics=frozenset(topic.name for result in dirs.results for topic in result.topics),
     )
 
 
@@ -315,7 +315,7 @@ async def _own_min_isr(client: BrokerClient, broker_id: int) -> int | None:
         answer: DescribeConfigsResponse = await client.call(DescribeConfigsRequest(resources=[resource]))
     except NetworkError:
         return None
-    texts = (one.value for result in answer.results for one in result.configs if one.name == MIN_ISR)
+    texts = (config.value for result in answer.results for config in result.configs if config.name == MIN_ISR)
     return next((int(text) for text in texts if text is not None and text.isdecimal()), None)
 
 

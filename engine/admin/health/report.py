@@ -260,10 +260,10 @@ class Volume(Protocol):
 def used_percents(volumes: Iterable[Volume]) -> dict[int, dict[str, float]]:
     """Return by broker and log dir how full the volume is, as far as brokers say."""
     found: dict[int, dict[str, float]] = {}
-    for one in volumes:
-        percent = used_percent(one.total_bytes, one.usable_bytes)
-        if one.log_dir is not None and percent is not None:
-            found.setdefault(one.broker, {})[one.log_dir] = percent
+    for volume in volumes:
+        percent = used_percent(volume.total_bytes, volume.usable_bytes)
+        if volume.log_dir is not None and percent is not None:
+            found.setdefault(volume.broker, {})[volume.log_dir] = percent
     return found
 
 

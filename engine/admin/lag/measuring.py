@@ -194,9 +194,9 @@ class LagMeter:
             group_lag(sample, series, times, now_ms, in_pace, behind=behind) for sample, series, in_pace in followed
         ]
         for key, group in zip(latest, groups, strict=True):
-            for one in group.partitions:
-                if one.reason is Reason.NO_RECORDS:
-                    history.has_read_all(key, TopicPartition(one.topic, one.partition))
+            for partition in group.partitions:
+                if partition.reason is Reason.NO_RECORDS:
+                    history.has_read_all(key, TopicPartition(partition.topic, partition.partition))
         return groups
 
     def _told(self, groups: list[GroupLag], failures: list[AdminError]) -> LagAnswer:

@@ -65,7 +65,7 @@ class Location:
 
     def entries(self) -> list[Entry]:
         """Return what is in this folder, in order of names."""
-        return sorted(self.store.list(self.path), key=lambda one: one.name)
+        return sorted(self.store.list(self.path), key=lambda file: file.name)
 
     def read(self) -> bytes:
         return self.store.read(self.path)

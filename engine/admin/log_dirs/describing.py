@@ -117,7 +117,7 @@ async def read_all_log_dirs(cluster: Cluster, topics: Sequence[TopicSnapshot] | 
     found = await read_log_dirs(cluster, None, names)
     # Those that were just asked: who comes back meanwhile is not reported as absent and asked by nobody.
     absent = assigned - {log_dir.broker for log_dir in found}
-    return sorted([*found, *(_silent(broker, NOT_ALIVE) for broker in absent)], key=lambda one: one.broker)
+    return sorted([*found, *(_silent(broker, NOT_ALIVE) for broker in absent)], key=lambda described: described.broker)
 
 
 async def note_hidden_topics(cluster: Cluster, stored: Set[str], listed: Iterable[str]) -> list[str]:
@@ -200,7 +200,7 @@ def log_dir_with(
     broker: int, path: str, replicas: list[DirReplica], total: int | None = None, usable: int | None = None
 ) -> LogDir:
     """Return the log dir that holds these replicas, on a volume of ``total`` bytes of which ``usable`` are free."""
-    replicas.sort(key=lambda one: (one.topic, one.partition, one.is_future))
+    replicas.sort(key=lambda replica: (replica.topic, replica.partition, replica.is_future))
     size = sum(replica.size_bytes for replica in replicas)
     return LogDir(broker, path, None, size, len(replicas), total, usable, tuple(replicas))
 
@@ -242,7 +242,8 @@ def with_logs(snapshot: ClusterSnapshot, logs: Mapping[TopicPartition, Sequence[
         names = (TopicPartition(topic.name, partition.partition) for partition in topic.partitions)
         parts = zip(topic.partitions, names, strict=True)
         return replace(
-            topic, partitions=tuple(replace(one, replica_logs=tuple(logs.get(name, ()))) for one, name in parts)
+            topic,
+            partitions=tuple(replace(partition, replica_logs=tuple(logs.get(name, ()))) for partition, name in parts),
         )
 
     return replace(snapshot, topics=tuple(map(sized, snapshot.topics)))

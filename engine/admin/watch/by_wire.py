@@ -102,14 +102,16 @@ async def read_wire_settings(
     names = [topic.name for topic in topics]
     missing: list[str] = []
     overrides = await read_overrides(wire, names, missing.append)
-    told: dict[str, Mapping[str, str]] = {name: one for name, one in overrides.items() if one is not None}
+    told: dict[str, Mapping[str, str]] = {
+        name: settings for name, settings in overrides.items() if settings is not None
+    }
     effective = await read_effective(wire, list(told), MIN_ISR, missing.append)
     brokers: dict[int | None, Mapping[str, str]] = {}
     try:
-        for one in await WireConfigReader(wire).describe_all(EntityType.BROKER, include_all=False):
-            settings = settings_of(one)
+        for described in await WireConfigReader(wire).describe_all(EntityType.BROKER, include_all=False):
+            settings = settings_of(described)
             if settings:
-                brokers[None if one.entity_name is None else int(one.entity_name)] = settings
+                brokers[None if described.entity_name is None else int(described.entity_name)] = settings
     except Refused as error:
         if not failure_of(error).is_denied:
             raise

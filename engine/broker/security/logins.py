@@ -170,7 +170,7 @@ class Login:
         return Outgoing(_SIZE.pack(len(answer)) + answer)
 
     def _may_renew(self) -> bool:
-        """Whether another login may replace the one that holds: only one that ends, and not every moment."""
+        """Whether another login may replace the current one: only if that expires, and not too soon after the last."""
         now_ms = self._policy.now_ms()
         if self._expires_at_ms is None:
             return False
