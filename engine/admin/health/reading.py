@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from engine.admin.cluster.asking import SILENT_LIMIT_S
 from engine.admin.cluster.client_properties import ClientProperties
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
@@ -189,6 +190,7 @@ async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int
         waits=cluster.waits,
         has_topics=cluster.may_hide_topics,
     )
+    idle_controller = await _idle_controller(facts.snapshot, cluster, silent, probes)
     for probe in probes.values():
         cluster.note_denied(probe.denied)
     if cluster.may_hide_topics:
@@ -204,8 +206,26 @@ async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int
         used_percents={broker: probe.used_percents for broker, probe in probes.items() if probe.used_percents},
         caps_min_isr=bool(probes) and all(probe.caps_min_isr for probe in probes.values()),
         is_kraft=any(probe.is_kraft for probe in probes.values()),
+        idle_controller=idle_controller,
         silent_brokers={broker: probe.trouble for broker, probe in probes.items() if probe.trouble is not None},
     )
+
+
+async def _idle_controller(
+    snapshot: ClusterSnapshot, cluster: Cluster, silent: Mapping[int, str], probes: dict[int, BrokerProbe]
+) -> str | None:
+    """Return what a controller did that is silent as such, but answers as a broker; its probe is then a good one.
+
+    It waits for ZooKeeper, as long as that has lost its majority.
+    """
+    for broker in snapshot.brokers:
+        if broker.id == snapshot.controller_id and broker.id in silent:
+            properties, has_topics = cluster.target.client_properties, cluster.may_hide_topics
+            probe = await _probe(broker, properties, SILENT_LIMIT_S, cluster.waits, has_topics)
+            if probe.trouble is None:
+                probes[broker.id] = probe
+                return silent[broker.id]
+    return None
 
 
 async def probe_brokers(

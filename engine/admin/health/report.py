@@ -204,6 +204,7 @@ class HealthFacts:
         offline_log_dirs: by broker.
         used_percents: by broker and log dir, how full its volume is, whoever filled it.
         silent_brokers: registered brokers that did not answer, and what they did instead.
+        idle_controller: what the controller did instead of its work, though it answers as a broker.
         deletion_ages_ms: for how long topics have been marked for deletion.
         zookeeper_ms: how long a read takes.
         zookeeper_trouble: why ZooKeeper was not asked, although the caller named it.
@@ -225,6 +226,7 @@ class HealthFacts:
     offline_log_dirs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     used_percents: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     silent_brokers: Mapping[int, str] = field(default_factory=dict)
+    idle_controller: str | None = None
     deletion_ages_ms: Mapping[str, int] = field(default_factory=dict)
     zookeeper_ms: float | None = None
     zookeeper_trouble: str | None = None

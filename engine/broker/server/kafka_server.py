@@ -25,6 +25,7 @@ from engine.broker.fetch.session_cache import FetchSessionCache
 from engine.broker.handlers.api_versions import answer_unknown_version
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.guards import guarded
+from engine.broker.handlers.metadata import UNKNOWN_MS_MAX, once_known
 from engine.broker.handlers.registry import all_handlers
 from engine.broker.log.environment import LoadingStopped
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
@@ -484,7 +485,7 @@ class KafkaServer:
         waits.
         """
         config = self.config
-        handlers = {key: self._guarded(spec) for key, spec in all_handlers().items()}
+        handlers = {key: once_known(self._guarded(spec)) for key, spec in all_handlers().items()}
         self._routes = RouteTable(handlers, answer_unknown_version)
         self.quotas = ClientQuotas(
             quota_window(config),
@@ -524,6 +525,7 @@ class KafkaServer:
         """Start answering. Earlier, while it waited for its id, this broker would have told clients about no topics."""
         for listener in self._bound:
             await self.network.accept(listener)
+        asyncio.get_running_loop().call_later(UNKNOWN_MS_MAX / 1000, self.metadata_cache.known.set)
         self.network.start_idle_sweep()
 
     def _make_request(

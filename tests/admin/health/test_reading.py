@@ -15,9 +15,9 @@ from scripted_brokers import scripted_cluster
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.snapshot_file import save_snapshot
 from engine.admin.cluster.target import ClusterTarget, Origin
-from engine.admin.health.checks import ZOOKEEPER_SLOW_MS
+from engine.admin.health.checks import ZOOKEEPER_SLOW_MS, assess
 from engine.admin.health.reading import read_health_facts, zookeeper_delay_ms
-from engine.admin.health.report import HealthFacts
+from engine.admin.health.report import Check, HealthFacts
 from engine.common.clock import ManualClock
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, FailedLogDir, PartitionSnapshot, SnapshotSource, TopicSnapshot
@@ -108,6 +108,27 @@ async def test_brokers_that_are_known_to_be_silent_are_not_asked_again() -> None
         assert (facts.min_isr, facts.zookeeper_ms) == ({"t": 1}, None)
         assert brokers.brokers[0].requests(DescribeLogDirsRequest)
         assert not brokers.brokers[1].requests(DescribeLogDirsRequest)
+
+
+@pytest.mark.parametrize("is_frozen", [False, True])
+@in_event_loop
+async def test_a_controller_that_waits_for_zookeeper_is_no_silent_broker(is_frozen: bool) -> None:
+    async with asyncio.timeout(60), scripted_cluster(2) as brokers:
+        brokers.leaders = {"t": [0]}
+        for broker in brokers.brokers:
+            broker.answers[ApiKey.DESCRIBE_CONFIGS] = _described
+            broker.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: DescribeLogDirsResponse(results=[])
+        if is_frozen:
+            brokers.brokers[0].answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: NOTHING_SAID
+        target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+        async with Cluster(target, timeout_s=20) as cluster:
+            (await cluster.wire()).silent[0] = SILENCE
+            facts = await read_health_facts(cluster)
+        assert (facts.silent_brokers, facts.idle_controller) == (({0: SILENCE}, None) if is_frozen else ({}, SILENCE))
+        found = {reason.check: reason.examples for reason in assess(facts).reasons}
+        told = (f"broker 0 is the controller, and answers, but not as the controller: {SILENCE}; is ZooKeeper up?",)
+        assert found.get(Check.NO_CONTROLLER) == (None if is_frozen else told)
+        assert (Check.SILENT_BROKERS in found) == is_frozen
 
 
 @pytest.mark.parametrize(
