@@ -66,6 +66,11 @@ class Check(StrEnum):
         """What a person should do next."""
         return _ADVICE[self]
 
+    @property
+    def meaning(self) -> str:
+        """What it means to those who meet Kafka's words for the first time; empty where its own words do."""
+        return _MEANINGS.get(self, "")
+
 
 _WARNINGS = frozenset(
     {
@@ -130,6 +135,14 @@ _ADVICE: Mapping[Check, Words] = {
     Check.DELETION_STUCK: "a broker with a replica of it is dead, or delete.topic.enable is off",
     Check.ZOOKEEPER_UNREACHABLE: "without it no leader is elected and no ISR changes: start it, or check its log",
     Check.ZOOKEEPER_SLOW: "check its disk and its garbage collection",
+}
+
+
+_MEANINGS: Mapping[Check, str] = {
+    Check.UNDER_REPLICATED_DEAD_BROKER: "replicas on brokers that are down are not in sync: they have left the ISR",
+    Check.UNDER_REPLICATED_LAGGING: "replicas do not keep up with their leaders: they have left the ISR",
+    Check.UNDER_MIN_ISR: "fewer replicas are in sync (the ISR) than min.insync.replicas wants",
+    Check.PREFERRED_LEADER_IMBALANCE: "the first replica of a partition should lead it; after a restart others do",
 }
 
 
