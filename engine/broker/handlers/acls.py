@@ -16,6 +16,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Final
 
+from engine.broker.handlers.answer_lists import answer_list, kept
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.in_turns import in_turns
 from engine.broker.handlers.registry import handles
@@ -126,17 +127,19 @@ async def create_acls(context: RequestContext, request: CreateAclsRequest) -> Cr
 async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Delete the rules that the filters match; a rule that several match is reported under the first."""
     authorizer = context.broker.authorizer
-    results, wanted, breather = [], [], Breather()
+    results, breather = answer_list(context, DeleteAclsResponse, "filter_results"), Breather()
+    wanted: list[tuple[AclFilter, DeleteAclsFilterResult]] = []
     for asked in request.filters:
         await breather.give_way()
         result = DeleteAclsFilterResult(matching_acls=[])
-        results.append(result)
         try:
             if authorizer is None:
                 raise KafkaError(ErrorCode.SECURITY_DISABLED, _DISABLED)
-            wanted.append((_filter(asked, asked.resource_name_filter, asked.resource_type_filter), result))
+            taken = _filter(asked, asked.resource_name_filter, asked.resource_type_filter)
+            wanted.append((taken, kept(results, result)))
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
+            results.append(result)
     patterns = []
     for pattern in [] if authorizer is None else list(authorizer.rules.all):
         for taking, _ in wanted:

@@ -36,6 +36,7 @@ from engine.kafka.protocol.apis.alter_client_quotas import (
     ResponseEntryData,
 )
 from engine.kafka.zk.configs import DEFAULT_ENTITY, ConfigType, sanitized
+from engine.runtime.room import ask_others
 from engine.runtime.turns import Breather
 
 logger = logging.getLogger("kafka.server.ZkAdminManager")
@@ -69,6 +70,7 @@ async def alter_client_quotas(context: RequestContext, request: AlterClientQuota
 
 async def _alter(broker: Broker, entry: RequestEntryData, breather: Breather, *, validate_only: bool) -> None:
     path = await _path(entry.entity, breather)
+    ask_others()
     texts = await broker.zk.configs.get_entity_configs(path)
     known = IP_QUOTAS if path.startswith(f"{ConfigType.IP.value}/") else CLIENT_QUOTAS
     for ops in in_lists(entry.ops):

@@ -299,6 +299,7 @@ def test_two_partitions_move_each_on_its_own() -> None:
     ("target", "code", "message"),
     [
         ((), 39, "Empty replica list specified in partition reassignment."),
+        (tuple(range(10_001)), 39, "There are too many replicas in the partition reassignment replica list."),
         ((1, 1), 39, "Duplicate replica ids in partition reassignment replica list: ArrayBuffer(1, 1)"),
         ((1, -2), 39, "Invalid broker id in replica list: ArrayBuffer(1, -2)"),
         (
