@@ -33,7 +33,10 @@ async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -
     """Elect leaders and wait until this broker knows about them."""
     broker = context.broker
     if request.election_type not in set(ElectionType):
-        return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
+        named = () if request.topic_partitions is None else await _wanted(request, broker.metadata_cache)
+        refusal = await _response(dict.fromkeys(named, ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)), None)
+        refusal.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+        return refusal
     partitions = await _wanted(request, broker.metadata_cache)
     answer: dict[TopicPartition, int | ApiError] | ApiError = await broker.controller.ask(
         ElectLeaders(partitions, ElectionType(request.election_type))
