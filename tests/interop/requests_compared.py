@@ -126,6 +126,7 @@ def topics_described(both: SideBySide) -> None:
     both.ask("ids too early", by_id(("told", None), ("nosuch", None), (None, "told")), [10, 11])
     both.ask("ids with names too early", by_id(("told", "told-too")), [10, 11])
     both.ask("neither", by_id((None, None)), [10, 11])
+    both.ask("names beside an id", by_id((None, "told-too"), ("told", None), (None, "nosuch")), [12])
 
 
 def topics_deleted(both: SideBySide) -> None:
