@@ -14,8 +14,8 @@ Behaviour
 Version notes
 * v0 an empty list means all topics, and dead replicas are left out with REPLICA_NOT_AVAILABLE   * v1 null means all
 * v4 the client may forbid auto-creation   * v5 offline replicas   * v8 authorized operations   * v10 topic ids
-* v12 topics may be asked for by id: UNKNOWN_TOPIC_ID when there is none; names beside ids are ignored. v10 and v11 have the field and may not use it:
-  an id, or no name, makes the whole request INVALID_REQUEST
+* v12 topics may be asked for by id: UNKNOWN_TOPIC_ID when there is none. Names beside ids are ignored. v10 and v11 have
+  the field and may not use it: an id, or no name, makes the whole request INVALID_REQUEST
 """
 
 from __future__ import annotations
