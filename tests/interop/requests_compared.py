@@ -8,6 +8,7 @@ import compared_groups
 import compared_odd_records
 import compared_quotas
 import compared_transactions
+import compared_walks
 from compared_configs import settings_of_brokers, settings_of_topics
 from compared_records import deleted_records, fetched, offsets, produced
 from side_by_side import SideBySide
@@ -212,4 +213,5 @@ AREAS: tuple[Callable[[SideBySide], None], ...] = (
     *compared_groups.AREAS,
     *compared_transactions.AREAS,
     *compared_quotas.AREAS,
+    compared_walks.administrators,
 )
