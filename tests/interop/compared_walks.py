@@ -285,11 +285,11 @@ def administrators(both: SideBySide) -> None:
 
 
 def _wait_until_gone(both: SideBySide, names: Sequence[str]) -> None:
-    """Wait until no topic is queued for deletion: a controller is through a moment after the answer."""
-    topics = [CreatePartitionsTopic(name=name, count=99, assignments=None) for name in names if " " not in name]
-    asked = CreatePartitionsRequest(topics=topics, timeout_ms=TIMEOUT_MS, validate_only=True)
+    """Wait until the names are free: a controller ends a deletion a moment after the answer."""
+    topics = [CreatableTopic(name=name, num_partitions=1, replication_factor=1) for name in dict.fromkeys(names)]
+    asked = CreateTopicsRequest(topics=topics, validate_only=True)
     deadline = time.monotonic() + 20
     for side in both.sides.values():
-        while any(result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION for result in side.ask(asked, 1).results):
+        while any(topic.error_code == ErrorCode.TOPIC_ALREADY_EXISTS for topic in side.ask(asked, 5).topics):
             assert time.monotonic() < deadline, f"{names} are not gone"
             time.sleep(0.02)
