@@ -241,7 +241,7 @@ class LocalCluster:
         self._change("kill", str(broker_id), "--signal", "STOP")
 
     def resume_broker(self, broker_id: int) -> None:
-        """Let a paused broker go on (SIGCONT)."""
+        """Resume a paused broker (SIGCONT)."""
         self._change("kill", str(broker_id), "--signal", "CONT")
 
     def restart_broker(self, broker_id: int, overrides: Settings | None = None) -> None:
@@ -354,7 +354,7 @@ class LocalZooKeeper:
         self._cluster._change("kill", "zookeeper", "--signal", "STOP")
 
     def resume(self) -> None:
-        """Let it go on (SIGCONT)."""
+        """Resume it (SIGCONT)."""
         self._cluster._change("kill", "zookeeper", "--signal", "CONT")
 
 

@@ -65,8 +65,8 @@ class _Builder:
             self._check_factor(targets)
         partitions = []
         moving = []
-        for number, topic in enumerate(sorted(self.snapshot.topics, key=lambda one: one.name)):
-            for partition in sorted(topic.partitions, key=lambda one: one.partition):
+        for number, topic in enumerate(sorted(self.snapshot.topics, key=lambda topic: topic.name)):
+            for partition in sorted(topic.partitions, key=lambda partition: partition.partition):
                 name = TopicPartition(topic.name, partition.partition)
                 is_free = is_selected(topic) and name not in pins and bool(partition.replicas)
                 is_moving = partition.assignment.is_being_reassigned
@@ -132,9 +132,9 @@ class _Builder:
 
     def _tell_dead(self, dead: list[int], is_emptied: bool) -> None:
         listed = ", ".join(map(str, dead))
-        one = len(dead) == 1
-        who = f"broker {listed} is" if one else f"brokers {listed} are"
-        emptied, kept = ("it is", "its") if one else ("they are", "their")
+        is_single = len(dead) == 1
+        who = f"broker {listed} is" if is_single else f"brokers {listed} are"
+        emptied, kept = ("it is", "its") if is_single else ("they are", "their")
         fate = f"{emptied} emptied first" if is_emptied else f"{kept} replicas stay"
         self.notes.append(f"{who} not registered: {fate}")
 

@@ -6,20 +6,20 @@ from plans.loads import held_bytes
 from plans.problem import Problem, ProblemPartition, bits, mask_of, shared_racks
 
 
-def is_allowed(problem: Problem, one: ProblemPartition, held: int) -> bool:
+def is_allowed(problem: Problem, partition: ProblemPartition, held: int) -> bool:
     """Whether a set of replicas is one that the plan may give to the partition."""
     return (
-        not held & ~one.may_hold
-        and held & one.must_hold == one.must_hold
-        and held.bit_count() == one.factor
-        and shared_racks(problem.brokers, list(bits(held))) <= one.shared_racks_max
+        not held & ~partition.may_hold
+        and held & partition.must_hold == partition.must_hold
+        and held.bit_count() == partition.factor
+        and shared_racks(problem.brokers, list(bits(held))) <= partition.shared_racks_max
     )
 
 
-def undone_of(one: ProblemPartition, held: tuple[int, ...]) -> int:
+def undone_of(partition: ProblemPartition, held: tuple[int, ...]) -> int:
     """Return how many replicas are misplaced, surplus or missing; a leader that must go counts as one more."""
-    is_led = bool(one.may_lead >> held[0] & 1)
-    return (mask_of(held) & ~one.may_hold).bit_count() + abs(len(held) - one.factor) + (not is_led)
+    is_led = bool(partition.may_lead >> held[0] & 1)
+    return (mask_of(held) & ~partition.may_hold).bit_count() + abs(len(held) - partition.factor) + (not is_led)
 
 
 def byte_room(problem: Problem) -> dict[int, int]:

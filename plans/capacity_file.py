@@ -36,8 +36,8 @@ def parse_capacities(text: str, where: str) -> tuple[tuple[BrokerCapacity, ...],
             raise BadOption(f"[log-dirs] {key}: must be BROKER:DIRECTORY: {where}", hint=_HINT)
         dirs.append(LogDirCapacity(int(broker), path, _size("log-dirs", key, value, where)))
     return (
-        tuple(sorted(brokers, key=lambda one: one.broker)),
-        tuple(sorted(dirs, key=lambda one: (one.broker, one.log_dir))),
+        tuple(sorted(brokers, key=lambda capacity: capacity.broker)),
+        tuple(sorted(dirs, key=lambda capacity: (capacity.broker, capacity.log_dir))),
     )
 
 

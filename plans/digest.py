@@ -18,7 +18,7 @@ def input_digest(snapshot: ClusterSnapshot) -> str:
     digest = hashlib.sha256()
     brokers = sorted((broker.id, broker.rack) for broker in snapshot.brokers)
     digest.update(_line({"cluster_id": snapshot.cluster_id, "brokers": brokers}))
-    for topic in sorted(snapshot.topics, key=lambda one: one.name):
+    for topic in sorted(snapshot.topics, key=lambda topic: topic.name):
         digest.update(_line(_topic(topic)))
     return f"sha256:{digest.hexdigest()}"
 
@@ -34,7 +34,7 @@ def _topic(topic: TopicSnapshot) -> dict[str, object]:
         "id": None if topic.topic_id is None else topic_id_text(topic.topic_id),
         "replicas": [
             [partition.partition, *partition.assignment.target_replicas]
-            for partition in sorted(topic.partitions, key=lambda one: one.partition)
+            for partition in sorted(topic.partitions, key=lambda partition: partition.partition)
         ],
     }
 

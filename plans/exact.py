@@ -112,12 +112,16 @@ class Search:
             (n, mask, leader) for n, (mask, leader) in enumerate(zip(self.start.held, self.start.leaders, strict=True))
         ]
         for number, index in enumerate(self.model.problem.movable):
-            one = self.model.problem.partitions[index]
-            mask = sum(1 << b for b in one.current)
-            if not mask & ~one.may_hold and len(one.current) == one.factor and one.may_lead >> one.current[0] & 1:
-                racks = len({int(self.model.rack_of[b]) for b in one.current})
-                if one.factor - racks <= one.shared_racks_max:
-                    found.append((number, mask, one.current[0]))
+            partition = self.model.problem.partitions[index]
+            mask = sum(1 << b for b in partition.current)
+            if (
+                not mask & ~partition.may_hold
+                and len(partition.current) == partition.factor
+                and partition.may_lead >> partition.current[0] & 1
+            ):
+                racks = len({int(self.model.rack_of[b]) for b in partition.current})
+                if partition.factor - racks <= partition.shared_racks_max:
+                    found.append((number, mask, partition.current[0]))
         return found
 
     def _guesses(self) -> list[Floats]:

@@ -178,7 +178,7 @@ def _groups(count: dict[int, int], low: dict[int, int], high: dict[int, int]) ->
     for broker in sorted(count):
         if low[broker] < high[broker]:
             open_ones.setdefault(low[broker], []).append(broker)
-    return tuple(Group(tuple(ones), sum(count[b] for b in ones)) for _, ones in sorted(open_ones.items()))
+    return tuple(Group(tuple(brokers), sum(count[b] for b in brokers)) for _, brokers in sorted(open_ones.items()))
 
 
 def _levels_by_exchange(problem: Problem, items: Sequence[Item], base: Sequence[int]) -> Levels:

@@ -196,18 +196,18 @@ def _shares(problem: Problem, *, all_may_get: bool = False) -> dict[int, float]:
     racks: dict[int, list[int]] = {}
     for broker in problem.remaining:
         racks.setdefault(problem.brokers[broker].rack, []).append(broker)
-    ordered = sorted(racks.values(), key=lambda ones: (-len(ones), ones))
+    ordered = sorted(racks.values(), key=lambda brokers: (-len(brokers), brokers))
     low, high = _least_and_most(problem)
     if all_may_get:
         whole = sum((partition.size or 0) for partition in problem.partitions)
         high = [most if problem.targets >> b & 1 else whole for b, most in enumerate(high)]
-    room = _room(problem, [len(ones) for ones in ordered])
+    room = _room(problem, [len(brokers) for brokers in ordered])
     shares: dict[int, float] = {}
     start = 0
     while start < len(ordered):
         filled = sum(shares.values())
         ends = range(start + 1, len(ordered) + 1)
-        members = {end: [b for ones in ordered[start:end] for b in ones] for end in ends}
+        members = {end: [b for brokers in ordered[start:end] for b in brokers] for end in ends}
         levels = {end: _water_level([(low[b], high[b]) for b in members[end]], room[end] - filled) for end in ends}
         start = min(ends, key=lambda end: (levels[end], -end))
         shares.update({b: min(high[b], max(low[b], levels[start])) for b in members[start]})

@@ -186,7 +186,7 @@ class Nearby:
         return now
 
     def _is_better(self, found: Layout, now: Layout, breach_cost: float) -> bool:
-        """Whether it is worth to go on from there. A layout that keeps all rows is better than any that does not."""
+        """Whether it is worth going on from there. A layout that keeps all rows is better than any that does not."""
         if bool(found.breach(self.model)) != bool(now.breach(self.model)):
             return not found.breach(self.model)
         return self._worth(found, breach_cost) < self._worth(now, breach_cost) - _GAIN

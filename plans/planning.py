@@ -65,7 +65,7 @@ def settled(
 
 
 def _solved(problem: Problem, limits: ByteLimits, work: Work, progress: Progress, rounds: int) -> Solved:
-    """Solve it; change nothing if that is allowed and the aim would come no nearer."""
+    """Solve it; change nothing if that is allowed and it would bring the aim no nearer."""
     solved = solve(problem, limits, work, progress, rounds=rounds)
     if solved.is_level and limits.is_kept(problem, solved.after):
         return solved

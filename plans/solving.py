@@ -395,8 +395,8 @@ class _Solver:
             return best
         problem, lists = self.problem, self._lists(found)
         is_good = is_met(problem, lists, replica_levels, leader_levels) and self.limits.is_kept(problem, lists)
-        one = _Candidate(found, is_good, costs_of(problem, lists))
-        return one if one.rank(problem) <= best.rank(problem) else best
+        candidate = _Candidate(found, is_good, costs_of(problem, lists))
+        return candidate if candidate.rank(problem) <= best.rank(problem) else best
 
     def _lists(self, solution: Solution) -> tuple[tuple[int, ...], ...]:
         problem = self.problem

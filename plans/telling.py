@@ -95,7 +95,7 @@ def moves_of(plan: PlanFile, sizes: Mapping[TopicPartition, int | None]) -> list
 
 def largest(moves: list[PlannedMove], count: int) -> list[PlannedMove]:
     """Return the moves that copy the most, the largest first, without those that copy nothing."""
-    return sorted((move for move in moves if move.copies), key=lambda one: (-(one.bytes or 0), one.name))[:count]
+    return sorted((move for move in moves if move.copies), key=lambda move: (-(move.bytes or 0), move.name))[:count]
 
 
 def _count(count: int, what: str) -> str:

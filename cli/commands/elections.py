@@ -133,7 +133,7 @@ async def _elect(invocation: Invocation, election: ElectionType, scope: Election
         if is_unclean:
             what += ", losing records that only dead replicas have" if able else ", all of whose replicas are dead"
         details = () if invocation.is_dry_run else preview_lines(able)
-        # If no replica can be elected, there is nothing to confirm. The controller is asked all the same, and says why.
+        # If no replica can be elected, there is nothing to confirm. The controller is asked anyway, and says why.
         needs_word = bool(able) or is_unclean or invocation.is_dry_run
         if needs_word and not invocation.confirm(what, details, is_destructive=is_unclean):
             return await report([preview.as_result() for preview in previews])

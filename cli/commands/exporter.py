@@ -34,7 +34,7 @@ class Page:
     """What a server of metrics answers from now on.
 
     Attributes:
-        make: makes the metrics when a scraper asks for them, in that one's thread.
+        make: makes the metrics when a scraper asks for them, in the scraper's thread.
         trouble: why the cluster does not answer; empty if it does.
         read_at_s: when the data were read, by the wall clock; None: now.
     """

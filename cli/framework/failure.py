@@ -84,7 +84,7 @@ def failure_of(error: BaseException, *, is_accepted: bool = False) -> Failure:
 
 
 def interrupted(left: list[str], *, by_term: bool = False) -> Failure:
-    """Return the failure of a command that Ctrl-C or TERM ended; ``left`` says what goes on without it."""
+    """Return the failure of a command that Ctrl-C or TERM ended; ``left`` says what continues without it."""
     hint = "; ".join(left) if left else None
     if by_term:
         return Failure(ExitCode.TERMINATED, "terminated", "ended by TERM", hint=hint)

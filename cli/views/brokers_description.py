@@ -64,20 +64,20 @@ def broker_details_report(brokers: Sequence[BrokerDetails], *, with_apis: bool) 
     )
 
 
-def _data(one: BrokerDetails, *, with_apis: bool) -> dict[str, object]:
-    share = one.partitions
-    apis: dict[str, object] = {"apis": one.words.apis} if with_apis else {}
+def _data(broker: BrokerDetails, *, with_apis: bool) -> dict[str, object]:
+    share = broker.partitions
+    apis: dict[str, object] = {"apis": broker.words.apis} if with_apis else {}
     return {
-        "id": one.id,
-        "alive": one.alive,
-        "controller": one.controller,
-        "rack": one.rack,
-        "listeners": one.listeners,
-        "broker_epoch": one.broker_epoch,
-        "registered_at": _registered_at(one),
-        "jmx_port": one.jmx_port,
-        "release": one.words.release,
-        "inter_broker_protocol": one.words.inter_broker_protocol,
+        "id": broker.id,
+        "alive": broker.alive,
+        "controller": broker.controller,
+        "rack": broker.rack,
+        "listeners": broker.listeners,
+        "broker_epoch": broker.broker_epoch,
+        "registered_at": _registered_at(broker),
+        "jmx_port": broker.jmx_port,
+        "release": broker.words.release,
+        "inter_broker_protocol": broker.words.inter_broker_protocol,
         "partitions": {
             "held": share.held,
             "led": share.led,
@@ -89,22 +89,22 @@ def _data(one: BrokerDetails, *, with_apis: bool) -> dict[str, object]:
             "out_of_sync": share.out_of_sync,
             "leaderless": share.leaderless,
         },
-        "configs": one.configs,
-        "log_dirs": one.words.log_dirs,
-        "error": _error(one),
+        "configs": broker.configs,
+        "log_dirs": broker.words.log_dirs,
+        "error": _error(broker),
         **apis,
     }
 
 
-def _row(one: BrokerDetails) -> tuple[object, ...]:
-    share, dirs = one.partitions, one.words.log_dirs
+def _row(broker: BrokerDetails) -> tuple[object, ...]:
+    share, dirs = broker.partitions, broker.words.log_dirs
     return (
-        one.id,
-        one.alive,
-        one.controller,
-        one.rack,
-        [str(listener) for listener in one.listeners],
-        one.words.release,
+        broker.id,
+        broker.alive,
+        broker.controller,
+        broker.rack,
+        [str(listener) for listener in broker.listeners],
+        broker.words.release,
         share.held,
         share.led,
         share.preferred,
@@ -112,51 +112,53 @@ def _row(one: BrokerDetails) -> tuple[object, ...]:
         len(share.out_of_sync),
         len(share.leaderless),
         None if dirs is None else sum(each.size_bytes for each in dirs),
-        _error(one),
+        _error(broker),
     )
 
 
-def _sections(one: BrokerDetails, *, with_apis: bool) -> list[Section]:
-    title = f"broker {one.id}" + (", controller" if one.controller else "")
-    if not one.alive:
+def _sections(broker: BrokerDetails, *, with_apis: bool) -> list[Section]:
+    title = f"broker {broker.id}" + (", controller" if broker.controller else "")
+    if not broker.alive:
         title += ": MISSING"
-    elif one.words.trouble is not None:
-        title += f": {one.words.trouble}"
-    sections = [Section(title, Fields([(name, value) for name, value in _facts(one) if value not in (None, "", ())]))]
-    if one.words.log_dirs:
+    elif broker.words.trouble is not None:
+        title += f": {broker.words.trouble}"
+    sections = [
+        Section(title, Fields([(name, value) for name, value in _facts(broker) if value not in (None, "", ())]))
+    ]
+    if broker.words.log_dirs:
         rows = [
             (d.log_dir, d.replica_count, d.size_bytes, d.total_bytes, d.usable_bytes, d.error)
-            for d in one.words.log_dirs
+            for d in broker.words.log_dirs
         ]
         has_error = any(row[-1] for row in rows)
         columns = _DIRS if has_error else _DIRS[:-1]
         sections.append(Section(body=Table(columns, rows if has_error else [row[:-1] for row in rows])))
-    if with_apis and one.words.apis:
-        rows_of_apis = [(api.key, api.name, api.min_version, api.max_version) for api in one.words.apis]
+    if with_apis and broker.words.apis:
+        rows_of_apis = [(api.key, api.name, api.min_version, api.max_version) for api in broker.words.apis]
         sections.append(Section(body=Table(_APIS, rows_of_apis)))
     return sections
 
 
-def _facts(one: BrokerDetails) -> list[tuple[str, object]]:
-    share, words = one.partitions, one.words
+def _facts(broker: BrokerDetails) -> list[tuple[str, object]]:
+    share, words = broker.partitions, broker.words
     protocol = f", protocol {words.inter_broker_protocol}" if words.inter_broker_protocol else ""
     moving = ", ".join(
         f"{count} {verb}" for count, verb in ((share.adding, "coming"), (share.removing, "going")) if count
     )
     dirs = words.log_dirs
     return [
-        ("listeners", [str(listener) for listener in one.listeners] or None),
-        ("rack", one.rack),
+        ("listeners", [str(listener) for listener in broker.listeners] or None),
+        ("rack", broker.rack),
         ("release", f"as Kafka {words.release}{protocol}" if words.release else None),
-        ("registered", _registered_at(one)),
-        ("epoch", one.broker_epoch),
-        ("JMX port", one.jmx_port),
+        ("registered", _registered_at(broker)),
+        ("epoch", broker.broker_epoch),
+        ("JMX port", broker.jmx_port),
         ("partitions", f"{share.held} held, {share.led} led" + (f" ({moving})" if moving else "")),
         ("preferred", _preferred(share)),
         ("out of sync", _examples(share.out_of_sync)),
         ("leaderless", _examples(share.leaderless)),
         ("on disk", None if not dirs else size_text(sum(each.size_bytes for each in dirs))),
-        ("configs", [f"{key}={value}" for key, value in one.configs.items()] or None),
+        ("configs", [f"{key}={value}" for key, value in broker.configs.items()] or None),
     ]
 
 
@@ -173,12 +175,12 @@ def _examples(names: Sequence[str]) -> str | None:
     return f"{len(names)}: {', '.join(names[:_EXAMPLES_MAX])}{more}"
 
 
-def _registered_at(one: BrokerDetails) -> datetime | None:
-    return None if one.registered_at_ms is None else datetime.fromtimestamp(one.registered_at_ms / 1000, UTC)
+def _registered_at(broker: BrokerDetails) -> datetime | None:
+    return None if broker.registered_at_ms is None else datetime.fromtimestamp(broker.registered_at_ms / 1000, UTC)
 
 
-def _error(one: BrokerDetails) -> str | None:
-    if not one.alive:
+def _error(broker: BrokerDetails) -> str | None:
+    if not broker.alive:
         return NOT_ALIVE
-    failed = [f"{each.log_dir}: {each.error}" for each in one.words.log_dirs or () if each.error]
-    return one.words.trouble or "; ".join(failed) or None
+    failed = [f"{each.log_dir}: {each.error}" for each in broker.words.log_dirs or () if each.error]
+    return broker.words.trouble or "; ".join(failed) or None

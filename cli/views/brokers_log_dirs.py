@@ -88,7 +88,7 @@ def log_dirs_report(
 
 def totals_report(totals: Sequence[DirTotals], subject: str, *, order: str, failed: Sequence[LogDir]) -> Report:
     """A row per log dir, broker or topic."""
-    ordered = sorted(totals, key=lambda one: _rank(one, order))
+    ordered = sorted(totals, key=lambda row: _rank(row, order))
     machine = [_cells(row) for row in ordered]
     shown = Section(body=totals_table(ordered, subject))
     notes = () if totals else ("no replicas",)
@@ -114,19 +114,19 @@ def totals_table(totals: Sequence[DirTotals], subject: str) -> Table:
     return Table(tuple(columns[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
 
 
-def _cells(one: DirTotals) -> tuple[object, ...]:
+def _cells(totals: DirTotals) -> tuple[object, ...]:
     return (
-        one.broker,
-        one.log_dir,
-        one.topic,
-        one.replica_count,
-        one.future_count,
-        one.size_bytes,
-        one.largest_bytes,
-        one.offset_lag_max,
-        one.total_bytes,
-        one.usable_bytes,
-        one.error,
+        totals.broker,
+        totals.log_dir,
+        totals.topic,
+        totals.replica_count,
+        totals.future_count,
+        totals.size_bytes,
+        totals.largest_bytes,
+        totals.offset_lag_max,
+        totals.total_bytes,
+        totals.usable_bytes,
+        totals.error,
     )
 
 
@@ -138,9 +138,9 @@ def _ordered(pairs: list[tuple[LogDir, DirReplica]], order: str) -> list[tuple[L
     return pairs
 
 
-def _rank(one: DirTotals, order: str) -> tuple[object, ...]:
-    first = {"size": -one.size_bytes, "lag": -(one.offset_lag_max or 0)}.get(order, 0)
-    return (first, -1 if one.broker is None else one.broker, one.log_dir or "", one.topic or "")
+def _rank(totals: DirTotals, order: str) -> tuple[object, ...]:
+    first = {"size": -totals.size_bytes, "lag": -(totals.offset_lag_max or 0)}.get(order, 0)
+    return (first, -1 if totals.broker is None else totals.broker, totals.log_dir or "", totals.topic or "")
 
 
 def _without_lonely_flags(table: Table) -> Table:
@@ -152,8 +152,8 @@ def _without_lonely_flags(table: Table) -> Table:
     return Table(columns, [(*row[:index], *row[index + 1 :]) for row in table.rows])
 
 
-def _place(one: LogDir) -> str:
-    return f"broker {one.broker}" if one.log_dir is None else f"{one.log_dir} of broker {one.broker}"
+def _place(log_dir: LogDir) -> str:
+    return f"broker {log_dir.broker}" if log_dir.log_dir is None else f"{log_dir.log_dir} of broker {log_dir.broker}"
 
 
 def _notes(dirs: Sequence[LogDir]) -> tuple[str, ...]:

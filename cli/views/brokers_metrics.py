@@ -94,19 +94,29 @@ def metrics_report(figures: Sequence[BrokerFigures], *, is_for_people: bool = Tr
 _KEPT = ("broker", "messages_in_one_minute", "bytes_in_one_minute", "bytes_out_one_minute", "told_by")
 
 
-def _machine_rows(one: BrokerFigures) -> Iterator[tuple[object, ...]]:
+def _machine_rows(figures: BrokerFigures) -> Iterator[tuple[object, ...]]:
     nothing = (None,) * len(_WORK)
-    source = (one.told_by, one.where)
-    yield (one.broker, None, None, None, None, *_rates(one), *_work(one), *source, one.trouble)
-    for topic in one.topics or ():
-        yield (one.broker, topic.topic, None, None, None, *_rates(topic), *nothing, *source, None)
-    for request in one.requests or ():
+    source = (figures.told_by, figures.where)
+    yield (figures.broker, None, None, None, None, *_rates(figures), *_work(figures), *source, figures.trouble)
+    for topic in figures.topics or ():
+        yield (figures.broker, topic.topic, None, None, None, *_rates(topic), *nothing, *source, None)
+    for request in figures.requests or ():
         rates = (None,) * len(_TRAFFIC)
-        yield (one.broker, None, request.api, _whole(request.count), request.p99_ms, *rates, *nothing, *source, None)
+        yield (
+            figures.broker,
+            None,
+            request.api,
+            _whole(request.count),
+            request.p99_ms,
+            *rates,
+            *nothing,
+            *source,
+            None,
+        )
 
 
-def _rates(one: BrokerFigures | TopicFigures) -> tuple[object, ...]:
-    return (*_spans(one.messages_in, 1), *_spans(one.bytes_in, 0), *_spans(one.bytes_out, 0))
+def _rates(figures: BrokerFigures | TopicFigures) -> tuple[object, ...]:
+    return (*_spans(figures.messages_in, 1), *_spans(figures.bytes_in, 0), *_spans(figures.bytes_out, 0))
 
 
 def _spans(rate: Rate, digits: int) -> tuple[object, ...]:
@@ -119,16 +129,16 @@ def _rounded(value: float | None, digits: int) -> int | float | None:
     return round(value, digits) if digits else round(value)
 
 
-def _work(one: BrokerFigures) -> tuple[object, ...]:
+def _work(figures: BrokerFigures) -> tuple[object, ...]:
     return (
-        _rounded(one.handler_idle_percent, 1),
-        _rounded(one.produce_p99_ms, 1),
-        _rounded(one.fetch_p99_ms, 1),
-        _rounded(one.produce_throttle_ms, 1),
-        _rounded(one.fetch_throttle_ms, 1),
-        _whole(one.isr_shrinks.total),
-        _whole(one.isr_expands.total),
-        one.under_replicated,
+        _rounded(figures.handler_idle_percent, 1),
+        _rounded(figures.produce_p99_ms, 1),
+        _rounded(figures.fetch_p99_ms, 1),
+        _rounded(figures.produce_throttle_ms, 1),
+        _rounded(figures.fetch_throttle_ms, 1),
+        _whole(figures.isr_shrinks.total),
+        _whole(figures.isr_expands.total),
+        figures.under_replicated,
     )
 
 
@@ -189,6 +199,6 @@ _TITLES = {
 }
 
 
-def _is_missing(one: BrokerFigures, name: str) -> bool:
-    value = getattr(one, name)
+def _is_missing(figures: BrokerFigures, name: str) -> bool:
+    value = getattr(figures, name)
     return value is None or value == Rate()

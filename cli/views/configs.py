@@ -76,13 +76,13 @@ def _row(entry: ConfigEntry) -> tuple[object, ...]:
     return (entry.name, entry.value, entry.source, entry.sensitive, entry.read_only, synonyms)
 
 
-def _section(one: EntityConfigs) -> Section:
+def _section(entity: EntityConfigs) -> Section:
     """Leave out what tells a person nothing: flags that no setting has, a synonym that is the setting itself."""
-    rows = [(*_row(entry)[:-1], [s.source.value for s in entry.synonyms[1:]]) for entry in one.configs]
+    rows = [(*_row(entry)[:-1], [s.source.value for s in entry.synonyms[1:]]) for entry in entity.configs]
     columns = (*_SETTING[:-1], Column("overrides", Kind.LIST, tone=lambda _: Tone.QUIET))
     optional = {"sensitive", "read_only", "overrides"}
     kept = [
         index for index, column in enumerate(columns) if column.name not in optional or any(row[index] for row in rows)
     ]
     table = Table(tuple(columns[i] for i in kept), [tuple(row[i] for i in kept) for row in rows])
-    return Section(f"{one.entity_type.value}: {one.entity_name or 'default of all'}", table)
+    return Section(f"{entity.entity_type.value}: {entity.entity_name or 'default of all'}", table)

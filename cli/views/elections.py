@@ -64,7 +64,9 @@ def elections_report(
 
 def preview_lines(previews: Sequence[ElectionPreview]) -> list[str]:
     """Return who would lead what, a line per partition that changes; what cannot be elected comes first."""
-    changing = sorted((preview for preview in previews if preview.is_needed), key=lambda one: one.obstacle is None)
+    changing = sorted(
+        (preview for preview in previews if preview.is_needed), key=lambda preview: preview.obstacle is None
+    )
     lines = [str(preview) for preview in changing[:PREVIEW_LINES_MAX]]
     more = len(changing) - len(lines)
     return [*lines, f"… and {more} more"] if more else lines

@@ -133,7 +133,7 @@ def offsets_report(groups: Sequence[DescribedGroup], *, exit_code: ExitCode) -> 
 
 
 def _rows(group: DescribedGroup) -> list[tuple[object, ...]]:
-    """A row per partition, and one per member without any; a group that has neither is a row all the same."""
+    """A row per partition, and one per member without any; a group that has neither still gets a row."""
     nothing = (None,) * len(_PROGRESS)
     # A consumer of ZooKeeper's time owns a partition with each of its threads: its id, and a number.
     readers = {
@@ -231,9 +231,17 @@ def _errors(partitions: Sequence[PartitionProgress]) -> list[str]:
     return lines if more <= 0 else [*lines[:NOTES_MAX], f"… and {more} more"]
 
 
-def _shown_row(one: PartitionProgress) -> tuple[object, ...]:
-    consumer = None if one.consumer_id is None else _UUID.sub(r"-\1", one.consumer_id)
-    return one.topic, one.partition, one.current_offset, one.log_end_offset, one.lag, consumer, one.host
+def _shown_row(partition: PartitionProgress) -> tuple[object, ...]:
+    consumer = None if partition.consumer_id is None else _UUID.sub(r"-\1", partition.consumer_id)
+    return (
+        partition.topic,
+        partition.partition,
+        partition.current_offset,
+        partition.log_end_offset,
+        partition.lag,
+        consumer,
+        partition.host,
+    )
 
 
 def _lag_fact(partitions: Sequence[PartitionProgress]) -> str:
@@ -255,18 +263,18 @@ def _summary(group: DescribedGroup) -> dict[str, object]:
     }
 
 
-def _partition_row(one: PartitionProgress) -> tuple[object, ...]:
+def _partition_row(partition: PartitionProgress) -> tuple[object, ...]:
     return (
-        one.topic,
-        one.partition,
-        one.current_offset,
-        one.log_end_offset,
-        one.lag,
-        one.consumer_id,
-        one.group_instance_id,
-        one.host,
-        one.client_id,
-        one.error,
+        partition.topic,
+        partition.partition,
+        partition.current_offset,
+        partition.log_end_offset,
+        partition.lag,
+        partition.consumer_id,
+        partition.group_instance_id,
+        partition.host,
+        partition.client_id,
+        partition.error,
     )
 
 

@@ -153,12 +153,15 @@ def _summary(groups: Sequence[GroupLag]) -> str:
     counts = Counter(group.status for group in groups)
     tally = ", ".join(f"{counts[status]} {status}" for status in reversed(LagStatus) if counts[status])
     group_count = sum(group.kind is ReaderKind.GROUP for group in groups)
-    queries = {(group.kind, group.path) for group in groups if isinstance(group, QueryLag)}
+    sources = [(group.kind, group.path) for group in groups if isinstance(group, QueryLag)]
+    queries = set(sources)
     readers = [
         f"{count} {noun if count == 1 else plural}"
         for count, noun, plural in ((group_count, "group", "groups"), (len(queries), "Spark query", "Spark queries"))
         if count
     ]
+    if len(sources) > len(queries):
+        readers[-1] += f" ({len(sources)} sources)"
     return f"{', '.join(readers)}: {tally}"
 
 
@@ -184,75 +187,77 @@ def _rounded(value: object) -> object:
     return round(value, 1) if isinstance(value, float) else value
 
 
-def _group_row(one: GroupLag) -> tuple[object, ...]:
+def _group_row(group: GroupLag) -> tuple[object, ...]:
     return (
-        one.group,
-        one.type,
-        one.state,
-        one.status,
-        one.reason,
-        one.where,
-        one.lag,
-        one.time_lag_ms,
-        _rounded(one.in_per_sec),
-        _rounded(one.out_per_sec),
-        one.clear_in_ms,
-        one.partition_count,
-        one.unknown_partition_count,
-        one.error,
-        one.kind,
-        *((one.source, one.batch_id, one.in_flight, one.path) if isinstance(one, QueryLag) else (None,) * 4),
+        group.group,
+        group.type,
+        group.state,
+        group.status,
+        group.reason,
+        group.where,
+        group.lag,
+        group.time_lag_ms,
+        _rounded(group.in_per_sec),
+        _rounded(group.out_per_sec),
+        group.clear_in_ms,
+        group.partition_count,
+        group.unknown_partition_count,
+        group.error,
+        group.kind,
+        *((group.source, group.batch_id, group.in_flight, group.path) if isinstance(group, QueryLag) else (None,) * 4),
     )
 
 
-def _partition_row(group: GroupLag, one: PartitionLag) -> tuple[object, ...]:
+def _partition_row(group: GroupLag, partition: PartitionLag) -> tuple[object, ...]:
     return (
         group.group,
-        one.topic,
-        one.partition,
-        one.status,
-        one.reason,
-        one.committed_offset,
-        one.log_end_offset,
-        one.lag,
-        one.time_lag_ms,
-        _rounded(one.in_per_sec),
-        _rounded(one.out_per_sec),
-        one.clear_in_ms,
-        one.consumer_id,
-        one.error,
+        partition.topic,
+        partition.partition,
+        partition.status,
+        partition.reason,
+        partition.committed_offset,
+        partition.log_end_offset,
+        partition.lag,
+        partition.time_lag_ms,
+        _rounded(partition.in_per_sec),
+        _rounded(partition.out_per_sec),
+        partition.clear_in_ms,
+        partition.consumer_id,
+        partition.error,
         group.kind,
         group.source if isinstance(group, QueryLag) else None,
-        *((one.planned, one.planned_lag) if isinstance(one, QueryPartitionLag) else (None, None)),
+        *((partition.planned, partition.planned_lag) if isinstance(partition, QueryPartitionLag) else (None, None)),
         group.path if isinstance(group, QueryLag) else None,
     )
 
 
-def _shown_group(one: GroupLag) -> tuple[object, ...]:
+def _shown_group(group: GroupLag) -> tuple[object, ...]:
     return (
-        _shown_name(one),
-        one.status,
-        *_shown_figures(one, is_least_lag=one.has_unknown_lag, is_least_time=one.has_unknown_time_lag),
-        _why_group(one),
+        _shown_name(group),
+        group.status,
+        *_shown_figures(group, is_least_lag=group.has_unknown_lag, is_least_time=group.has_unknown_time_lag),
+        _why_group(group),
     )
 
 
-def _shown_name(one: GroupLag) -> str:
+def _shown_name(group: GroupLag) -> str:
     return (
-        one.group if not isinstance(one, QueryLag) or one.source in ("", "0") else f"{one.group}, source {one.source}"
+        group.group
+        if not isinstance(group, QueryLag) or group.source in ("", "0")
+        else f"{group.group}, source {group.source}"
     )
 
 
 def _shown_figures(
-    one: GroupLag | PartitionLag, *, is_least_lag: bool = False, is_least_time: bool = False
+    lag: GroupLag | PartitionLag, *, is_least_lag: bool = False, is_least_time: bool = False
 ) -> tuple[object, ...]:
     """Return lag, time lag and rates; a lower bound says that it is one."""
     return (
-        _UNKNOWN if one.lag is None else f"≥ {one.lag}" if is_least_lag else one.lag,
-        _UNKNOWN if one.time_lag_ms is None else f"{'≥ ' * is_least_time}{_duration(one.time_lag_ms)}",
-        _rounded(one.in_per_sec),
-        _rounded(one.out_per_sec),
-        None if one.clear_in_ms is None else _duration(one.clear_in_ms),
+        _UNKNOWN if lag.lag is None else f"≥ {lag.lag}" if is_least_lag else lag.lag,
+        _UNKNOWN if lag.time_lag_ms is None else f"{'≥ ' * is_least_time}{_duration(lag.time_lag_ms)}",
+        _rounded(lag.in_per_sec),
+        _rounded(lag.out_per_sec),
+        None if lag.clear_in_ms is None else _duration(lag.clear_in_ms),
     )
 
 
@@ -260,21 +265,21 @@ def _duration(duration_ms: int) -> str:
     return human_duration(duration_ms) if duration_ms else "0"
 
 
-def _why_group(one: GroupLag) -> str:
-    if one.error is not None:
-        return one.error
-    if one.reason is None:
+def _why_group(group: GroupLag) -> str:
+    if group.error is not None:
+        return group.error
+    if group.reason is None:
         return "nothing committed"
-    words = _WORDS[one.reason]
-    if one.reason is Reason.BATCH_RUNS and isinstance(one, QueryLag) and one.in_flight_since is not None:
+    words = _WORDS[group.reason]
+    if group.reason is Reason.BATCH_RUNS and isinstance(group, QueryLag) and group.in_flight_since is not None:
         # Files show that it was planned. Whether somebody still runs it, only an event log tells, once it has ended.
-        words = f"its batch is not finished since {one.in_flight_since:%H:%M:%S} UTC"
-    if one.where is None:
+        words = f"its batch is not finished since {group.in_flight_since:%H:%M:%S} UTC"
+    if group.where is None:
         return words
-    more = one.unknown_partition_count
-    is_told = more and (one.status is not LagStatus.UNKNOWN or one.has_unknown_lag)
-    unknown = f"{more} of {one.partition_count} partitions unknown" if is_told else ""
-    return "; ".join(part for part in (f"{one.where}: {words}" if words else "", unknown) if part)
+    more = group.unknown_partition_count
+    is_told = more and (group.status is not LagStatus.UNKNOWN or group.has_unknown_lag)
+    unknown = f"{more} of {group.partition_count} partitions unknown" if is_told else ""
+    return "; ".join(part for part in (f"{group.where}: {words}" if words else "", unknown) if part)
 
 
 def _group_section(group: GroupLag, is_not_ok: bool) -> Section:
@@ -302,8 +307,8 @@ def _or_unknown(offset: int | None) -> object:
     return _UNKNOWN if offset is None else offset
 
 
-def _why(one: PartitionLag) -> str:
-    words = one.error or _WORDS[one.reason]
-    if one.lost_records is not None:
-        words = f"{words}; {one.lost_records} lost" if words else f"{one.lost_records} lost"
+def _why(partition: PartitionLag) -> str:
+    words = partition.error or _WORDS[partition.reason]
+    if partition.lost_records is not None:
+        words = f"{words}; {partition.lost_records} lost" if words else f"{partition.lost_records} lost"
     return words

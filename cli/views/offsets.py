@@ -50,17 +50,17 @@ def offsets_report(offsets: Sequence[PartitionOffset], *, by_time: bool) -> Repo
     )
 
 
-def _data(one: PartitionOffset) -> dict[str, object]:
+def _data(partition: PartitionOffset) -> dict[str, object]:
     return {
-        "topic": one.topic,
-        "partition": one.partition,
-        "leader": one.leader,
-        "offset": one.offset,
-        "timestamp": _moment(one),
-        "leader_epoch": one.leader_epoch,
-        "error": one.error,
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "leader": partition.leader,
+        "offset": partition.offset,
+        "timestamp": _moment(partition),
+        "leader_epoch": partition.leader_epoch,
+        "error": partition.error,
     }
 
 
-def _moment(one: PartitionOffset) -> datetime | None:
-    return None if one.timestamp is None else datetime.fromtimestamp(one.timestamp / 1000, UTC)
+def _moment(partition: PartitionOffset) -> datetime | None:
+    return None if partition.timestamp is None else datetime.fromtimestamp(partition.timestamp / 1000, UTC)

@@ -130,20 +130,20 @@ def _section(experiment: Experiment, results: Sequence[CaseResult], before: Rate
     )
 
 
-def _row(one: CaseResult, before: Rates | None) -> tuple[object, ...]:
+def _row(case: CaseResult, before: Rates | None) -> tuple[object, ...]:
     return (
-        one.case.label,
-        *(_rounded(getattr(one, column.name)) for column in _MEASURED),
-        *(_compared(one, before) if before is not None else ()),
-        one.error,
+        case.case.label,
+        *(_rounded(getattr(case, column.name)) for column in _MEASURED),
+        *(_compared(case, before) if before is not None else ()),
+        case.error,
     )
 
 
-def _compared(one: CaseResult, before: Rates) -> tuple[object, object]:
-    earlier = before.get((one.case.experiment, one.case.label))
+def _compared(case: CaseResult, before: Rates) -> tuple[object, object]:
+    earlier = before.get((case.case.experiment, case.case.label))
     if earlier is None:
         return None, None
-    return round(earlier), None if one.rate is None or not earlier else round(one.rate / earlier, 2)
+    return round(earlier), None if case.rate is None or not earlier else round(case.rate / earlier, 2)
 
 
 def _rounded(value: float | None) -> float | int | None:

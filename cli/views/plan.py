@@ -94,8 +94,8 @@ def sentences(made: MadePlan, explained: Sequence[str]) -> list[str]:
     return [summary(score, plan.klamm.options.minimise, len(plan.partitions), UNITS), *explained]
 
 
-def _row(one: PlannedMove, columns: Sequence[Column]) -> tuple[object, ...]:
-    return (*one.name, one.before, one.after, one.copies, one.bytes, one.disks)[: len(columns)]
+def _row(move: PlannedMove, columns: Sequence[Column]) -> tuple[object, ...]:
+    return (*move.name, move.before, move.after, move.copies, move.bytes, move.disks)[: len(columns)]
 
 
 def _card(score: Score) -> Section:

@@ -62,25 +62,25 @@ def usage_report(answer: UsageOfBrokers) -> Report:
     return Report(data, Table(_USAGE, rows), sections, tuple(notes), code)
 
 
-def _whose(one: QuotaUsage) -> tuple[object, ...]:
-    return (one.broker, one.user, one.client_id, one.quota)
+def _whose(usage: QuotaUsage) -> tuple[object, ...]:
+    return (usage.broker, usage.user, usage.client_id, usage.quota)
 
 
-def _how_near(one: QuotaUsage) -> tuple[object, ...]:
-    return (_rounded(one.used_percent), None if one.throttle_ms is None else round(one.throttle_ms))
+def _how_near(usage: QuotaUsage) -> tuple[object, ...]:
+    return (_rounded(usage.used_percent), None if usage.throttle_ms is None else round(usage.throttle_ms))
 
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 1)
 
 
-def _amount(one: QuotaUsage, value: float | None) -> str | None:
+def _amount(usage: QuotaUsage, value: float | None) -> str | None:
     """Return an amount with its unit, for a person."""
     if value is None:
         return None
-    if one.quota.endswith("byte_rate"):
+    if usage.quota.endswith("byte_rate"):
         return f"{size_text(round(value))}/s"
-    return f"{value:.1f} %" if one.quota == "request_percentage" else f"{value:.1f}/s"
+    return f"{value:.1f} %" if usage.quota == "request_percentage" else f"{value:.1f}/s"
 
 
 def quotas_report(quotas: Sequence[OwnedQuota]) -> Report:

@@ -112,7 +112,9 @@ def progress_lines(progress: ReassignmentProgress) -> list[str]:
     """Return the line of all, then the partitions: those that move first, with the most left at the top."""
     overall = progress.overall
     lines = [f"moved {_figures(overall)}, {progress.done_count}/{progress.count} done"]
-    longest = sorted(progress.partitions, key=lambda one: (one.rate <= 0, one.moved_bytes - one.total_bytes))
+    longest = sorted(
+        progress.partitions, key=lambda partition: (partition.rate <= 0, partition.moved_bytes - partition.total_bytes)
+    )
     shown = longest[:PARTITION_LINES_MAX]
     width = max((len(str(move.name)) for move in shown), default=0)
     lines += [
@@ -123,9 +125,9 @@ def progress_lines(progress: ReassignmentProgress) -> list[str]:
     return [*lines, f"  … and {more} more"] if more else lines
 
 
-def _figures(one: MoveProgress) -> str:
-    share = one.moved_bytes / one.total_bytes if one.total_bytes else 0.0
+def _figures(move: MoveProgress) -> str:
+    share = move.moved_bytes / move.total_bytes if move.total_bytes else 0.0
     bar = gauge(share, _BAR_WIDTH, has_blocks=can_show_blocks(sys.stderr))
-    left = "" if one.eta_s is None else f", {human_duration(int(one.eta_s + 1) * 1000)} left"
-    sizes = f"{size_text(one.moved_bytes)} of {size_text(one.total_bytes)}"
-    return f"{sizes} {bar} {share:4.0%} {size_text(int(one.rate))}/s{left}"
+    left = "" if move.eta_s is None else f", {human_duration(int(move.eta_s + 1) * 1000)} left"
+    sizes = f"{size_text(move.moved_bytes)} of {size_text(move.total_bytes)}"
+    return f"{sizes} {bar} {share:4.0%} {size_text(int(move.rate))}/s{left}"

@@ -37,10 +37,11 @@ def deletion_lines(deletions: Sequence[RecordsDeletion]) -> list[str]:
     return [_line(deletion) for deletion in deletions]
 
 
-def _line(one: RecordsDeletion) -> str:
-    size = "" if one.estimated_bytes is None else f", about {size_text(one.estimated_bytes)} of each replica"
-    left = one.end_offset - one.before_offset
-    return f"  {one.name}: offsets {one.start_offset} to {one.before_offset - 1}: {one.records}{size}; {left} stay"
+def _line(deletion: RecordsDeletion) -> str:
+    size = "" if deletion.estimated_bytes is None else f", about {size_text(deletion.estimated_bytes)} of each replica"
+    left = deletion.end_offset - deletion.before_offset
+    offsets = f"offsets {deletion.start_offset} to {deletion.before_offset - 1}"
+    return f"  {deletion.name}: {offsets}: {deletion.records}{size}; {left} stay"
 
 
 def deletions_report(deletions: Sequence[RecordsDeletion]) -> Report:

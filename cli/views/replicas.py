@@ -75,10 +75,10 @@ def _notes(results: Sequence[PartitionVerification]) -> tuple[str, ...]:
     return (f"{note}, {unknown} could not be compared, max lag {lag}",)
 
 
-def _difference(one: PartitionVerification) -> Section:
-    difference = one.first_difference
+def _difference(partition: PartitionVerification) -> Section:
+    difference = partition.first_difference
     assert difference is not None
-    title = f"{one.topic}-{one.partition}: {_WORDS[difference.kind]} at offset {difference.offset}"
+    title = f"{partition.topic}-{partition.partition}: {_WORDS[difference.kind]} at offset {difference.offset}"
     return Section(title, text=[line for side in difference.sides for line in _side(side)])
 
 

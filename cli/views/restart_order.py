@@ -52,12 +52,18 @@ def restart_order_report(board: RestartBoard) -> Report:
     return Report(data, Table(_COLUMNS, rows), notes=notes, exit_code=code)
 
 
-def _place(one: RestartAdvice) -> tuple[int, float, int]:
-    return _ORDER.index(one.verdict), -(one.registered_s or 0.0), one.broker
+def _place(advice: RestartAdvice) -> tuple[int, float, int]:
+    return _ORDER.index(advice.verdict), -(advice.registered_s or 0.0), advice.broker
 
 
-def _row(one: RestartAdvice) -> tuple[object, ...]:
-    registered_ms = None if one.registered_s is None else round(one.registered_s * 1000)
+def _row(advice: RestartAdvice) -> tuple[object, ...]:
+    registered_ms = None if advice.registered_s is None else round(advice.registered_s * 1000)
     return (
-        one.broker, one.verdict, one.missed_by, one.would_stop, one.would_go, registered_ms, "; ".join(one.reasons),
-    )  # fmt: skip
+        advice.broker,
+        advice.verdict,
+        advice.missed_by,
+        advice.would_stop,
+        advice.would_go,
+        registered_ms,
+        "; ".join(advice.reasons),
+    )

@@ -110,23 +110,23 @@ def _cell(value: int, top: int, row: int, height: int) -> str:
     return _BLOCKS[max(0, min(8, eighths))]
 
 
-def _document(one: ReaderHistory) -> dict[str, object]:
-    document = {field.name: getattr(one, field.name) for field in fields(one) if field.name != "moments"}
+def _document(reader: ReaderHistory) -> dict[str, object]:
+    document = {field.name: getattr(reader, field.name) for field in fields(reader) if field.name != "moments"}
     return {name: round(value, 1) if isinstance(value, float) else value for name, value in document.items()}
 
 
-def _shown(one: ReaderHistory) -> tuple[object, ...]:
+def _shown(reader: ReaderHistory) -> tuple[object, ...]:
     return (
-        _name(one),
-        one.cluster,
-        _minutes(one.outside_minutes),
-        _minutes(one.unknown_minutes),
-        one.max_lag,
-        None if one.mean_lag is None else round(one.mean_lag, 1),
-        one.p95_lag,
-        one.max_time_lag_ms,
-        one.last_lag,
-        one.last_status,
+        _name(reader),
+        reader.cluster,
+        _minutes(reader.outside_minutes),
+        _minutes(reader.unknown_minutes),
+        reader.max_lag,
+        None if reader.mean_lag is None else round(reader.mean_lag, 1),
+        reader.p95_lag,
+        reader.max_time_lag_ms,
+        reader.last_lag,
+        reader.last_status,
     )
 
 
@@ -134,6 +134,6 @@ def _minutes(minutes: float) -> str:
     return human_duration(round(minutes * 60_000)) if minutes else "0"
 
 
-def _name(one: ReaderHistory) -> str:
-    name = one.group if one.source in (None, "0") else f"{one.group}, source {one.source}"
-    return name if one.topic is None else f"{name}, {one.topic}-{one.partition}"
+def _name(reader: ReaderHistory) -> str:
+    name = reader.group if reader.source in (None, "0") else f"{reader.group}, source {reader.source}"
+    return name if reader.topic is None else f"{name}, {reader.topic}-{reader.partition}"

@@ -36,7 +36,7 @@ _SHOWN = (
 
 def jobs_report(jobs: Sequence[Job], *, exit_code: ExitCode) -> Report:
     """A row per query, in order of their places. If reading failed, the report does not claim that there are none."""
-    ordered = sorted(jobs, key=lambda one: (one.path, one.name or "", one.query_id))
+    ordered = sorted(jobs, key=lambda job: (job.path, job.name or "", job.query_id))
     rows = [
         (
             row.path,

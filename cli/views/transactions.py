@@ -150,23 +150,25 @@ def terminated_report(before: TransactionDescription, after: TransactionDescript
     return Report(_data(columns, [row]), Table(columns, [row]))
 
 
-def _described(one: TransactionDescription) -> tuple[object, ...]:
+def _described(transaction: TransactionDescription) -> tuple[object, ...]:
     return (
-        one.transactional_id,
-        one.coordinator,
-        one.producer_id,
-        one.producer_epoch,
-        one.state,
-        one.timeout_ms,
-        _moment(one.start_time_ms),
-        one.duration_ms,
-        [str(name) for name in one.partitions],
+        transaction.transactional_id,
+        transaction.coordinator,
+        transaction.producer_id,
+        transaction.producer_epoch,
+        transaction.state,
+        transaction.timeout_ms,
+        _moment(transaction.start_time_ms),
+        transaction.duration_ms,
+        [str(name) for name in transaction.partitions],
     )
 
 
-def _description_data(one: TransactionDescription) -> dict[str, object]:
-    (data,) = _data(_DESCRIPTION, [_described(one)])
-    return data | {"partitions": [{"topic": name.topic, "partition": name.partition} for name in one.partitions]}
+def _description_data(transaction: TransactionDescription) -> dict[str, object]:
+    (data,) = _data(_DESCRIPTION, [_described(transaction)])
+    return data | {
+        "partitions": [{"topic": name.topic, "partition": name.partition} for name in transaction.partitions]
+    }
 
 
 def _data(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> list[dict[str, object]]:

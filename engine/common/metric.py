@@ -23,7 +23,7 @@ def metrics_of(
 
     Args:
         rows: labels, and the object that has the attributes.
-        figures: the attribute, what stands behind ``prefix`` in the name of the metric, and its help.
+        figures: the attribute, what follows ``prefix`` in the name of the metric, and its help.
     """
     rows = list(rows)
     return [

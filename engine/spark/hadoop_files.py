@@ -43,9 +43,9 @@ class HadoopFiles:
             head = len(files.makeQualified(where).toUri().getPath().rstrip("/"))
             found = files.listFiles(where, True)
             while found.hasNext():
-                one = found.next()
-                name = one.getPath().toUri().getPath()[head:]
-                yield fs.FileInfo(folder.rstrip("/") + name, fs.FileType.File, size=one.getLen())
+                file = found.next()
+                name = file.getPath().toUri().getPath()[head:]
+                yield fs.FileInfo(folder.rstrip("/") + name, fs.FileType.File, size=file.getLen())
 
     def open_input_file(self, path: str) -> _Input:
         with self._at(path) as (files, where):

@@ -277,11 +277,6 @@ def _isolation(text: str) -> IsolationLevel:
         raise BadRequest("kafka.isolation.level must be read_committed or read_uncommitted", where=text) from None
 
 
-def sink_topic(options: Mapping[str, str]) -> str | None:
-    """Return the topic of all rows of a writer; None if each row names its own."""
-    return {name.lower(): value for name, value in options.items()}.get("topic")
-
-
 def schema_text(options: Mapping[str, str]) -> str:
     """Return the source's columns as Spark writes a schema, with ``headers`` only if ``includeHeaders`` is set."""
     lowered = {name.lower(): value for name, value in options.items()}

@@ -93,9 +93,13 @@ def split(ranges: list[OffsetRange], min_partitions: int | None, max_records: in
     ]
 
 
-def _cut(one: OffsetRange, parts: int) -> list[OffsetRange]:
-    edges = [one.start + one.count * number // parts for number in range(parts + 1)]
-    return [OffsetRange(one.topic, one.partition, low, high) for low, high in pairwise(edges) if low < high]
+def _cut(offset_range: OffsetRange, parts: int) -> list[OffsetRange]:
+    edges = [offset_range.start + offset_range.count * number // parts for number in range(parts + 1)]
+    return [
+        OffsetRange(offset_range.topic, offset_range.partition, low, high)
+        for low, high in pairwise(edges)
+        if low < high
+    ]
 
 
 def limited(start: Offsets, latest: Offsets, earliest: Mapping[TopicPartition, int], most: int) -> Offsets:

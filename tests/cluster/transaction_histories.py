@@ -1,4 +1,4 @@
-"""Producers and workers that write transactions, what they were promised, and what must hold of it afterwards.
+"""Producers and workers that write transactions, and what a reader finds afterwards.
 
 Every value is unique: ``writer/transaction/record``. The clients are librdkafka's.
 """
@@ -8,22 +8,26 @@ from __future__ import annotations
 import random
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
-from enum import Enum
-from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
+from heard_by_clients import Heard
+from klamm_program import klamm
+from transaction_promises import History, Outcome, Written
 from wire_client import ConnectionClosed, WireClient
 
+from engine.common.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from engine.kafka.formats.consumer_offsets import partition_for
 from engine.kafka.protocol.apis.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
 from engine.kafka.protocol.apis.describe_transactions import DescribeTransactionsRequest
 from engine.kafka.protocol.apis.end_txn import EndTxnRequest
 from engine.kafka.protocol.apis.init_producer_id import InitProducerIdRequest
+from engine.kafka.protocol.apis.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.record import Record
@@ -33,101 +37,9 @@ GROUP = "workers"
 TRANSACTION_TIMEOUT_MS = 6_000
 _STEP_S = 25.0
 _BATCH = 20
-
-
-class Outcome(Enum):
-    """What a producer knows about the end of its transaction."""
-
-    COMMITTED = "committed"
-    ABORTED = "aborted"
-    UNKNOWN = "unknown"
-
-
-@dataclass
-class Written:
-    """One transaction: its values by partition, in order, and its outcome."""
-
-    name: str
-    values: dict[int, list[str]] = field(default_factory=dict)
-    outcome: Outcome = Outcome.UNKNOWN
-
-
-@dataclass
-class History:
-    """What the clients did, and what a reader finds at the end.
-
-    Attributes:
-        read: committed values by partition of the input, in order; ``output`` the same of what workers wrote.
-        ends: of the input: last stable offset and high watermark by partition, when nothing was under way.
-        last: the offset after the last committed record of the input, by partition. Markers may follow it.
-        positions: the group's offsets in the input.
-        stable: last stable offsets of the input in the order in which they were seen.
-    """
-
-    written: list[Written] = field(default_factory=list)
-    read: dict[int, list[str]] = field(default_factory=dict)
-    output: dict[int, list[str]] = field(default_factory=dict)
-    ends: dict[int, tuple[int, int]] = field(default_factory=dict)
-    last: dict[int, int] = field(default_factory=dict)
-    positions: dict[int, int] = field(default_factory=dict)
-    stable: dict[int, list[int]] = field(default_factory=dict)
-
-
-def violations(history: History) -> list[str]:
-    """Return what breaks a promise. Pure."""
-    return [
-        *_of_input(history),
-        *_of_output(history),
-        *(
-            f"input-{partition}: the last stable offset stays at {stable}, records end at {end}"
-            for partition, (stable, end) in history.ends.items()
-            if stable != end
-        ),
-        *(
-            f"input-{partition}: the last stable offset went back from {before} to {after}"
-            for partition, seen in history.stable.items()
-            for before, after in pairwise(seen)
-            if after < before
-        ),
-    ]
-
-
-def _of_input(history: History) -> list[str]:
-    found = []
-    counts = Counter(value for values in history.read.values() for value in values)
-    found += [f"{value} is read {count} times" for value, count in counts.items() if count > 1]
-    known = set()
-    for one in history.written:
-        wanted = [value for values in one.values.values() for value in values]
-        known |= set(wanted)
-        there = [value for value in wanted if counts[value]]
-        if one.outcome is Outcome.COMMITTED and len(there) < len(wanted):
-            found.append(
-                f"{one.name} was committed, and {len(wanted) - len(there)} of its {len(wanted)} records are lost"
-            )
-        elif one.outcome is Outcome.ABORTED and there:
-            found.append(f"{one.name} was aborted, and {len(there)} of its records are read")
-        elif one.outcome is Outcome.UNKNOWN and there and len(there) < len(wanted):
-            found.append(f"{one.name} is seen in part: {len(there)} of {len(wanted)} records")
-        for partition, values in one.values.items():
-            order = list(dict.fromkeys(value for value in history.read.get(partition, ()) if value in set(values)))
-            if order != [value for value in values if value in order]:
-                found.append(f"{one.name}: another order in partition {partition}")
-    return found + [f"{value} was never written" for value in counts if value not in known]
-
-
-def _of_output(history: History) -> list[str]:
-    made = Counter(value for values in history.output.values() for value in values)
-    read = Counter(value for values in history.read.values() for value in values)
-    found = [f"the output has {value} {count} times" for value, count in made.items() if count > 1]
-    found += [f"the output has {value}, which is not in the input" for value in made if value not in read]
-    found += [f"{value} is missing in the output" for value in read if value not in made]
-    found += [
-        f"input-{partition}: the group's offset is {history.positions.get(partition)}, the last record is before {last}"
-        for partition, last in history.last.items()
-        if not last <= history.positions.get(partition, -1) <= history.ends.get(partition, (last, last))[0]
-    ]
-    return found
+_STILL_S = 10.0
+_POLLED_MS_MAX = 15_000
+"""After so long in one step a worker is out of its group: one that hangs must not keep the other from being served."""
 
 
 class Clients:
@@ -136,6 +48,9 @@ class Clients:
     def __init__(self, bootstrap: str, source: str, target: str, seed: int) -> None:
         self.history = History(stable={partition: [] for partition in range(PARTITIONS)})
         self.told: list[str] = []
+        self.still: list[str] = []
+        """What everybody knew when no worker had committed anything for ten seconds, though there were records."""
+        self._heard: list[Heard] = []
         self._bootstrap = bootstrap
         self._source, self._target = source, target
         self._seed = seed
@@ -170,7 +85,7 @@ class Clients:
         _wait(self._is_closed, open_s)
         self.history.read, self.history.last = self._read(self._source)
         if self._is_closed():
-            _wait(self._is_drained, 2 * timeout_s)
+            self._wait_until_drained(2 * timeout_s)
         self._drained.set()
         for thread in (*self._workers, self._watcher):
             # A worker may be in a transaction whose steps it tries again and again.
@@ -187,6 +102,63 @@ class Clients:
         self.history.positions = self._positions()
         return all(self.history.positions.get(partition, -1) >= last for partition, last in self.history.last.items())
 
+    def _wait_until_drained(self, timeout_s: float) -> None:
+        """Wait, and note once what everybody knows if the group stands still meanwhile."""
+        before: dict[int, int] = {}
+        since = time.monotonic()
+        until = since + timeout_s
+        while not self._is_drained() and time.monotonic() < until:
+            if self.history.positions != before:
+                before, since = self.history.positions, time.monotonic()
+            elif not self.still and time.monotonic() - since > _STILL_S:
+                begun = time.monotonic()
+                self.still = [*self._seen_by_cluster(), *self._heard_by_workers()]
+                until += time.monotonic() - begun
+            time.sleep(0.1)
+
+    def slow_steps(self) -> list[str]:
+        """Return what took the workers longer than a failover does."""
+        return [step for heard in self._heard for step in heard.steps_longer_than(_STILL_S)]
+
+    def _heard_by_workers(self) -> list[str]:
+        latest = {heard.name: heard for heard in self._heard}
+        return [line for name in sorted(latest) for line in latest[name].report()]
+
+    def _seen_by_cluster(self) -> list[str]:
+        """Return what an operator would look at, and what a client of the group would be told."""
+        group, workers = f"{GROUP}-{self._source}", [thread.name for thread in self._workers]
+        offsets = self._partition_of(GROUP_METADATA_TOPIC, group)
+        asked = [
+            ["groups", "describe", group],
+            ["groups", "describe", group, "--members", "--verbose"],
+            ["topics", "describe", self._source, GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC],
+            ["transactions", "list"],
+            ["transactions", "describe", *workers],
+            *(["transactions", "producers", "--topic", self._source, "--partition", str(p)] for p in range(PARTITIONS)),
+            ["transactions", "producers", "--topic", GROUP_METADATA_TOPIC, "--partition", str(offsets)],
+            ["transactions", "find-hanging", "--max-transaction-timeout", "1s"],
+        ]
+        with TemporaryDirectory() as folder:
+            shown = []
+            for arguments in asked:
+                ran = klamm(*arguments, "-b", self._bootstrap, "-o", "table", "--timeout", "5", folder=Path(folder))
+                shown.append(f"== klamm {' '.join(arguments)}\n{ran.out}{ran.err}")
+        for is_stable in (False, True):
+            shown.append(f"== OffsetFetch, require_stable {is_stable}: {self._committed_as_told(group, is_stable)}")
+        return shown
+
+    def _committed_as_told(self, group: str, is_stable: bool) -> object:
+        """Return the coordinator's answer to who asks for the group's offsets, without librdkafka."""
+        coordinator = self._coordinator_of(GROUP_METADATA_TOPIC, group)
+        if coordinator is None:
+            return "no coordinator"
+        topics = [OffsetFetchRequestTopic(name=self._source, partition_indexes=[*range(PARTITIONS)])]
+        try:
+            with WireClient(coordinator, timeout_s=4) as client:
+                return client.ask(OffsetFetchRequest(group_id=group, topics=topics, require_stable=is_stable), 7)
+        except (ConnectionClosed, OSError) as error:
+            return error
+
     def _thread(self, run: Callable[[str], None], name: str) -> threading.Thread:
         def guarded() -> None:
             try:
@@ -202,13 +174,15 @@ class Clients:
 
     # -- writers
 
-    def _producer(self, name: str) -> Producer:
+    def _producer(self, name: str, heard: Heard | None = None) -> Producer:
         producer = Producer(
             self._settings(
                 **{"transactional.id": name, "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS, "linger.ms": 0,
-                   "delivery.timeout.ms": 5_000, "retry.backoff.ms": 50}
+                   "delivery.timeout.ms": 5_000, "retry.backoff.ms": 50, **(heard.settings if heard else {})}
             )
         )  # fmt: skip
+        if heard:
+            heard.hand_over = lambda: producer.poll(0)
         _retried(lambda: producer.init_transactions(_STEP_S))
         return producer
 
@@ -282,7 +256,7 @@ class Clients:
 
     def _send_late(self, name: str, number: int) -> None:
         """Commit a transaction, then send one more batch of it, as a connection that was slow does."""
-        leader, coordinator = self._leader_of(self._source, 0), self._coordinator_of(name)
+        leader, coordinator = self._leader_of(self._source, 0), self._coordinator_of(TRANSACTION_STATE_TOPIC, name)
         if leader is None or coordinator is None:
             return
         written = Written(f"{name}/{number}", {0: [f"{name}/{number}/0"]})
@@ -340,53 +314,70 @@ class Clients:
         leader = metadata.brokers.get(known.leader) if known else None
         return f"{leader.host}:{leader.port}" if leader else None
 
-    def _coordinator_of(self, name: str) -> str | None:
-        from engine.common.topic_names import TRANSACTION_STATE_TOPIC
-        from engine.kafka.formats.consumer_offsets import partition_for
+    def _coordinator_of(self, topic: str, key: str) -> str | None:
+        partition = self._partition_of(topic, key)
+        return None if partition is None else self._leader_of(topic, partition)
 
+    def _partition_of(self, topic: str, key: str) -> int | None:
+        """Return the partition that keeps a group or a transactional id; None if nobody tells the topic now."""
         try:
-            metadata = AdminClient(self._settings()).list_topics(TRANSACTION_STATE_TOPIC, timeout=3)
+            metadata = AdminClient(self._settings()).list_topics(topic, timeout=3)
         except KafkaException:
             return None
-        count = len(metadata.topics[TRANSACTION_STATE_TOPIC].partitions)
-        return self._leader_of(TRANSACTION_STATE_TOPIC, partition_for(name, count)) if count else None
+        count = len(metadata.topics[topic].partitions)
+        return partition_for(key, count) if count else None
 
     # -- workers
+
+    def _listen(self, name: str, debug: str) -> Heard:
+        heard = Heard(name, debug)
+        self._heard.append(heard)
+        return heard
 
     def _work(self, name: str) -> None:
         """Read, write what was read, and commit both at once; begin anew after each error."""
         while not self._drained.is_set():
+            reading = self._listen(f"{name} reads", "cgrp,fetch,broker,topic,metadata")
+            writing = self._listen(f"{name} writes", "eos,broker,metadata")
             consumer = Consumer(
                 self._settings(
                     **{"group.id": f"{GROUP}-{self._source}", "isolation.level": "read_committed",
                        "enable.auto.commit": False, "auto.offset.reset": "earliest", "session.timeout.ms": 3_000,
-                       "heartbeat.interval.ms": 300}
+                       "heartbeat.interval.ms": 300, "max.poll.interval.ms": _POLLED_MS_MAX, **reading.settings}
                 )
             )  # fmt: skip
             try:
-                producer = self._producer(name)
+                with writing.during("init_transactions"):
+                    producer = self._producer(name, writing)
                 consumer.subscribe([self._source])
                 while not self._drained.is_set():
-                    messages = [one for one in consumer.consume(_BATCH, 0.1) if one.error() is None]
+                    with reading.during("consume"):
+                        messages = [one for one in consumer.consume(_BATCH, 0.1) if one.error() is None]
+                    producer.poll(0)
                     if messages:
-                        self._pass_on(consumer, producer, messages)
+                        with writing.during("a transaction"):
+                            self._pass_on(consumer, producer, messages, writing)
             except (KafkaException, TimeoutError) as error:
                 self.told.append(f"{name}: {type(error).__name__}: {error}")
             finally:
-                consumer.close()
+                with reading.during("close"):
+                    consumer.close()
 
-    def _pass_on(self, consumer: Consumer, producer: Producer, messages: Sequence[Any]) -> None:
+    def _pass_on(self, consumer: Consumer, producer: Producer, messages: Sequence[Any], writing: Heard) -> None:
         producer.begin_transaction()
         for message in messages:
             producer.produce(self._target, message.value(), partition=message.partition())
         try:
             offsets = consumer.position(consumer.assignment())
             metadata = consumer.consumer_group_metadata()
-            _retried(lambda: _bounded(lambda: producer.send_offsets_to_transaction(offsets, metadata, _STEP_S)))
-            _retried(lambda: producer.commit_transaction(_STEP_S))
+            with writing.during("send_offsets_to_transaction"):
+                _retried(lambda: _bounded(lambda: producer.send_offsets_to_transaction(offsets, metadata, _STEP_S)))
+            with writing.during("commit_transaction"):
+                _retried(lambda: producer.commit_transaction(_STEP_S))
         except KafkaException as error:
             if error.args[0].txn_requires_abort():
-                _retried(lambda: producer.abort_transaction(_STEP_S))
+                with writing.during("abort_transaction"):
+                    _retried(lambda: producer.abort_transaction(_STEP_S))
             # What was read has to be read again: by whoever has the partitions then.
             raise
 
@@ -472,7 +463,8 @@ def _bounded(step: Callable[[], object]) -> None:
     """Do a step in a thread of its own, and leave it there if it does not end.
 
     librdkafka 2.16 waits forever in ``send_offsets_to_transaction`` when the broker that coordinates the group leaves
-    the metadata (its issues 5456 and 5511). An application that hangs is killed and started anew.
+    the metadata (its issues 5456 and 5511). An application that hangs is killed and started anew. The
+    round's line names the step, and the group's other worker must be served meanwhile.
 
     Raises:
         TimeoutError: the step is longer under way than librdkafka was told to take.

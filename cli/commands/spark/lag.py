@@ -77,11 +77,11 @@ def lag(
     asyncio.run(_reach(clusters, invocation.timeout_s))
     job = LagJob(clusters, out, interval_s, chunks, state, time_lag, samples)
 
-    def tell(one: SampleTold) -> None:
-        for failure in one.failures:
+    def tell(sample: SampleTold) -> None:
+        for failure in sample.failures:
             invocation.talk.warn(failure)
-        counts = f"{counted(one.group_count, 'group')}, {counted(one.row_count, 'row')}"
-        invocation.talk.say(f"sample {one.sample}: {counts}, {one.took_ms} ms")
+        counts = f"{counted(sample.group_count, 'group')}, {counted(sample.row_count, 'row')}"
+        invocation.talk.say(f"sample {sample.sample}: {counts}, {sample.took_ms} ms")
 
     with (
         open_spark(invocation, master, conf, packages, name="klamm spark lag") as spark,

@@ -21,17 +21,17 @@ def configs_text(entities: Sequence[EntityConfigs], *, shows_all: bool) -> Kafka
         credentials = [_credential_line(entity) for entity in entities if _of(entity, ConfigSource.SCRAM_CREDENTIAL)]
         return KafkaText("".join(quotas + credentials))
     topics = [entity for entity in entities if entity.entity_type is EntityType.TOPIC]
-    ordered = in_hash_order(topics, lambda one: one.entity_name or "") if topics else entities
+    ordered = in_hash_order(topics, lambda topic: topic.entity_name or "") if topics else entities
     return KafkaText("".join(_settings(entity, shows_all=shows_all) for entity in ordered if entity.error is None))
 
 
-def _settings(one: EntityConfigs, *, shows_all: bool) -> str:
-    if one.entity_name is None:
-        head = f"Default configs for {one.entity_type.value} in the cluster are:"
+def _settings(entity: EntityConfigs, *, shows_all: bool) -> str:
+    if entity.entity_name is None:
+        head = f"Default configs for {entity.entity_type.value} in the cluster are:"
     else:
-        kind = one.entity_type.value.removesuffix("s")
-        head = f"{'All' if shows_all else 'Dynamic'} configs for {kind} {one.entity_name} are:"
-    return "".join(f"{line}\n" for line in (head, *map(_setting_line, one.configs)))
+        kind = entity.entity_type.value.removesuffix("s")
+        head = f"{'All' if shows_all else 'Dynamic'} configs for {kind} {entity.entity_name} are:"
+    return "".join(f"{line}\n" for line in (head, *map(_setting_line, entity.configs)))
 
 
 def _setting_line(entry: ConfigEntry) -> str:
@@ -44,31 +44,31 @@ def _value(value: str | None) -> str:
     return "null" if value is None else value
 
 
-def _of(one: EntityConfigs, source: ConfigSource) -> list[ConfigEntry]:
-    return [entry for entry in one.configs if entry.source is source]
+def _of(entity: EntityConfigs, source: ConfigSource) -> list[ConfigEntry]:
+    return [entry for entry in entity.configs if entry.source is source]
 
 
-def _quota_line(one: EntityConfigs) -> str:
-    quotas = _of(one, ConfigSource.CLIENT_QUOTA)
+def _quota_line(entity: EntityConfigs) -> str:
+    quotas = _of(entity, ConfigSource.CLIENT_QUOTA)
     entries = in_hash_order(quotas, lambda entry: entry.name, len(quotas))
     values = ", ".join(f"{entry.name}={java_double(float(entry.value or 0))}" for entry in entries)
-    return f"Quota configs for {_whose(one)} are {values}\n"
+    return f"Quota configs for {_whose(entity)} are {values}\n"
 
 
-def _credential_line(one: EntityConfigs) -> str:
-    values = ", ".join(f"{entry.name}={entry.value}" for entry in _of(one, ConfigSource.SCRAM_CREDENTIAL))
-    return f"SCRAM credential configs for user-principal '{one.entity_name}' are {values}\n"
+def _credential_line(entity: EntityConfigs) -> str:
+    values = ", ".join(f"{entry.name}={entry.value}" for entry in _of(entity, ConfigSource.SCRAM_CREDENTIAL))
+    return f"SCRAM credential configs for user-principal '{entity.entity_name}' are {values}\n"
 
 
-def _whose(one: EntityConfigs) -> str:
-    match one.entity_type:
+def _whose(entity: EntityConfigs) -> str:
+    match entity.entity_type:
         case EntityType.USER:
-            return _one_of("user-principal", one.entity_name)
+            return _one_of("user-principal", entity.entity_name)
         case EntityType.CLIENT:
-            return _one_of("client-id", one.entity_name)
+            return _one_of("client-id", entity.entity_name)
         case EntityType.IP:
-            return _one_of("ip", one.entity_name)
-    user, _, client = (one.entity_name or "").partition("/")
+            return _one_of("ip", entity.entity_name)
+    user, _, client = (entity.entity_name or "").partition("/")
     parts = (("user-principal", user), ("client-id", client))
     return ", ".join(_one_of(kind, None if name == _DEFAULT else unquote(name)) for kind, name in parts)
 

@@ -38,7 +38,7 @@ def described_text(
 ) -> KafkaText:
     """``--describe``: a line per topic unless partitions are filtered, then one per partition."""
     lines: list[str] = []
-    for topic in in_hash_order(topics, lambda one: one.topic, len(topics)):
+    for topic in in_hash_order(topics, lambda topic: topic.topic, len(topics)):
         if not is_filtered:
             lines.append(_topic_line(topic, settings.get(topic.topic, ())))
         if with_partitions:
@@ -57,16 +57,15 @@ def _topic_line(topic: TopicDescription, settings: Settings) -> str:
     )
 
 
-def _partition_line(topic: str, one: PartitionDescription) -> str:
-    leader = "none" if one.leader == NO_LEADER else one.leader
+def _partition_line(topic: str, partition: PartitionDescription) -> str:
+    leader = "none" if partition.leader == NO_LEADER else partition.leader
     line = (
-        f"\tTopic: {topic}\tPartition: {one.partition}\tLeader: {leader}"
-        f"\tReplicas: {_listed(one.replicas)}\tIsr: {_listed(one.isr)}"
+        f"\tTopic: {topic}\tPartition: {partition.partition}\tLeader: {leader}"
+        f"\tReplicas: {_listed(partition.replicas)}\tIsr: {_listed(partition.isr)}"
     )
-    if one.adding_replicas or one.removing_replicas:
-        line += (
-            f"\tAdding Replicas: {_listed(one.adding_replicas)}\tRemoving Replicas: {_listed(one.removing_replicas)}"
-        )
+    if partition.adding_replicas or partition.removing_replicas:
+        line += f"\tAdding Replicas: {_listed(partition.adding_replicas)}"
+        line += f"\tRemoving Replicas: {_listed(partition.removing_replicas)}"
     return f"{line}\tElr: N/A\tLastKnownElr: N/A"
 
 

@@ -38,7 +38,7 @@ def missing_brokers(frame: Frame, tally: Tally) -> list[MissingBroker]:
         MissingBroker(broker, count, tally.under_replicated, *_cause(frame, broker))
         for broker, count in tally.missing.items()
     ]
-    return sorted(found, key=lambda one: (-one.missed_by, one.broker))
+    return sorted(found, key=lambda cause: (-cause.missed_by, cause.broker))
 
 
 def _cause(frame: Frame, broker: int) -> tuple[Cause, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 from typing import NamedTuple
@@ -112,6 +112,14 @@ def dir_trends(frame: Frame, history: History) -> list[DirTrend]:
     return sorted(found, key=_urgency)
 
 
+def note_filling(noted: dict[int, DirTrend], trends: Sequence[DirTrend], live: Set[int]) -> None:
+    """Note by broker its most urgent log dir if that fills up; what was read before a disk or broker failed stays."""
+    told = [one for one in trends if one.used_percent is not None and one.broker in live]
+    for broker in {one.broker for one in told}:
+        noted.pop(broker, None)
+    noted |= {one.broker: one for one in reversed(told) if one.is_filling}
+
+
 def room_advice(trend: DirTrend, trends: Sequence[DirTrend], frame: Frame, history: History) -> Phrase:
     """Say which space of a full log dir comes back by itself, and then what makes room, the fastest first.
 
@@ -142,9 +150,9 @@ def room_advice(trend: DirTrend, trends: Sequence[DirTrend], frame: Frame, histo
 def _roomier_broker(trend: DirTrend, trends: Sequence[DirTrend]) -> int | None:
     """Return the broker with the emptiest log dir, if that is clearly emptier than this one and does not fill."""
     others = [
-        (one.used_percent, one.broker)
-        for one in trends
-        if one.broker != trend.broker and one.used_percent is not None and not one.is_filling and not one.error
+        (other.used_percent, other.broker)
+        for other in trends
+        if other.broker != trend.broker and other.used_percent is not None and not other.is_filling and not other.error
     ]
     emptiest = min(others, default=None)
     is_roomier = emptiest is not None and emptiest[0] + _ROOMIER_PERCENT <= (trend.used_percent or 0)
@@ -196,8 +204,12 @@ def _with_grower(trend: DirTrend, frame: Frame, history: History) -> DirTrend:
         # Others fill the volume, or records of the one that does were just deleted.
         return replace(trend, recent_per_s=recent_per_s)
     moving = history.moving(frame).items()
-    copied = {name.topic for name, one in moving if trend.broker in one.assignment.adding_replicas}
-    configs = next((one.configs for one in frame.cluster.topics if one.name == topic), None) if frame.cluster else None
+    copied = {name.topic for name, move in moving if trend.broker in move.assignment.adding_replicas}
+    configs = (
+        next((described.configs for described in frame.cluster.topics if described.name == topic), None)
+        if frame.cluster
+        else None
+    )
     is_deleted = "delete" in (configs or {}).get("cleanup.policy", "delete") and topic not in INTERNAL_TOPICS
     delay = (configs or {}).get("file.delete.delay.ms", "")
     delay_ms = int(delay) if delay.isdecimal() else DELETE_DELAY_MS
@@ -222,7 +234,7 @@ def _deleted_bytes(trend: DirTrend, history: History) -> int:
 
 
 def _full_in_s(usable_bytes: int | None, samples: Sequence[Sample]) -> float | None:
-    """Return None if the samples do not even show that it fills and goes on to fill."""
+    """Return None unless the samples show that it is filling up."""
     slopes = [slope_of(samples, window_ms) for window_ms in (WINDOW_MS, RECENT_MS)]
     rates = [slope.per_s for slope in slopes if slope is not None and slope.is_rising]
     if usable_bytes is None or len(rates) < len(slopes) or _rests(samples):
@@ -246,6 +258,6 @@ def _rests(samples: Sequence[Sample]) -> bool:
     return last.at_ms - ended_ms >= max(REST_MS, ended_ms - began_ms)
 
 
-def _urgency(one: DirTrend) -> tuple[bool, float, float, int, str]:
-    full_in_s = float("inf") if one.full_in_s is None else one.full_in_s
-    return not one.error, full_in_s, -(one.used_percent or 0.0), one.broker, one.log_dir or ""
+def _urgency(trend: DirTrend) -> tuple[bool, float, float, int, str]:
+    full_in_s = float("inf") if trend.full_in_s is None else trend.full_in_s
+    return not trend.error, full_in_s, -(trend.used_percent or 0.0), trend.broker, trend.log_dir or ""

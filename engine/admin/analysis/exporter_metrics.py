@@ -145,7 +145,7 @@ class FrameMetrics:
         lags = [group.lag for group in groups if group.has_lag]
         if _is_fresh(frame, Stage.SPARK):
             lags += [lag for query in frame.queries for lag in query.lags]
-        lags.sort(key=lambda one: (-one.status.rank, -(one.lag or 0), one.group))
+        lags.sort(key=lambda lag: (-lag.status.rank, -(lag.lag or 0), lag.group))
         yield from lag_metrics(lags, has_partitions=self._scope.has_partitions)
         yield Metric("kafka_consumergroup_members", "Members of a group.", list(_members(groups)))
         waiting = float(sum(not group.has_lag for group in groups))
@@ -237,14 +237,14 @@ def _of_partitions(frame: Frame, topics: Sequence[TopicSnapshot]) -> Iterator[Me
         ends = [(labels, float(end.end)) for labels, name, _ in rows if (end := frame.offsets.get(name)) is not None]
         yield Metric(f"{prefix}current_offset", "End offset.", ends)
     figures = (
-        ("leader", "The broker that leads it; -1: none.", lambda one: one.leader),
-        ("leader_is_preferred", "1 if the preferred replica leads it.", lambda one: one.leader == one.preferred_leader),
-        ("replicas", "Replicas.", lambda one: len(one.replicas)),
-        ("in_sync_replica", "Replicas in sync.", lambda one: len(one.isr)),
-        ("under_replicated_partition", "1 if replicas are out of sync.", lambda one: one.is_under_replicated),
+        ("leader", "The broker that leads it; -1: none.", lambda p: p.leader),
+        ("leader_is_preferred", "1 if the preferred replica leads it.", lambda p: p.leader == p.preferred_leader),
+        ("replicas", "Replicas.", lambda p: len(p.replicas)),
+        ("in_sync_replica", "Replicas in sync.", lambda p: len(p.isr)),
+        ("under_replicated_partition", "1 if replicas are out of sync.", lambda p: p.is_under_replicated),
     )  # fmt: skip
     for name, text, value in figures:
-        yield Metric(f"{prefix}{name}", text, [(labels, float(value(one))) for labels, _, one in rows])
+        yield Metric(f"{prefix}{name}", text, [(labels, float(value(partition))) for labels, _, partition in rows])
 
 
 def _of_moves(frame: Frame) -> Iterator[Metric]:

@@ -157,7 +157,9 @@ class Runs:
                 continue
             self._by_moment[key] = Run(event, 1, [event.subject], event.reason)
             if len(self._by_moment) > RUNS_MAX:
-                del self._by_moment[next(iter(self._by_moment))]
+                # What comes again and again must not push out that a broker failed.
+                (often, _), *_ = Counter(kind for _, kind in self._by_moment).most_common(1)
+                del self._by_moment[next(one for one in self._by_moment if one[1] is often)]
 
 
 def runs_around(
@@ -176,7 +178,9 @@ def runs_around(
     if setting:
         last = takewhile(lambda event: event.at_ms >= since_ms - _MINUTE_MS, reversed(events))
         changes: dict[EventKind, Run] = {}
-        for event in reversed([one for one in last if one.kind in _SETTINGS and setting in one.before + one.after]):
+        for event in reversed(
+            [earlier for earlier in last if earlier.kind in _SETTINGS and setting in earlier.before + earlier.after]
+        ):
             changes.setdefault(event.kind, Run(event, 0, [], event.reason)).take(event)
         if changes:
             return list(changes.values())
@@ -236,7 +240,7 @@ class Incidents:
         return self._count
 
     def around(self, broker: int) -> Incident | None:
-        """Return the incident of a broker that goes on."""
+        """Return a broker's incident that has not ended."""
         return self._open.get(broker)
 
     def behind(self, kind: EventKind, since_ms: int) -> Incident | None:

@@ -131,7 +131,7 @@ def moves_board(frame: Frame, history: History) -> MovesBoard:
         steady_rate = _steady_rate(history.copied_bytes.of((name, broker)), changed_ms)
         copies.append(replace(copy, steady_rate=steady_rate))
     copies = _with_waiting_time(copies)
-    copies.sort(key=lambda one: (_ORDER[one.state], -(one.stalled_s or 0), one.name, one.broker))
+    copies.sort(key=lambda copy: (_ORDER[copy.state], -(copy.stalled_s or 0), copy.name, copy.broker))
     known = [copied for copied in copies if copied.total_bytes is not None and copied.copied_bytes is not None]
     left = [copied for copied in copies if copied.state is not CopyState.DONE]
     rates = [copied.rate for copied in left if copied.rate is not None]
@@ -218,7 +218,7 @@ def _steady_rate(samples: Sequence[Sample], since_ms: int) -> float | None:
 
 def _since_begun(samples: Sequence[Sample]) -> Sequence[Sample]:
     """Leave out the time before the first byte: it says nothing of the rate."""
-    first = next((at for at, one in enumerate(samples) if one.value > 0), len(samples))
+    first = next((at for at, sample in enumerate(samples) if sample.value > 0), len(samples))
     return samples[max(0, first - 1) :]
 
 

@@ -92,8 +92,10 @@ class Rates:
             return None
         if topic.name not in self._of_topics:
             now, then, elapsed_ms = self._span
-            known = [one for one in now.ends.grown(topic.name, then.ends) if one is not None]
-            self._of_topics[topic.name] = sum(max(0, one) for one in known) * 1000 / elapsed_ms if known else None
+            known = [records for records in now.ends.grown(topic.name, then.ends) if records is not None]
+            self._of_topics[topic.name] = (
+                sum(max(0, records) for records in known) * 1000 / elapsed_ms if known else None
+            )
         return self._of_topics[topic.name]
 
     def busiest_topics(self, count: int) -> list[tuple[TopicSnapshot, float]]:
@@ -101,7 +103,7 @@ class Rates:
         if count <= 0 or sum(len(topic.partitions) for topic in self._topics) > MANY_PARTITIONS:
             return []
         rates = [(topic, rate) for topic in self._topics if (rate := self.topic_in(topic))]
-        return sorted(rates, key=lambda one: -one[1])[:count]
+        return sorted(rates, key=lambda pair: -pair[1])[:count]
 
     def _in_all(self) -> float | None:
         """Return how many records a second the cluster gets."""
@@ -112,7 +114,7 @@ class Rates:
             # Sums are a tenth of the work, and the same as long as no partition comes or goes.
             grown = now.total - then.total
         else:
-            grown = sum(one or 0 for topic in self._topics for one in now.ends.grown(topic.name, then.ends))
+            grown = sum(records or 0 for topic in self._topics for records in now.ends.grown(topic.name, then.ends))
         return max(0.0, grown * 1000 / elapsed_ms)
 
     def _count_by_broker(self, live: frozenset[int]) -> None:

@@ -81,7 +81,7 @@ def restart_board(frame: Frame, tally: Tally) -> RestartBoard:
     waiting, unknown = _waiting(frame, tally, down), _unknown(frame, tally)
     brokers = tuple(_advice(frame, tally, broker, waiting, unknown, down) for broker in known)
     ready = [broker for broker in brokers if broker.may_be_restarted]
-    ready.sort(key=lambda one: (one.verdict is Verdict.LAST, -(one.registered_s or 0.0), one.broker))
+    ready.sort(key=lambda row: (row.verdict is Verdict.LAST, -(row.registered_s or 0.0), row.broker))
     return RestartBoard(brokers, ready[0].broker if ready else None, down)
 
 

@@ -95,8 +95,8 @@ class SanityCheck:
         self._lasting = {(doubt.doubt, doubt.subject): doubt.at_ms for doubt in found}
         return [*found, *self._went_back]
 
-    def _since(self, one: Finding) -> Finding:
-        return replace(one, at_ms=self._lasting.get((one.doubt, one.subject), one.at_ms))
+    def _since(self, finding: Finding) -> Finding:
+        return replace(finding, at_ms=self._lasting.get((finding.doubt, finding.subject), finding.at_ms))
 
     def _look_at_topics(self, frame: Frame) -> None:
         assert frame.cluster is not None
@@ -109,16 +109,16 @@ class SanityCheck:
 
 def _clocks(frame: Frame) -> list[Finding]:
     found = []
-    for broker, one in sorted(frame.registrations.items()):
-        if one.created_ms is None or one.written_ms is None:
+    for broker, times in sorted(frame.registrations.items()):
+        if times.created_ms is None or times.written_ms is None:
             continue
-        apart_ms = one.written_ms - one.created_ms
+        apart_ms = times.written_ms - times.created_ms
         if not -CLOCK_BEHIND_MS <= apart_ms <= CLOCK_SKEW_MS:
             way = "ahead of" if apart_ms > 0 else "behind"
             evidence = f"its clock was {abs(apart_ms) / 1000:.1f} s {way} ZooKeeper's when it registered"
             found.append(Finding(Doubt.BROKER_CLOCK, f"broker {broker}", evidence, frame.at_ms))
-        if one.created_ms - frame.at_ms > CLOCK_SKEW_MS:
-            ahead_s = (one.created_ms - frame.at_ms) / 1000
+        if times.created_ms - frame.at_ms > CLOCK_SKEW_MS:
+            ahead_s = (times.created_ms - frame.at_ms) / 1000
             evidence = f"it registered {ahead_s:.1f} s from now: ZooKeeper's clock is ahead of this machine's"
             found.append(Finding(Doubt.FUTURE_REGISTRATION, f"broker {broker}", evidence, frame.at_ms))
     return found

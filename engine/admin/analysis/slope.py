@@ -22,10 +22,6 @@ class Slope(NamedTuple):
     def is_rising(self) -> bool:
         return self.low > 0
 
-    @property
-    def is_falling(self) -> bool:
-        return self.high < 0
-
 
 def slope_of(samples: Sequence[Sample], window_ms: int) -> Slope | None:
     """Return the slope over the last ``window_ms`` before the newest sample; None: too few samples."""

@@ -80,7 +80,9 @@ def _warned(lag: GroupLag) -> GroupLag:
     if lag.reason not in _MOVES:
         return lag
     partitions = tuple(
-        replace(one, status=LagStatus.WARN, reason=Reason.STANDS_STILL) if one.reason in _MOVES else one
-        for one in lag.partitions
+        replace(partition, status=LagStatus.WARN, reason=Reason.STANDS_STILL)
+        if partition.reason in _MOVES
+        else partition
+        for partition in lag.partitions
     )
     return replace(lag, partitions=partitions, status=LagStatus.WARN, reason=Reason.STANDS_STILL)

@@ -66,10 +66,10 @@ def throttle_advice(frame: Frame, moves: MovesBoard) -> list[ThrottleAdvice]:
     going = [copy for copy in moves.copies if copy.state is not CopyState.DONE]
     for is_leader in (True, False):
         by_throttle: dict[tuple[int, int], list[CopyProgress]] = {}
-        for one in going:
-            broker = one.source if is_leader else one.broker
-            if (rate := throttle_of(frame, one.name, broker, is_leader=is_leader)) is not None:
-                by_throttle.setdefault((broker, rate), []).append(one)
+        for copy in going:
+            broker = copy.source if is_leader else copy.broker
+            if (rate := throttle_of(frame, copy.name, broker, is_leader=is_leader)) is not None:
+                by_throttle.setdefault((broker, rate), []).append(copy)
         found += [_advice(*throttle, copies, is_leader=is_leader) for throttle, copies in by_throttle.items()]
     found = [
         replace(verdict, verdict=ThrottleVerdict.UNKNOWN)
@@ -78,20 +78,20 @@ def throttle_advice(frame: Frame, moves: MovesBoard) -> list[ThrottleAdvice]:
         for verdict in found
     ]
     order = list(ThrottleVerdict)
-    return sorted(found, key=lambda one: (order.index(one.verdict), one.broker, not one.is_leader))
+    return sorted(found, key=lambda verdict: (order.index(verdict.verdict), verdict.broker, not verdict.is_leader))
 
 
 def throttles_told(advice: Sequence[ThrottleAdvice]) -> list[tuple[str, ThrottleVerdict]]:
     """Say of throttles what they do; brokers with the same one, that does the same, share a sentence."""
     alike: dict[tuple[ThrottleVerdict, bool, int], list[ThrottleAdvice]] = {}
-    for one in advice:
-        alike.setdefault((one.verdict, one.is_leader, one.rate), []).append(one)
+    for throttle in advice:
+        alike.setdefault((throttle.verdict, throttle.is_leader, throttle.rate), []).append(throttle)
     told = []
     for (verdict, is_leader, rate), found in alike.items():
         who = f"broker {found[0].broker} {'sends' if is_leader else 'takes'}"
         if len(found) > 1:
-            who = f"{_brokers_told([one.broker for one in found])} {'send' if is_leader else 'take'}"
-        suggested = max(one.suggested_rate or 0 for one in found)
+            who = f"{_brokers_told([throttle.broker for throttle in found])} {'send' if is_leader else 'take'}"
+        suggested = max(throttle.suggested_rate or 0 for throttle in found)
         more = f": {rate_text(suggested)} would let it end" if suggested else ""
         does = "" if verdict is ThrottleVerdict.UNKNOWN else f": the throttle {verdict.value}{more}"
         told.append((f"{who} at most {rate_text(rate)}{does}", verdict))

@@ -81,7 +81,7 @@ def timelines(events: Iterable[Event]) -> list[PartitionTimeline]:
         else:
             row.leaders.append(LeaderChange(event.at_ms, _broker(event.before), _broker(event.after), event.reason))
     found = [PartitionTimeline(name, _absences(row), tuple(row.leaders), row.last_ms) for name, row in rows.items()]
-    return sorted(found, key=lambda one: (-one.last_ms, one.name))
+    return sorted(found, key=lambda row: (-row.last_ms, row.name))
 
 
 def _note_isr(row: _Row, event: Event) -> None:
@@ -94,7 +94,7 @@ def _note_isr(row: _Row, event: Event) -> None:
 
 def _absences(row: _Row) -> tuple[Absence, ...]:
     found = [*row.closed, *(Absence(broker, since_ms, None) for broker, since_ms in row.open.items())]
-    return tuple(sorted(found, key=lambda one: (one.since_ms or 0, one.broker)))
+    return tuple(sorted(found, key=lambda row: (row.since_ms or 0, row.broker)))
 
 
 def _broker(text: str) -> int | None:

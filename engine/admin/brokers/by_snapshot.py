@@ -70,4 +70,4 @@ def log_dirs_of(
     dirs = [log_dir_with(broker, path, replicas) for (broker, path), replicas in found.items()]
     dirs += [LogDir(f.broker, f.log_dir, f.error, 0, 0, None, None) for f in snapshot.failed_log_dirs or ()]
     chosen_dirs = [log_dir for log_dir in dirs if brokers is None or log_dir.broker in brokers]
-    return sorted(chosen_dirs, key=lambda one: (one.broker, one.log_dir or ""))
+    return sorted(chosen_dirs, key=lambda log_dir: (log_dir.broker, log_dir.log_dir or ""))

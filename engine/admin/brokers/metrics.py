@@ -49,7 +49,7 @@ class Teller(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Something that is counted. What nobody tells is None.
+    """Something that is counted. What nobody reports is None.
 
     Attributes:
         total: the count since the broker started.
@@ -147,9 +147,9 @@ def traffic_of(figures: Iterable[BrokerFigures]) -> dict[str, TopicTraffic]:
     return found
 
 
-def _together(one: float | None, other: float | None) -> float | None:
+def _together(value: float | None, other: float | None) -> float | None:
     # Averages fade away for hours: what is no byte any more stays the same from one reading to the next.
-    return one if other is None else round((one or 0.0) + other, 1)
+    return value if other is None else round((value or 0.0) + other, 1)
 
 
 def traffic_patterns() -> list[str]:
@@ -335,7 +335,7 @@ def _requests(beans: Beans) -> Iterator[RequestFigures]:
         for (name, api), attributes in beans.items()
         if name == "TotalTimeMs" and attributes.get("Count") != 0
     ]
-    yield from sorted(found, key=lambda one: (-(one.p99_ms or 0), one.api))
+    yield from sorted(found, key=lambda request: (-(request.p99_ms or 0), request.api))
 
 
 def _topics(beans: Beans) -> list[str]:

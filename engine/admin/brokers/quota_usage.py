@@ -40,7 +40,7 @@ class QuotaUsage:
 
     Attributes:
         user, client_id: None if the quota that counts is not about it.
-        used: in the quota's unit: bytes a second, percent of a thread, or partitions a second; None if nobody tells.
+        used: in the quota's unit: bytes a second, percent of a thread, or partitions a second; None if not reported.
         limit: what counts; None if nothing limits it.
         throttle_ms: the mean time for which its answers were held back lately; None if none was.
     """
@@ -113,5 +113,5 @@ def _entity(user: str, client_id: str) -> Entity:
     return Entity(EntityType.USER, user) if user else Entity(EntityType.CLIENT, client_id)
 
 
-def _rank(one: QuotaUsage) -> tuple[float, ...]:
-    return (-(one.throttle_ms or 0), -(one.used_percent or 0), -(one.used or 0), one.broker)
+def _rank(usage: QuotaUsage) -> tuple[float, ...]:
+    return (-(usage.throttle_ms or 0), -(usage.used_percent or 0), -(usage.used or 0), usage.broker)

@@ -110,7 +110,7 @@ async def read_beans(
         named, live = ", ".join(map(str, unknown)), ", ".join(map(str, sorted(brokers))) or "none"
         raise NotFound(f"no live broker has the id {named}", hint=f"live brokers: {live}")
     registered = {} if pattern is not None else await broker_reader(cluster).registrations()
-    ports = {broker: one.jmx_port for broker, one in registered.items()}
+    ports = {broker: registration.jmx_port for broker, registration in registered.items()}
     sources = await _sources(cluster, [brokers[broker_id] for broker_id in sorted(set(ids) or brokers)], pattern, ports)
     limit_s = cluster.timeout_s * _LIMIT_SHARE
     return await _told(sources, read_jmx, wanted, limit_s, cluster.timeout_s * _ALL_SHARE, measures=measures)
@@ -126,7 +126,7 @@ async def _told(
     measures: bool,
 ) -> list[Told]:
     """Read all sources at once. A text in place of one says why there is none."""
-    by_jmx = {broker: one for broker, one in sources.items() if _is_jmx(one)}
+    by_jmx = {broker: source for broker, source in sources.items() if _is_jmx(source)}
     read = read_jmx(by_jmx, wanted, limit_s, within_s) if by_jmx else _nothing()
     by_http = [
         told_by_http(broker, source, wanted, limit_s, measures=measures)
@@ -135,7 +135,7 @@ async def _told(
     ]
     told, others = await asyncio.gather(_all_by_jmx(read, by_jmx), asyncio.gather(*by_http))
     silent = [Told(broker, trouble=why) for broker, why in sources.items() if isinstance(why, str)]
-    return sorted([*told, *others, *silent], key=lambda one: one.broker)
+    return sorted([*told, *others, *silent], key=lambda figures: figures.broker)
 
 
 def _is_jmx(source: Source | str) -> TypeGuard[Source]:

@@ -135,7 +135,7 @@ def batches_of(keys: Sequence[K], size: int) -> Iterable[list[K]]:
 async def _find_homes(homes: Homes[K], keys: Iterable[K], at_home: dict[K, int], found: dict[K, V | Unknown]) -> None:
     """Find the homes that are not known. A key without one gets the reason as its answer.
 
-    If nobody answers the first time, the whole fails; later that is one more reason.
+    If nobody answers the first time, the call fails; later that is one more reason.
     """
     homeless = [key for key in keys if key not in at_home]
     if not homeless:

@@ -84,7 +84,7 @@ async def read_finalized_features(wire: WireCluster) -> tuple[FinalizedFeature, 
     except FAILURES:
         return ()
     found = (FinalizedFeature(feature.name, feature.max_version_level) for feature in response.finalized_features)
-    return tuple(sorted(found, key=lambda one: one.name))
+    return tuple(sorted(found, key=lambda feature: feature.name))
 
 
 def _members(

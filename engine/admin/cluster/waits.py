@@ -64,7 +64,7 @@ Observer = Callable[[str], None]
 
 
 def tell_nobody(line: Words) -> None:
-    """The observer of a caller who does not want to know."""
+    """Do nothing: the observer of callers that need no messages."""
 
 
 Complain = Callable[[str], None]
@@ -75,4 +75,4 @@ OnRead = Callable[[int, int], None]
 
 
 def tell_nobody_how_far(done: int, total: int) -> None:
-    """For a caller who does not want to know."""
+    """Does nothing."""

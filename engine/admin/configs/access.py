@@ -188,10 +188,12 @@ async def _alter_by_wire(
 
 
 def told_of(cluster: Cluster, found: list[EntityConfigs]) -> list[EntityConfigs]:
-    """Complain about the entities whose settings are not known, for callers who show only what is known."""
-    for one in found:
-        if one.error is not None:
-            cluster.complain(f"the settings of {Entity(one.entity_type, one.entity_name)} are not known: {one.error}")
+    """Complain about the entities whose settings are not known, for callers that show only what is known."""
+    for entity in found:
+        if entity.error is not None:
+            cluster.complain(
+                f"the settings of {Entity(entity.entity_type, entity.entity_name)} are not known: {entity.error}"
+            )
     return found
 
 

@@ -168,8 +168,8 @@ def preview(
     election: ElectionType, partitions: Mapping[TopicPartition, PartitionSnapshot], live_brokers: Set[int]
 ) -> list[ElectionPreview]:
     """Return what an election would do to each partition."""
-    one = _preferred if election is ElectionType.PREFERRED else _unclean
-    return [one(name, partition, live_brokers) for name, partition in partitions.items()]
+    preview = _preferred if election is ElectionType.PREFERRED else _unclean
+    return [preview(name, partition, live_brokers) for name, partition in partitions.items()]
 
 
 def _preferred(name: TopicPartition, partition: PartitionSnapshot, live: Set[int]) -> ElectionPreview:

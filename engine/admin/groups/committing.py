@@ -76,7 +76,7 @@ async def execute_reset(
     cluster.accepted(goes_on)
     done, failures = await reset_offsets(cluster, planned.able)
     may_be_in_part = any(plan.type is GroupType.ZOOKEEPER for plan in planned.able)
-    if text and not may_be_in_part and all(one.result is ResetResult.FAILED for one in done):
+    if text and not may_be_in_part and all(outcome.result is ResetResult.FAILED for outcome in done):
         drop_rollback(rollback_file)
         on_dropped()
     return done, failures

@@ -79,11 +79,11 @@ async def find_groups_to_delete(cluster: Cluster, scope: GroupScope) -> GroupsTo
     if found.brokers and not described:
         described = await describe_groups(await cluster.wire(), found.brokers, coordinators=found.coordinators)
     for name in found.brokers:
-        one = described[name]
-        if isinstance(one, Unknown):
-            refusals.setdefault(name, as_error(one, f"group {name}"))
-        elif not one.state.is_inactive:
-            refusals.setdefault(name, active_refusal(name, one.state, one.members))
+        group = described[name]
+        if isinstance(group, Unknown):
+            refusals.setdefault(name, as_error(group, f"group {name}"))
+        elif not group.state.is_inactive:
+            refusals.setdefault(name, active_refusal(name, group.state, group.members))
     refusals |= await _active_old_groups(cluster, found, refusals)
     return GroupsToDelete(
         tuple(name for name in found.brokers if name not in refusals),

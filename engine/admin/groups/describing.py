@@ -44,7 +44,7 @@ class GroupsDescribed:
 async def describe(cluster: Cluster, scope: GroupScope, wanted: Wanted = Wanted.OFFSETS) -> GroupsDescribed:
     """Describe the groups that a scope means, at coordinators and in ZooKeeper.
 
-    What could not be read is among the failures; a group that was listed is there all the same, its state unknown.
+    What could not be read is among the failures; a group that was listed is included anyway, with an unknown state.
     """
     found = await find_groups(cluster, scope)
     at_brokers, old = await _at_brokers(cluster, found, wanted), await _in_zookeeper(cluster, found, wanted)
@@ -53,7 +53,9 @@ async def describe(cluster: Cluster, scope: GroupScope, wanted: Wanted = Wanted.
         if group.failure is not None:
             failures.append(group.failure)
     groups = [*(group.described for group in at_brokers), *old]
-    return GroupsDescribed(tuple(sorted(groups, key=lambda one: (one.group, one.type))), tuple(failures), found.others)
+    return GroupsDescribed(
+        tuple(sorted(groups, key=lambda group: (group.group, group.type))), tuple(failures), found.others
+    )
 
 
 async def describe_readers(
@@ -61,7 +63,7 @@ async def describe_readers(
 ) -> GroupsDescribed:
     """Describe the groups that have committed or own partitions of topics; with these partitions only.
 
-    A group that could not be read is included all the same.
+    A group that could not be read is included anyway.
     """
     progress = await describe(cluster, scope)
     readers = [reader for reader in (_of_topics(group, topics) for group in progress.groups) if reader is not None]

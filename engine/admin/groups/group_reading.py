@@ -247,7 +247,7 @@ async def _some_broker(wire: WireCluster, key: ApiKey) -> tuple[int, int]:
     """Return a live broker that can be reached, and the version of an API to ask it in."""
     last: Exception = Unreachable("no broker is alive")
     brokers = sorted(await wire.nodes())
-    for broker_id in sorted(brokers, key=lambda one: (one in wire.silent, not wire.has_connection(one))):
+    for broker_id in sorted(brokers, key=lambda broker: (broker in wire.silent, not wire.has_connection(broker))):
         try:
             async with answer_limit(wire, broker_id, _CHOOSING_LIMIT_S):
                 return broker_id, await wire.version(await wire.client_of(broker_id), key)

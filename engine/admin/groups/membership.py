@@ -110,8 +110,8 @@ class Membership:
         """Commit the next offset of each partition; return False if this member must join again first."""
         by_topic: dict[str, list[OffsetCommitRequestPartition]] = {}
         for (topic, partition), offset in sorted(offsets.items()):
-            one = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
-            by_topic.setdefault(topic, []).append(one)
+            committed = OffsetCommitRequestPartition(partition_index=partition, committed_offset=offset)
+            by_topic.setdefault(topic, []).append(committed)
         request = OffsetCommitRequest(
             group_id=self.group,
             generation_id_or_member_epoch=self._generation,

@@ -242,7 +242,7 @@ async def _facts(
 
 
 def _plan(
-    one: _Standing,
+    standing: _Standing,
     partitions: Sequence[TopicPartition],
     spec: ResetSpec,
     facts: LogFacts,
@@ -250,12 +250,14 @@ def _plan(
     skips_deleted: bool,
     is_backup: bool,
 ) -> GroupReset:
-    blank = GroupReset(one.group, one.type, one.coordinator)
-    if one.refusal is not None:
-        return replace(blank, refusal=one.refusal)
-    if spec.offsets is not None and one.group not in spec.offsets:
-        return replace(blank, refusal=NotFound("the file has no offsets for the group", where=f"group {one.group}"))
-    new = new_offsets(spec, one.group, partitions, one.committed, facts)
+    blank = GroupReset(standing.group, standing.type, standing.coordinator)
+    if standing.refusal is not None:
+        return replace(blank, refusal=standing.refusal)
+    if spec.offsets is not None and standing.group not in spec.offsets:
+        return replace(
+            blank, refusal=NotFound("the file has no offsets for the group", where=f"group {standing.group}")
+        )
+    new = new_offsets(spec, standing.group, partitions, standing.committed, facts)
     warnings = list(new.warnings)
     problems = dict(new.problems)
     if skips_deleted:
@@ -267,12 +269,12 @@ def _plan(
         warnings += [] if new.offsets else ["has committed nothing, so there is nothing to keep"]
         problems = {}
     if problems:
-        return replace(blank, warnings=tuple(warnings), refusal=_problem(one.group, problems))
+        return replace(blank, warnings=tuple(warnings), refusal=_problem(standing.group, problems))
     resets = tuple(
-        PartitionReset(one.group, *partition, _current(one.committed.get(partition)), offset)
+        PartitionReset(standing.group, *partition, _current(standing.committed.get(partition)), offset)
         for partition, offset in new.offsets.items()
     )
-    return replace(blank, resets=resets, warnings=tuple(warnings), is_new=one.is_new)
+    return replace(blank, resets=resets, warnings=tuple(warnings), is_new=standing.is_new)
 
 
 def _current(committed: CommittedOffset | Unknown | None) -> int | None:

@@ -264,7 +264,7 @@ async def _with_states(cluster: Cluster, listing: GroupListing) -> list[ListedGr
     described = await describe_groups(await cluster.wire(), missing, coordinators=missing)
     return [
         group
-        if group.state is not None or not isinstance(one := described[group.group], GroupDescription)
-        else ListedGroup(group.group, group.type, group.protocol_type, one.state, group.coordinator)
+        if group.state is not None or not isinstance(description := described[group.group], GroupDescription)
+        else ListedGroup(group.group, group.type, group.protocol_type, description.state, group.coordinator)
         for group in listing.groups
     ]

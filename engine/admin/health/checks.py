@@ -217,7 +217,7 @@ def assess(
             (Check.RACK_VIOLATIONS, found.get(Check.RACK_VIOLATIONS, [])),
             (Check.PREFERRED_LEADER_IMBALANCE, _imbalance(topics)),
             (Check.RUNNING_REASSIGNMENTS, _running(facts, topics)),
-            (Check.LEAKED_THROTTLES, [str(one) for one in throttles]),
+            (Check.LEAKED_THROTTLES, [str(throttle) for throttle in throttles]),
             (Check.DELETION_STUCK, _deletions(facts)),
             (Check.ZOOKEEPER_UNREACHABLE, [facts.zookeeper_trouble] if facts.zookeeper_trouble else []),
             (Check.ZOOKEEPER_SLOW, _zookeeper(facts)),
@@ -245,6 +245,9 @@ def _controller(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
         yield Check.NO_CONTROLLER, ["no broker is the controller"]
     elif snapshot.controller_id not in snapshot.live_broker_ids:
         yield Check.NO_CONTROLLER, [f"broker {snapshot.controller_id} is the controller, but is not alive"]
+    elif facts.idle_controller is not None:
+        what = f"broker {snapshot.controller_id} is the controller, and answers, but not as the controller"
+        yield Check.NO_CONTROLLER, [f"{what}: {facts.idle_controller}; is ZooKeeper up?"]
     if facts.is_kraft:
         return
     seen = {controller for controller in facts.seen_controllers.values() if controller is not None}
@@ -448,7 +451,7 @@ def _long_transactions(facts: HealthFacts) -> list[str]:
 
 
 def _longest_first(holding: Iterable[HoldingTransaction]) -> list[HoldingTransaction]:
-    return sorted(holding, key=lambda one: (-(one.held_ms or 0), one.partition))
+    return sorted(holding, key=lambda transaction: (-(transaction.held_ms or 0), transaction.partition))
 
 
 def _minutes(duration_ms: int | None) -> str:

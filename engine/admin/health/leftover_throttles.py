@@ -95,12 +95,12 @@ def how_to_remove(throttles: Sequence[Throttle]) -> Words:
 
 def _deletion(throttles: Sequence[Throttle]) -> Words:
     """Return how to delete the settings of one topic or broker."""
-    one = throttles[0]
-    if one.topic is not None:
-        whose: Part = Do(Operation.ALTER_TOPIC_CONFIGS, one.topic)
-    elif one.broker is not None:
-        whose = Do(Operation.ALTER_BROKER_CONFIGS, str(one.broker))
+    throttle = throttles[0]
+    if throttle.topic is not None:
+        whose: Part = Do(Operation.ALTER_TOPIC_CONFIGS, throttle.topic)
+    elif throttle.broker is not None:
+        whose = Do(Operation.ALTER_BROKER_CONFIGS, str(throttle.broker))
     else:
         whose = Operation.ALTER_BROKER_DEFAULTS
-    via = (" ", Give(Parameter.VIA, "zookeeper")) if one.is_dead else ()
-    return Phrase(whose, " ", Give(Parameter.DELETE_CONFIG, ",".join(one.key for one in throttles)), *via)
+    via = (" ", Give(Parameter.VIA, "zookeeper")) if throttle.is_dead else ()
+    return Phrase(whose, " ", Give(Parameter.DELETE_CONFIG, ",".join(throttle.key for throttle in throttles)), *via)

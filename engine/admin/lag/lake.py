@@ -148,7 +148,7 @@ class Lake:
         for name in self.days():
             if first <= name.removeprefix("day=") <= last:
                 found += [sample for sample in self.day(name).samples if since_ms <= sample.time_ms <= until_ms]
-        return sorted(found, key=lambda one: (one.time_ms, one.sample, one.chunk))
+        return sorted(found, key=lambda file: (file.time_ms, file.sample, file.chunk))
 
     def days(self) -> list[str]:
         """Return the names of the folders of days."""
@@ -375,8 +375,8 @@ async def plan_mirror(cluster: Cluster, query: Query, group: str) -> list[GroupR
         before = present[name]
         resets = []
         for partition, offset in sorted(offsets.items()):
-            one = before.get(partition) if isinstance(before, Mapping) else None
-            current = one.offset if isinstance(one, CommittedOffset) else None
+            known = before.get(partition) if isinstance(before, Mapping) else None
+            current = known.offset if isinstance(known, CommittedOffset) else None
             resets.append(PartitionReset(name, *partition, current, offset))
         plans.append(GroupReset(name, GroupType.CLASSIC, -1, tuple(resets)))
     return plans

@@ -121,14 +121,14 @@ def read_lake(
     interval_ms = round(median(after - before for before, after in pairwise(times))) if len(times) > 1 else None
     readers = [_reader(key, series, interval_ms, objective) for key, series in moments.items()]
     readers.sort(
-        key=lambda one: (
-            -one.outside_minutes,
-            -(one.max_lag or 0),
-            one.cluster,
-            one.group,
-            one.source or "",
-            one.topic or "",
-            one.partition or 0,
+        key=lambda reader: (
+            -reader.outside_minutes,
+            -(reader.max_lag or 0),
+            reader.cluster,
+            reader.group,
+            reader.source or "",
+            reader.topic or "",
+            reader.partition or 0,
         )
     )
     return LagHistory(tuple(readers), len(times), interval_ms)
@@ -244,5 +244,5 @@ def _compact_day(lake: Lake, name: str) -> CompactedDay | None:
     return CompactedDay(name.removeprefix("day="), files_before, len({sample.path for sample in after.samples}))
 
 
-def _by_time(one: SampleFile) -> tuple[int, int]:
-    return one.time_ms, one.sample
+def _by_time(file: SampleFile) -> tuple[int, int]:
+    return file.time_ms, file.sample

@@ -107,13 +107,13 @@ def _pace_of(lag: GroupLag, before: _Pace | None, now_ms: int) -> _Pace:
 
 def _has_read_all(lag: GroupLag) -> bool:
     """Whether nothing is unread but markers, gaps or aborted records, as far as is known."""
-    return not lag.lag or not any(one.is_behind for one in lag.partitions)
+    return not lag.lag or not any(partition.is_behind for partition in lag.partitions)
 
 
 def _stopped(lag: GroupLag) -> GroupLag:
-    partitions = tuple(replace(one, out_per_sec=0.0, clear_in_ms=None) for one in lag.partitions)
+    partitions = tuple(replace(partition, out_per_sec=0.0, clear_in_ms=None) for partition in lag.partitions)
     return replace(lag, partitions=partitions, out_per_sec=0.0, clear_in_ms=None)
 
 
 def _committed(lag: GroupLag) -> int:
-    return sum(one.committed_offset or 0 for one in lag.partitions)
+    return sum(partition.committed_offset or 0 for partition in lag.partitions)

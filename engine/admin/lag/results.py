@@ -154,7 +154,7 @@ class LagAnswer:
 
 
 _AT_A_STANDSTILL = (LagStatus.STOP, LagStatus.STALL, LagStatus.STUCK)
-"""Who stands still will not be through at any time, however fast it was before."""
+"""A reader that stands still will never catch up, however fast it was before."""
 
 Series = Mapping[TopicPartition, Sequence[Point]]
 """What was seen of a group's partitions; the last point of each is now."""
@@ -504,8 +504,8 @@ def turns_of(owned: Mapping[TopicPartition, Owned]) -> dict[TopicPartition, Turn
     return turns
 
 
-def _verdict(one: Owned, *, does_drain: bool) -> Verdict:
-    if one.is_lost:
+def _verdict(owned: Owned, *, does_drain: bool) -> Verdict:
+    if owned.is_lost:
         return Verdict(LagStatus.WARN, Reason.RECORDS_LOST)
     if does_drain:
         return Verdict(LagStatus.OK, Reason.MEMBER_DRAINS)

@@ -93,8 +93,8 @@ def query_lags(query: Query, ends: Offsets, starts: Offsets, times: Times, now_m
     rows = []
     for source, found in _by_source(query).items():
         positions = {_name(position): position for position in found}
-        one = _Source(query, source, positions, _sample(query, positions, ends, starts), bool(found))
-        rows.append(_row(one, {name: _series(one, name, now_ms) for name in positions}, times, now_ms))
+        of_source = _Source(query, source, positions, _sample(query, positions, ends, starts), bool(found))
+        rows.append(_row(of_source, {name: _series(of_source, name, now_ms) for name in positions}, times, now_ms))
     return rows
 
 
@@ -141,9 +141,9 @@ def _sample(query: Query, positions: Mapping[TopicPartition, Position], ends: Of
     return GroupSample(query.job, None, None, partitions, query.error)
 
 
-def _series(one: _Source, name: TopicPartition, now_ms: int) -> list[Point]:
-    sample = one.sample.partitions[name]
-    points = one.query.points(one.source, name)[-(POINTS_MAX - 1) :]
+def _series(source: _Source, name: TopicPartition, now_ms: int) -> list[Point]:
+    sample = source.sample.partitions[name]
+    points = source.query.points(source.source, name)[-(POINTS_MAX - 1) :]
     return [*points, Point(now_ms, sample.committed, sample.end)]
 
 
@@ -213,48 +213,48 @@ async def _times(wire: WireCluster, sources: Sequence[_Source]) -> Times:
         return {}
 
 
-def _commits(one: _Source, name: TopicPartition) -> list[Commit]:
-    finished = one.query.finished
+def _commits(source: _Source, name: TopicPartition) -> list[Commit]:
+    finished = source.query.finished
     return [
-        Commit(batch.committed_ms, batch.ends[one.source][name])
+        Commit(batch.committed_ms, batch.ends[source.source][name])
         for batch in finished
-        if batch.committed_ms is not None and name in batch.ends.get(one.source, {})
+        if batch.committed_ms is not None and name in batch.ends.get(source.source, {})
     ]
 
 
-def _row(one: _Source, series: Mapping[TopicPartition, list[Point]], times: Times, now_ms: int) -> QueryLag:
-    rhythms = {name: _rhythm(one, name, times, now_ms) for name in one.sample.partitions}
-    group = group_lag(one.sample, series, times, now_ms, rhythms=rhythms)
-    partitions = tuple(_partition(one, lag) for lag in group.partitions)
+def _row(source: _Source, series: Mapping[TopicPartition, list[Point]], times: Times, now_ms: int) -> QueryLag:
+    rhythms = {name: _rhythm(source, name, times, now_ms) for name in source.sample.partitions}
+    group = group_lag(source.sample, series, times, now_ms, rhythms=rhythms)
+    partitions = tuple(_partition(source, lag) for lag in group.partitions)
     in_flight = [
         partition.planned - partition.committed
         for partition in partitions
         if partition.planned is not None and partition.committed is not None
     ]
-    last, running = one.query.last_batch, one.query.in_flight
+    last, running = source.query.last_batch, source.query.in_flight
     planned_ms = None if running is None else running.planned_ms
     given = {field.name: getattr(group, field.name) for field in fields(GroupLag)}
-    if not one.is_placed:
-        given["status"], given["reason"] = verdict_without_position(one.query, now_ms)
+    if not source.is_placed:
+        given["status"], given["reason"] = verdict_without_position(source.query, now_ms)
     return QueryLag(
         **given
         | {
-            "kind": one.query.kind,
+            "kind": source.query.kind,
             "partitions": partitions,
-            "query_id": one.query.query_id,
-            "run_id": one.query.run_id,
+            "query_id": source.query.query_id,
+            "run_id": source.query.run_id,
             "batch_id": None if last is None else last.batch_id,
-            "source": one.source,
-            "path": one.query.path,
+            "source": source.source,
+            "path": source.query.path,
             "in_flight": sum(in_flight) if in_flight else None,
             "in_flight_since": None if planned_ms is None else datetime.fromtimestamp(planned_ms / 1000, UTC),
         }
     )
 
 
-def _partition(one: _Source, lag: PartitionLag) -> QueryPartitionLag:
+def _partition(source: _Source, lag: PartitionLag) -> QueryPartitionLag:
     name = TopicPartition(lag.topic, lag.partition)
-    position, sample = one.positions[name], one.sample.partitions[name]
+    position, sample = source.positions[name], source.sample.partitions[name]
     is_known = sample.end is not None and position.planned <= sample.end
     given = {field.name: getattr(lag, field.name) for field in fields(PartitionLag)}
     return QueryPartitionLag(
@@ -289,12 +289,12 @@ def rhythm_of_batches(query: Query, now_ms: int) -> Rhythm:
     return Rhythm(in_flight_ms, batch_ms, has_ended=query.has_ended)
 
 
-def _rhythm(one: _Source, name: TopicPartition, times: Times, now_ms: int) -> Rhythm:
-    rhythm = rhythm_of_batches(one.query, now_ms)
+def _rhythm(source: _Source, name: TopicPartition, times: Times, now_ms: int) -> Rhythm:
+    rhythm = rhythm_of_batches(source.query, now_ms)
     if rhythm.in_flight_ms is not None:
         return rhythm
-    commits = _commits(one, name)
-    committed = one.sample.partitions[name].committed
+    commits = _commits(source, name)
+    committed = source.sample.partitions[name].committed
     came_ms = {
         offset: record.timestamp_ms
         for offset in {commit.offset for commit in commits}
@@ -353,7 +353,7 @@ def _job(query: Query, rows: list[QueryLag] | None, now_ms: int) -> Job:
         tuple(_source(query, source) for source in query.kafka_sources),
         None if last is None else last.batch_id,
         None if committed_ms is None else datetime.fromtimestamp(committed_ms / 1000, UTC),
-        max((row.status for row in rows), key=lambda one: one.rank) if rows else _by_files(query, now_ms),
+        max((row.status for row in rows), key=lambda status: status.rank) if rows else _by_files(query, now_ms),
         query.kind,
         query.run_id,
         len(query.source_ids) - len(query.kafka_sources),

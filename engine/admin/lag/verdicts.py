@@ -296,7 +296,7 @@ def group_verdict(verdicts: Sequence[tuple[str, Verdict]]) -> tuple[Verdict | No
     telling = [verdict for verdict in verdicts if verdict[1].reason is not Reason.NOTHING_COMMITTED] or list(verdicts)
     if not telling:
         return None, None
-    where, worst = max(telling, key=lambda one: (one[1].status.rank, one[1].reason in _OF_UNREAD))
+    where, worst = max(telling, key=lambda pair: (pair[1].status.rank, pair[1].reason in _OF_UNREAD))
     return worst, where
 
 

@@ -7,6 +7,7 @@ It asks all brokers at the same time, so that a hanging one delays nobody, and r
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,7 @@ from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
 from engine.common.snapshot import ClusterSnapshot, FailedLogDir, LogDirSnapshot, ReplicaLog, TopicSnapshot
+from engine.common.topic_names import invalid_topic_name
 from engine.kafka.protocol.apis.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -117,7 +119,7 @@ async def read_all_log_dirs(cluster: Cluster, topics: Sequence[TopicSnapshot] | 
     found = await read_log_dirs(cluster, None, names)
     # Those that were just asked: who comes back meanwhile is not reported as absent and asked by nobody.
     absent = assigned - {log_dir.broker for log_dir in found}
-    return sorted([*found, *(_silent(broker, NOT_ALIVE) for broker in absent)], key=lambda one: one.broker)
+    return sorted([*found, *(_silent(broker, NOT_ALIVE) for broker in absent)], key=lambda described: described.broker)
 
 
 async def note_hidden_topics(cluster: Cluster, stored: Set[str], listed: Iterable[str]) -> list[str]:
@@ -138,8 +140,10 @@ async def note_topics_left_out(
     choose: Callable[[Iterable[str]], Iterable[str]] = tuple,
     brokers: Sequence[int] | None = None,
     operation: AclOperation = AclOperation.DESCRIBE,
-) -> None:
-    """Note the missing right on topics that a list may lack, as far as brokers show their log dirs. Never fails.
+) -> list[str]:
+    """Note the missing right on topics that a list may lack, as far as brokers show their log dirs; return those.
+
+    It never fails.
 
     Args:
         choose: picks those of the topics in log dirs that the list was to have.
@@ -147,14 +151,30 @@ async def note_topics_left_out(
         operation: what the caller does with the topics of the list.
     """
     if not cluster.may_hide_topics:
-        return
+        return []
     try:
         dirs = await read_log_dirs(cluster, brokers, limit_s=_HIDDEN_WITHIN_S)
     except AdminError as error:
         cluster.observe(f"log dirs do not say whether topics are hidden: {error}")
-        return
+        return []
     hidden = await note_hidden_topics(cluster, set(choose(topics_in(dirs))), listed)
     cluster.note_denied(Right(operation, ResourceType.TOPIC, topic) for topic in hidden)
+    return hidden
+
+
+async def hidden_matches(cluster: Cluster, patterns: Sequence[str]) -> list[str]:
+    """Return hidden topics whose whole names a pattern matches, as far as brokers show their log dirs.
+
+    A comma is an alternative, as in the patterns of Kafka's tools. A topic's name is no pattern.
+    """
+    texts = [text.replace(",", "|") for text in patterns if invalid_topic_name(text) is not None]
+    if not texts:
+        return []
+    try:
+        pattern = re.compile("|".join(texts))
+    except re.error:
+        return []
+    return await note_topics_left_out(cluster, (), lambda topics: filter(pattern.fullmatch, topics))
 
 
 def topics_in(dirs: Iterable[LogDir]) -> set[str]:
@@ -200,7 +220,7 @@ def log_dir_with(
     broker: int, path: str, replicas: list[DirReplica], total: int | None = None, usable: int | None = None
 ) -> LogDir:
     """Return the log dir that holds these replicas, on a volume of ``total`` bytes of which ``usable`` are free."""
-    replicas.sort(key=lambda one: (one.topic, one.partition, one.is_future))
+    replicas.sort(key=lambda replica: (replica.topic, replica.partition, replica.is_future))
     size = sum(replica.size_bytes for replica in replicas)
     return LogDir(broker, path, None, size, len(replicas), total, usable, tuple(replicas))
 
@@ -242,7 +262,8 @@ def with_logs(snapshot: ClusterSnapshot, logs: Mapping[TopicPartition, Sequence[
         names = (TopicPartition(topic.name, partition.partition) for partition in topic.partitions)
         parts = zip(topic.partitions, names, strict=True)
         return replace(
-            topic, partitions=tuple(replace(one, replica_logs=tuple(logs.get(name, ()))) for one, name in parts)
+            topic,
+            partitions=tuple(replace(partition, replica_logs=tuple(logs.get(name, ()))) for partition, name in parts),
         )
 
     return replace(snapshot, topics=tuple(map(sized, snapshot.topics)))

@@ -34,7 +34,7 @@ async def deletion_told(cluster: Cluster, topic: str, new: Mapping[str, str]) ->
         found = await wire.metadata([topic])
         names = [
             TopicPartition(topic, partition.partition_index)
-            for one in found.topics if one.name == topic for partition in one.partitions
+            for described in found.topics if described.name == topic for partition in described.partitions
         ]  # fmt: skip
         limit = new.get("retention.bytes", "")
         log_dirs = await read_log_dirs(cluster, None, names, limit_s=_LIMIT_S) if limit.isdecimal() else []
@@ -53,7 +53,7 @@ def text_of(configs: Mapping[str, str], log_dirs: Iterable[LogDir], bytes_max: i
         return ()
     what = "what is older is"
     if bytes_max is not None:
-        sizes = [one.size_bytes for log_dir in log_dirs for one in log_dir.replicas if not one.is_future]
+        sizes = [replica.size_bytes for log_dir in log_dirs for replica in log_dir.replicas if not replica.is_future]
         # Brokers delete whole segments, as long as at least the limit is left.
         over = sum(max(0, size - bytes_max) for size in sizes)
         if sizes and not over:

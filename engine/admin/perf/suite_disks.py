@@ -111,11 +111,11 @@ class WatchedDisks:
                 producer_bytes = producer_bytes * 9 // 10
         return producer_bytes
 
-    def _sharing(self, one: LogDir, dirs: Sequence[LogDir]) -> set[int]:
+    def _sharing(self, log_dir: LogDir, dirs: Sequence[LogDir]) -> set[int]:
         """Return the brokers of a host whose disks are equally large: most likely it is one disk."""
-        host = self._hosts.get(one.broker)
+        host = self._hosts.get(log_dir.broker)
         return {
             other.broker
             for other in dirs
-            if other.total_bytes == one.total_bytes and self._hosts.get(other.broker) == host
+            if other.total_bytes == log_dir.total_bytes and self._hosts.get(other.broker) == host
         }

@@ -72,7 +72,7 @@ async def read_demotion(cluster: Cluster, brokers: Sequence[int]) -> Demotion:
         return planned
     dirs = await read_log_dirs(cluster, asked)
     hidden = await note_hidden_topics(cluster, topics_in(dirs), {name.topic for name in partitions})
-    silent = {one.broker: one.error or "" for one in dirs if one.log_dir is None}
+    silent = {answer.broker: answer.error or "" for answer in dirs if answer.log_dir is None}
     return replace(planned, hidden=tuple(hidden), silent=silent)
 
 

@@ -115,7 +115,7 @@ def _proposed(
     proposed: dict[TopicPartition, tuple[int, ...]] = {}
     try:
         usable = usable_racks(racks, mode)
-        for topic in sorted(topics, key=lambda one: one.name):
+        for topic in sorted(topics, key=lambda topic: topic.name):
             factor = topic.replication_factor
             chosen = assign_replicas(
                 usable, len(topic.partitions), factor, fixed_start_index=fixed_start_index, draw=draw

@@ -225,7 +225,7 @@ def unfinished_plans(folders: Sequence[Path]) -> list[UnfinishedPlan]:
             found.append(
                 UnfinishedPlan(plan, _number(wave, "wave"), _number(wave, "of"), str(reason or ""), _written_ms(record))
             )
-    return sorted(found, key=lambda one: -one.written_ms)
+    return sorted(found, key=lambda entry: -entry.written_ms)
 
 
 def _number(event: Mapping[str, Any], name: str) -> int | None:

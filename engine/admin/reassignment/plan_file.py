@@ -183,7 +183,7 @@ def _move(entry: object, where: str) -> PartitionMove:
         message = f"partition replica lists may not contain duplicate entries: {name} contains multiple entries for"
         raise BadRequest(f"{message} {listed}", where=where)
     log_dirs = fields.get("log_dirs") or []
-    if not _is_list(log_dirs, lambda one: isinstance(one, str)):
+    if not _is_list(log_dirs, lambda log_dir: isinstance(log_dir, str)):
         raise BadRequest(f"log_dirs is not a list of directories: {name}", where=where, hint=_PLAN_EXAMPLE)
     if log_dirs and len(log_dirs) != len(replicas):
         message = f"size of replicas list {replicas} is different from size of log dirs list {log_dirs}"

@@ -203,7 +203,9 @@ async def clear_throttles(
         for topic in throttled
         if names_foreign and topic.name not in still and not is_marked(configs := known_configs(topic))
     }
-    lists = tuple(f"{one} keeps {key}: no mark says that klamm set it" for one, keys in theirs.items() for key in keys)
+    lists = tuple(
+        f"{entity} keeps {key}: no mark says that klamm set it" for entity, keys in theirs.items() for key in keys
+    )
     if not names_foreign or still:
         return ClearedThrottles(topics.topics, cleared, brokers.left + topics.left + lists, brokers.cleared)
     default, rates = Entity(EntityType.BROKER, None), dict[Entity, dict[str, str]]()
@@ -218,7 +220,7 @@ async def delete_throttles(cluster: Cluster, throttles: Mapping[Entity, Mapping[
     """Delete throttle settings, whoever set them: those of brokers first. Return why some could not be deleted."""
     live = await (await topic_reader(cluster)).live_brokers()
     failed = {}
-    for entity in sorted(throttles, key=lambda one: one.type is not EntityType.BROKER):
+    for entity in sorted(throttles, key=lambda entity: entity.type is not EntityType.BROKER):
         try:
             if entity.type is EntityType.BROKER and entity.name is not None:
                 broker = int(entity.name)

@@ -222,13 +222,13 @@ async def _delete_at(
     ]
 
 
-def _outcome(one: RecordsDeletion, code: ErrorCode, low_watermark: int) -> RecordsDeletion:
+def _outcome(deletion: RecordsDeletion, code: ErrorCode, low_watermark: int) -> RecordsDeletion:
     """If the time runs out, the leader has begun, and some replica has not followed yet."""
     mark = None if low_watermark < 0 else low_watermark
     if code is ErrorCode.NONE:
-        return replace(one, result=DeletionResult.DELETED, low_watermark=mark)
+        return replace(deletion, result=DeletionResult.DELETED, low_watermark=mark)
     result = DeletionResult.UNDER_WAY if code is ErrorCode.REQUEST_TIMED_OUT else DeletionResult.FAILED
-    return replace(one, result=result, low_watermark=mark, error=code.name)
+    return replace(deletion, result=result, low_watermark=mark, error=code.name)
 
 
 async def _leaders(cluster: Cluster, names: Sequence[TopicPartition]) -> dict[TopicPartition, int]:

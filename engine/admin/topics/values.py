@@ -35,10 +35,10 @@ def default_min_isr(
 ) -> int | None:
     """Return the min ISR of topics without one of their own, the strictest if brokers differ; None: it is not known.
 
-    It is a dynamic setting of brokers, else it stands in their files, and only they can tell.
+    It is a dynamic setting of brokers, or else in their files, which only they know.
     """
-    dynamic = max(map(min_isr_in, broker_configs.values()), key=lambda one: one or 0, default=None)
-    return dynamic or max((one for one in told if one is not None), default=None)
+    dynamic = max(map(min_isr_in, broker_configs.values()), key=lambda min_isr: min_isr or 0, default=None)
+    return dynamic or max((min_isr for min_isr in told if min_isr is not None), default=None)
 
 
 def min_isr_in(configs: Mapping[str, str]) -> int | None:

@@ -253,10 +253,10 @@ async def _refuse_known(wire: WireCluster, name: TopicPartition, producer: Parti
     judged = await explained(wire, [OpenTransaction(name, producer, producer.start_offset or 0, None)])
     if not judged.transactions:
         raise judged.failures[0]
-    (one,) = judged.transactions
-    if one.is_hanging or one.description is None:
+    (transaction,) = judged.transactions
+    if transaction.is_hanging or transaction.description is None:
         return
-    known = one.description
+    known = transaction.description
     raise BadRequest(
         f"it is not hanging: transactional id {known.transactional_id!r} is {known.state} with this partition",
         where=f"partition {name}",

@@ -79,4 +79,4 @@ def _watched(queries: list[Query], rows: list[QueryLag] | None) -> tuple[Watched
     watched = [
         WatchedQuery(job, tuple(by_query.get((job.kind, job.path, job.query_id), ()))) for job in jobs_of(queries, rows)
     ]
-    return tuple(sorted(watched, key=lambda one: (one.job.path, one.job.query_id)))
+    return tuple(sorted(watched, key=lambda query: (query.job.path, query.job.query_id)))

@@ -102,14 +102,16 @@ async def read_wire_settings(
     names = [topic.name for topic in topics]
     missing: list[str] = []
     overrides = await read_overrides(wire, names, missing.append)
-    told: dict[str, Mapping[str, str]] = {name: one for name, one in overrides.items() if one is not None}
+    told: dict[str, Mapping[str, str]] = {
+        name: settings for name, settings in overrides.items() if settings is not None
+    }
     effective = await read_effective(wire, list(told), MIN_ISR, missing.append)
     brokers: dict[int | None, Mapping[str, str]] = {}
     try:
-        for one in await WireConfigReader(wire).describe_all(EntityType.BROKER, include_all=False):
-            settings = settings_of(one)
+        for described in await WireConfigReader(wire).describe_all(EntityType.BROKER, include_all=False):
+            settings = settings_of(described)
             if settings:
-                brokers[None if one.entity_name is None else int(one.entity_name)] = settings
+                brokers[None if described.entity_name is None else int(described.entity_name)] = settings
     except Refused as error:
         if not failure_of(error).is_denied:
             raise
@@ -187,10 +189,15 @@ class GroupReader:
         return ReadGroups(tuple(self._known[name] for name in sorted(self._known)), tuple(missing), requests)
 
     def _next(self, listed: Mapping[str, ListedGroup]) -> list[str]:
-        """Return the groups to measure next: those that never were, then those that waited longest."""
+        """Return the groups to measure next: those that never were, those in trouble, and who waited longest.
+
+        Where not all are measured each time, those in trouble take at most half of the places.
+        """
         still_listed = [name for name in self._turn if name in listed]
         known = set(still_listed)
-        ordered = [name for name in listed if name not in known] + still_listed
+        troubled = [name for name in still_listed if self._known[name].lag.status.is_trouble][: self._per_reading // 2]
+        first = [*(name for name in listed if name not in known), *troubled]
+        ordered = list(dict.fromkeys([*first, *still_listed]))
         chosen = ordered[: self._per_reading]
         self._turn = ordered[self._per_reading :] + chosen
         return chosen

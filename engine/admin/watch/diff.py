@@ -134,7 +134,7 @@ def _broker_configs(after: Frame, was: ClusterSnapshot, now: ClusterSnapshot) ->
     if was.broker_configs is now.broker_configs:
         return
     for broker_id in sorted(
-        was.broker_configs.keys() | now.broker_configs.keys(), key=lambda one: (one is not None, one)
+        was.broker_configs.keys() | now.broker_configs.keys(), key=lambda broker: (broker is not None, broker)
     ):
         old, new = was.broker_configs.get(broker_id, {}), now.broker_configs.get(broker_id, {})
         if old != new:

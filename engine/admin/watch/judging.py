@@ -95,7 +95,7 @@ def facts_of(frame: Frame) -> HealthFacts:
         listed_reassignments=frame.listed_reassignments,
         seen_controllers={broker: said.controller_id for broker, said in words.items() if not said.trouble},
         offline_log_dirs={broker: said.offline_log_dirs for broker, said in words.items() if said.offline_log_dirs},
-        used_percents=used_percents(one for one in frame.log_dirs if one.broker in live),
+        used_percents=used_percents(log_dir for log_dir in frame.log_dirs if log_dir.broker in live),
         silent_brokers={broker: said.trouble for broker, said in words.items() if said.trouble},
         deletion_ages_ms=frame.deletion_ages_ms,
         zookeeper_ms=frame.zookeeper_ms,

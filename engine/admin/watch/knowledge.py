@@ -127,7 +127,7 @@ class Knowledge:
         cluster_id: str | None,
     ) -> None:
         """Take what ZooKeeper says about brokers and controller."""
-        self._set_brokers(tuple(sorted(brokers, key=lambda one: one.id)))
+        self._set_brokers(tuple(sorted(brokers, key=lambda broker: broker.id)))
         self.registrations = registrations
         self._set_controller(controller_id, controller_epoch)
         self._cluster_id = cluster_id or self._cluster_id
@@ -174,13 +174,13 @@ class Knowledge:
     def _take_nodes(self, answer: MetadataResponse) -> None:
         known = {broker.id: broker for broker in self.brokers}
         brokers = []
-        for one in answer.brokers:
-            endpoint = Endpoint.of_protocol(one.host, one.port, self._protocol)
-            fresh = BrokerInfo(one.node_id, (endpoint,), one.rack)
-            old = known.get(one.node_id)
-            same = old is not None and old.rack == one.rack and endpoint in old.endpoints
+        for node in answer.brokers:
+            endpoint = Endpoint.of_protocol(node.host, node.port, self._protocol)
+            fresh = BrokerInfo(node.node_id, (endpoint,), node.rack)
+            old = known.get(node.node_id)
+            same = old is not None and old.rack == node.rack and endpoint in old.endpoints
             brokers.append(old if old is not None and same else fresh)
-        self._set_brokers(tuple(sorted(brokers, key=lambda one: one.id)))
+        self._set_brokers(tuple(sorted(brokers, key=lambda broker: broker.id)))
         if answer.controller_id != self._controller_id:
             self._set_controller(answer.controller_id, None)
             self._snapshot = None

@@ -189,11 +189,11 @@ class LiveFeed:
             self._spawn("zookeeper", self._zookeeper.run)
         if self._uses_wire:
             left_out = {Stage.OFFSETS: not self._has_ends, Stage.METRICS: not self._readings.wants_metrics}
-            for one in (*_WIRE_STAGES, _METRICS_STAGE):
-                if left_out.get(one.stage):
-                    self._board.unreadable(one.stage, "nobody asked for it")
+            for reading in (*_WIRE_STAGES, _METRICS_STAGE):
+                if left_out.get(reading.stage):
+                    self._board.unreadable(reading.stage, "nobody asked for it")
                 else:
-                    self._spawn(one.stage, partial(self._run_stage, one.stage))
+                    self._spawn(reading.stage, partial(self._run_stage, reading.stage))
             self._spawn("silence", self._listen)
         else:
             for stage in (Stage.OFFSETS, Stage.LOG_DIRS, Stage.PROBES, Stage.METRICS):

@@ -241,7 +241,9 @@ class StageReadings:
             meter = LagMeter(self.slow, GroupScope(), lambda topic: True, options)
             self._groups = by_wire.GroupReader(meter, self._groups_per_reading)
         read = await self._groups.read(wire, self._clock.now_ms())
-        self._knowledge.groups = tuple(sorted((*read.groups, *old), key=lambda one: (one.name, one.lag.type or "")))
+        self._knowledge.groups = tuple(
+            sorted((*read.groups, *old), key=lambda group: (group.name, group.lag.type or ""))
+        )
         return read.requests, (*read.missing, *missing)
 
     async def _read_old_groups(self) -> tuple[tuple[WatchedGroup, ...], tuple[str, ...]]:

@@ -44,7 +44,7 @@ from engine.broker.controller.request_batch import RequestBatch
 from engine.broker.controller.requested_elections import ReplicaElections
 from engine.broker.controller.topic_changes import TopicChanges
 from engine.broker.controller.topic_deletion import TopicDeletion
-from engine.common.errors import CoordinationError, ErrorCode
+from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.common.topic_id import random_topic_id
 from engine.kafka.zk.errors import ControllerMoved
@@ -245,13 +245,7 @@ class ControllerCore:
                 f"for broker {event.broker_id}"
             )
             return ErrorCode.STALE_BROKER_EPOCH
-        try:
-            return (yield from carry_out(AllocateProducerIdBlock(event.broker_id)))
-        except ControllerMoved:
-            raise
-        except CoordinationError as error:
-            self._log.error("The next block of producer ids could not be claimed", error)
-            return ErrorCode.UNKNOWN_SERVER_ERROR
+        return (yield from carry_out(AllocateProducerIdBlock(event.broker_id)))
 
 
 def _answer(steps: Steps[object]) -> Steps[None]:
@@ -267,7 +261,5 @@ def _failure(event: ControllerEvent) -> object:
             return unknown
         case events.ApiError():
             return events.ApiError(unknown)
-        case dict() as by_partition:
-            return dict.fromkeys(by_partition, events.ApiError(unknown))
         case _:
             return None

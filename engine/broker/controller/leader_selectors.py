@@ -30,7 +30,6 @@ from engine.common.model import LeaderAndIsr, LeaderRecoveryState, TopicPartitio
 class ElectionKind(Enum):
     """Why a leader is elected. The values are the names of Kafka's strategies in its logs."""
 
-    NO_OP = "NoOpLeaderElectionStrategy"
     OFFLINE = "OfflinePartitionLeaderElectionStrategy"
     REASSIGN = "ReassignPartitionLeaderElectionStrategy"
     PREFERRED = "PreferredReplicaPartitionLeaderElectionStrategy"
@@ -54,7 +53,6 @@ UNCLEAN_ELECTION = ElectionStrategy(ElectionKind.OFFLINE, allow_unclean=True)
 REASSIGN_ELECTION = ElectionStrategy(ElectionKind.REASSIGN)
 PREFERRED_ELECTION = ElectionStrategy(ElectionKind.PREFERRED)
 CONTROLLED_SHUTDOWN_ELECTION = ElectionStrategy(ElectionKind.CONTROLLED_SHUTDOWN)
-NO_OP_ELECTION = ElectionStrategy(ElectionKind.NO_OP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +111,6 @@ def elect(
 ) -> Elected:
     """Elect a leader for a partition whose current state is ``state``."""
     match strategy.kind:
-        case ElectionKind.NO_OP:
-            return Elected(state, context.replicas(partition))
         case ElectionKind.OFFLINE:
             return _elect_offline(context, partition, state, strategy.allow_unclean, is_leader_recovery_supported)
         case ElectionKind.REASSIGN:

@@ -57,39 +57,39 @@ class ZkInstructions:
         zk = self._zk
         return [
             on(do.ReadBrokers, lambda _: zk.brokers.get_all_brokers_with_epochs()),
-            on(do.ReadBroker, lambda one: zk.brokers.get_broker(one.broker_id)),
+            on(do.ReadBroker, lambda read: zk.brokers.get_broker(read.broker_id)),
             on(do.ReadTopics, lambda _: zk.topics.get_all_topics()),
-            on(do.ReadTopicAssignments, lambda one: zk.topics.get_topic_assignments(one.topics)),
-            on(do.ReadPartitionIds, lambda one: zk.partitions.get_partition_ids(one.topic)),
-            on(do.ReadPartitionStates, lambda one: zk.partitions.get_partition_states(one.partitions)),
+            on(do.ReadTopicAssignments, lambda read: zk.topics.get_topic_assignments(read.topics)),
+            on(do.ReadPartitionIds, lambda read: zk.partitions.get_partition_ids(read.topic)),
+            on(do.ReadPartitionStates, lambda read: zk.partitions.get_partition_states(read.partitions)),
             on(do.ReadTopicDeletions, lambda _: zk.admin.get_topic_deletions()),
             on(do.ReadReassignments, lambda _: _admin_request(zk.admin.get_reassignments(), {})),
             on(do.ReadPreferredElection, lambda _: _admin_request(zk.admin.get_preferred_election(), ())),
             on(do.ReadIsrChangeNotifications, lambda _: zk.notifications.get_isr_change_notifications()),
             on(do.ReadLogDirEvents, lambda _: zk.notifications.get_log_dir_events()),
-            on(do.ReadUncleanElectionEnabled, lambda one: self._read_unclean_election_enabled(one.topics)),
+            on(do.ReadUncleanElectionEnabled, lambda read: self._read_unclean_election_enabled(read.topics)),
         ]
 
     def _writes(self) -> list[Row[Awaitable[object]]]:
         zk, guard = self._zk, self._epoch.zk_version
         return [
-            on(do.CreatePartitionStates, lambda one: zk.partitions.create_partition_states(one.states, guard)),
+            on(do.CreatePartitionStates, lambda write: zk.partitions.create_partition_states(write.states, guard)),
             on(
                 do.UpdateLeaderAndIsr,
-                lambda one: zk.partitions.update_partition_states(one.states, self._epoch.controller_epoch, guard),
+                lambda write: zk.partitions.update_partition_states(write.states, self._epoch.controller_epoch, guard),
             ),
             on(do.SetTopicAssignments, self._set_topic_assignments),
             on(do.DeleteTopicZNodes, self._delete_topic_znodes),
-            on(do.DeleteTopicDeletions, lambda one: zk.admin.delete_topic_deletions(one.topics, guard)),
-            on(do.SetReassignments, lambda one: zk.admin.set_reassignments(one.reassignments, guard)),
+            on(do.DeleteTopicDeletions, lambda write: zk.admin.delete_topic_deletions(write.topics, guard)),
+            on(do.SetReassignments, lambda write: zk.admin.set_reassignments(write.reassignments, guard)),
             on(do.DeletePreferredElection, lambda _: zk.admin.delete_preferred_election(guard)),
             on(
                 do.DeleteIsrChangeNotifications,
-                lambda one: zk.notifications.delete_isr_change_notifications(one.names, guard),
+                lambda write: zk.notifications.delete_isr_change_notifications(write.names, guard),
             ),
-            on(do.DeleteLogDirEvents, lambda one: zk.notifications.delete_log_dir_events(one.names, guard)),
+            on(do.DeleteLogDirEvents, lambda write: zk.notifications.delete_log_dir_events(write.names, guard)),
             on(do.SetUpFeatures, lambda _: self._set_up_features()),
-            on(do.AllocateProducerIdBlock, lambda one: zk.cluster.allocate_producer_id_block(one.broker_id)),
+            on(do.AllocateProducerIdBlock, lambda write: zk.cluster.allocate_producer_id_block(write.broker_id)),
         ]
 
     async def _set_topic_assignments(self, wanted: do.SetTopicAssignments) -> list[str]:

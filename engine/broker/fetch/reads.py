@@ -228,7 +228,7 @@ class FetchReads:
         awoken, session.awoken = session.awoken, []
         known = list(zip(self.partitions, self.reads, self.ends, strict=True))
         known += [(wanted, wanted.steady.read, wanted.steady.end) for wanted in awoken if wanted.steady is not None]
-        known.sort(key=lambda one: one[0].turn)
+        known.sort(key=lambda place: place[0].turn)
         self.partitions, self.reads, self.ends = (list(column) for column in zip(*known, strict=True))
         return awoken
 

@@ -2,7 +2,7 @@
 
 Behaviour
 * Cluster id, controller and live brokers, with their addresses on the listener of the request.
-* A broker that has heard from no controller yet answers with no brokers and controller -1.
+* A broker that has heard from no controller yet waits as for Metadata, then answers with no brokers and controller -1.
 
 Version notes
 * v1 endpoint type: only 1 (brokers) exists here, 2 (KRaft controllers) is MISMATCHED_ENDPOINT_TYPE, others

@@ -2,7 +2,8 @@
 
 Behaviour
 * Brokers, controller and topics from the controller's UpdateMetadata requests, with addresses on the request's
-  listener. Before the first UpdateMetadata there are no brokers, and the controller is -1.
+  listener. Before the first UpdateMetadata the answer waits, until the broker has been open for five seconds. Then it
+  has no brokers, and the controller is -1. Kafka does not wait: a client that believes it has nobody left to ask.
 * If the client and ``auto.create.topics.enable`` allow it, the broker creates a missing topic and answers
   LEADER_NOT_AVAILABLE until it has a leader. Otherwise the answer is UNKNOWN_TOPIC_OR_PARTITION
   (INVALID_TOPIC_EXCEPTION for a bad name).
@@ -20,8 +21,9 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Iterable, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, cast
 
 from engine.broker.handlers.answer_lists import answer_list, repeated_hashes
 from engine.broker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
@@ -29,6 +31,7 @@ from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import in_lists
 from engine.broker.handlers.registry import handles
 from engine.broker.network.request import LargeAnswer
+from engine.broker.network.routes import HandlerSpec
 from engine.broker.replication.metadata_cache import PartitionMetadata
 from engine.common.errors import ErrorCode
 from engine.common.model import NO_CONTROLLER, NO_LEADER, Node
@@ -47,6 +50,11 @@ from engine.runtime.turns import Turns, carry_out
 
 TOPICS_AT_ONCE = 1000
 """More names than this are answered in pieces: 200,000 unknown names would block the broker for 0.2 s."""
+
+UNKNOWN_MS_MAX: Final = 5_000
+"""How long a broker that has opened its listeners may keep a client waiting until a controller tells it of the cluster.
+It is less than any client waits for an answer.
+"""
 
 PARTITIONS_AT_ONCE = 5000
 """More partitions than this are described in several turns and encoded in a thread: 200,000 would block the broker."""
@@ -291,3 +299,24 @@ def _partition(
         # Only the controller says so, as in Kafka: a broker may just lack the client's listener.
         offline_replicas=list(partition.offline_replicas),
     )
+
+
+def once_known(spec: HandlerSpec) -> HandlerSpec:
+    """Let requests about the cluster wait until a controller has told this broker of it. Others pass."""
+    if spec.key not in (ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER):
+        return spec
+
+    def once(handler: Callable[..., Any]) -> Callable[..., Any]:
+        async def wait(context: RequestContext, request: object) -> object:
+            await context.broker.metadata_cache.known.wait()
+            answer = handler(context, request)
+            return await answer if isinstance(answer, Coroutine) else answer
+
+        def handle(context: RequestContext, request: object) -> object:
+            is_known = context.broker.metadata_cache.known.is_set()
+            return handler(context, request) if is_known else wait(context, request)
+
+        return handle
+
+    large = spec.large_handler
+    return replace(spec, handler=once(spec.handler), large_handler=None if large is None else once(large))

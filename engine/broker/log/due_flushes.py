@@ -34,13 +34,13 @@ class DueFlushes:
             flush_ms = log.config.flush_ms
             if flush_ms != LONG_MAX and log.unflushed_records and now_ms - log.last_flush_ms >= flush_ms:
                 wanted.append((log, log.log_end_offset))
-        for one, offset in wanted:
+        for log, offset in wanted:
             try:
-                job = None if one.is_offline else one.begin_flush(offset)
+                job = None if log.is_offline else log.begin_flush(offset)
             except Exception as error:
                 # Whatever is wrong with one log, the others are flushed.
-                logger.warning("A log could not be flushed partition=%s", one.topic_partition, exc_info=error)
-                self._logs.setdefault(id(one), (one, offset))
+                logger.warning("A log could not be flushed partition=%s", log.topic_partition, exc_info=error)
+                self._logs.setdefault(id(log), (log, offset))
                 continue
             if job is not None:
                 yield job

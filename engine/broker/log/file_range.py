@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from engine.common.errors import StorageError
+from engine.common.errors import ErrorCode, KafkaError
 
 
 class OpenFile:
@@ -41,13 +41,17 @@ class FileRange:
         """Return the range's bytes.
 
         Raises:
-            StorageError: the file has become shorter since the range was made.
+            KafkaError: KAFKA_STORAGE_ERROR if the file has become shorter since the range was made.
         """
         return read_fully(self.file.fd, self.position, self.size_bytes)
 
 
 def read_fully(fd: int, position: int, size_bytes: int) -> bytes:
-    """Return exactly ``size_bytes`` bytes from ``position`` on; a file that ends earlier raises StorageError."""
+    """Return exactly ``size_bytes`` bytes from ``position`` on.
+
+    Raises:
+        KafkaError: KAFKA_STORAGE_ERROR if the file ends earlier.
+    """
     data = os.pread(fd, size_bytes, position)
     if len(data) == size_bytes:
         return data
@@ -56,7 +60,10 @@ def read_fully(fd: int, position: int, size_bytes: int) -> bytes:
     while missing:
         data = os.pread(fd, missing, position + size_bytes - missing)
         if not data:
-            raise StorageError(f"The file ends {missing} bytes before the end of a range position={position}")
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                f"The file ends {missing} bytes before the end of a range position={position}",
+            )
         chunks.append(data)
         missing -= len(data)
     return b"".join(chunks)

@@ -225,10 +225,6 @@ class Log:
         return self._segments.first.base_offset
 
     @property
-    def segment_count(self) -> int:
-        return len(self._segments)
-
-    @property
     def size_bytes(self) -> int:
         """Bytes of all batches."""
         return self._segments.size_bytes
@@ -245,11 +241,6 @@ class Log:
         if self.has_stale_producers:
             self.build_producers()
         return self._producers
-
-    @property
-    def producer_count(self) -> int:
-        """Number of known producers; after a cut, as long as the state is not built, what was left of it."""
-        return len(self._producers.producers)
 
     def has_late_transaction(self, now_ms: int, transaction_max_timeout_ms: int) -> bool:
         """Whether its oldest open transaction has been silent for longer than any may last, and some minutes."""
@@ -584,7 +575,11 @@ class Log:
         if not 0 < size_bytes <= max_bytes:
             return self._search.read_part(segment, position, limit, max_bytes, min_one_batch=min_one_batch)
         active.remember(limit_offset, limit)
-        return LogRead(FileRange(segment.file(), position, size_bytes), LogPosition(segment.base_offset, position))
+        try:
+            return LogRead(FileRange(segment.file(), position, size_bytes), LogPosition(segment.base_offset, position))
+        except OSError as error:
+            # Nobody has used the file for a while, and now it cannot be opened again.
+            raise self.folder.failed("opening a segment", error) from error
 
     def position_of(self, offset: int) -> LogPosition:
         """Return where the batch that holds ``offset`` begins, or where it will; the log's end for the end offset.

@@ -82,7 +82,7 @@ class LogFiles:
         Raises:
             StorageError: the files are not there; nothing is changed.
         """
-        cleaned = [self._cleaned_segment(one) for one in new]
+        cleaned = [self._cleaned_segment(segment) for segment in new]
         bases = {segment.base_offset for segment in cleaned}
         self._folder.is_unsynced = True
         paths = swap_in(cleaned, list(replaced))

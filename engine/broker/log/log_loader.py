@@ -126,7 +126,7 @@ class _LogLoader:
         logger.warning(
             "A segment reaches too far for its indexes: it is split, and theirs are rebuilt path=%s into=%s",
             segment.path,
-            [one.base_offset for one in new],
+            [part.base_offset for part in new],
         )
         replaced = swap_in(new, [segment])
         sync_path(self._folder)

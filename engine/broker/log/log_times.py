@@ -97,7 +97,7 @@ def newest_batch(log: SearchedLog) -> BatchToSearch | None:
     """Return the first batch with the log's largest timestamp, or None if no record has one (KIP-734)."""
     log.folder.check_online()
     with log.folder.reporting("searching the largest timestamp"):
-        segment = max(log.segments, key=lambda one: one.load_max_timestamp().timestamp_ms)
+        segment = max(log.segments, key=lambda segment: segment.load_max_timestamp().timestamp_ms)
         timestamp_ms, offset = segment.load_max_timestamp()
         if timestamp_ms == NO_TIMESTAMP:
             return None

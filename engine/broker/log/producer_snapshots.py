@@ -102,13 +102,13 @@ class ProducerSnapshots:
 
     def forget_written(self) -> None:
         """Release the content of the snapshots that are written."""
-        self._pending = {offset: one for offset, one in self._pending.items() if not one.is_settled}
+        self._pending = {offset: snapshot for offset, snapshot in self._pending.items() if not snapshot.is_settled}
 
     def write_pending(self) -> None:
         """Write all pending snapshots now. The next flush brings them to the disk. Raises OSError."""
-        for offset, one in self._pending.items():
+        for offset, snapshot in self._pending.items():
             self._unsynced.add(offset)
-            one.write()
+            snapshot.write()
         self.forget_written()
 
     def take_unsynced(self) -> list[Path]:
@@ -120,8 +120,8 @@ class ProducerSnapshots:
     def move_to(self, folder: Path) -> None:
         """Take the new paths after a rename of the partition's folder."""
         self.folder = folder
-        for offset, one in self._pending.items():
-            one.move_to(self.path(offset))
+        for offset, snapshot in self._pending.items():
+            snapshot.move_to(self.path(offset))
 
     def copy(self) -> ProducerSnapshots:
         """Return a list of its own of the same snapshots, for a thread that adds to it."""
@@ -134,9 +134,9 @@ class ProducerSnapshots:
         for offset in self.offsets:
             if offset not in other.offsets:
                 self._forget(offset)
-        for offset, one in other._pending.items():
+        for offset, snapshot in other._pending.items():
             if offset not in self._offsets:
-                self.add(offset, one.entries)
+                self.add(offset, snapshot.entries)
 
     def nothing_is_synced(self) -> None:
         """Note that the newest snapshot, which the next start loads, may not be on the disk."""

@@ -208,7 +208,11 @@ class ProducerStateManager:
 
     def expire(self, now_ms: int) -> None:
         """Forget producers with no open transaction that have been silent for ``producer.id.expiration.ms``."""
-        old = [i for i, one in self.verifications.items() if now_ms - one.timestamp_ms >= self.expiration_ms]
+        old = [
+            i
+            for i, verification in self.verifications.items()
+            if now_ms - verification.timestamp_ms >= self.expiration_ms
+        ]
         for producer_id in old:
             del self.verifications[producer_id]
         expired = [producer_id for producer_id, entry in self.producers.items() if self._is_expired(entry, now_ms)]

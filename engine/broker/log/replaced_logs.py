@@ -58,7 +58,7 @@ def unmark_moved(log: Log) -> None:
         logger.warning("The mark of a moved replica could not be removed path=%s: %s", log.dir / MOVED_MARK, error)
 
 
-def choose_of_two(one: Log, other: Log) -> tuple[Log, Log]:
+def choose_of_two(log: Log, other: Log) -> tuple[Log, Log]:
     """Of a replica's two folders, return the one that counts, then the leftover.
 
     A move left it over, or it has no record: its dir failed while the log was created in it, so the log was created
@@ -67,21 +67,21 @@ def choose_of_two(one: Log, other: Log) -> tuple[Log, Log]:
     Raises:
         StorageError: neither reason applies.
     """
-    if older_folders(one) == older_folders(other):
+    if older_folders(log) == older_folders(other):
         if other.log_end_offset == 0:
-            one, other = other, one
-        if one.log_end_offset == 0:
-            logger.warning("Deleting a second folder of %s, which has no records dir=%s", one.topic_partition, one.dir)
-            return other, one
+            log, other = other, log
+        if log.log_end_offset == 0:
+            logger.warning("Deleting a second folder of %s, which has no records dir=%s", log.topic_partition, log.dir)
+            return other, log
         raise StorageError(
-            f"Duplicate log directories for {one.topic_partition} are found in both {other.dir} and {one.dir}. "
-            "Delete the one in the log dir that is known to have failed recently.",
+            f"Duplicate log directories for {log.topic_partition} are found in both {other.dir} and {log.dir}. "
+            "Delete the log in the log dir that is known to have failed recently.",
             path=str(other.dir),
         )
-    left_over, chosen = sorted((one, other), key=older_folders)
+    left_over, chosen = sorted((log, other), key=older_folders)
     logger.warning(
         "A move between log dirs of %s was cut off at its very end; it counts as done kept=%s deleted=%s",
-        one.topic_partition,
+        log.topic_partition,
         chosen.dir,
         left_over.dir,
     )
@@ -120,34 +120,34 @@ class ReplacedLogs:
             if topic_partition in (None, replaced.old.topic_partition) and replaced in self._all:
                 yield from self._jobs(replaced)
 
-    def _jobs(self, one: _Replaced) -> Iterator[DiskJob]:
-        new_dir, old_dir = one.new.log_dir, one.old.log_dir
-        if not one.is_new_synced:
-            yield SyncJob(self._keeper, new_dir, [one.new.dir, new_dir], one.new_is_synced)
-        if one not in self._all or not one.is_new_synced:
+    def _jobs(self, replaced: _Replaced) -> Iterator[DiskJob]:
+        new_dir, old_dir = replaced.new.log_dir, replaced.old.log_dir
+        if not replaced.is_new_synced:
+            yield SyncJob(self._keeper, new_dir, [replaced.new.dir, new_dir], replaced.new_is_synced)
+        if replaced not in self._all or not replaced.is_new_synced:
             return
-        if not one.is_old_renamed:
-            one.is_old_renamed = True
-            self._rename(one)
-        if one in self._all:
-            yield SyncJob(self._keeper, old_dir, [old_dir], lambda: self._end(one))
+        if not replaced.is_old_renamed:
+            replaced.is_old_renamed = True
+            self._rename(replaced)
+        if replaced in self._all:
+            yield SyncJob(self._keeper, old_dir, [old_dir], lambda: self._end(replaced))
 
-    def _rename(self, one: _Replaced) -> None:
+    def _rename(self, replaced: _Replaced) -> None:
         try:
-            self._retire(one.old)
+            self._retire(replaced.old)
         except Exception as error:
             # Usually its dir is offline by now. The mark stays, and shows the next start which log counts.
-            self._forget(one)
-            logger.warning("The replaced log of %s could not be renamed", one.old.topic_partition, exc_info=error)
+            self._forget(replaced)
+            logger.warning("The replaced log of %s could not be renamed", replaced.old.topic_partition, exc_info=error)
 
-    def _end(self, one: _Replaced) -> None:
-        if self._forget(one) and not one.keeps_mark:
-            unmark_moved(one.new)
+    def _end(self, replaced: _Replaced) -> None:
+        if self._forget(replaced) and not replaced.keeps_mark:
+            unmark_moved(replaced.new)
 
     def give_up(self, topic_partition: TopicPartition) -> None:
         """Delete the old folder at once: the new one is being deleted too."""
-        for one in [replaced for replaced in self._all if replaced.old.topic_partition == topic_partition]:
-            self._give_up(one)
+        for replaced in [replaced for replaced in self._all if replaced.old.topic_partition == topic_partition]:
+            self._give_up(replaced)
 
     def dir_failed(self, log_dir: Path) -> None:
         """React to a failed log dir. If the new log is gone, the old one must not come back in its place."""
@@ -157,13 +157,13 @@ class ReplacedLogs:
             elif replaced.new.log_dir == log_dir:
                 self._give_up(replaced)
 
-    def _give_up(self, one: _Replaced) -> None:
-        if self._forget(one) and not one.is_old_renamed:
-            self._rename(one)
+    def _give_up(self, replaced: _Replaced) -> None:
+        if self._forget(replaced) and not replaced.is_old_renamed:
+            self._rename(replaced)
 
-    def _forget(self, one: _Replaced) -> bool:
+    def _forget(self, replaced: _Replaced) -> bool:
         """Drop a replacement; return whether it was still under way."""
-        if one not in self._all:
+        if replaced not in self._all:
             return False
-        self._all.remove(one)
+        self._all.remove(replaced)
         return True

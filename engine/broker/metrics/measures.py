@@ -182,7 +182,7 @@ def percentile(values: list[float], share: float) -> float:
 
 
 class Occasional:
-    """A value that some of many requests have: how often, the sum, and the newest. Who reads ``recent`` empties it."""
+    """A value that some of many requests have: how often, the sum, and the newest. Reading ``recent`` empties it."""
 
     __slots__ = ("count", "recent", "total")
 

@@ -53,7 +53,6 @@ _USED: Final = {
 """What a quota's own figures are."""
 
 _T, _P = ("topic",), ("topic", "partition")
-_WITHOUT: Final = ()
 
 ROWS: Final = (
     Row(

@@ -232,7 +232,7 @@ class LogCutter:
         self._apply(state, truncation)
 
     def _before_gap(self, log: Log, gap: Gap, truncation: Truncation) -> Truncation:
-        """Cut at the gap too: a fetch goes on where the log ends, and the leader never sends what is missing."""
+        """Cut at the gap too: a fetch continues where the log ends, and the leader never sends what is missing."""
         log.gap = None
         if gap.offset >= truncation.offset:
             return truncation

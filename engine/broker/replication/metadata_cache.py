@@ -7,6 +7,7 @@ it never asks ZooKeeper.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -115,6 +116,8 @@ class MetadataCache:
         self.derived: dict[Hashable, Any] = {}
         """Values that readers derived from the snapshot and want to keep. They compare the parts of the snapshot by
         identity: an update keeps brokers, nodes and topics that it does not change."""
+        self.known = asyncio.Event()
+        """Set once a controller has told this broker which brokers there are, or has had the time to."""
         self._log = StateChangeLogger(broker_id)
 
     @property
@@ -211,6 +214,8 @@ class MetadataCache:
         )
         if deleted or has_new_brokers:
             self.derived.clear()
+        if brokers:
+            self.known.set()
         if count:
             added = count - len(deleted)
             self._log.info(f"Add {added} partitions and deleted {len(deleted)} partitions from metadata cache {source}")

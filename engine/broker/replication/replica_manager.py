@@ -10,7 +10,7 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -170,9 +170,6 @@ class ReplicaManager:
 
     def is_offline(self, topic_partition: TopicPartition) -> bool:
         return topic_partition in self._offline
-
-    def led_partitions(self) -> Iterator[Partition]:
-        return (partition for partition in self.partitions.values() if partition.is_leader)
 
     def log_of(self, topic_partition: TopicPartition) -> Log | None:
         """Return the replica's log, whether or not the controller has named it yet."""
@@ -428,10 +425,6 @@ class ReplicaManager:
         )
 
     # -- figures
-
-    @property
-    def offline_replica_count(self) -> int:
-        return len(self._offline)
 
 
 class StateChangeQueue:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 
 from engine.broker.log.log_manager import LogManager
 from engine.broker.network.connection_rates import ConnectionRates, CreationLimits
@@ -13,7 +12,6 @@ from engine.broker.network.server import SocketServer
 from engine.broker.quotas.client_quotas import ClientQuotas
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.throttle import ALL_REPLICAS
-from engine.broker.security.listener_security import TlsListener
 from engine.broker.server.settings import address_limits, address_of, creation_limits, listener_limits
 from engine.common.errors import ConfigError
 from engine.kafka.config.broker import BrokerConfig
@@ -119,23 +117,3 @@ def follow_limits(configs: DynamicConfigs, network: SocketServer) -> None:
     configs.follow(lambda: configs.current.max_connections_per_ip_overrides, overrides_changed)
     configs.follow(lambda: (configs.current.max_connections, configs.current.max_connections_per_ip), limits_changed)
     configs.follow(lambda: (listener_limits(configs.current), creation_limits(configs.current)), listeners_changed)
-
-
-def follow_stores(
-    configs: DynamicConfigs, listeners: Iterable[TlsListener], changed: Callable[[TlsListener], None]
-) -> None:
-    """Tell of a listener whose stores are others than those it uses: other settings, or a file that has changed.
-
-    As in Kafka, a file counts when the broker's settings are written again.
-    """
-    for listener in listeners:
-
-        def look(state: object, listener: TlsListener = listener) -> None:
-            if state != listener.in_use:
-                changed(listener)
-
-        configs.follow(partial(_state_of, listener, configs), look)
-
-
-def _state_of(listener: TlsListener, configs: DynamicConfigs) -> object:
-    return listener.state(configs.current)

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
@@ -26,8 +25,8 @@ from engine.broker.fetch.session_cache import FetchSessionCache
 from engine.broker.handlers.api_versions import answer_unknown_version
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.guards import guarded
+from engine.broker.handlers.metadata import UNKNOWN_MS_MAX, once_known
 from engine.broker.handlers.registry import all_handlers
-from engine.broker.handlers.sasl_login import api_versions_before_login, unknown_version_before_login
 from engine.broker.log.environment import LoadingStopped
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.broker.network.routes import HandlerSpec, Route, RouteTable
@@ -43,21 +42,18 @@ from engine.broker.replication.replica_manager import ReplicaManager
 from engine.broker.replication.replica_selector import replica_selector
 from engine.broker.security.authorizer import Authorizer
 from engine.broker.security.delegation_tokens import DelegationTokens, secret_of_tokens
-from engine.broker.security.listener_security import TlsListener, inter_broker_security, tls_listeners
-from engine.broker.security.login_settings import ListenerLogins, listener_logins
-from engine.broker.security.logins import LoginPolicy
 from engine.broker.server.controlled_shutdown import ControlledShutdown
 from engine.broker.server.dynamic_effects import (
     follow_limits,
     follow_quotas,
     follow_settings,
-    follow_stores,
     set_log_settings,
 )
 from engine.broker.server.log_cleaning import LogCleaner
 from engine.broker.server.log_upkeep import LogUpkeep
 from engine.broker.server.metrics import BrokerMetrics
 from engine.broker.server.metrics_pages import MetricsPages
+from engine.broker.server.own_security import OwnSecurity
 from engine.broker.server.reporters import MetricsReport, reporters
 from engine.broker.server.settings import (
     advertised,
@@ -76,23 +72,19 @@ from engine.broker.server.settings import (
     zookeeper_security,
 )
 from engine.common.clock import Clock, SystemClock
-from engine.common.errors import ConfigError, OperationError
+from engine.common.errors import OperationError
 from engine.common.model import BrokerInfo, Endpoint
-from engine.kafka.client.security import PLAINTEXT, Security
 from engine.kafka.config.broker import BrokerConfig
-from engine.kafka.config.dynamic import BROKERS, USERS, DynamicConfigs
+from engine.kafka.config.dynamic import BROKERS, DynamicConfigs
 from engine.kafka.config.metadata_version import (
     broker_id_znode_version,
     is_allocate_producer_ids_supported,
     is_alter_partition_supported,
 )
 from engine.kafka.config.password_encoder import PasswordEncoder, encoded_anew
-from engine.kafka.formats.scram_credential import HASHES
-from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.zk.brokers import BrokerRegistration
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.config_changes import ConfigChangeListener
-from engine.kafka.zk.configs import sanitized
 from engine.kafka.zk.finalized_features import FinalizedFeaturesListener
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.session_keeper import SessionEvent
@@ -153,6 +145,7 @@ class KafkaServer:
     network: SocketServer
     log_cleaner: LogCleaner
     metrics: BrokerMetrics
+    _security: OwnSecurity
     _features: FinalizedFeaturesListener
     _routes: RouteTable
 
@@ -170,9 +163,6 @@ class KafkaServer:
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.advertised_listeners: tuple[Endpoint, ...] = ()
         self.metadata_cache = MetadataCache(config.broker_id)
-        self.tls_listeners: dict[str, TlsListener] = {}
-        self.logins: dict[str, ListenerLogins] = {}
-        self.inter_broker_security: Security = PLAINTEXT
         self._stop_requested = asyncio.Event()
         self.supervisor = Supervisor("broker")
         self._ending: list[_Step] = []
@@ -201,12 +191,9 @@ class KafkaServer:
         check_served(self.config)
         metrics_address(self.config)
         self._reporters = reporters(self.config)
-        self.tls_listeners = tls_listeners(self.config)
-        self.logins = listener_logins(self.config, os.environ)
-        self.inter_broker_security = inter_broker_security(self.config, self.logins)
-        for logins in self.logins.values():
-            self._ends_with("logins", logins.stop)
-            await logins.start()
+        self._security = OwnSecurity(self.config)
+        self._ends_with("logins", self._security.stop)
+        await self._security.start()
         self.loop_lag.start()
         self._ends_with("supervised tasks", self.supervisor.stop)
         self.supervisor.every(LOOP_LAG_INTERVAL_MS, self._tell_loop_lag, "loop lag")
@@ -336,7 +323,7 @@ class KafkaServer:
         await self._encode_passwords_anew()
         self.topic_configs = ConfigChangeListener(self.zk.client, self.dynamic_configs, self.clock)
         await self.topic_configs.start()
-        self._check_own_user()
+        self._security.check_own_user(self.dynamic_configs)
         self._ends_with("settings", self.topic_configs.stop)
         self._features = FinalizedFeaturesListener(self.zk.client)
         await self._features.start()
@@ -352,21 +339,6 @@ class KafkaServer:
             if anew != stored:
                 # No controller may be there yet when a whole cluster starts.
                 await self.zk.configs.change_entity_configs(entity, anew, check_controller=False)
-
-    def _check_own_user(self) -> None:
-        """Refuse to start as a user whom no broker would let in.
-
-        Raises:
-            ConfigError: brokers log in by SCRAM, and ZooKeeper has no credential of this broker's user.
-        """
-        sasl = self.inter_broker_security.sasl
-        if sasl is not None and sasl.mechanism in HASHES:
-            user = dict(sasl.options)["username"]
-            if sasl.mechanism not in self.dynamic_configs.stored_texts(USERS, sanitized(user)):
-                raise ConfigError(
-                    f"brokers log in as user {user} by {sasl.mechanism}, of which ZooKeeper has no credential",
-                    key="sasl.mechanism.inter.broker.protocol",
-                )
 
     def _keep_descriptors(self) -> None:
         """Reserve file descriptors for the logs, and log how many are left for connections if they are few."""
@@ -405,7 +377,7 @@ class KafkaServer:
 
     def _make_replication(self) -> None:
         config = self.config
-        settings = replication_settings(config, self._security_between_brokers)
+        settings = replication_settings(config, self._security.between_brokers)
         self.controller_channel = ControllerChannel(self.metadata_cache, settings)
         self._ends_with("controller channel", self.controller_channel.close)
         self.replica_manager = ReplicaManager(
@@ -444,7 +416,7 @@ class KafkaServer:
         self.controller = Controller(
             self.zk,
             controller_options(self.config),
-            channel_settings(self.config, self._security_between_brokers),
+            channel_settings(self.config, self._security.between_brokers),
             unclean_by_default=lambda: self.dynamic_configs.current.unclean_leader_election_enable,
             register_broker=self._register_again,
         )
@@ -474,7 +446,7 @@ class KafkaServer:
         self._make_transactions()
 
     def _make_transactions(self) -> None:
-        settings = transaction_settings(self.config, self._security_between_brokers)
+        settings = transaction_settings(self.config, self._security.between_brokers)
         self.transaction_coordinator = TransactionCoordinator(
             settings,
             clock=self.clock,
@@ -513,7 +485,7 @@ class KafkaServer:
         waits.
         """
         config = self.config
-        handlers = {key: self._guarded(spec) for key, spec in all_handlers().items()}
+        handlers = {key: once_known(self._guarded(spec)) for key, spec in all_handlers().items()}
         self._routes = RouteTable(handlers, answer_unknown_version)
         self.quotas = ClientQuotas(
             quota_window(config),
@@ -527,13 +499,13 @@ class KafkaServer:
             self._make_request,
             server_limits(config),
             self.clock,
-            self.tls_listeners,
-            self._login_policies(handlers),
+            self._security.tls_listeners,
+            self._security.login_policies(handlers, self.dynamic_configs, self.clock, self.tokens),
             quota_window(config),
         )
         follow_limits(self.dynamic_configs, self.network)
         follow_quotas(self.dynamic_configs, self.quotas, self.network.rates)
-        follow_stores(self.dynamic_configs, self.tls_listeners.values(), self._stores_changed)
+        self._security.follow(self.dynamic_configs, self.supervisor)
         self._ends_with("network", self.network.stop)
         self._bound = [self.network.bind(listener_spec(endpoint)) for endpoint in config.listener_settings.listeners]
         self.advertised_listeners = advertised(config.listener_settings.advertised_listeners, self._bound)
@@ -541,47 +513,19 @@ class KafkaServer:
     def _guarded(self, spec: HandlerSpec) -> HandlerSpec:
         return spec if self.authorizer is None else guarded(spec, self.authorizer)
 
-    def _login_policies(self, handlers: Mapping[int, HandlerSpec]) -> dict[str, LoginPolicy]:
-        """Return how peers log in on each listener with SASL. Until then, they reach only what a login needs."""
-        before: dict[int, HandlerSpec] = {
-            key: handlers[key] for key in (ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE)
-        }
-        versions = replace(handlers[ApiKey.API_VERSIONS], handler=api_versions_before_login, large_handler=None)
-        routes = RouteTable({**before, ApiKey.API_VERSIONS: versions}, unknown_version_before_login)
-
-        def user_text(user: str, name: str) -> str | None:
-            return self.dynamic_configs.stored_texts(USERS, sanitized(user)).get(name)
-
-        return {
-            name: login.policy(routes.of_listener(), user_text, self.clock.now_ms, self.tokens)
-            for name, login in self.logins.items()
-        }
-
-    def _security_between_brokers(self) -> Security:
-        return self.inter_broker_security
-
     def check_listeners(self, config: BrokerConfig) -> None:
         """Check settings that somebody wants to use from now on.
 
         Raises:
             ConfigError: a listener cannot use its new stores.
         """
-        for listener in self.tls_listeners.values():
-            if listener.state(config) != listener.in_use:
-                listener.check(config)
-
-    def _stores_changed(self, listener: TlsListener) -> None:
-        async def reload() -> None:
-            # Unpacking a store may take tenths of a second.
-            await asyncio.to_thread(listener.reload, self.dynamic_configs.current)
-            self.inter_broker_security = inter_broker_security(self.dynamic_configs.current, self.logins)
-
-        self.supervisor.start(reload(), "stores")
+        self._security.check(config)
 
     async def _open_network(self) -> None:
         """Start answering. Earlier, while it waited for its id, this broker would have told clients about no topics."""
         for listener in self._bound:
             await self.network.accept(listener)
+        asyncio.get_running_loop().call_later(UNKNOWN_MS_MAX / 1000, self.metadata_cache.known.set)
         self.network.start_idle_sweep()
 
     def _make_request(

@@ -174,11 +174,6 @@ class LogCleaner:
         self._configs = configs
 
     @property
-    def uncleanable_partitions(self) -> int:
-        """Number of logs that failed in a way that would repeat."""
-        return sum(log.cleaning.is_uncleanable for log in self._logs.logs.values())
-
-    @property
     def since_last_run_ms(self) -> int:
         """Milliseconds since a thread last looked for a log to clean."""
         return int(1000 * (time.monotonic() - self.last_run_s))

@@ -161,7 +161,7 @@ def super_users(config: BrokerConfig) -> frozenset[str]:
 
 
 def allows_without_rules(config: BrokerConfig) -> bool:
-    """Return whether everybody may use what no rule is about. Raises ConfigError: it is neither true nor false."""
+    """Return whether everybody may use resources without rules. Raises ConfigError: it is neither true nor false."""
     text = config.originals.get(ALLOWS_WITHOUT_RULES, "false").strip().lower()
     if text not in ("true", "false"):
         raise ConfigError(f"{ALLOWS_WITHOUT_RULES}={text} is neither true nor false", key=ALLOWS_WITHOUT_RULES)

@@ -84,11 +84,6 @@ class MetadataVersion(IntEnum):
         """Only the release, e.g. ``0.10.2``."""
         return self.text.partition("-")[0]
 
-    @property
-    def feature_level(self) -> int:
-        """The level of the feature ``metadata.version``; -1 before 3.0-IV1, which is level 1."""
-        return max(self - MetadataVersion.IBP_3_0_IV1 + 1, 0) or -1
-
     def __str__(self) -> str:
         return self.text
 
@@ -141,7 +136,6 @@ _UPDATE_METADATA: Final[Steps] = (
     (_V.IBP_0_9_0, 1),
 )
 _STOP_REPLICA: Final[Steps] = ((_V.IBP_3_4_IV0, 4), (_V.IBP_2_6_IV0, 3), (_V.IBP_2_4_IV1, 2), (_V.IBP_2_2_IV0, 1))
-_CONTROLLED_SHUTDOWN: Final[Steps] = ((_V.IBP_2_4_IV1, 3), (_V.IBP_2_2_IV0, 2), (_V.IBP_0_9_0, 1))
 _FETCH: Final[Steps] = (
     (_V.IBP_3_9_IV0, 17),
     (_V.IBP_3_7_IV4, 16),
@@ -191,11 +185,6 @@ def update_metadata_version(ibp: MetadataVersion) -> int:
 def stop_replica_version(ibp: MetadataVersion) -> int:
     """Return the version in which a controller sends StopReplica."""
     return _step(_STOP_REPLICA, ibp)
-
-
-def controlled_shutdown_version(ibp: MetadataVersion) -> int:
-    """Return the version in which a broker announces its end to the controller."""
-    return _step(_CONTROLLED_SHUTDOWN, ibp)
 
 
 def fetch_version(ibp: MetadataVersion) -> int:
@@ -253,11 +242,6 @@ def offset_commit_value_version(ibp: MetadataVersion, *, has_expire_timestamp: b
     return 2 if ibp < _V.IBP_2_1_IV1 else 3
 
 
-def is_sasl_handshake_supported(ibp: MetadataVersion) -> bool:
-    """Brokers may use other mechanisms than GSSAPI among themselves (KIP-43)."""
-    return ibp >= _V.IBP_0_10_0_IV1
-
-
 def is_offset_for_leader_epoch_supported(ibp: MetadataVersion) -> bool:
     """Followers truncate by leader epoch instead of by high watermark (KIP-101)."""
     return ibp >= _V.IBP_0_11_0_IV2
@@ -291,11 +275,6 @@ def is_allocate_producer_ids_supported(ibp: MetadataVersion) -> bool:
 def is_leader_recovery_supported(ibp: MetadataVersion) -> bool:
     """The state znode shows that a leader was elected uncleanly (KIP-704)."""
     return ibp >= _V.IBP_3_2_IV0
-
-
-def is_api_forwarding_enabled(ibp: MetadataVersion) -> bool:
-    """A broker may pass admin requests on to the controller (KIP-590)."""
-    return ibp >= _V.IBP_3_4_IV0
 
 
 def is_message_format_version_ignored(ibp: MetadataVersion) -> bool:

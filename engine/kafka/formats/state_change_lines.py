@@ -112,7 +112,7 @@ def controller_epoch_in(message: bytes) -> int | None:
 
 
 def is_merged_line(line: bytes) -> bool:
-    """Return whether a line comes from a merge: its source stands before its time, as in ``broker-2 | [2015-…``."""
+    """Return whether a line comes from a merge: its source comes before its time, as in ``broker-2 | [2015-…``."""
     match = _MERGED_PREFIX.match(line)
     return match is not None and is_start(line[match.end() :])
 

@@ -213,10 +213,6 @@ class BrokerZnodes:
         except NoNode:
             _log.debug("The registration disappeared by itself. path=%s", path)
 
-    async def update_broker_registration(self, registration: BrokerRegistration) -> None:
-        """Write new content, such as new listeners, to the broker's znode; the broker epoch stays the same."""
-        await self._client.set(BrokerIdZNode.path(registration.broker.id), BrokerIdZNode.encode(registration))
-
     async def get_broker_ids(self) -> list[int]:
         """Return the ids of the registered brokers, ascending; arms the children callbacks of ``/brokers/ids``."""
         names = await children_or_empty(self._client, BrokerIdsZNode.path)

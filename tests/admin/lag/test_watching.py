@@ -26,10 +26,12 @@ from engine.common.model import TopicPartition
 
 ANSWER = LagAnswer(datetime(2026, 11, 21, tzinfo=UTC), ())
 AWAY = Unreachable("nobody answers")
+MEASURING_S = SHOWING_S = 1.0
+"""How long a measurement and the display of its answer take, in virtual time; the interval includes both."""
 
 
 class ScriptedMeter:
-    """Gives an answer or raises, one after the other. Each takes a second."""
+    """Gives the answers and raises the errors in order."""
 
     def __init__(self, *answers: LagAnswer | Exception) -> None:
         self._answers = list(answers)
@@ -37,7 +39,7 @@ class ScriptedMeter:
 
     async def measure(self) -> tuple[LagAnswer, list[str]]:
         self.began_at.append(asyncio.get_running_loop().time())
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(MEASURING_S)
         answer = self._answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
@@ -47,14 +49,14 @@ class ScriptedMeter:
 @in_virtual_time
 async def test_an_answer_every_interval_and_failures_between() -> None:
     meter = ScriptedMeter(ANSWER, AWAY, ANSWER)
-    told: list[object] = []
+    answers: list[object] = []
     async with aclosing(watch_lag(cast("LagMeter", meter), 5.0)) as watched:
-        async for one in watched:
-            told.append(one)
-            await asyncio.sleep(1.0)
-            if len(told) == 3:
+        async for answer in watched:
+            answers.append(answer)
+            await asyncio.sleep(SHOWING_S)
+            if len(answers) == 3:
                 break
-    assert told == [(ANSWER, ["complaint"]), AWAY, (ANSWER, ["complaint"])]
+    assert answers == [(ANSWER, ["complaint"]), AWAY, (ANSWER, ["complaint"])]
     first, *later = meter.began_at
     assert [at - first for at in later] == [5.0, 10.0]
 
@@ -65,11 +67,11 @@ async def test_an_answer_every_interval_and_failures_between() -> None:
 @in_virtual_time
 async def test_a_cluster_that_was_never_there_or_refuses_ends_it(answers: tuple[LagAnswer | Exception, ...]) -> None:
     meter = ScriptedMeter(*answers)
-    told = []
+    shown = []
     with pytest.raises(type(answers[-1])):
-        async for one in watch_lag(cast("LagMeter", meter), 5.0):
-            told.append(one)
-    assert len(told) == len(answers) - 1
+        async for answer in watch_lag(cast("LagMeter", meter), 5.0):
+            shown.append(answer)
+    assert len(shown) == len(answers) - 1
 
 
 def test_the_pace_is_judged_with_who_is_known_to_have_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from fake_zookeeper import broker_info
 from engine.broker.controller.context import ControllerContext
 from engine.broker.controller.leader_selectors import (
     CONTROLLED_SHUTDOWN_ELECTION,
-    NO_OP_ELECTION,
     OFFLINE_ELECTION,
     PREFERRED_ELECTION,
     REASSIGN_ELECTION,
@@ -125,7 +124,6 @@ def test_a_clean_election_keeps_the_recovery_state() -> None:
     [
         (REASSIGN_ELECTION, Elected(LeaderAndIsr(3, 6, (1, 2, 3), partition_epoch=9), (3, 2))),
         (PREFERRED_ELECTION, Elected(LeaderAndIsr(3, 6, (1, 2, 3), partition_epoch=9), (3, 2, 1))),
-        (NO_OP_ELECTION, Elected(state(1, 1, 2, 3), (3, 2, 1))),
     ],
 )
 def test_elections_that_keep_the_isr(strategy: ElectionStrategy, expected: Elected) -> None:

@@ -80,6 +80,30 @@ def test_another_broker_takes_over_when_the_controller_dies(zk_chroot: str) -> N
     run(test)
 
 
+def test_a_term_that_cannot_begin_is_given_up_for_another(zk_chroot: str) -> None:
+    """Otherwise a broker that does nothing would be the controller until it is restarted."""
+
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 2) as cluster:
+            await cluster.create({0: (0, 1), 1: (1, 0)})
+            faults = 2
+
+            async def fault(instruction: Any) -> None:
+                nonlocal faults
+                if isinstance(instruction, do.ReadTopics) and faults:
+                    faults -= 1
+                    raise RuntimeError("a fault of the program")
+
+            cluster.brokers[1].on_instruction = fault
+            await cluster.brokers[0].crash()
+            new = await cluster.wait_for_controller()
+            assert (new.broker_id, new.controller.controller_epoch, faults) == (1, 4, 0)
+            await cluster.idle()
+            assert (await cluster.state(T0)).leader == 1
+
+    run(test)
+
+
 def test_a_broker_dies_and_returns(zk_chroot: str) -> None:
     async def test() -> None:
         async with cluster_of(zk_chroot, 3) as cluster:

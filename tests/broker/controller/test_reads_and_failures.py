@@ -214,6 +214,44 @@ def test_a_cancelled_move_whose_leader_cannot_be_moved_goes_on_in_memory(monkeyp
     assert world.core.context.full_assignment(P) == before == world.zk.topics["t"].assignment[0]
 
 
+@pytest.mark.parametrize(
+    ("event", "answer"),
+    [
+        (events.AllocateProducerIds(1, 1), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (events.ListPartitionReassignments(None), ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)),
+        (AlterPartitionReassignments({P: (1, 2)}), ApiError(ErrorCode.UNKNOWN_SERVER_ERROR)),
+        (events.BrokerChange(), None),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, events.ControllerEvent) else "",
+)
+def test_an_event_that_fails_is_answered_and_does_not_keep_the_next_from_it(
+    event: events.ControllerEvent, answer: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fault(_: object) -> do.Steps[None]:
+        yield do.GiveWay()
+        raise ZeroDivisionError
+
+    world = world_of(3, (1, 2))
+    with monkeypatch.context() as patch:
+        patch.setitem(world.core._table, type(event), fault)
+        assert world.run(event) == answer
+    world.kill(1)
+    world.settle()
+    assert world.state("t-0") == "leader=2 le=1 isr=2 pe=1"
+
+
+def test_a_block_of_producer_ids_that_cannot_be_claimed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> object:
+        raise CoordinationError("NoAuth")
+
+    world = world_of(3, (1, 2))
+    wish = events.AllocateProducerIds(1, world.zk.brokers[1].broker_epoch)
+    with monkeypatch.context() as patch:
+        patch.setattr(world.zk, "_AllocateProducerIdBlock", refuse)
+        assert world.run(wish) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert isinstance(world.run(wish), do.ProducerIdBlock)
+
+
 # Moves
 
 

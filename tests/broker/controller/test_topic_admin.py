@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from unittest.mock import MagicMock
 
 import pytest
 from controller_cluster import SmallCluster, cluster_of, eventually
 from network_serving import run
 
+from engine.broker.controller.events import AlterPartitionReassignments
 from engine.broker.controller.topic_admin import NewTopic, TopicAdmin
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.common.errors import ErrorCode, KafkaError
+from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.zk.admin_nodes import DeleteTopicsTopicZNode
+from engine.kafka.zk.topics import TopicIdReplicaAssignment
 from engine.runtime.room import Room
 
 
@@ -206,6 +209,53 @@ def test_growing_a_topic(zk_chroot: str) -> None:
             assert await admin.wait_for_leaders("t", range(4), 10_000)
             stored = (await cluster.controller.zk.topics.get_topic_assignments(("t",)))["t"]
             assert [stored.assignment[p].replicas for p in range(4)] == [(1, 2), (2, 0), (0, 2), (1, 2)]
+
+    run(test)
+
+
+def before_the_write(monkeypatch: pytest.MonkeyPatch, action: Callable[[], Awaitable[object]]) -> None:
+    """Let something happen once a topic has been read, and before its grown assignment is written."""
+    write_grown = TopicAdmin._write_grown
+
+    async def late(self: TopicAdmin, existing: TopicIdReplicaAssignment, new: dict[int, tuple[int, ...]]) -> bool:
+        monkeypatch.setattr(TopicAdmin, "_write_grown", write_grown)
+        await action()
+        return await write_grown(self, existing, new)
+
+    monkeypatch.setattr(TopicAdmin, "_write_grown", late)
+
+
+def test_what_another_has_added_meanwhile_stays(zk_chroot: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise two brokers would be told different replicas of one partition."""
+
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 3) as cluster:
+            admin = await create(cluster, NewTopic("t", assignments={0: (0,)}))
+            before_the_write(monkeypatch, lambda: admin.add_partitions("t", 2, [[2]]))
+            assert await admin.add_partitions("t", 4, None) == [0, 1, 2, 3]
+            stored = (await cluster.controller.zk.topics.get_topic_assignments(("t",)))["t"]
+            assert stored.assignment[1].replicas == (2,)
+            before_the_write(monkeypatch, lambda: admin.add_partitions("t", 6, None))
+            assert await refused(admin.add_partitions("t", 5, None)) == (
+                ErrorCode.INVALID_PARTITIONS,
+                "Topic currently has 6 partitions, which is higher than the requested 5.",
+            )
+
+    run(test)
+
+
+def test_a_move_that_begins_meanwhile_is_not_forgotten(zk_chroot: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        async with cluster_of(zk_chroot, 3) as cluster:
+            admin = await create(cluster, NewTopic("t", assignments={0: (0,)}))
+            move = AlterPartitionReassignments({TopicPartition("t", 0): (1,)})
+            before_the_write(monkeypatch, lambda: cluster.controller.controller.ask(move))
+            assert await refused(admin.add_partitions("t", 2, None)) == (
+                ErrorCode.REASSIGNMENT_IN_PROGRESS,
+                "A partition reassignment is in progress for the topic 't'.",
+            )
+            stored = (await cluster.controller.zk.topics.get_topic_assignments(("t",)))["t"]
+            assert stored.assignment == {0: ReplicaAssignment((1, 0), (1,), (0,))}
 
     run(test)
 

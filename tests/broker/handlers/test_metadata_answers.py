@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +11,8 @@ import pytest
 from event_loop import in_event_loop
 
 from engine.broker.handlers.authorized_operations import NOT_REQUESTED, TOPIC_OPERATIONS
-from engine.broker.handlers.metadata import metadata
+from engine.broker.handlers.metadata import metadata, once_known
+from engine.broker.handlers.registry import all_handlers
 from engine.broker.network.request import LargeAnswer
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.common.errors import ErrorCode
@@ -273,3 +275,35 @@ def test_operations_are_told_of_names_without_a_topic_too(wants: bool) -> None:
     named = told(MetadataRequestTopic(name="a"), MetadataRequestTopic(name="none"))
     assert named == [TOPIC_OPERATIONS if wants else NOT_REQUESTED] * 2
     assert told(MetadataRequestTopic(name=None, topic_id=b"?" * 16)) == [NOT_REQUESTED]
+
+
+@pytest.mark.parametrize("is_large", [False, True])
+@pytest.mark.parametrize("key", [ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER])
+def test_nobody_is_told_of_no_brokers_before_a_controller_has_named_them(key: ApiKey, is_large: bool) -> None:
+    """librdkafka closes all its connections then. Who has to decide about the request decides after the wait."""
+    passed: list[object] = []
+
+    @in_event_loop
+    async def test() -> None:
+        cache = MetadataCache(0)
+        context: Any = SimpleNamespace(broker=SimpleNamespace(metadata_cache=cache))
+
+        def handle(_: object, request: object) -> object:
+            passed.append(request)
+            return request
+
+        spec = once_known(replace(all_handlers()[key], handler=handle, large_handler=handle))
+        handler: Any = spec.large_handler if is_large else spec.handler
+        asking = asyncio.ensure_future(handler(context, "early"))
+        await asyncio.sleep(0.01)
+        assert not asking.done() and passed == []
+        tell(cache)
+        assert await asking == "early"
+        assert handler(context, "late") == "late"
+
+    test()
+
+
+def test_others_do_not_wait_until_the_cluster_is_known() -> None:
+    others = [spec for key, spec in all_handlers().items() if key not in (ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER)]
+    assert others and all(once_known(spec) is spec for spec in others)

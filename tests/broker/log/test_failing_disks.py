@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -167,3 +167,48 @@ def test_an_offline_log_refuses_all_that_needs_the_disk(log: tuple[Log, StandIn]
         with pytest.raises(KafkaError) as caught:
             attempt()
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def _position(log: Log) -> object:
+    return log.position_of(0)
+
+
+def _whole_segment(log: Log) -> object:
+    return log.read(0, 10_000, limit_offset=1, min_one_batch=True)
+
+
+def _end_of_the_log(log: Log) -> object:
+    return log.read(2, 10_000, limit_offset=3, min_one_batch=True)
+
+
+def _part_of_a_batch(log: Log) -> object:
+    return log.read(2, 10, limit_offset=3, min_one_batch=True)
+
+
+def _aborted_transactions(log: Log) -> object:
+    return log.collect_aborted_transactions(0, 3)
+
+
+@pytest.mark.parametrize("read", [_position, _whole_segment, _end_of_the_log, _part_of_a_batch, _aborted_transactions])
+def test_a_log_that_cannot_open_its_files_takes_the_log_dir_offline(
+    log: tuple[Log, StandIn], monkeypatch: pytest.MonkeyPatch, read: Callable[[Log], object]
+) -> None:
+    """Files that nobody has used for a while are closed. A broker that cannot open them again must not stay leader."""
+    one, environment = log
+    one.append_as_leader(data_batch(b"a", producer=(1, 0, 0), transactional=True), 0)
+    one.append_as_leader(marker_batch(1, 0, commit=False), 0, origin=AppendOrigin.COORDINATOR)
+    one.append_as_leader(data_batch(b"b" * 100), 0)
+    for _ in range(2):
+        one.release_idle_files()
+
+    def broken(*_: object, **__: object) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", broken)
+        patch.setattr(Path, "read_bytes", broken)
+        with pytest.raises(KafkaError) as caught:
+            read(one)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert [path for path, _ in environment.failures] == [one.log_dir]
+    read(one)

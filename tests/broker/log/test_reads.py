@@ -10,6 +10,7 @@ from log_folders import StandIn, data_batch, open_files_in, open_log, read_all, 
 from time_lookups import offset_for_timestamp, offset_of_max_timestamp
 
 from engine.broker.log.active_segment import POSITIONS_MAX, ActiveSegment
+from engine.broker.log.file_range import read_fully
 from engine.broker.log.log import Log
 from engine.broker.log.log_times import earliest_offset, segment_offsets_before, step_by_time
 from engine.common.errors import ErrorCode, KafkaError
@@ -188,3 +189,27 @@ def test_positions_are_remembered_for_a_bounded_number_of_offsets(tmp_path: Path
     assert known[-1] == POSITIONS_MAX
     assert len(known) <= POSITIONS_MAX
     assert all(active.known_position(offset) == offset * 100 for offset in known)
+
+
+def test_a_range_is_read_whole_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system may return less than was asked for. If the file ends early, only this partition is refused."""
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(range(100)))
+    with path.open("rb") as file:
+        pread, sizes = os.pread, iter([7, 1, 30])
+        monkeypatch.setattr(os, "pread", lambda fd, size, at: pread(fd, min(size, next(sizes, size)), at))
+        assert read_fully(file.fileno(), 10, 60) == bytes(range(10, 70))
+        with pytest.raises(KafkaError, match="ends 20 bytes before the end of a range") as caught:
+            read_fully(file.fileno(), 60, 60)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_an_index_that_was_cut_by_somebody_refuses_only_its_own_partition(tmp_path: Path) -> None:
+    """An error without a code would fail the Fetch of all its partitions."""
+    log = filled(tmp_path / "t-0", count=40, per_segment=1000)
+    log.close()
+    log = open_log(tmp_path / "t-0", log.config)
+    os.truncate(log.segments[0].path.with_suffix(".index"), 8)
+    with pytest.raises(KafkaError) as caught:
+        log.position_of(20)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR

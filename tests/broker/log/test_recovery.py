@@ -16,7 +16,7 @@ from forgetful_disk import MIXED, Disk, Stopped, write_image
 from log_folders import NOW_MS, StandIn, data_batch, folder_content, marker_batch, open_log, recorded_copy, values_of
 from time_lookups import offset_of_max_timestamp
 
-from engine.broker.log import segment_recovery
+from engine.broker.log import batch_scan, segment_recovery
 from engine.broker.log.append_origin import AppendOrigin
 from engine.broker.log.environment import LoadingStopped
 from engine.broker.log.log import Log
@@ -115,6 +115,27 @@ def test_a_torn_tail_is_cut(tmp_path: Path, lost_bytes: int) -> None:
     assert again.log_end_offset == left
     assert path.stat().st_size == again.size_bytes
     assert again.append_as_leader(data_batch(b"next"), 7).first_offset == left
+
+
+@pytest.mark.parametrize("chunk_bytes", [61, 100, 333, 500, 2000])
+@pytest.mark.parametrize("damaged", [None, 0, 2, 3, 5])
+def test_batches_that_lie_in_several_chunks_are_checked_as_whole_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_bytes: int, damaged: int | None
+) -> None:
+    """A batch may begin in one chunk and end in the next, or be larger than a chunk."""
+    monkeypatch.setattr(batch_scan, "CHECK_CHUNK_BYTES", chunk_bytes)
+    log = open_log(tmp_path / "t-0")
+    ends = []
+    for size in (10, 700, 20, 1500, 30, 900):
+        log.append_as_leader(data_batch(b"x" * size), 0)
+        ends.append(log.size_bytes)
+    expected, path = values_of(log), log.segments[0].path
+    if damaged is not None:
+        data = bytearray(path.read_bytes())
+        data[ends[damaged] - 2] ^= 1
+        path.write_bytes(data)
+    assert values_of(crashed(log)) == expected[:damaged]
+    assert path.stat().st_size == (ends[-1] if damaged is None else [0, *ends][damaged])
 
 
 @pytest.mark.parametrize("tail", [bytes(40), bytes(5000), b"garbage" * 30, b"\xff" * 200])

@@ -659,7 +659,7 @@ class TestLogDirFailure:
             with pytest.raises(KafkaError) as offline:
                 manager.partition(*TP)
             assert offline.value.code is ErrorCode.KAFKA_STORAGE_ERROR
-            assert manager.offline_replica_count == 1
+            assert manager.offline_count == 1
             w.produce(1, b"x", topic_partition=other)
             again = await lisr(manager, request(state(1, 1), state(1, 1, index=1)))
             assert again == (0, [ErrorCode.KAFKA_STORAGE_ERROR, 0])

@@ -1,4 +1,4 @@
-"""A broker answers as Kafka does: as controller, and before any controller has told it anything.
+"""A broker answers as Kafka does: as controller, and if no controller tells it anything.
 
 The requests are the recorded ones. The comparison leaves out cluster id, addresses and topic ids.
 """
@@ -17,7 +17,9 @@ from wire_client import ConnectionClosed, WireClient, create_topic, wait_until_l
 
 from engine.broker.handlers.registry import all_handlers
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
+from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
 from engine.kafka.protocol.apis.describe_configs import DescribeConfigsResourceResult
+from engine.kafka.protocol.apis.metadata import MetadataRequest
 from engine.kafka.protocol.declaration import Struct
 from engine.kafka.protocol.frames import decode_response
 from engine.local.addresses import own_loopback_address
@@ -84,6 +86,23 @@ def test_as_recorded(answers: dict[str, dict[str, bytes | None]], name: str, exc
     version = exchange["version"] if API_SPECS[key].supports(exchange["version"]) else 0
     ours, kafkas = (comparable(decode_response(frame, key, version)[1]) for frame in (answer, recorded))
     assert ours == kafkas
+
+
+def test_who_asks_before_the_controller_tells_is_told_of_all_brokers(tmp_path: Path) -> None:
+    """Kafka has no brokers to tell of then, and librdkafka gives up all its connections."""
+    host = own_loopback_address()
+    with LocalCluster(1, config={"zookeeper.session.timeout.ms": "60000"}) as cluster:
+        own = settings(tmp_path, host, cluster.zookeeper_connect, broker_id="1")
+        cluster.pause_broker(0)
+        with BrokerProgram(tmp_path, own) as second:
+            second.wait_until_started()
+            with WireClient(f"{host}:9092") as client, WireClient(f"{host}:9092") as other:
+                client.send(MetadataRequest(topics=[]), 12)
+                other.ask(ApiVersionsRequest(), 0)
+                cluster.resume_broker(0)
+                told = client.answer(ApiKey.METADATA, 12)
+            assert ({broker.node_id for broker in told.brokers}, told.controller_id) == ({0, 1}, 0)
+            assert second.terminate() == 0
 
 
 def comparable(value: Any) -> Any:

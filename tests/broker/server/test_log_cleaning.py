@@ -287,7 +287,6 @@ def test_a_log_that_cannot_be_cleaned_is_left_alone(
 
     async def scene(world: World) -> None:
         await until(lambda: world.log.cleaning.is_uncleanable)
-        assert world.cleaner.uncleanable_partitions == 1
         looks: set[float] = set()
         await until(lambda: looks.add(world.cleaner.last_run_s) or len(looks) > 3)
 

@@ -23,7 +23,6 @@ COMPARED: dict[str, Callable[[MetadataVersion], int]] = {
     "group_metadata_value": mv.group_metadata_value_version,
     "offset_commit_value": lambda v: mv.offset_commit_value_version(v, has_expire_timestamp=False),
     "offset_commit_value_expiring": lambda v: mv.offset_commit_value_version(v, has_expire_timestamp=True),
-    "sasl_handshake": mv.is_sasl_handshake_supported,
     "offset_for_leader_epoch_supported": mv.is_offset_for_leader_epoch_supported,
     "feature_versioning": mv.is_feature_versioning_supported,
     "truncation_on_fetch": mv.is_truncation_on_fetch_supported,
@@ -31,8 +30,6 @@ COMPARED: dict[str, Callable[[MetadataVersion], int]] = {
     "topic_ids": mv.is_topic_id_supported,
     "allocate_producer_ids": mv.is_allocate_producer_ids_supported,
     "leader_recovery": mv.is_leader_recovery_supported,
-    "api_forwarding": mv.is_api_forwarding_enabled,
-    "feature_level": lambda v: v.feature_level,
 }
 
 
@@ -64,29 +61,28 @@ def test_reads_versions_as_kafka(text: str, expected: str) -> None:
         "leader_and_isr",
         "update_metadata",
         "stop_replica",
-        "controlled_shutdown",
         "broker_znode",
         "feature_znode",
     ),
     [
         # What a Kafka 3.9 controller sends (ControllerChannelManager) and writes (ZkData), oldest version first.
-        ("0.8.2", 0, 0, 0, 0, 2, 1),
-        ("0.9.0", 0, 1, 0, 1, 2, 1),
-        ("0.10.0-IV0", 0, 1, 0, 1, 2, 1),
-        ("0.10.0-IV1", 0, 2, 0, 1, 4, 1),
-        ("0.10.2", 0, 3, 0, 1, 4, 1),
-        ("1.0", 1, 4, 0, 1, 4, 1),
-        ("2.2-IV0", 2, 5, 1, 2, 4, 1),
-        ("2.4-IV0", 3, 5, 1, 2, 4, 1),
-        ("2.4", 4, 6, 2, 3, 4, 1),
-        ("2.6", 4, 6, 3, 3, 4, 1),
-        ("2.7-IV0", 4, 6, 3, 3, 5, 1),
-        ("2.8-IV0", 4, 6, 3, 3, 5, 1),
-        ("2.8", 5, 7, 3, 3, 5, 1),
-        ("3.2", 6, 7, 3, 3, 5, 1),
-        ("3.3-IV0", 6, 7, 3, 3, 5, 2),
-        ("3.4", 7, 8, 4, 3, 5, 2),
-        ("3.9", 7, 8, 4, 3, 5, 2),
+        ("0.8.2", 0, 0, 0, 2, 1),
+        ("0.9.0", 0, 1, 0, 2, 1),
+        ("0.10.0-IV0", 0, 1, 0, 2, 1),
+        ("0.10.0-IV1", 0, 2, 0, 4, 1),
+        ("0.10.2", 0, 3, 0, 4, 1),
+        ("1.0", 1, 4, 0, 4, 1),
+        ("2.2-IV0", 2, 5, 1, 4, 1),
+        ("2.4-IV0", 3, 5, 1, 4, 1),
+        ("2.4", 4, 6, 2, 4, 1),
+        ("2.6", 4, 6, 3, 4, 1),
+        ("2.7-IV0", 4, 6, 3, 5, 1),
+        ("2.8-IV0", 4, 6, 3, 5, 1),
+        ("2.8", 5, 7, 3, 5, 1),
+        ("3.2", 6, 7, 3, 5, 1),
+        ("3.3-IV0", 6, 7, 3, 5, 2),
+        ("3.4", 7, 8, 4, 5, 2),
+        ("3.9", 7, 8, 4, 5, 2),
     ],
 )
 def test_controller_versions(
@@ -94,7 +90,6 @@ def test_controller_versions(
     leader_and_isr: int,
     update_metadata: int,
     stop_replica: int,
-    controlled_shutdown: int,
     broker_znode: int,
     feature_znode: int,
 ) -> None:
@@ -102,7 +97,6 @@ def test_controller_versions(
     assert mv.leader_and_isr_version(ibp) == leader_and_isr
     assert mv.update_metadata_version(ibp) == update_metadata
     assert mv.stop_replica_version(ibp) == stop_replica
-    assert mv.controlled_shutdown_version(ibp) == controlled_shutdown
     assert mv.broker_id_znode_version(ibp) == broker_znode
     assert mv.feature_znode_version(ibp) == feature_znode
 

@@ -161,8 +161,6 @@ async def test_registration_gives_the_broker_epoch(open_kafka: OpenKafka, regist
         assert await zk.brokers.get_all_brokers_with_epochs() == {
             3: BrokerInfo(3, registration(3).broker.endpoints, "a", broker_epoch)
         }
-        await zk.brokers.update_broker_registration(registration(3, timestamp_ms=1))
-        assert (await zk.brokers.get_broker_registrations())[3].timestamp_ms == 1
         found = await zk.brokers.get_broker(3)
         assert found is not None and found.broker_epoch == broker_epoch
         assert await zk.brokers.get_broker(4) is None

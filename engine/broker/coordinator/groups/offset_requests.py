@@ -74,6 +74,8 @@ class OffsetRequests:
         """Offsets since the start."""
         self._transactions: dict[tuple[int, int], set[str]] = {}
         """Groups whose offsets a transaction holds, by partition of the offsets topic and producer id."""
+        self._ended_while_loading: dict[tuple[int, int], bool] = {}
+        """Whether a transaction was committed whose marker came while the partition was loaded, by the same."""
 
     def commit(
         self,
@@ -174,20 +176,30 @@ class OffsetRequests:
 
     def end_transaction(self, index: int, producer_id: int, is_commit: bool) -> None:
         """Make visible, or drop, what a transaction has committed to groups of a partition: its marker is written."""
+        owned = self._groups.partition(index)
+        if owned is not None and owned.is_loading:
+            # The log may have been read to its end before the marker came. A producer's first marker counts: no offsets
+            # can follow it until the partition is loaded.
+            self._ended_while_loading.setdefault((index, producer_id), is_commit)
         for group_id in self._transactions.pop((index, producer_id), ()):
             group = self._groups.find(group_id)
             if group is not None:
                 group.offsets.end_transaction(producer_id, is_commit=is_commit)
 
     def loaded(self, index: int, group: Group) -> None:
-        """Note the transactions that hold offsets of a group."""
-        for producer_id in group.offsets.producer_ids:
-            self._transactions.setdefault((index, producer_id), set()).add(group.group_id)
+        """Note the transactions that hold offsets of a group, and end those that have ended meanwhile."""
+        for producer_id in list(group.offsets.producer_ids):
+            is_commit = self._ended_while_loading.get((index, producer_id))
+            if is_commit is None:
+                self._transactions.setdefault((index, producer_id), set()).add(group.group_id)
+            else:
+                group.offsets.end_transaction(producer_id, is_commit=is_commit)
 
     def unloaded(self, index: int) -> None:
         """Forget the transactions that hold offsets of a partition's groups."""
-        for key in [key for key in self._transactions if key[0] == index]:
-            del self._transactions[key]
+        for known in (self._transactions, self._ended_while_loading):
+            for key in [key for key in known if key[0] == index]:
+                del known[key]
 
     def find_or_add(self, group_id: str) -> Group:
         """Return the group, created if there is none. The caller has checked that this broker coordinates it."""

@@ -156,8 +156,8 @@ class MarkerSender:
     async def _request(self, leader: int, markers: Markers) -> None:
         client = self.connections.to(leader)
         if client is None:
-            for ending, partitions in markers.items():
-                _add(self._leaderless, ending, partitions)
+            # The broker has died since they were queued, and others may lead its partitions by now.
+            self._send_again(markers)
             return
         request = WriteTxnMarkersRequest(markers=[_writable(ending, found) for ending, found in markers.items()])
         try:

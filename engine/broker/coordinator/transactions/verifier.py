@@ -246,9 +246,9 @@ def _take(response: AddPartitionsToTxnResponse, questions: Mapping[str, _Questio
         question = questions.get(result.transactional_id)
         if question is not None and not question.answer.done():
             answers = {
-                TopicPartition(topic.name, one.partition_index): error_code(one.partition_error_code)
+                TopicPartition(topic.name, partition.partition_index): error_code(partition.partition_error_code)
                 for topic in result.topic_results
-                for one in topic.results_by_partition
+                for partition in topic.results_by_partition
             }
             # What the answer leaves out is not approved.
             asked = question.verified.verifications

@@ -115,7 +115,7 @@ class BatchCleaner:
         needs_horizon = found.has_tombstone and horizon_ms is None
         if found.record_count == header.record_count and not needs_horizon:
             return data[position:whole_end]
-        kept = b"".join(section[one:other] for one, other in zip(found.bounds[::2], found.bounds[1::2], strict=True))
+        kept = b"".join(section[start:end] for start, end in zip(found.bounds[::2], found.bounds[1::2], strict=True))
         header = header._replace(record_count=found.record_count)
         if needs_horizon:
             return self._with_horizon(header, kept)

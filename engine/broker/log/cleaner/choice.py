@@ -83,7 +83,7 @@ def measure(log: Log, now_ms: int) -> LogToClean:
 def filthiest(candidates: Iterable[LogToClean]) -> LogToClean | None:
     """Return the log with the largest dirty share among those that are due."""
     due = [candidate for candidate in candidates if candidate.is_due]
-    return max(due, key=lambda one: one.cleanable_ratio, default=None)
+    return max(due, key=lambda log: log.cleanable_ratio, default=None)
 
 
 def _first_dirty_offset(log: Log) -> int:

@@ -330,7 +330,7 @@ class _Cleaning:
             modified_ns = self._modified_ns(segment)
             self._clean_segment(segment, cleaned, keeps_legacy_deletes=modified_ns > legacy_horizon_ns)
         new = cleaned.finish(modified_ns)
-        self._stats.bytes_written += sum(one.size_bytes for one in new)
+        self._stats.bytes_written += sum(segment.size_bytes for segment in new)
         return GroupCleaned(tuple(segment.base_offset for segment in group), new)
 
     def _clean_segment(self, segment: SegmentToClean, cleaned: CleanedSegments, *, keeps_legacy_deletes: bool) -> None:

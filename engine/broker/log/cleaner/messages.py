@@ -120,7 +120,9 @@ class Failed:
 
 Report = Indexed | Progress | GroupCleaned | Finished | Failed
 
-_REPORTS: Mapping[str, type[Any]] = {one.__name__: one for one in (Indexed, Progress, GroupCleaned, Finished, Failed)}
+_REPORTS: Mapping[str, type[Any]] = {
+    report.__name__: report for report in (Indexed, Progress, GroupCleaned, Finished, Failed)
+}
 
 
 def encode_plan(plan: CleaningPlan) -> bytes:
@@ -133,7 +135,7 @@ def decode_plan(line: bytes) -> CleaningPlan:
     fields = json.loads(line)
     fields["segments"] = tuple(SegmentToClean(**segment) for segment in fields["segments"])
     fields["aborted"] = tuple(AbortedTransaction(*aborted) for aborted in fields["aborted"])
-    fields["producers"] = {int(key): LastOfProducer(**one) for key, one in fields["producers"].items()}
+    fields["producers"] = {int(key): LastOfProducer(**producer) for key, producer in fields["producers"].items()}
     fields["limits"] = CleaningLimits(**fields["limits"])
     return CleaningPlan(**fields)
 

@@ -27,7 +27,7 @@ class CleanedTransactions:
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         """``aborted`` are the transactions of the log's transaction indexes, in any order."""
-        self._waiting = sorted(aborted, key=lambda one: one.first_offset, reverse=True)
+        self._waiting = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
         self._aborted: dict[int, _Aborted] = {}
         self._committed: set[int] = set()
         self.kept: list[AbortedTransaction] = []

@@ -41,8 +41,8 @@ def main() -> None:
 
 
 def _serve(line: bytes, reports: BinaryIO) -> None:
-    def report(one: Report) -> None:
-        reports.write(encode_report(one))
+    def report(report: Report) -> None:
+        reports.write(encode_report(report))
 
     try:
         plan = decode_plan(line)

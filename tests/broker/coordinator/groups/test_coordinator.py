@@ -46,6 +46,40 @@ def everything_says(world: CoordinatorWorld, group: str = "g") -> dict[str, Erro
     }
 
 
+@pytest.mark.parametrize("is_commit", [True, False])
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_transaction_that_ends_while_its_partition_is_loaded(
+    is_commit: bool, is_late: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its marker comes when the log has been read to its end. Readers of stable offsets must not wait forever."""
+    loaded = GroupLoader.finish
+
+    async def test(world: CoordinatorWorld) -> None:
+        log, offsets = world.partition.log, world.coordinator.offsets
+        log.append(batch_of(offset_records("g", {READ: CommittedOffset(7)}, 1, IBP), Codec.NONE))
+        pending = offset_records("g", {READ: CommittedOffset(9)}, 1, IBP)
+        log.append(encode_batch(pending, producer_id=5, producer_epoch=0, base_sequence=0, transactional=True))
+
+        def finish(loader: GroupLoader, now_ms: int) -> Iterator[None]:
+            if is_late:
+                yield from loaded(loader, now_ms)
+            offsets.end_transaction(0, 5, is_commit)
+            # A later transaction cannot have stored offsets here.
+            offsets.end_transaction(0, 5, not is_commit)
+            if not is_late:
+                yield from loaded(loader, now_ms)
+
+        monkeypatch.setattr(GroupLoader, "finish", finish)
+        await world.lead()
+        _, found = offsets.fetch("g", [READ], require_stable=True)
+        assert found == {READ: CommittedOffset(9 if is_commit else 7, commit_timestamp_ms=-1)}
+        monkeypatch.setattr(GroupLoader, "finish", loaded)
+        await world.lead()
+        assert offsets.fetch("g", [READ], require_stable=True)[1] == {READ: E.UNSTABLE_OFFSET_COMMIT}, "it is forgotten"
+
+    with_world(test)
+
+
 def test_what_is_answered_while_loading() -> None:
     async def test(world: CoordinatorWorld) -> None:
         await world.lead(waits=False)

@@ -77,6 +77,26 @@ def test_offsets_and_groups_are_deleted() -> None:
     with_world(test)
 
 
+@pytest.mark.parametrize("refusal", [None, E.NOT_ENOUGH_REPLICAS])
+def test_what_the_log_does_not_know_as_deleted_is_there_for_the_next_coordinator(
+    refusal: E | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As in Kafka, the group is deleted here anyway; the log says that its tombstones are missing."""
+
+    async def test(world: CoordinatorWorld) -> None:
+        await world.lead()
+        world.commit("g", 3)
+        world.partition.refusal = refusal
+        assert world.coordinator.offsets.delete("g", [READ]) == (E.NONE, {READ: E.NONE})
+        world.partition.refusal = None
+        assert world.committed("g") is None
+        await world.move()
+        assert world.committed("g") == (None if refusal is None else 3)
+
+    with_world(test)
+    assert ("Tombstones could not be written" in caplog.text) == (refusal is not None)
+
+
 def test_an_empty_group_of_which_nothing_is_removed_stays() -> None:
     """A request that names only partitions that do not exist asks for nothing here."""
 

@@ -294,6 +294,23 @@ def test_a_marker_waits_for_a_broker_that_dies_before_it_is_sent() -> None:
     world(test)
 
 
+def test_a_marker_queued_for_a_broker_that_dies_goes_to_the_next_leader() -> None:
+    """The broker may never come back, and no other change of the metadata may follow."""
+
+    async def test(one: TransactionWorld) -> None:
+        (a,) = one.add("a", leader=THERE)
+        producer = await one.begun([a])
+        one.end(producer)
+        await asyncio.sleep(0)
+        one.metadata.alive.discard(THERE)
+        one.add("a")
+        one.metadata.changed()
+        await one.until(S.COMPLETE_COMMIT)
+        assert len(one.led[a].markers) == 1 and one.there.requests == []
+
+    world(test)
+
+
 @pytest.mark.parametrize("error", [E.UNSUPPORTED_FOR_MESSAGE_FORMAT, E.UNSUPPORTED_VERSION])
 def test_a_partition_that_can_have_no_marker_holds_up_nothing(error: E) -> None:
     async def test(one: TransactionWorld) -> None:

@@ -1,0 +1,103 @@
+"""What writers and workers of transactions were promised, and what must hold of it afterwards. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import pairwise
+
+
+class Outcome(Enum):
+    """What a producer knows about the end of its transaction."""
+
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    UNKNOWN = "unknown"
+
+
+@dataclass
+class Written:
+    """One transaction: its values by partition, in order, and its outcome."""
+
+    name: str
+    values: dict[int, list[str]] = field(default_factory=dict)
+    outcome: Outcome = Outcome.UNKNOWN
+
+
+@dataclass
+class History:
+    """What the clients did, and what a reader finds at the end.
+
+    Attributes:
+        read: committed values by partition of the input, in order; ``output`` the same of what workers wrote.
+        ends: of the input: last stable offset and high watermark by partition, when nothing was under way.
+        last: the offset after the last committed record of the input, by partition. Markers may follow it.
+        positions: the group's offsets in the input.
+        stable: last stable offsets of the input in the order in which they were seen.
+    """
+
+    written: list[Written] = field(default_factory=list)
+    read: dict[int, list[str]] = field(default_factory=dict)
+    output: dict[int, list[str]] = field(default_factory=dict)
+    ends: dict[int, tuple[int, int]] = field(default_factory=dict)
+    last: dict[int, int] = field(default_factory=dict)
+    positions: dict[int, int] = field(default_factory=dict)
+    stable: dict[int, list[int]] = field(default_factory=dict)
+
+
+def violations(history: History) -> list[str]:
+    """Return what breaks a promise. Pure."""
+    return [
+        *_of_input(history),
+        *_of_output(history),
+        *(
+            f"input-{partition}: the last stable offset stays at {stable}, records end at {end}"
+            for partition, (stable, end) in history.ends.items()
+            if stable != end
+        ),
+        *(
+            f"input-{partition}: the last stable offset went back from {before} to {after}"
+            for partition, seen in history.stable.items()
+            for before, after in pairwise(seen)
+            if after < before
+        ),
+    ]
+
+
+def _of_input(history: History) -> list[str]:
+    found = []
+    counts = Counter(value for values in history.read.values() for value in values)
+    found += [f"{value} is read {count} times" for value, count in counts.items() if count > 1]
+    known = set()
+    for one in history.written:
+        wanted = [value for values in one.values.values() for value in values]
+        known |= set(wanted)
+        there = [value for value in wanted if counts[value]]
+        if one.outcome is Outcome.COMMITTED and len(there) < len(wanted):
+            found.append(
+                f"{one.name} was committed, and {len(wanted) - len(there)} of its {len(wanted)} records are lost"
+            )
+        elif one.outcome is Outcome.ABORTED and there:
+            found.append(f"{one.name} was aborted, and {len(there)} of its records are read")
+        elif one.outcome is Outcome.UNKNOWN and there and len(there) < len(wanted):
+            found.append(f"{one.name} is seen in part: {len(there)} of {len(wanted)} records")
+        for partition, values in one.values.items():
+            order = list(dict.fromkeys(value for value in history.read.get(partition, ()) if value in set(values)))
+            if order != [value for value in values if value in order]:
+                found.append(f"{one.name}: another order in partition {partition}")
+    return found + [f"{value} was never written" for value in counts if value not in known]
+
+
+def _of_output(history: History) -> list[str]:
+    made = Counter(value for values in history.output.values() for value in values)
+    read = Counter(value for values in history.read.values() for value in values)
+    found = [f"the output has {value} {count} times" for value, count in made.items() if count > 1]
+    found += [f"the output has {value}, which is not in the input" for value in made if value not in read]
+    found += [f"{value} is missing in the output" for value in read if value not in made]
+    found += [
+        f"input-{partition}: the group's offset is {history.positions.get(partition)}, the last record is before {last}"
+        for partition, last in history.last.items()
+        if not last <= history.positions.get(partition, -1) <= history.ends.get(partition, (last, last))[0]
+    ]
+    return found
