@@ -71,7 +71,7 @@ class Chance:
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
-        self._topics = [f"walk{seed}-{letter}" for letter in "abcd"]
+        self._topics = [f"asked{seed}-{letter}" for letter in "abcd"]
 
     def step(self) -> tuple[Request, int]:
         """Return a request, and a version for it."""
