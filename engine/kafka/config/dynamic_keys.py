@@ -120,7 +120,6 @@ def validate_dynamic_config(texts: Mapping[str, str], *, is_per_broker: bool) ->
     _refuse(
         _security_without_listener(texts),
         "These security configs can be dynamically updated only per-listener using the listener prefix",
-        kind="HashSet",
     )
     _check_types(texts)
     if not is_per_broker:
@@ -150,11 +149,10 @@ def usable_dynamic_config(texts: Mapping[str, str], *, is_per_broker: bool) -> t
     return usable, problems
 
 
-def _refuse(names: Iterable[str], message: str, kind: str = "Set") -> None:
-    """Refuse the names in Kafka's words, with the Scala class that its list happens to have."""
+def _refuse(names: Iterable[str], message: str) -> None:
     found = sorted(names)
     if found:
-        raise ConfigError(f"{message}: {kind}({', '.join(found)})", key=found[0])
+        raise ConfigError(f"{message}: Set({', '.join(found)})", key=found[0])
 
 
 def _non_dynamic(texts: Mapping[str, str]) -> list[str]:

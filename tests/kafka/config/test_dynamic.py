@@ -8,7 +8,6 @@ from engine.common.errors import ConfigError
 from engine.kafka.config.alter import AlterOperation, ConfigChange, apply_changes, validate_broker_change
 from engine.kafka.config.broker import BrokerConfig
 from engine.kafka.config.dynamic import BROKERS, DEFAULT_ENTITY, TOPICS, USERS, DynamicConfigs
-from engine.kafka.config.dynamic_keys import validate_dynamic_config
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 from engine.kafka.config.values import LONG_MAX
@@ -85,13 +84,6 @@ def test_unusable_broker_settings_are_told_and_left_out() -> None:
         "ssl.keystore.type counts for single listeners only, with the listener prefix",
     ]
     assert held.default_overrides == {"log.retention.ms": "77"}
-
-
-def test_refused_names_are_listed_as_kafka_lists_them() -> None:
-    for name, told in (("broker.id", "Set(broker.id)"), ("ssl.keystore.type", "HashSet(ssl.keystore.type)")):
-        with pytest.raises(ConfigError) as refused:
-            validate_dynamic_config({name: "1"}, is_per_broker=True)
-        assert str(refused.value).endswith(f": {told}")
 
 
 def test_settings_that_contradict_each_other_leave_the_old_ones_in_force() -> None:
