@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-PROBE_INTERVAL_S = 0.1
+PROBE_INTERVAL_MS = 100
 
 
 class LoopLagGauge:
@@ -13,15 +13,14 @@ class LoopLagGauge:
     def __init__(self) -> None:
         self.lag_ms_max = 0.0
         self.lag_ms_last = 0.0
-        self._loop: asyncio.AbstractEventLoop
         self._handle: asyncio.TimerHandle | None = None
         self._due_s = 0.0
 
     def start(self) -> None:
         """Start probing the running loop."""
-        self._loop = asyncio.get_running_loop()
-        self._due_s = self._loop.time() + PROBE_INTERVAL_S
-        self._handle = self._loop.call_at(self._due_s, self._probe)
+        loop = asyncio.get_running_loop()
+        self._due_s = loop.time() + PROBE_INTERVAL_MS / 1000
+        self._handle = loop.call_at(self._due_s, self._probe)
 
     def take_max_ms(self) -> float:
         """Return the largest lag since the last call, in milliseconds, and start over."""
@@ -35,10 +34,8 @@ class LoopLagGauge:
             self._handle = None
 
     def _probe(self) -> None:
-        # Of what an idle broker does, this is done most often.
-        now_s = self._loop.time()
-        self.lag_ms_last = lag_ms = (now_s - self._due_s) * 1000 if now_s > self._due_s else 0.0
-        if lag_ms > self.lag_ms_max:
-            self.lag_ms_max = lag_ms
-        self._due_s = now_s + PROBE_INTERVAL_S
-        self._handle = self._loop.call_at(self._due_s, self._probe)
+        loop = asyncio.get_running_loop()
+        self.lag_ms_last = max(0.0, (loop.time() - self._due_s) * 1000)
+        self.lag_ms_max = max(self.lag_ms_max, self.lag_ms_last)
+        self._due_s = loop.time() + PROBE_INTERVAL_MS / 1000
+        self._handle = loop.call_at(self._due_s, self._probe)
