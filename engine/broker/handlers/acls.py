@@ -3,7 +3,7 @@
 Behaviour
 * List, add and remove access rules; without an authorizer: SECURITY_DISABLED.
 * A rule is in force on this broker when it is answered, and on the others within moments.
-* A request with a code that stands for "unknown" changes nothing, and closes the connection.
+* A filter with the code that stands for "unknown" is INVALID_REQUEST. Kafka closes the connection.
 * No rule of a request is added if one has a code that only filters have: each is UNKNOWN_SERVER_ERROR, as in Kafka 3.9.
 * Otherwise each rule has its own outcome: INVALID_REQUEST for an empty name, a cluster of another name than
   ``kafka-cluster`` or a code that nobody knows; as in Kafka 3.9, UNKNOWN_SERVER_ERROR for a malformed principal.
@@ -22,7 +22,6 @@ from typing import Any, Final
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.in_turns import in_turns
 from engine.broker.handlers.registry import handles
-from engine.broker.network.request import CLOSE_CONNECTION
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import CoordinationError, ErrorCode, KafkaError
 from engine.kafka.acls import (
@@ -60,18 +59,19 @@ _PATTERNS = {pattern_type.code: pattern_type for pattern_type in PatternType}
 _PERMISSIONS = {permission.code: permission for permission in Permission}
 _OPERATIONS = {int(operation): operation for operation in AclOperation}
 _DISABLED = "No Authorizer is configured."
+_UNKNOWN_SAID = "The filter contains unknown elements"
 
 
 @handles(ApiKey.DESCRIBE_ACLS, requires=["Describe Cluster"])
-def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> object:
+def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> DescribeAclsResponse:
     """List the rules that a filter takes."""
-    if _has_unknown(request, request.resource_type_filter, request.pattern_type_filter):
-        return CLOSE_CONNECTION
     authorizer = context.broker.authorizer
     if authorizer is None:
         return DescribeAclsResponse(
             error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
         )
+    if _has_unknown(request):
+        return DescribeAclsResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=_UNKNOWN_SAID)
     wanted = _filter(request, request.resource_name_filter, request.resource_type_filter)
     if wanted is None:
         return DescribeAclsResponse()
@@ -99,15 +99,13 @@ def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> obje
 
 
 @handles(ApiKey.CREATE_ACLS, requires=["Alter Cluster"])
-async def create_acls(context: RequestContext, request: CreateAclsRequest) -> object:
+async def create_acls(context: RequestContext, request: CreateAclsRequest) -> CreateAclsResponse:
     """Add rules."""
     results = await in_turns(request.creations, lambda _: AclCreationResult())
     added: dict[ResourcePattern, list[tuple[AclEntry, AclCreationResult]]] = {}
     breather = Breather()
     is_for_filters = False
     for creation in request.creations:
-        if _has_unknown(creation, creation.resource_type, creation.resource_pattern_type):
-            return CLOSE_CONNECTION
         codes = (creation.resource_type, creation.resource_pattern_type, creation.operation, creation.permission_type)
         is_for_filters = is_for_filters or _ANY in codes or creation.resource_pattern_type == _MATCH
         await breather.give_way()
@@ -137,20 +135,18 @@ async def create_acls(context: RequestContext, request: CreateAclsRequest) -> ob
 
 
 @handles(ApiKey.DELETE_ACLS, requires=["Alter Cluster"])
-async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> object:
+async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Delete the rules that the filters match; a rule that several match is reported under the first."""
     authorizer = context.broker.authorizer
     results, wanted, breather = [], [], Breather()
-    for asked in request.filters:
-        if _has_unknown(asked, asked.resource_type_filter, asked.pattern_type_filter):
-            return CLOSE_CONNECTION
-        await breather.give_way()
     for asked in request.filters:
         await breather.give_way()
         result = DeleteAclsFilterResult(matching_acls=[])
         results.append(result)
         if authorizer is None:
             result.error_code, result.error_message = ErrorCode.SECURITY_DISABLED, _DISABLED
+        elif _has_unknown(asked):
+            result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, _UNKNOWN_SAID
         elif (taking := _filter(asked, asked.resource_name_filter, asked.resource_type_filter)) is not None:
             wanted.append((taking, result))
     patterns = []
@@ -194,8 +190,9 @@ async def _some_at_once(work: Any, patterns: Iterable[ResourcePattern]) -> None:
         await asyncio.gather(*map(work, waiting[start : start + CHANGES_AT_ONCE_MAX]))
 
 
-def _has_unknown(asked: Any, resource_type: int, pattern_type: int) -> bool:
-    return _UNKNOWN in (resource_type, pattern_type, asked.operation, asked.permission_type)
+def _has_unknown(asked: Any) -> bool:
+    codes = (asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
+    return _UNKNOWN in codes
 
 
 def _rule(creation: Any) -> AclBinding:

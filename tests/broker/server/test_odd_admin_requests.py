@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from wire_client import ConnectionClosed, WireClient, create_topic
+from wire_client import WireClient, create_topic
 
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.apis.alter_client_quotas import (
@@ -20,9 +20,6 @@ from engine.kafka.protocol.apis.alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-from engine.kafka.protocol.apis.create_acls import AclCreation, CreateAclsRequest
-from engine.kafka.protocol.apis.delete_acls import DeleteAclsFilter, DeleteAclsRequest
-from engine.kafka.protocol.apis.describe_acls import DescribeAclsRequest
 from engine.kafka.protocol.apis.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from engine.kafka.protocol.apis.describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from engine.kafka.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -88,20 +85,6 @@ def test_an_unknown_way_to_match_is_told_first(address: str) -> None:
     for how in (7, 0):
         odd = ComponentData(entity_type="strange", match_type=how, match=None)
         assert ask(address, DescribeClientQuotasRequest(components=[odd]), 1).error_code == -1
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        DescribeAclsRequest(resource_type_filter=0, pattern_type_filter=1, operation=1, permission_type=1),
-        DeleteAclsRequest(filters=[DeleteAclsFilter(resource_type_filter=1, operation=0, permission_type=1)]),
-        CreateAclsRequest(creations=[AclCreation(resource_type=2, operation=3, permission_type=0)]),
-    ],
-    ids=lambda request: type(request).__name__,
-)
-def test_a_rule_with_the_code_for_unknown_closes_the_connection(address: str, request_: Request) -> None:
-    with pytest.raises(ConnectionClosed):
-        ask(address, request_, 2)
 
 
 def test_what_is_no_way_to_list_offsets_is_an_error_of_the_server(address: str, topic: str) -> None:

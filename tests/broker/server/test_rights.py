@@ -189,6 +189,8 @@ def test_odd_rules_are_answered_as_kafka_answers_them(broker: Broker) -> None:
 
         assert await created((2, 3, 3), (2, 1, 3)) == [(-1, None)] * 2, "none is added: one has a filter's code"
         assert await created((2, 3, 3), (99, 3, 3)) == [(0, ""), (42, "Failed to create ACL")]
+        unknown = await admin.send(DescribeAclsRequest(operation=1, permission_type=1), 2)
+        assert unknown.error_code == ErrorCode.INVALID_REQUEST
         for code, count in ((99, 0), (1, 1)):
             wanted = DescribeAclsRequest(
                 resource_type_filter=code, pattern_type_filter=1, operation=1, permission_type=1
