@@ -142,10 +142,11 @@ class ReassignmentRequests:
             return ApiError(code, f"Invalid broker id in replica list: {scala('ArrayBuffer', target)}")
         adding = reassign_to(self._context.full_assignment(partition), target).adding_replicas
         if not all(map(self._context.is_live_broker, adding)):
+            live = self._context.live_broker_ids
             return ApiError(
                 code,
                 f"Replica assignment has brokers that are not alive. Replica list: {scala('ArrayBuffer', adding)}, "
-                f"live broker list: {scala('HashSet', self._context.live_broker_ids)}",
+                f"live broker list: {scala('Set' if len(live) <= 4 else 'HashSet', live)}",
             )
         return None
 

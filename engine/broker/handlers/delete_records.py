@@ -124,7 +124,8 @@ def _delete(
         partition_index=topic_partition.partition, low_watermark=INVALID_LOW_WATERMARK
     )
     try:
-        if topic_partition.topic in INTERNAL_TOPICS:
+        is_known = broker.metadata_cache.partition_info(topic_partition) is not None
+        if is_known and topic_partition.topic in INTERNAL_TOPICS:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic_partition.topic}"
             )

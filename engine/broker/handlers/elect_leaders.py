@@ -33,8 +33,9 @@ from engine.runtime.turns import Breather, carry_out
 @handles(ApiKey.ELECT_LEADERS, requires=["Alter Cluster"])
 async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Elect leaders and wait until this broker knows about them."""
-    if request.election_type not in set(ElectionType):
-        return ElectLeadersResponse(error_code=ErrorCode.INVALID_REQUEST)
+    error = ErrorCode.NONE if request.election_type in set(ElectionType) else ErrorCode.UNKNOWN_SERVER_ERROR
+    if error and request.topic_partitions is None:
+        return ElectLeadersResponse(error_code=error)
     cache = context.broker.metadata_cache
     topics = await carry_out(
         ByTopic.of(
@@ -45,7 +46,7 @@ async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -
             lambda: (topic.topic for topic in request.topic_partitions or ()),
         )
     )
-    election = _Election(context, request, topics)
+    election = _Election(context, request, topics, error)
     wanted: list[TopicPartition] = []
     breather = Breather()
     for some in in_lists(await carry_out(each_once(context, lambda: _named(request, cache)))):
@@ -58,7 +59,7 @@ async def elect_leaders(context: RequestContext, request: ElectLeadersRequest) -
     if wanted or not is_large(context):
         await election.ask(wanted)
     await election.wait_until_seen()
-    return ElectLeadersResponse(replica_election_results=topics.topics())
+    return ElectLeadersResponse(error_code=error, replica_election_results=topics.topics())
 
 
 def _named(
@@ -78,8 +79,10 @@ def _named(
 class _Election:
     """One request under way."""
 
-    def __init__(self, context: RequestContext, request: ElectLeadersRequest, topics: ByTopic) -> None:
-        self._broker, self._request, self._topics = context.broker, request, topics
+    def __init__(
+        self, context: RequestContext, request: ElectLeadersRequest, topics: ByTopic, error: ErrorCode
+    ) -> None:
+        self._broker, self._request, self._topics, self._error = context.broker, request, topics, error
         self._left_out = ErrorCode.ELECTION_NOT_NEEDED if request.topic_partitions is None else None
         self._elected: dict[TopicPartition, tuple[int, PartitionResult]] = {}
         """The new leaders, with the parts of the answer that depend on whether they are seen."""
@@ -87,10 +90,10 @@ class _Election:
 
     async def ask(self, partitions: list[TopicPartition]) -> None:
         """Let the controller elect leaders, and note the outcome of each partition."""
-        election_type = ElectionType(self._request.election_type)
-        answer: dict[TopicPartition, int | ApiError] | ApiError = await self._broker.controller.ask(
-            ElectLeaders(tuple(partitions), election_type)
-        )
+        answer: dict[TopicPartition, int | ApiError] | ApiError = ApiError(self._error)
+        if not self._error:
+            election_type = ElectionType(self._request.election_type)
+            answer = await self._broker.controller.ask(ElectLeaders(tuple(partitions), election_type))
         for partition in partitions:
             await self._breather.give_way()
             result = answer if isinstance(answer, ApiError) else answer[partition]

@@ -41,6 +41,7 @@ from engine.runtime.turns import Breather, carry_out
 
 _MECHANISMS: Final = dict(enumerate(HASHES, start=1))
 """Names by the codes in requests."""
+_NO_NAME: Final = "Username must not be empty"
 
 
 @handles(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, requires=["Describe Cluster"])
@@ -72,7 +73,9 @@ def _described(
     name: str, texts: dict[str, str] | CoordinationError, *, is_repeated: bool
 ) -> DescribeUserScramCredentialsResult:
     result = DescribeUserScramCredentialsResult(user=name)
-    if is_repeated:
+    if not name:
+        result.error_code, result.error_message = ErrorCode.RESOURCE_NOT_FOUND, _NO_NAME
+    elif is_repeated:
         result.error_code = ErrorCode.DUPLICATE_RESOURCE
         result.error_message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
     elif isinstance(texts, CoordinationError):
@@ -125,7 +128,8 @@ async def _change(broker: Broker, name: str, changes: list[ScramCredentialDeleti
     """Make all changes of one user, or none of them."""
     mechanisms = set()
     breather = Breather()
-    for change in changes:
+    # Of several faults Kafka tells the last.
+    for change in reversed(changes):
         _check(change)
         mechanisms.add(change.mechanism)
         await breather.give_way()
@@ -147,7 +151,7 @@ async def _change(broker: Broker, name: str, changes: list[ScramCredentialDeleti
 
 def _check(change: ScramCredentialDeletion | ScramCredentialUpsertion) -> None:
     if not change.name:
-        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, _NO_NAME)
     if change.mechanism not in _MECHANISMS:
         raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if not isinstance(change, ScramCredentialUpsertion):

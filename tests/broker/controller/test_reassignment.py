@@ -306,7 +306,7 @@ def test_two_partitions_move_each_on_its_own() -> None:
             (1, 9),
             39,
             "Replica assignment has brokers that are not alive. Replica list: ArrayBuffer(9), "
-            "live broker list: HashSet(0, 1, 2)",
+            "live broker list: Set(0, 1, 2)",
         ),
         (None, 85, "No partition reassignment is in progress."),
     ],
