@@ -19,10 +19,10 @@ import socket
 from collections import Counter
 from collections.abc import Sequence
 
-from engine.broker.handlers.answer_lists import answer_list
+from engine.broker.handlers.answer_lists import answer_list, repeated
 from engine.broker.handlers.config_resources import invalid_request
 from engine.broker.handlers.context import Broker, RequestContext
-from engine.broker.handlers.in_turns import in_lists
+from engine.broker.handlers.in_turns import AT_ONCE_MAX, in_lists
 from engine.broker.handlers.registry import handles
 from engine.common.errors import CoordinationError, ErrorCode, KafkaError
 from engine.kafka.config.quota_keys import CLIENT_QUOTAS, IP_QUOTAS, QuotaKey
@@ -38,7 +38,7 @@ from engine.kafka.protocol.apis.alter_client_quotas import (
 )
 from engine.kafka.zk.configs import DEFAULT_ENTITY, ConfigType, sanitized
 from engine.runtime.room import ask_others
-from engine.runtime.turns import Breather
+from engine.runtime.turns import Breather, carry_out
 
 logger = logging.getLogger("kafka.server.ZkAdminManager")
 
@@ -46,6 +46,8 @@ _USER, _CLIENT, _IP = "user", "client-id", "ip"
 
 Entity = dict[str, str | None]
 """An entity's names by type; None is the default."""
+
+_Key = frozenset[tuple[str, str | None]]
 
 _EPSILON = 1e-6
 """How far a whole number may be off as a floating-point number."""
@@ -56,9 +58,12 @@ async def alter_client_quotas(context: RequestContext, request: AlterClientQuota
     """Set and remove quotas."""
     breather = Breather()
     entries = answer_list(context, AlterClientQuotasResponse, "entries")
-    ahead: Counter[frozenset[tuple[str, str | None]]] = Counter()
-    for entry in request.entries:
-        ahead[frozenset((await _named(entry, breather)).items())] += 1
+    twice = await carry_out(repeated(lambda: map(_key, request.entries)))
+    ahead: Counter[_Key | None] = Counter()
+    for entry in request.entries if twice else ():
+        await breather.give_way()
+        if (key := _key(entry)) in twice:
+            ahead[key] += 1
     for entry in request.entries:
         await breather.give_way()
         named = await _named(entry, breather)
@@ -72,10 +77,20 @@ async def alter_client_quotas(context: RequestContext, request: AlterClientQuota
         except CoordinationError as error:
             logger.warning("Cannot change quotas entity=%r: %s", entry.entity, error)
             answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
-        ahead[frozenset(named.items())] -= 1
-        if not ahead[frozenset(named.items())]:
-            entries.append(answer)
+        if twice and (key := _key(entry)) in twice:
+            # Kafka keeps one answer for each entity: the last.
+            ahead[key] -= 1
+            if ahead[key]:
+                continue
+        entries.append(answer)
     return AlterClientQuotasResponse(entries=entries)
+
+
+def _key(entry: RequestEntryData) -> _Key | None:
+    """Return who the entry is about; None if it names more than an entity can have."""
+    if len(entry.entity) > AT_ONCE_MAX:
+        return None
+    return frozenset({part.entity_type: part.entity_name for part in entry.entity}.items())
 
 
 async def _named(entry: RequestEntryData, breather: Breather) -> Entity:
