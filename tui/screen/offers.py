@@ -244,7 +244,7 @@ def _throttle(view: View, items: Sequence[Any]) -> Offer:
     rates = sorted({one.rate for one in advice})
     value = typed_rate(suggested or rates[-1]) if rates else ""
     now = f"now {' or '.join(map(byte_rate, rates))}" if rates else "for example 50M; now without a throttle"
-    more = f", {byte_rate(suggested)} would let it end" if suggested else ""
+    more = f", {byte_rate(suggested)} would let it end within an hour" if suggested else ""
     needed = FieldNeeded("rate", "Bytes a second", value, f"for each broker, {now}{more}")
     return Ask("Change the throttle", (needed,), lambda v: ChangeThrottle.of(v["rate"]))
 

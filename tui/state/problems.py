@@ -289,6 +289,8 @@ def _room_left(trend: DirTrend) -> str:
 
 def _problem(board: Board, reason: HealthReason) -> Problem:
     one, many = _SUBJECTS[reason.check]
+    if reason.check is Check.RUNNING_REASSIGNMENTS and _is_held_up(board):
+        one, many = "{} reassignment held up", "{} reassignments held up"
     return Problem(
         reason.check.value,
         Tone.BAD if reason.severity is Severity.CRITICAL else Tone.WARN,
@@ -311,10 +313,14 @@ def _advice_of(board: Board, reason: HealthReason) -> str:
         return "remove them (X)"
     advice = spelled(reason.advice)
     if reason.check in _OF_MOVES and _throttles(board):
-        return f"if that is too slow, raise the throttle (H); {advice}"
+        return f"{'' if _is_held_up(board) else 'if that is too slow, '}raise the throttle (H); {advice}"
     if reason.check is Check.OFFLINE_PARTITIONS and board.total.last_in_sync:
         return f"{_who_helps(board)}; {advice.partition('; ')[2]}"
     return advice
+
+
+def _is_held_up(board: Board) -> bool:
+    return board.total.moving > 0 and any(one.holds_up for one in throttle_advice(board.frame, board.moves))
 
 
 def _throttles(board: Board) -> list[str]:
