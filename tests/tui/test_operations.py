@@ -451,7 +451,9 @@ def test_the_rate_of_moves_rises_where_somebody_throttles_all_replicas(
     words = ("--reassignment-json-file", plan, "--yes", "--rollback-file", tmp_path / "back.json")
     assert by_wire("reassign", "execute", *words).code == 5
     shown = prepared(target, ChangeThrottle.of("20M"))
-    assert any(f"somebody else throttles all replicas of topic {name}: that stays" in warning for warning in shown.warnings), shown.warnings
+    assert any(
+        f"somebody else throttles all replicas of topic {name}: that stays" in warning for warning in shown.warnings
+    ), shown.warnings
     assert not any(line.startswith("topic ") for line in shown.lines), "its lists stay"
     assert carried_out(target, ChangeThrottle.of("20M")).is_good
     assert [by_wire.settings("--broker", "2")[key] for key in rates] == ["20000000"] * 2

@@ -341,12 +341,31 @@ def test_enter_opens_the_rows_concerned_and_no_others() -> None:
         await driven.press("escape")
         assert driven.lines_with("▌✖ 1 partition offline"), "the cursor is where it was"
         offer = offer_for("leader.elect_unclean", driven.main.view, chosen(driven.main, "leader.elect_unclean"))
-        assert isinstance(offer, Elect) and offer.scope.wanted == (("single", 0),)
+        assert isinstance(offer, NotNow), "its only replica is down: nobody can be elected"
         await driven.press("down")
         assert driven.lines_with("▌✖ broker ")
         assert isinstance(
             offer_for("leader.elect_unclean", driven.main.view, chosen(driven.main, "leader.elect_unclean")), NotNow
         )
+
+    shown(FakeFeed(cluster, plays=False), look)
+
+
+def test_an_unclean_election_is_offered_where_a_replica_that_fell_behind_is_up() -> None:
+    cluster = FakeCluster(3, {"orders": 1}, replication_factor=2)
+
+    async def look(driven: Driven) -> None:
+        await driven.tick(2)
+        (topic,) = (one for one in cluster.frame().cluster.topics if one.name == "orders")  # type: ignore[union-attr]
+        first, last = topic.partitions[0].replicas
+        cluster.kill(first)
+        cluster.kill(last)
+        cluster.start(first)
+        await driven.tick(2)
+        await driven.press("g")
+        offer = offer_for("leader.elect_unclean", driven.main.view, chosen(driven.main, "leader.elect_unclean"))
+        assert isinstance(offer, Elect) and offer.scope.wanted == (("orders", 0),)
+        assert "where another replica is up, an unclean election (U)" in problems_of(driven.app.board)[0].advice
 
     shown(FakeFeed(cluster, plays=False), look)
 
@@ -367,7 +386,8 @@ def test_offline_partitions_come_first_and_say_which_broker_brings_them_back(siz
         assert (first.subject, second.subject) == ("1 partition offline", f"broker {dead} down")
         (row,) = driven.lines_with("✖ 1 partition offline  ")
         assert f"start broker {dead}, last in sync" in row
-        assert first.advice.startswith(f"start broker {dead}, last in sync; as a last resort, if one is not down, ")
+        assert first.advice == f"start broker {dead}, last in sync"
+        assert "(U)" not in first.advice and first.mends == (), "nobody can be elected"
         assert second.mends == (), "what only this broker has cannot be moved away"
         assert second.advice == "start it: 1 offline partition waits for it, because it was last in sync"
         await driven.press("g", "j")

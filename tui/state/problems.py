@@ -301,9 +301,16 @@ def _problem(board: Board, reason: HealthReason) -> Problem:
         examples=reason.examples,
         advice=_advice_of(board, reason),
         incident=_incident_of(board, reason.check),
-        mends=_MENDS.get(reason.check, ()),
+        mends=_mends(reason),
         means=reason.check.meaning,
     )
+
+
+def _mends(reason: HealthReason) -> tuple[str, ...]:
+    if reason.check is Check.OFFLINE_PARTITIONS and "(U)" not in spelled(reason.advice):
+        # No replica is alive that an election could choose.
+        return ()
+    return _MENDS.get(reason.check, ())
 
 
 def _advice_of(board: Board, reason: HealthReason) -> str:
@@ -315,7 +322,7 @@ def _advice_of(board: Board, reason: HealthReason) -> str:
     if reason.check in _OF_MOVES and _throttles(board):
         return f"{'' if _is_held_up(board) else 'if that is too slow, '}raise the throttle (H); {advice}"
     if reason.check is Check.OFFLINE_PARTITIONS and board.total.last_in_sync:
-        return f"{_who_helps(board)}; {advice.partition('; ')[2]}"
+        return "; ".join(part for part in (_who_helps(board), advice.partition("; ")[2]) if part)
     return advice
 
 

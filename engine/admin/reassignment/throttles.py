@@ -105,7 +105,7 @@ async def plan_throttle(
         if value not in ours[key]
     ]
     warnings += [
-        f"somebody else throttles all replicas of topic {name}: that stays, and no mark says that klamm set the new rate"
+        f"somebody else throttles all replicas of topic {name}: that stays, and no mark says that klamm set the rate"
         for name, written in settings.items()
         if not written
     ]
