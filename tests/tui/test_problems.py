@@ -513,7 +513,17 @@ def test_a_full_disk_names_what_fills_it_and_its_key_opens_the_settings_of_that(
         await driven.press("g")
         assert isinstance(driven.main.model.cursor_item, Problem) and "disk" in driven.main.model.cursor_item.subject
         settings = offer_for("settings.alter", driven.main.view, chosen(driven.main, "settings.alter"))
-        assert settings == EditSettings(Entity(EntityType.TOPIC, "clickstream"), first="retention.bytes")
+        assert isinstance(settings, EditSettings) and settings.entity == Entity(EntityType.TOPIC, "clickstream")
+        logs = driven.app.board.frame.logs.items()
+        largest = max(log.size_bytes for name, found in logs if name.topic == "clickstream" for log in found)
+        assert settings.edits.keys() == {"retention.bytes"}, "files may stay for a minute: there is time"
+        assert 0.4 * largest < int(settings.edits["retention.bytes"] or 0) <= largest // 2
+        (trend, *_) = driven.app.board.filling
+        urgent = replace(trend, full_in_s=30.0)
+        assert urgent.is_urgent and not trend.is_urgent
+        driven.app.board._dir_trends = [urgent]
+        settings = offer_for("settings.alter", driven.main.view, chosen(driven.main, "settings.alter"))
+        assert isinstance(settings, EditSettings) and settings.edits["file.delete.delay.ms"] == "1000"
         plan = driven.main.desk.offer_for("plan.rebalance", driven.main.view, chosen(driven.main, "plan.rebalance"))
         assert isinstance(plan, Ask) and {one.name: one.value for one in plan.fields}["aim"] == "bytes"
         assert isinstance(offer_for("settings.alter", driven.main.view, []), NotNow)
@@ -535,6 +545,11 @@ def test_a_broker_that_died_with_a_full_disk_points_at_the_disk() -> None:
     assert found.effect.startswith("its disk was 96 % full: holds 3 replicas")
     assert found.examples == ("when its disks were last read: 96 % full, /var/lib/kafka",)
     assert found.advice.startswith("make room in /var/lib/kafka, then start it, or move")
+    cluster.kill(1)
+    cluster.kill(3)
+    board_of(feed, 3, board)
+    (offline,) = [one for one in problems_of(board) if "offline" in one.subject]
+    assert offline.advice.startswith("make room on the disk of broker "), offline.advice
     quiet = FakeFeed(FakeCluster(3, {"big": 3}), plays=False)
     board = board_of(quiet, 3)
     quiet.cluster.kill(2)

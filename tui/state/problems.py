@@ -20,7 +20,7 @@ from engine.admin.watch.frame import WatchedGroup
 from tui.actions import Registry
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, fitted, line
-from tui.drawing.units import NOTHING, at_least, byte_rate, count, counted, percent, plain, short_count, span
+from tui.drawing.units import NOTHING, at_least, byte_rate, count, counted, ids, percent, plain, short_count, span
 from tui.pages.brokers import MAY_HANG, UNANSWERED
 from tui.pages.groups import LOOK_AT_MEMBERS, growth_of, reader_of, status_cell, time_lag_cell, why_of
 from tui.pages.reassignments import why_of as why_of_copy
@@ -340,7 +340,9 @@ def _who_helps(board: Board) -> str:
     """Return which dead brokers bring offline partitions back, those of most partitions first."""
     awaited = board.total.last_in_sync
     who = ", ".join(str(broker) for broker, _ in awaited.most_common(_NAMED_MAX))
-    return f"start broker {who}{', …' * (len(awaited) > _NAMED_MAX)}, last in sync"
+    full = tuple(sorted(awaited.keys() & board.filled.keys()))
+    room = f"make room on the disk of broker {ids(full)}, then " if full else ""
+    return f"{room}start broker {who}{', …' * (len(awaited) > _NAMED_MAX)}, last in sync"
 
 
 def _incident_of(board: Board, check: Check) -> int | None:
