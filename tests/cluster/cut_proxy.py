@@ -1,8 +1,9 @@
 """TCP proxies in front of brokers' inter-broker listeners, which can cut the lines between two of them.
 
-The client id of the first request tells who connects, because followers and controllers put their broker's id into it.
-A line is cut in one of two ways: refused (connections are reset, new ones too) or silent (bytes are held back until the
-line is repaired, as in a network that drops packets).
+The client id of the first request tells who connects, because brokers put their id into it. A line is cut in one of
+three ways: refused (connections are reset, new ones too), silent (bytes are held back until the line is repaired, as in
+a network that drops packets) or forgotten (open connections stay silent for good, and new ones work, as after a
+firewall has restarted).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 _CLIENT_ID_AT = 4 + 8
-_BROKER_ID = re.compile(rb"(?:broker-)?(\d+)(?:-fetcher-\d+)?")
+_BROKER_ID = re.compile(rb"(?:broker-)?(\d+)(?:-fetcher-\d+|-txn-marker-sender|-txn-verifier)?")
 _CHUNK_BYTES = 1 << 18
 
 T = TypeVar("T")
@@ -28,6 +29,7 @@ class Cut(Enum):
 
     REFUSED = "refused"
     SILENT = "silent"
+    FORGOTTEN = "forgotten"
 
 
 class _Line:
@@ -41,6 +43,10 @@ class _Line:
 
     def set(self, cut: Cut | None) -> None:
         self.cut = cut
+        if cut is Cut.FORGOTTEN:
+            # Open connections keep the event, which nobody sets again.
+            self.flows.clear()
+            self.flows = asyncio.Event()
         if cut is Cut.SILENT:
             self.flows.clear()
         else:
@@ -132,9 +138,10 @@ class CutProxies:
                 return
             line.writers.add(writer)
             from_upstream, upstream = await asyncio.open_connection(host, to_port, limit=_CHUNK_BYTES)
-            await line.flows.wait()
+            flows = line.flows
+            await flows.wait()
             upstream.write(head)
-            both = (_pump(reader, upstream, line), _pump(from_upstream, writer, line))
+            both = (_pump(reader, upstream, flows), _pump(from_upstream, writer, flows))
             pumps = [self._loop.create_task(pump) for pump in both]
             try:
                 await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -162,9 +169,9 @@ async def _first_bytes(reader: asyncio.StreamReader) -> tuple[bytes, int]:
     return head + client_id, -1 if match is None else int(match[1])
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: _Line) -> None:
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flows: asyncio.Event) -> None:
     with suppress(OSError):
         while chunk := await reader.read(_CHUNK_BYTES):
-            await line.flows.wait()
+            await flows.wait()
             writer.write(chunk)
             await writer.drain()

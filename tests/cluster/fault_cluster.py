@@ -34,6 +34,7 @@ SETTINGS = {
     "replica.lag.time.max.ms": str(LAG_MS),
     "replica.socket.timeout.ms": "5000",
     "controller.socket.timeout.ms": "5000",
+    "request.timeout.ms": "5000",
     "controlled.shutdown.retry.backoff.ms": "300",
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
