@@ -76,7 +76,10 @@ _SEEN = ("Describe Topic?", "DescribeConfigs Topic?: settings", "DescribeConfigs
 _WHOLE = (*_SEEN, "Describe Cluster")
 _CHANGE = ("Describe Topic", "Alter Cluster")
 _NAMED = "Describe Topic: of a topic that you name; others are hidden without it"
-_READ_ALL = ("Read Topic?", "Describe Cluster?: names of hidden topics")
+_NAMED_GROUP = "Describe Group: of a group that you name; others are hidden without it"
+_NAMES = "Describe Cluster?: names of hidden topics"
+_MATCHES = "Describe Cluster?: names of hidden topics that a pattern matches"
+_READ_ALL = ("Read Topic?", _NAMES)
 _ELECT = (_NAMED, "Alter Cluster")
 _THROTTLE = ("AlterConfigs Topic: with --throttle", "AlterConfigs Cluster: with --throttle")
 _LOCK = "klamm-plan-lock, the lock of plans"
@@ -86,11 +89,11 @@ _RUN = (*_CHANGE, f"Read Group: {_LOCK}", *_THROTTLE)
 RIGHTS: Mapping[str, tuple[str, ...]] = {
     "top": (*_SEEN, "Describe Cluster?: moves, sizes", "Describe Group~"),
     "exporter": (*_SEEN, "Describe Cluster?: moves, sizes", "Describe Group~"),
-    "topics list": ("Describe Topic?", "Describe Cluster?: sizes"),
+    "topics list": ("Describe Topic?", "Describe Cluster?: sizes, names of hidden topics"),
     "topics describe": (_NAMED, "DescribeConfigs Topic?: settings", "Describe Cluster?: moves under way"),
     "topics create": ("Create Topic",),
     "topics alter": ("Alter Topic", f"{_BESIDE}, with --partitions"),
-    "topics delete": ("Delete Topic", _BESIDE),
+    "topics delete": ("Delete Topic", _BESIDE, _MATCHES),
     "configs describe": (
         "DescribeConfigs Topic: with --topic",
         "DescribeConfigs Cluster: with --broker, --client or --user",
@@ -125,7 +128,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "plan resume": _RUN,
     "plan rollback": _RUN,
     "groups list": ("Describe Group~",),
-    "groups describe": ("Describe Group", "Describe Topic~: offsets and lag"),
+    "groups describe": (_NAMED_GROUP, "Describe Topic~: offsets and lag"),
     "groups reset-offsets": ("Read Group", "Read Topic"),
     "groups delete-offsets": ("Delete Group", "Read Topic"),
     "groups delete": ("Delete Group",),
@@ -150,7 +153,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "tokens create": ("CreateTokens User: with --owner-principal",),
     "tokens renew": (),
     "tokens expire": (),
-    "lag": ("Describe Group", "Describe Topic~: offsets and lag"),
+    "lag": (_NAMED_GROUP, "Describe Topic~: offsets and lag"),
     "replicas verify": _READ_ALL,
     "brokers list": (),
     "brokers describe": ("Describe Topic?", "Describe Cluster?: log dirs", "DescribeConfigs Cluster?: settings"),
@@ -159,9 +162,9 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     "brokers restart-order": (*_SEEN, "Describe Cluster?: moves under way"),
     "brokers demote": ("Describe Topic?", "Alter Cluster", _BESIDE),
     "brokers restore": (*_CHANGE, _BESIDE),
-    "offsets": ("Describe Topic",),
+    "offsets": (_NAMED, _NAMES),
     "records delete": ("Delete Topic",),
-    "cluster describe": ("Describe Topic~",),
+    "cluster describe": ("Describe Topic?", _NAMES),
     "cluster health": (*_SEEN, "Describe Cluster?: moves under way, log dirs"),
     "cluster load": (
         "Describe Topic?",
@@ -170,7 +173,7 @@ RIGHTS: Mapping[str, tuple[str, ...]] = {
     ),
     "cluster snapshot": _WHOLE,
     "produce": ("Write Topic", "Write TransactionalId: with --transactional-id"),
-    "consume": ("Read Topic", "Read Group: with --group"),
+    "consume": ("Read Topic", "Read Group: with --group", _MATCHES),
     "perf producer": ("Write Topic", "Write TransactionalId: with --transactional-id"),
     "perf consumer": ("Read Topic", "Read Group"),
     "perf suite": (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +19,7 @@ from cli.output.format import OutputFormat
 from engine.common.quantities import counted
 
 if TYPE_CHECKING:
-    from engine.admin.cluster.wire import WireCluster
+    from engine.admin.cluster.connection import Cluster
     from engine.admin.records.consume import ConsumeOptions, Consumer
     from engine.admin.records.consumed import ConsumedRecord, ConsumedRecords
     from engine.admin.records.group_consume import GroupConsumer
@@ -204,7 +204,7 @@ async def _print_records(invocation: Invocation, wanted: _Wanted) -> None:
     waiting = _waiting(wanted)
     count = 0
     async with open_cluster(invocation) as cluster:
-        consumer = await _consumer(invocation, await cluster.wire(), wanted)
+        consumer = await _consumer(invocation, cluster, wanted)
         await consumer.open()
         if invocation.output is OutputFormat.CSV and wanted.pattern is None:
             write_bytes([CSV_HEADER.encode()])
@@ -262,30 +262,39 @@ def _lines(output: OutputFormat, wanted: _Wanted) -> _Lines:
     return lines
 
 
-async def _consumer(invocation: Invocation, wire: WireCluster, wanted: _Wanted) -> Consumer | GroupConsumer:
+async def _consumer(invocation: Invocation, cluster: Cluster, wanted: _Wanted) -> Consumer | GroupConsumer:
     from engine.admin.records.consume import Consumer
     from engine.admin.records.group_consume import GroupConsumer
 
-    topics = await _topics(wire, wanted.texts)
+    wire = await cluster.wire()
+    topics = await _topics(invocation, cluster, wanted.texts)
     talk = invocation.talk
     if wanted.group is None:
         return Consumer(wire, topics, wanted.options, observe=talk.detail, complain=talk.warn)
     return GroupConsumer(wire, wanted.group, topics, wanted.options, observe=talk.detail, complain=talk.warn)
 
 
-async def _topics(wire: WireCluster, texts: list[str]) -> list[str]:
+async def _topics(invocation: Invocation, cluster: Cluster, texts: list[str]) -> list[str]:
     """Return the topics meant. Any text but a topic's name is a pattern, which never matches an internal topic."""
+    from engine.admin.log_dirs.describing import note_topics_left_out
     from engine.admin.topics.selection import select_topics, topic_not_found
+    from engine.common.acl import AclOperation
     from engine.common.topic_names import INTERNAL_TOPICS
 
     selection = select_topics(texts)
     if not selection.patterns:
         return sorted(selection.names)
-    existing = {topic.name for topic in (await wire.metadata(None)).topics if topic.name is not None}
-    matching = selection.choose(existing - (INTERNAL_TOPICS - set(selection.names)))
+    existing = {topic.name for topic in (await (await cluster.wire()).metadata(None)).topics if topic.name is not None}
+
+    def choose(known: Iterable[str]) -> list[str]:
+        return selection.choose(set(known) - (INTERNAL_TOPICS - set(selection.names)))
+
+    matching = choose(existing)
     missing = selection.unmatched(matching)
     if missing:
         raise topic_not_found(missing)
+    if invocation.output is not OutputFormat.KAFKA:
+        await note_topics_left_out(cluster, matching, choose, operation=AclOperation.READ)
     return matching
 
 

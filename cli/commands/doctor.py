@@ -26,7 +26,7 @@ def command(invocation: Invocation) -> Report | Awaitable[Report]:
 
     If an option names a cluster, it goes there step by step: name, port, TLS, login, APIs, rights, and the same for
     every broker that the cluster names. It stops at the first step that fails, and says what to do; the exit code is
-    that of a command that fails there.
+    that of a command that fails there. If an address that you give does not answer, it goes on to the next one.
 
     Without a cluster it exits with 1 when something is missing that klamm's main uses need; what is optional does not
     count.

@@ -136,7 +136,7 @@ async def command(
         history=history,
         isolation=_isolation(isolation),
     )
-    view = _View(invocation, topics, fails_on, partitions, not_ok, keeps_all=bool(named))
+    view = _View(invocation, topics, fails_on, partitions, not_ok, are_named=bool(named))
     async with open_cluster(invocation) as cluster, _stores(invocation) as others:
         traces = _traces(cluster, checkpoint, event_log, others, is_plain=not named and not all_groups)
         meter = LagMeter(cluster, scope if are_groups_told else None, _is_meant(topics), options, traces)
@@ -190,11 +190,11 @@ class _View:
         has_partitions: bool,
         is_not_ok: bool,
         *,
-        keeps_all: bool,
+        are_named: bool,
     ) -> None:
         self.invocation = invocation
         self._topics = topics
-        self._keeps_all = keeps_all or topics.is_all
+        self._are_named, self._keeps_all = are_named, are_named or topics.is_all
         self._fails_on = fails_on
         self._has_partitions = has_partitions
         self._is_not_ok = is_not_ok
@@ -203,9 +203,11 @@ class _View:
         """Show the failures and return the report."""
         from engine.admin.lag.measuring import absent_topics
 
-        failures = [*answer.failures, *await absent_topics(cluster, self._topics, answer)]
+        absent = await absent_topics(cluster, self._topics, answer)
         report = self.draw(answer)
-        return report.ending(self.invocation.tell_failures(failures))
+        tell = self.invocation.tell_failures if self._are_named else self.invocation.tell_failures_but_hidden
+        code = tell(answer.failures)
+        return report.ending(self.invocation.tell_failures(absent, otherwise=code))
 
     def draw(self, answer: LagAnswer) -> Report:
         """Return the report of an answer, without groups that were not named and never read the topics."""

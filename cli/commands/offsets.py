@@ -11,6 +11,7 @@ from cli.framework.command import single_command
 from cli.framework.completing import complete_topics, one_of
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
+from cli.output.format import OutputFormat
 from cli.output.report import Report
 
 _ISOLATIONS = {"read-uncommitted": 0, "read-committed": 1}
@@ -71,6 +72,7 @@ async def command(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.offsets import offsets_report
+    from engine.admin.log_dirs.describing import note_topics_left_out
     from engine.admin.offsets.listing import choose_partitions, look_up
     from engine.admin.offsets.selection import parse_offset_time, select_partitions
     from engine.common.model import IsolationLevel
@@ -83,5 +85,8 @@ async def command(
     async with open_cluster(invocation) as cluster:
         wire = await cluster.wire()
         leaders = await choose_partitions(wire, selection)
+        if selection.topics is None and invocation.output is not OutputFormat.KAFKA:
+            listed = {partition.topic for partition in leaders}
+            await note_topics_left_out(cluster, listed, selection.choose_topics)
         offsets = await look_up(wire, leaders, wanted, isolation=IsolationLevel(_ISOLATIONS[isolation]))
     return offsets_report(offsets, by_time=wanted.timestamp >= 0 or wanted.name == "max-timestamp")

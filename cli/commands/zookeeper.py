@@ -49,7 +49,8 @@ def start(
 ) -> ExitCode:
     """Run a real Apache ZooKeeper until TERM or Ctrl-C.
 
-    Prints its address once it serves.
+    Prints its address once it serves. With server.1=… and so on in the file, it
+    is one server of an ensemble, and serves when a majority runs.
     """
     from cli.framework.signals import StopSignals
     from engine.local.zookeeper import EmbeddedZooKeeper

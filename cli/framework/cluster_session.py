@@ -10,6 +10,7 @@ from cli.framework.invocation import Invocation
 from cli.framework.progress import Progress
 from cli.framework.talk import Talk
 from engine.admin.cluster.connection import Cluster
+from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.settings_silence import SettingsSilence
 
 
@@ -29,6 +30,7 @@ async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> A
         settings=invocation.settings,
         is_dry_run=invocation.is_dry_run,
         needs=invocation.rights,
+        essential=invocation.essential_rights,
     )
     invocation.denials.append(cluster)
     invocation.awaited = cluster.awaited
@@ -36,6 +38,12 @@ async def open_cluster(invocation: Invocation, *, for_change: bool = False) -> A
         async with cluster:
             try:
                 yield cluster
+            except AdminError as error:
+                if error.topics:
+                    from engine.admin.log_dirs.describing import hidden_matches
+
+                    error.topics = (*error.topics, *await hidden_matches(cluster, error.topics))
+                raise
             finally:
                 reading.end()
                 invocation.note_unanswered(cluster.unanswered)

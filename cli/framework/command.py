@@ -208,10 +208,12 @@ def _callback(function: CommandFunction, needs: Needs, words: str) -> Callable[.
         invocation = invocation_from(needs, {name: values[name] for name in shared_names})
         own_values = {name: value for name, value in values.items() if name not in shared_names}
         if needs.cluster:
-            from cli.table_of_rights import needs_of
+            from cli.table_of_rights import Without, needs_of
 
             given = {name for name, value in own_values.items() if value not in (None, False, [], ())}
-            invocation.rights = tuple(need.right for need in needs_of(words) if need.counts_with(given))
+            counting = [need for need in needs_of(words) if need.counts_with(given)]
+            invocation.rights = tuple(need.right for need in counting)
+            invocation.essential_rights = tuple(need.right for need in counting if need.without is Without.REFUSED)
         return execute(invocation, function, own_values, is_bounded=needs.bounded)
 
     keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]

@@ -16,6 +16,7 @@ from cli.output.report import Nothing, Report
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
+    from engine.admin.cluster.errors import AdminError
     from engine.admin.cluster.remedies import Operation, Words
     from engine.admin.cluster.rights import Right
     from engine.admin.cluster.settings_silence import SettingsSilence
@@ -116,6 +117,8 @@ class Invocation:
     """A cluster was opened in order to change it."""
     rights: tuple[Requirement, ...] = ()
     """The ACLs that the command needs, whatever its options."""
+    essential_rights: tuple[Requirement, ...] = ()
+    """Those without which it is refused; without the others a part is hidden."""
     denials: list[Cluster] = field(default_factory=list)
     """The opened clusters, which know for want of which rights something was refused or is hidden."""
     _told: set[tuple[str | None, str | None]] = field(default_factory=set)
@@ -262,6 +265,12 @@ class Invocation:
             self.talk.fail(failure)
         return failures[0].code if failures else otherwise
 
+    def tell_failures_but_hidden(self, errors: Sequence[AdminError]) -> ExitCode:
+        """Tell failures of things that nobody named: what the principal may not see is hidden, and told at the end."""
+        from engine.admin.cluster.errors import FailureKind
+
+        return self.tell_failures([error for error in errors if error.kind is not FailureKind.AUTHORIZATION])
+
     def tell_hidden(self, code: int) -> None:
         """Name the missing rights because of which something was left out, unless a failure has named them.
 
@@ -269,11 +278,13 @@ class Invocation:
         """
         for cluster in self.denials:
             missing = self._missing(cluster)
-            if missing and code == ExitCode.REFUSED:
+            if code == ExitCode.REFUSED:
                 from engine.admin.cluster.errors import Refused
 
-                self.tell_failures([Refused(right.code, where=right.resource_words) for right in missing])
-            elif missing:
+                essential = [one for one in missing if (one.operation, one.resource_type) in self.essential_rights]
+                self.tell_failures([Refused(right.code, where=right.resource_words) for right in essential])
+                missing = self._missing(cluster)
+            if missing:
                 self._tell_hidden(missing, cluster.principal)
 
     def _missing(self, cluster: Cluster) -> list[Right]:
@@ -318,10 +329,11 @@ class Invocation:
         with drawing_stream() as stream:
             print_report(report, self.output, stream)
         for note in report.notes:
-            self.talk.say(f"{note}{self._as_seen_by()}" if isinstance(note, Nothing) else note)
+            self.talk.say(f"{note}{self.as_seen_by}" if isinstance(note, Nothing) else note)
 
-    def _as_seen_by(self) -> str:
-        """Return by whose rights nothing was found: brokers leave out of their lists what a login may not see."""
+    @property
+    def as_seen_by(self) -> str:
+        """By whose rights nothing was found: brokers leave out of their lists what a login may not see."""
         from engine.kafka.client.security import ANONYMOUS
 
         for cluster in self.denials:

@@ -153,12 +153,15 @@ def _summary(groups: Sequence[GroupLag]) -> str:
     counts = Counter(group.status for group in groups)
     tally = ", ".join(f"{counts[status]} {status}" for status in reversed(LagStatus) if counts[status])
     group_count = sum(group.kind is ReaderKind.GROUP for group in groups)
-    queries = {(group.kind, group.path) for group in groups if isinstance(group, QueryLag)}
+    sources = [(group.kind, group.path) for group in groups if isinstance(group, QueryLag)]
+    queries = set(sources)
     readers = [
         f"{count} {noun if count == 1 else plural}"
         for count, noun, plural in ((group_count, "group", "groups"), (len(queries), "Spark query", "Spark queries"))
         if count
     ]
+    if len(sources) > len(queries):
+        readers[-1] += f" ({len(sources)} sources)"
     return f"{', '.join(readers)}: {tally}"
 
 

@@ -20,6 +20,9 @@ from engine.local.processes import LocalProcess, ProcessId, find_process, refuse
 from engine.local.zookeeper_jars import zookeeper_classpath
 
 _MAIN_CLASS = "org.apache.zookeeper.server.ZooKeeperServerMain"
+_ENSEMBLE_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+_ENSEMBLE_KEYS = ("server.", "dynamicConfigFile")
+"""The other main class ignores them, and each server of the ensemble would serve data of its own."""
 _START_TIMEOUT_S = 60.0
 _POLL_S = 0.01
 _PROBE_TIMEOUT_S = 0.5
@@ -36,7 +39,8 @@ class EmbeddedZooKeeper:
         port: port to listen on; None takes 2181 if free, else a free one below 32768.
         tick_time_ms: ZooKeeper's unit of time; sessions may be as short as two ticks.
         fsync: flush the transaction log before each answer. Without it a power cut, not a kill, loses writes.
-        settings: further lines of ``zoo.cfg``, by key; they win over what is set here.
+        settings: further lines of ``zoo.cfg``, by key; they win over what is set here. With ``server.1=…`` and so on,
+            this is one server of an ensemble, and serves when a majority runs.
         java_options: further options of Java, such as ``-Djava.security.auth.login.config=FILE``.
         detached: the server outlives this process.
     """
@@ -121,7 +125,8 @@ class EmbeddedZooKeeper:
         if self._data_dir is None:
             self._data_dir = Path(tempfile.mkdtemp(prefix="klamm-zookeeper-"))
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        command: list[str | Path] = [java.program, *self._java_options(), "-cp", classpath, _MAIN_CLASS]
+        main_class = _ENSEMBLE_CLASS if any(key.startswith(_ENSEMBLE_KEYS) for key in self._settings) else _MAIN_CLASS
+        command: list[str | Path] = [java.program, *self._java_options(), "-cp", classpath, main_class]
         command.append(self._write_configuration())
         self._output_offset = self.log_path.stat().st_size if self.log_path.exists() else 0
         self._process = start_process(command, output=self.log_path, free=self._detached)

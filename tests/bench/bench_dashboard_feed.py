@@ -36,12 +36,12 @@ from engine.admin.watch.frame import Frame, Stage
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.watch.live_feed import LiveFeed
 from engine.admin.watch.log_ends import LogEnds
+from engine.admin.watch.recorded_feed import RecordedFeed
 from engine.admin.watch.recording import FrameWriter, Recording
 from engine.common.model import TopicPartition
 from engine.common.snapshot import TopicSnapshot
 from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
 from engine.local.cluster import LocalCluster
-from tui.state.recorded_feed import RecordedFeed
 
 PARTITIONS = int(os.environ.get("KLAMM_BENCH_PARTITIONS", "50000"))
 TOPICS = int(os.environ.get("KLAMM_BENCH_TOPICS", "1000"))

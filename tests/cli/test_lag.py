@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -33,7 +33,8 @@ from cli.output.terminal import is_terminal
 from cli.views.lag import lag_report
 from engine.admin.cluster.errors import Unreachable
 from engine.admin.groups.values import GroupState, GroupType
-from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag
+from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag, QueryLag
+from engine.admin.lag.spark_positions import ReaderKind
 from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.local.cluster import LocalCluster
 
@@ -167,6 +168,20 @@ def test_a_lower_bound_says_that_partitions_are_unknown() -> None:
     shown = lag_report(LagAnswer(NOW, groups), fails_on=LagStatus.STALL, has_partitions=False, is_not_ok=False)
     told = printed(shown, OutputFormat.TABLE)
     assert "≥ 50" in told and "orders-0: too few samples to tell; 1 of 2 partitions unknown" in " ".join(told.split())
+
+
+def test_the_tally_counts_the_sources_of_a_query_that_has_several() -> None:
+    known = partition(0, LagStatus.OK, Reason.CAUGHT_UP, 0, 0)
+    one = group("q", LagStatus.OK, Reason.CAUGHT_UP, (known,))
+    values = {field.name: getattr(one, field.name) for field in fields(one)} | {"kind": ReaderKind.CHECKPOINT}
+    queries = tuple(QueryLag(**values, path=path) for path in ("a", "a", "b"))
+
+    def tally(*groups: GroupLag) -> tuple[str, ...]:
+        answer = LagAnswer(NOW, groups)
+        return lag_report(answer, fails_on=LagStatus.STALL, has_partitions=False, is_not_ok=False).notes
+
+    assert tally(one, *queries) == ("1 group, 2 Spark queries (3 sources): 4 OK",)
+    assert tally(*queries[1:]) == ("2 Spark queries: 2 OK",)
 
 
 def test_for_how_long_a_stall_was_watched() -> None:

@@ -122,6 +122,13 @@ def test_a_person_is_told_what_is_hidden(story: RightsStory, capsys: Capture) ->
         ("topics describe", "un-na.*|t-.*"),
         ("topics list", ""),
         ("topics list", "un-na.*"),
+        ("topics list", "-o plain"),
+        ("topics delete", "un-na.*|t-.* --dry-run"),
+        ("topics delete", "un-na.* --if-exists --yes"),
+        ("cluster describe", ""),
+        ("offsets", ""),
+        ("offsets", "un-na.*|t-.*"),
+        ("consume", "un-na.*|t-.* --until-end --max-messages 1"),
         ("cluster snapshot", "{f}/whole.json"),
         ("cluster snapshot", "--sizes {f}/whole.json"),
         ("cluster load", ""),
@@ -135,13 +142,93 @@ def test_who_asks_for_all_topics_is_told_which_are_hidden(
     command: str, words: str, story: RightsStory, capsys: Capture, beside_unnamed: Callable[[str], Cell]
 ) -> None:
     cell = beside_unnamed(command)
-    asked = [*command.split(), *words.format(**story.names(cell)).split(), "-o", "json"]
-    login = ("-b", story.login, "--command-config", story.config_of(cell))
+    asked = [*command.split(), *words.format(**story.names(cell)).split()]
+    login = ("-b", story.login, "--command-config", story.config_of(cell), *(() if "-o" in asked else ("-o", "json")))
     ran = in_process(*asked, *login, capture=capsys)
-    assert ran.code in (0, 1)
-    reads = command in ("replicas verify", "transactions find-hanging")
-    lacks = {"operation": "read" if reads else "describe", "resource": "topic:un-named"}
-    assert lacks in hidden(ran), ran.err
+    assert ran.code in (0, 1), ran.err
+    reads = command in ("consume", "replicas verify", "transactions find-hanging")
+    operation = "delete" if command == "topics delete" else "read" if reads else "describe"
+    if "-o" in asked:
+        assert f"hidden: User:{cell.user} lacks {operation} on topic " in ran.err
+    else:
+        assert {"operation": operation, "resource": "topic:un-named"} in hidden(ran), ran.err
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("topics describe", "un-na.*"),
+        ("topics delete", "un-na.* --yes"),
+        ("topics delete", "un-named --dry-run"),
+        ("offsets", "un-na.*"),
+        ("consume", "un-na.* --until-end"),
+        ("replicas verify", "--topic un-na.*"),
+        ("plan rebalance", "--topic un-na.*"),
+        ("plan move", "--topic un-named --brokers 0"),
+        ("lag", "--all-groups --topic un-named --samples 1"),
+    ],
+)
+def test_a_pattern_or_name_of_hidden_topics_alone_is_refused(
+    command: str, words: str, story: RightsStory, capsys: Capture, beside_unnamed: Callable[[str], Cell]
+) -> None:
+    """The right that klamm names is on a topic, never on a pattern, and the topic is not called absent."""
+    cell = beside_unnamed(command)
+    login = ("-b", story.login, "--command-config", story.config_of(cell), "-o", "json")
+    ran = in_process(*command.split(), *words.split(), *login, capture=capsys)
+    assert (ran.code, "topic:un-named" in ran.err) == (4, True), ran.err
+    assert "does not exist" not in ran.err and "matches" not in ran.err and "topic un-na.*" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [("topics describe", "un-na.*"), ("topics delete", "un-na.* --yes"), ("offsets", "un-na.*")],
+)
+def test_who_may_not_look_for_hidden_topics_is_told_that_there_may_be_some(
+    command: str, words: str, story: RightsStory, capsys: Capture, beside_unnamed: Callable[[str], Cell]
+) -> None:
+    cell = beside_unnamed("tokens list")
+    login = ("-b", story.login, "--command-config", story.config_of(cell), "-o", "json")
+    ran = in_process(*command.split(), *words.split(), *login, capture=capsys)
+    assert (ran.code, "acls add" in ran.err) == (2, False), ran.err
+    assert "or it is hidden from User:tokens-list-all" in ran.error["message"]
+
+
+def test_a_name_that_no_topic_can_have_needs_no_right(story: RightsStory, capsys: Capture) -> None:
+    cell = Cell("tokens list")
+    story.prepare(cell, capsys)
+    login = ("-b", story.login, "--command-config", story.config_of(cell), "-o", "json")
+    ran = in_process("topics", "alter", "un-na.*", "--partitions", "3", "--yes", *login, capture=capsys)
+    assert (ran.code, ran.error["message"], "acls add" in ran.err) == (2, "topic 'un-na.*' does not exist", False)
+
+
+@pytest.mark.parametrize("user", ["topics-describe-no-describe-cluster", "tokens-list-all"])
+@pytest.mark.parametrize("words", ["cluster snapshot whole.json", "plan rebalance"])
+def test_the_right_that_ends_a_command_is_named_and_not_one_that_only_hides(
+    user: str, words: str, story: RightsStory, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without DescribeConfigs a snapshot only lacks settings. The second user sees no topic at all."""
+    monkeypatch.chdir(tmp_path)
+    cell = next(one for one in CELLS if one.user == user)
+    story.prepare(cell, capsys)
+    login = ("-b", story.login, "--command-config", story.config_of(cell), "-o", "json")
+    told = in_process(*words.split(), *login, capture=capsys).error
+    assert (told["operation"], told["resource"]) == ("describe", "cluster"), told
+
+
+def test_a_hidden_group_that_nobody_named_ends_no_reading_command(story: RightsStory, capsys: Capture) -> None:
+    """Who may describe the cluster sees the names of all groups."""
+    owner = Cell("groups describe")
+    story.prepare(owner, capsys)
+    cell = Cell("reassign list")
+    story.prepare(cell, capsys)
+    login = ("-b", story.login, "--command-config", story.config_of(cell), "-o", "json")
+    lacks = {"operation": "describe", "resource": f"group:{story.names(owner)['g']}"}
+    for words in ("groups describe --all-groups", "lag --samples 1"):
+        ran = in_process(*words.split(), *login, capture=capsys)
+        assert (ran.code, lacks in hidden(ran)) == (0, True), ran.err
+        assert any(one["group"] == story.names(owner)["g"] for one in ran.json), "it has a row all the same"
+    named = in_process("groups", "describe", "--group", story.names(owner)["g"], *login, capture=capsys)
+    assert (named.code, named.error["resource"]) == (4, lacks["resource"])
 
 
 def test_a_hidden_topic_is_not_called_gone(story: RightsStory, capsys: Capture) -> None:

@@ -6,6 +6,7 @@ import os
 import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,28 @@ def test_detached_server_outlives_its_starter_and_is_found_again(tmp_path: Path)
     again.stop()
     assert _wait_until_gone(ProcessId(pid, start_ticks))
     assert tmp_path.exists()
+
+
+def test_servers_of_an_ensemble_serve_together_or_not_at_all(tmp_path: Path) -> None:
+    hosts = [own_loopback_address(), own_loopback_address()]
+    peers = {f"server.{n}": f"{host}:2888:3888" for n, host in enumerate(hosts, 1)}
+    with ExitStack() as stack:
+        servers = []
+        for n, host in enumerate(hosts, 1):
+            folder = tmp_path / str(n)
+            folder.mkdir()
+            (folder / "myid").write_text(f"{n}\n")
+            settings = {"initLimit": "20", "syncLimit": "20"} | peers
+            server = EmbeddedZooKeeper(folder, host=host, port=2181, fsync=False, settings=settings)
+            stack.callback(server.stop)
+            server.launch()
+            servers.append(server)
+        for server in servers:
+            server.wait_until_serving()
+        modes = [four_letter_word(server.host, server.port, "srvr") for server in servers]
+        assert ["Mode: leader" in mode or "Mode: follower" in mode for mode in modes] == [True, True]
+        servers[0].kill()
+        assert not opens_session(servers[1].host, servers[1].port), "one of two is no majority"
 
 
 def test_taken_port_is_named() -> None:

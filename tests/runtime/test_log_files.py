@@ -47,6 +47,13 @@ def test_lines_have_kafkas_form_and_each_file_its_own(tmp_path: Path) -> None:
     assert "INFO [Broker id=1] Handling (state.change.logger)" in (tmp_path / "state-change.log").read_text()
 
 
+def test_a_peers_words_stay_on_one_line() -> None:
+    name = "größer\n[2026-01-01 00:00:00,000] INFO forged\r\x1b[2J\u2028"
+    record = logging.LogRecord("kafka.x", logging.INFO, "", 1, "no topic %s", (name,), None)
+    line = KafkaFormatter().format(record)
+    assert line.endswith(r"INFO no topic größer\n[2026-01-01 00:00:00,000] INFO forged\r\x1b[2J\u2028 (kafka.x)")
+
+
 def test_a_stack_trace_follows_its_line() -> None:
     try:
         raise ValueError("why")

@@ -117,7 +117,7 @@ def test_nobody_agrees_to_a_change_that_is_not_shown_yet() -> None:
         send(driven, "y")
         await driven.settled()
         assert answers == []
-        lost = ["y came before this window was shown: press it again"]
+        lost = ["y came too early for this window: press it again"]
         assert [one.message for one in driven.app._notifications] == lost, "no key is lost without a word"
         await driven.press("y")
         await driven.until(lambda: answers == [True])

@@ -121,7 +121,7 @@ def test_changes_are_counted_where_only_one_of_them_has_room() -> None:
     board.take(feed.tick())
     shrunk = sum(event.kind == "isr_shrank" for event in board.events)
     for height in (13, 14, 20, 40):
-        shown = [text for text in texts(overview_lines(board, 80, height)) if "isr shrank" in text]
+        shown = [text for text in texts(overview_lines(board, 80, height)) if "ISR shrank" in text]
         assert all(f"{shrunk} times" in text for text in shown), shown
     assert shown
 
@@ -134,7 +134,7 @@ def test_what_happened_stands_apart_from_what_it_happened_to() -> None:
     told = texts(overview_lines(board, 80, 200))
     starts = {text.index("orders") for text in told if "orders" in text}
     for kind in EventKind:
-        assert any(f"{kind.value.replace('_', ' ')}  " in text for text in told), kind
+        assert any(f"{timeline.kind_cell(Event(0, kind, '')).text}  " in text for text in told), kind
     assert len(starts) == 1, "the names stand below each other"
 
 

@@ -689,7 +689,8 @@ def test_bad_values_are_told_in_the_form_and_nothing_is_asked() -> None:
         (lambda: ChangeThrottle.of(""), "give a throttle"),
         (lambda: ChangeThrottle.of("fast"), "the throttle: .*fast"),
         (lambda: DeleteRecords.of((TopicPartition("t", 0),), "-2"), "give an offset"),
-        (lambda: ResetOffsets.of("g", "", "somewhere"), "cannot reset to"),
+        (lambda: ResetOffsets.of("g", "orders", "somewhere"), "cannot reset to"),
+        (lambda: ResetOffsets.of("g", "", "latest"), "name topics"),
     ):
         with pytest.raises(BadRequest, match=told):
             build()

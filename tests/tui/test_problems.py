@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 import fake_group
 import pytest
@@ -12,28 +13,31 @@ from dashboards import Driven, dashboard, drive
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed, fake_feed
 
-from engine.admin.analysis.incidents import RUNS_MAX, Runs
+from engine.admin.analysis.incidents import RUNS_MAX, Run, Runs
 from engine.admin.analysis.sanity import Doubt, Finding
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.health.report import Check
+from engine.admin.lag.results import GroupLag
+from engine.admin.lag.stepping_over import may_step_over
 from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.watch.events import Event, EventKind
-from engine.admin.watch.frame import Stage, WatchedGroup
+from engine.admin.watch.frame import Stage
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.znodes.tree import Znode
 from engine.common.model import TopicPartition
+from engine.kafka.protocol.records.record import Record
 from tui.dialogs.dialog import TextDialog
 from tui.drawing.cells import Cell, Tone
 from tui.drawing.units import NOTHING, short_count
 from tui.operations.elections import Elect
-from tui.pages import brokers, groups, overview, partitions, topics, zookeeper
+from tui.pages import all_pages, brokers, groups, overview, partitions, topics, zookeeper
 from tui.pages.all_pages import aside_of
 from tui.pages.page import View, rows_at
 from tui.screen.action_handlers import chosen
 from tui.screen.offers import Ask, EditSettings, NotNow, offer_for
 from tui.state.board import Board
 from tui.state.location import Location, Only
-from tui.state.off_board import ZnodeLevel
+from tui.state.off_board import ShownRecord, ZnodeLevel
 from tui.state.problems import Problem, age_told, problems_of, why_lines
 
 
@@ -298,7 +302,7 @@ def test_a_broker_that_hangs_is_told_from_one_that_ended_once_its_session_is_ove
         assert found.effect.startswith("may hang: holds ") and found.advice.startswith(ends)
         assert page.count(ends) == 2 and "it gave no answer before its session ended; " + ends in page
     else:
-        assert found.effect.startswith("holds ") and found.advice.startswith("start each missing broker")
+        assert found.effect.startswith("holds ") and found.advice.startswith("start it, or move its replicas away")
         assert "may hang" not in page
     feed.cluster.start(2)
     board_of(feed, 1, board)
@@ -408,11 +412,11 @@ def test_why_follows_its_problem_and_says_when_it_is_over() -> None:
         driven.feed.cluster.kill(2)
         await driven.tick(2)
         await driven.press("w")
-        await driven.sees("start each missing broker")
+        await driven.sees("start it, or move its replicas away")
         driven.feed.cluster.start(2)
         await driven.tick(20)
         await driven.sees("over; now: ")
-        assert isinstance(driven.app.screen, TextDialog) and "start each missing broker" not in driven.text
+        assert isinstance(driven.app.screen, TextDialog) and "start it, or move" not in driven.text
 
     shown("live", look)
 
@@ -434,7 +438,7 @@ def test_a_finding_of_partitions_opens_the_partitions_that_it_counts() -> None:
     board = Board()
     frame = replace(cluster.frame(), words=words)
     board.take(replace(frame, health=HealthMemory().judge(frame)))
-    assert _rows_of(board, "1 partition against racks") == ["audit-0"]
+    assert _rows_of(board, "1 partition in too few racks") == ["audit-0"]
     assert _rows_of(board, "2 min ISR above their factor") == ["single-0", "single-1"]
     assert _rows_of(board, "1 replica set behind") == ["orders-1"]
 
@@ -497,6 +501,26 @@ def test_a_full_disk_names_what_fills_it_and_its_key_opens_the_settings_of_that(
     cluster = FakeCluster(3, {"orders": 1}, rate=1_000, partition_bytes=280_000_000_000)
     cluster.create_topic("clickstream", 6)
     shown(FakeFeed(cluster, plays=False), look)
+
+
+def test_a_broker_that_died_with_a_full_disk_points_at_the_disk() -> None:
+    cluster = FakeCluster(3, {"big": 3}, rate=0, partition_bytes=640_000_000_000)
+    feed = FakeFeed(cluster, plays=False)
+    board = board_of(feed, 3)
+    cluster.fail_log_dir(2)
+    board_of(feed, 15, board)
+    cluster.kill(2)
+    board_of(feed, 15, board)
+    (found,) = [one for one in problems_of(board) if one.subject == "broker 2 down"]
+    assert found.effect.startswith("its disk was 96 % full: holds 3 replicas")
+    assert found.examples == ("when its disks were last read: 96 % full, /var/lib/kafka",)
+    assert found.advice.startswith("make room in /var/lib/kafka, then start it, or move")
+    quiet = FakeFeed(FakeCluster(3, {"big": 3}), plays=False)
+    board = board_of(quiet, 3)
+    quiet.cluster.kill(2)
+    board_of(quiet, 3, board)
+    (found,) = [one for one in problems_of(board) if one.subject == "broker 2 down"]
+    assert "disk" not in found.effect + found.advice
 
 
 def test_log_dirs_of_one_broker_that_fill_up_are_one_row() -> None:
@@ -722,7 +746,50 @@ def test_a_run_is_kept_up_with_each_event_and_says_what_all_of_them_say() -> Non
     assert (shrank.count, shrank.reason, shrank.subjects) == (8, "2 left", [f"orders-{one}" for one in range(5)])
     assert (changed.count, changed.reason) == (8, "")
     runs.take(event(at_ms, 0, "") for at_ms in range(2, RUNS_MAX + 5))
-    assert len(list(runs)) == RUNS_MAX and next(iter(runs)).event.at_ms == 5, "the oldest are forgotten"
+    assert len(list(runs)) == RUNS_MAX and [*runs][1].event.at_ms == 6, "the oldest are forgotten"
+    down = Event(10_000, EventKind.BROKER_DOWN, "broker 2", broker=2)
+    runs.take([down, *(event(at_ms, 0, "") for at_ms in range(20_000, 20_000 + 2 * RUNS_MAX))])
+    assert [*runs][:2] == [changed, Run(down, 1, ["broker 2"], "")], "what comes often pushes out only its own kind"
+    assert len(list(runs)) == RUNS_MAX
+
+
+def test_any_record_is_shown_as_text_that_a_terminal_can_take() -> None:
+    name = TopicPartition("orders", 1)
+
+    def told(**parts: Any) -> str:
+        shown = ShownRecord(name, 5, **parts)
+        return "\n".join("".join(text for text, _ in one).rstrip() for one in all_pages._record(shown, 70))
+
+    odd = Record(7, 2**62, None, b"\xff\x1b[2J" + b"x" * 1_500, [("trace", b"1"), ("none", None)])
+    lines = told(record=odd).splitlines()
+    assert lines[0] == f"offset 7  time {2**62}, 1.5 kB"
+    assert lines[1:4] == ["key    null", "header trace 1", "header none null"]
+    whole = " ".join(lines[4:])
+    assert whole.startswith("value \\xff") and whole.endswith("… and 505 more bytes")
+    assert "\x1b" not in told(record=odd)
+    assert told(record=Record(5, -1, b"", b"")).splitlines()[0] == "offset 5  no time, 0 B"
+    assert told(is_loading=True) == "reading it …" and told() == "there is none: the log ends here"
+    assert told(error="TOPIC_AUTHORIZATION_FAILED") == "TOPIC_AUTHORIZATION_FAILED"
+
+
+def test_the_last_changes_hold_what_just_happened_and_what_was_grave() -> None:
+    feed = FakeFeed(FakeCluster(3, {"orders": 6}), plays=False)
+    board = board_of(feed, 3)
+    feed.cluster.kill(2)
+    board_of(feed, 3, board)
+    feed.cluster.start(2)
+    board_of(feed, 3, board)
+    for number in range(12):
+        feed.cluster.set_topic_config("orders", "retention.ms", str(number))
+        board_of(feed, 1, board)
+
+    def shown(lines_max: int) -> str:
+        return "\n".join("".join(text for text, _ in one) for one in overview._events(board, 100, lines_max))
+
+    assert "retention.ms=10 → retention.ms=11" in shown(1), shown(1)
+    told = shown(6)
+    assert "broker down" in told and told.count("topic config changed") == 3, told
+    assert len(told.splitlines()) == 6
 
 
 def test_the_events_of_a_forgotten_incident_are_rows_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -744,13 +811,13 @@ def test_partitions_with_only_markers_do_not_make_one_record_the_cause() -> None
     feed.cluster.add_group("reports", "orders", reads=0.0, lag=1_000)
     (group,) = board_of(feed, 22).frame.groups
 
-    def with_first(reason: Reason, status: LagStatus, lag: int) -> WatchedGroup:
+    def with_first(reason: Reason, status: LagStatus, lag: int) -> GroupLag:
         first, *others = (
             replace(one, status=LagStatus.STALL, reason=Reason.STANDS_STILL) for one in group.lag.partitions
         )
         first = replace(first, status=status, reason=reason, lag=lag)
-        return replace(group, lag=replace(group.lag, partitions=(first, *others)))
+        return replace(group.lag, partitions=(first, *others))
 
-    assert not groups.may_step_over(with_first(Reason.NO_RECORDS, LagStatus.OK, 1))
-    assert not groups.may_step_over(with_first(Reason.ONLY_ABORTED, LagStatus.UNKNOWN, 3))
-    assert groups.may_step_over(with_first(Reason.LAG_FELL, LagStatus.OK, 3)), "another one moves"
+    assert not may_step_over(with_first(Reason.NO_RECORDS, LagStatus.OK, 1))
+    assert not may_step_over(with_first(Reason.ONLY_ABORTED, LagStatus.UNKNOWN, 3))
+    assert may_step_over(with_first(Reason.LAG_FELL, LagStatus.OK, 3)), "another one moves"

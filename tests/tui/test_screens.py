@@ -17,11 +17,11 @@ from textual.command import CommandList
 from engine.admin.cluster.profiles import load_profiles, profiles_path
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.watch.frame import LinkState
+from engine.admin.watch.recorded_feed import RecordedFeed
 from engine.common.model import TopicPartition
 from tui.actions import ACTIONS, PAGES
 from tui.screen.saving import write_new
 from tui.state.location import Location
-from tui.state.recorded_feed import RecordedFeed
 from tui.widgets.line_table import LineTable
 from tui.widgets.lines_view import KeyBar, LinesView
 

@@ -15,8 +15,10 @@ from ended_sessions import kill_for_good
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed
 from operated_cluster import Klamm, filled, of_three_brokers
+from textual.widgets import Input
 
 from engine.admin.analysis.throttles import what_is_held
+from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
 from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
 from engine.admin.health.report import (
@@ -31,13 +33,16 @@ from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
 from tui.app import Dashboard
+from tui.dialogs.form import FormDialog
 from tui.operations.elections import Elect
+from tui.operations.groups import ResetOffsets
 from tui.operations.partitions import AbortHanging
 from tui.operations.reassignments import CancelReassignments, RemoveThrottles
 from tui.pages.brokers import BrokerItem
 from tui.screen.action_handlers import chosen
 from tui.screen.offers import Ask, NotNow, Offer, offer_for
 from tui.state.board import Board
+from tui.state.location import Location
 from tui.state.problems import problems_of, why_lines
 from tui.state.session import Session
 
@@ -111,7 +116,7 @@ def _of_audit(cluster: FakeCluster) -> int:
 INCIDENTS = {
     "dead broker": Incident(
         lambda cluster: cluster.kill(4), "✖ broker 4 down", "Brokers › down", ("4",),
-        ("start each missing broker, or move its replicas away", "holds 6 replicas, should lead 2"),
+        ("start it, or move its replicas away", "holds 6 replicas, should lead 2"),
         mends=("plan.retire", lambda offer: isinstance(offer, Ask) and offer.fields[0].value == "4"),
     ),
     "frozen broker": Incident(
@@ -144,13 +149,13 @@ INCIDENTS = {
     ),
     "unpreferred leaders": Incident(
         _restart_2, "▲ 1 broker leads too few", "Partitions › not preferred", ("orders-1", "orders-6"),
-        ("broker 2 does not lead 2 of the 3 partitions", "an election (E) of the preferred leaders"),
+        ("broker 2 does not lead 2 of the 3 partitions", "elect the preferred leaders (E)"),
         mends=("leader.elect", lambda offer: offer == Elect(ElectionType.PREFERRED, ElectionScope())),
     ),
     "stalled group": Incident(
         lambda cluster: cluster.add_group("reports", "audit", reads=0, lag=40_000), "✖ group reports STALL",
         "Groups › reports › in trouble", ("audit-0",),
-        ("stands still", "audit-0: 42.6k behind, read by reports at /10.0.0.1", "what they log, or restart them"),
+        ("stands still", "audit-0: 42.6k behind, read by reports at /10.0.0.1", "look at what its members log, and at"),
         seconds=30, tells="members: reports at /10.0.0.1 (1)",
         mends=("group.reset",
                lambda offer: isinstance(offer, Ask) and [one.value for one in offer.fields] == ["audit:0", "+1"]),
@@ -419,3 +424,77 @@ def driven_live(cluster: LocalCluster, scene: Callable[[Driven], Awaitable[None]
             await scene(driven)
 
     asyncio.run(run())
+
+
+def test_the_record_that_holds_a_group_up_is_shown_and_stepped_over_by_keys(
+    three_brokers: LocalCluster, by_wire: Klamm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    name = f"i-{uuid4().hex[:8]}"
+    assert by_wire("topics", "create", name, "--replica-assignment", "0:1,1:2", "--yes").code == 0
+    sent = by_wire("produce", name, "--partition", "1", "--key-separator", ":", stdin="a:well\nb:{bad\x1b\nc:well\n")
+    assert sent.code == 0, sent.err
+    feed = FakeFeed(FakeCluster(3, {name: 2}), plays=False)
+    feed.cluster.add_group("reports", name, reads=feed.cluster.rate, lag=50)
+    feed.cluster.stop_at("reports", TopicPartition(name, 1), 1)
+    target = ClusterTarget("tried", Origin.OPTIONS, bootstrap=parse_addresses(three_brokers.bootstrap_servers))
+
+    async def run() -> None:
+        async with dashboard(feed, target=target) as driven:
+            await driven.tick(30)
+            await choose(driven, "✖ group reports STALL")
+            await driven.press("enter")
+            assert "enter next record" in driven.text.splitlines()[-1]
+            await driven.press("enter")
+            await driven.sees("offset 1  ")
+            assert driven.lines_with("key    b") and driven.lines_with("value  {bad")
+            assert f"--topic {name}:1 --to-offset 2 --execute" in driven.text
+            await driven.press("O")
+            await driven.until(lambda: isinstance(driven.app.screen, FormDialog))
+            assert [one.value for one in driven.app.screen.query(Input)] == [f"{name}:1", "2"]
+            await driven.press("enter", "enter")
+            await driven.sees(f"{name}-1  — → 2")
+            await driven.type("reports")
+            await driven.press("enter")
+            await driven.sees("Reset offsets: done")
+
+    drive(run)
+
+
+def test_offsets_are_reset_where_the_cursor_is_and_nowhere_is_chosen_for_a_person() -> None:
+    async def look(driven: Driven) -> None:
+        cluster = driven.feed.cluster
+        cluster.add_group("stuck", "orders", reads=cluster.rate, lag=50)
+        cluster.stop_at("stuck", TopicPartition("orders", 3), 5)
+        cluster.stop_at("stuck", TopicPartition("orders", 7), 5)
+        await driven.tick(30)
+
+        def prefilled(action_id: str = "group.reset") -> list[str]:
+            offer = offered(driven, action_id)
+            assert isinstance(offer, Ask)
+            return [one.value for one in offer.fields]
+
+        await choose(driven, "✖ group stuck STALL")
+        assert prefilled() == ["orders:3,7", ""], "which of them a record holds up is not known"
+        await driven.press("enter")
+        assert prefilled() == ["orders:3", "+1"]
+        await driven.press("t", "t")
+        assert prefilled() == ["orders:3,7", ""]
+        await driven.press("g", "t", "t")
+        driven.main.go_to(Location("group", group="stuck", row="orders-2"))
+        assert prefilled() == ["orders:2", ""], "it reads there"
+        assert prefilled("group.delete_offsets") == ["orders:2"]
+        driven.main.go_to(Location("groups", row="billing"))
+        await driven.until(lambda: driven.main.location.page == "groups")
+        driven.main.model.put_cursor_on(("billing", driven.main.model.shown[0].lag.type))
+        assert prefilled() == ["", ""]
+        for topics, to in (("", "latest"), ("orders", "")):
+            with pytest.raises(BadRequest):
+                ResetOffsets.of("billing", topics, to)
+        assert ResetOffsets.of("billing", "*", "latest").topics is None
+
+    async def run() -> None:
+        async with dashboard(FakeFeed(_five(), plays=False)) as driven:
+            await look(driven)
+
+    drive(run)

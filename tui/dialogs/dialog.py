@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import cached_property
-from typing import ClassVar, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 from textual import events
 from textual.app import ComposeResult
@@ -65,7 +65,7 @@ class EarlyKeys(ModalScreen[Result]):
         self._early.clear()
         if early and not self.TAKES_EARLY_KEYS:
             keys = " ".join(key_label(event.key) for event in early)
-            self.notify(f"{keys} came before this window was shown: press it again", severity="warning", markup=False)
+            self.notify(f"{keys} came too early for this window: press it again", severity="warning", markup=False)
             return
         for event in early:
             # By the app: one of them may close this window or open another.
@@ -145,25 +145,31 @@ class Dialog(EarlyKeys[Result]):
             self.dismiss(None)
 
 
+class Also(NamedTuple):
+    """What a window offers besides: the key, as Textual names it, what that does, and what is called then."""
+
+    key: str
+    does: str
+    act: Callable[[], object]
+
+
 class TextDialog(Dialog[None]):
     """Tells something, with a command if there is one to copy; it stays until it is closed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,q", "leave", "Close", show=False),
         Binding("ctrl+y,y", "copy", "Copy", show=False),
-        Binding("slash", "find", "Find", show=False),
     ]
 
     def __init__(
         self, title: str, lines: list[Line], *, copied: str = "", leads: str = SAME, is_wide: bool = False,
-        folds: bool = False, finds: bool = False, renewed: Callable[[], list[Line]] | None = None,
+        folds: bool = False, also: Also | None = None, renewed: Callable[[], list[Line]] | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(
-            title, "esc closes" + "   y copies the command" * bool(copied) + "   / finds an action" * finds
-        )
+        more = "" if also is None else f"   {key_label(also.key)} {also.does}"
+        super().__init__(title, "esc closes" + "   y copies the command" * bool(copied) + more)
         self._lines = lines
         self._copied, self._leads = copied, leads
-        self._finds = finds
+        self._also = also
         self._folds = folds
         self._renewed = renewed
         self.set_class(is_wide, "-wide")
@@ -185,11 +191,12 @@ class TextDialog(Dialog[None]):
         if self._copied:
             self.app.copy_to_clipboard(self._copied)
 
-    def action_find(self) -> None:
-        """Search for an action by its name, and carry it out."""
-        if self._finds:
+    def on_key(self, event: events.Key) -> None:
+        """Close it and do what else it offers."""
+        if self._also is not None and event.key == self._also.key:
+            event.stop()
             self.dismiss(None)
-            self.app.call_next(self.app.action_command_palette)
+            self.app.call_next(self._also.act)
 
 
 def command_view(command: str, leads: str = SAME) -> LinesView:

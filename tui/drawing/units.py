@@ -86,6 +86,14 @@ def clock_time(at_ms: float | None) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-5]
 
 
+def date_time(at_ms: int) -> str:
+    """Return an instant in UTC; a number that is no date stays a number."""
+    try:
+        return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    except (OverflowError, ValueError, OSError):
+        return f"time {at_ms}"
+
+
 def ids(values: tuple[int, ...]) -> str:
     """Return broker ids with commas between them."""
     return ",".join(map(str, values)) or NOTHING

@@ -28,12 +28,14 @@ from tui.drawing.cells import Cell
 from tui.drawing.units import NOTHING, count
 from tui.operations.operation import Operation, Outcome, Prepared, command_text, failures_told, result_cell, shortened
 
+ALL = "*"
+"""Stands for all topics that a group has committed: no topic has this name."""
 RESET_HINT = "earliest, latest, current, an offset, +10 or -10, 2026-11-21T12:00:00, 02:00 or PT30M"
 
 
 @dataclass(frozen=True, slots=True)
 class ResetOffsets(Operation):
-    """Sets a group's committed offsets to where a person says; without topics, all that it has committed."""
+    """Sets a group's committed offsets to where a person says; ``topics`` None: all that it has committed."""
 
     group: str
     topics: TopicScope | None
@@ -44,10 +46,14 @@ class ResetOffsets(Operation):
     @staticmethod
     def of(group: str, topics: str, to: str) -> ResetOffsets:
         """Return the operation that a form asks for; raises BadRequest if it names no topics, or no place."""
-        spec, option = parse_reset(to)
         named = topics.split()
-        options = [word for topic in named for word in ("--topic", topic)] or ["--all-topics"]
-        return ResetOffsets(group, parse_topic_scope(named) if named else None, spec, (*options, *option))
+        if not named:
+            raise BadRequest("name topics", hint=f"write orders or orders:0,1, or {ALL} for all that it has committed")
+        spec, option = parse_reset(to)
+        if named == [ALL]:
+            return ResetOffsets(group, None, spec, ("--all-topics", *option))
+        options = [word for topic in named for word in ("--topic", topic)]
+        return ResetOffsets(group, parse_topic_scope(named), spec, (*options, *option))
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         plan = await plan_reset(cluster, GroupScope((self.group,)), self.topics, self.spec)

@@ -13,6 +13,7 @@ from engine.admin.analysis.incidents import Incident
 from engine.admin.analysis.timeline import timelines
 from engine.admin.brokers.metrics import IDLE_LOW_PERCENT, TOPICS_MAX, BrokerFigures
 from engine.admin.lag.results import PartitionLag, QueryPartitionLag
+from engine.admin.lag.stepping_over import may_step_over
 from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Stage, WatchedGroup
@@ -29,6 +30,7 @@ from tui.drawing.units import (
     clock_time,
     count,
     counted,
+    date_time,
     milliseconds,
     percent,
     plain,
@@ -63,6 +65,7 @@ from tui.pages.spark import QueryRow
 from tui.pages.timeline import change_text, kind_cell
 from tui.state.board import Board, PartitionItem
 from tui.state.location import Location
+from tui.state.off_board import ShownRecord
 from tui.state.session import Session
 
 _OF_A_CLUSTER = (
@@ -116,6 +119,8 @@ _CHART_HEIGHT, _CHART_WIDTH = 4, 64
 _COLUMNS_MIN = 100
 """From this width on, the parts stand in two columns."""
 _BAR_MAX = 20
+_BYTES_MAX = 1_000
+"""More of a key, a value or a header is not shown."""
 NOBODY = {NO_LEADER: "nobody"}
 
 
@@ -174,7 +179,7 @@ def _happened(events: Iterable[Event]) -> list[Line]:
         kind = kind_cell(event)
         head = (f"{clock_time(event.at_ms)}  ", Tone.QUIET), (f"{kind.text}  ", kind.tone)
         lines.append(line(*head, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET)))
-    return lines if len(lines) > 2 else [*lines, line(("nothing since the first look", Tone.QUIET))]
+    return lines if len(lines) > 2 else [*lines, line(("nothing since the dashboard started", Tone.QUIET))]
 
 
 def _is_about(event: Event, name: TopicPartition) -> bool:
@@ -205,9 +210,9 @@ def _broker(view: View, item: BrokerItem, width: int) -> list[Line]:
     lines = [line((f"broker {item.id}", Tone.STRONG), f"  {item.state}")]
     trouble = f"{brokers.UNANSWERED}; {brokers.MAY_HANG}" if item.id in board.hung else item.trouble
     lines += _told(trouble, width, Tone.BAD) if trouble else []
-    lines += _measured(view, item.figures, width)
+    lines += [] if item.info is None else _measured(view, item.figures, width)
     lines += _chart("records in/s", [sample.in_by_broker.get(item.id) for sample in board.samples], width, short_count)
-    lines += _title(f"restart now: {item.restart.verdict.value}")
+    lines += [] if item.info is None else _title(f"restart now: {item.restart.verdict.value}")
     lines += [part for reason in item.restart.reasons for part in _told(f"• {reason}", width)]
     dirs = [trend for trend in board.dir_trends if trend.broker == item.id]
     lines += _title("log dirs") if dirs else []
@@ -365,16 +370,39 @@ def _group_partition(view: View, one: PartitionLag, width: int) -> list[Line]:
             text = f"a transaction holds back committed records from {count(held.start_offset)} on: Z on Partitions (4)"
             lines += _told(text, width, Tone.WARN)
     lines += _told(one.error, width, Tone.BAD) if one.error else []
-    stands_alone = groups.may_step_over(group)
+    stands_alone = may_step_over(group.lag)
     if one.reason is Reason.STANDS_STILL and not stands_alone:
         lines += [*_title("what to do"), *_told(groups.LOOK_AT_MEMBERS, width)]
     if one.status.is_trouble and one.committed_offset is not None and view.target is not None:
+        shown = view.off_board.record_at(one.topic, one.partition, one.committed_offset)
+        lines += [*_title("the record that comes next"), *_record(shown, width)]
         where = one.topic, "--partition", str(one.partition), "--offset", str(one.committed_offset), "-n", "1"
-        lines += [*_title("the record that comes next"), *_told(command_text(["consume", *where], view.target), width)]
+        lines += _told(command_text(["consume", *where], view.target), width, Tone.QUIET)
         if one.reason is Reason.STANDS_STILL and stands_alone:
-            step = group.name, "--topic", f"{one.topic}:{one.partition}", "--shift-by", "1"
+            known = None if shown is None else shown.record
+            to = ("--shift-by", "1") if known is None else ("--to-offset", str(known.offset + 1))
+            step = group.name, "--topic", f"{one.topic}:{one.partition}", *to, "--execute"
             lines += _title("step over it, once its members are stopped: O, or")
-            lines += _told(command_text(["groups", "reset-offsets", *step, "--execute"], view.target), width)
+            lines += _told(command_text(["groups", "reset-offsets", *step], view.target), width, Tone.QUIET)
+    return lines
+
+
+def _record(shown: ShownRecord | None, width: int) -> list[Line]:
+    """Return a record that was asked for: its place and time, then key, headers and value as text."""
+    if shown is None:
+        return [line("enter shows it, or")]
+    if shown.record is None:
+        none = "reading it …" if shown.is_loading else "there is none: the log ends here"
+        return _told(shown.error or none, width, Tone.BAD if shown.error else Tone.QUIET)
+    record = shown.record
+    at = date_time(record.timestamp_ms) if record.timestamp_ms >= 0 else "no time"
+    lines = [line((f"offset {count(record.offset)}", Tone.STRONG), f"  {at}, {size(len(record.value or b''))}")]
+    parts = [("key", record.key), *((f"header {plain(key)}", value) for key, value in record.headers[:_ROWS])]
+    for name, content in (*parts, ("value", record.value)):
+        text = "null" if content is None else content[:_BYTES_MAX].decode("utf-8", "backslashreplace")
+        more = len(content or b"") - _BYTES_MAX
+        rest = f" … and {counted(more, 'more byte')}" if more > 0 else ""
+        lines += folded(line((f"{name:<6} ", Tone.QUIET), plain(text), (rest, Tone.QUIET)), width)
     return lines
 
 

@@ -10,7 +10,7 @@ from engine.admin.analysis.rebalances import group_past
 from engine.admin.cluster.target import Side
 from engine.admin.groups.values import GroupMember
 from engine.admin.lag.results import GroupLag, PartitionLag
-from engine.admin.lag.verdicts import LagStatus, Reason
+from engine.admin.lag.verdicts import LagStatus
 from engine.admin.watch.frame import LinkState, Stage, WatchedGroup
 from tui.drawing.cells import DENIED, LOADING, NO_DATA, Cell, Column, Tone, attribute, column, figure
 from tui.drawing.lines import Line, line, wrapped
@@ -168,6 +168,7 @@ def _summary(view: View, width: int) -> list[Line]:
         line(groups_told(len(frame.groups), view.board.lag, is_least=view.board.has_unknown_lag)),
         line((f"{count(bad)} in trouble", Tone.BAD if bad else Tone.QUIET)),
     ]
+    words = words if frame.groups else words[:1]
     if frame.link(Side.WIRE).state is LinkState.UNUSED:
         words.append(line(("only groups in ZooKeeper, without lag: brokers are not asked", Tone.QUIET)))
     return wrapped(words, width)
@@ -208,13 +209,6 @@ PARTITION_COLUMNS = (
 
 
 LOOK_AT_MEMBERS = "its members commit nothing: look at what they log, or restart them"
-
-
-def may_step_over(group: WatchedGroup) -> bool:
-    """Whether one record may hold up what stands still: if many partitions stand, and no other moves, members hang."""
-    waiting = [one for one in group.lag.partitions if one.is_behind]
-    stuck = [one for one in waiting if one.reason is Reason.STANDS_STILL and one.status.is_bad]
-    return len(stuck) == 1 or 0 < len(stuck) < len(waiting)
 
 
 def group_of(view: View) -> WatchedGroup | None:

@@ -175,8 +175,8 @@ def _figures(board: Board, width: int) -> list[Line]:
          Tone.BAD if well < known else Tone.STRONG, True),
         ("controller", str(cluster.controller_id) if has_controller else "none",
          Tone.QUIET if has_controller else Tone.BAD, True),
-        (count(len(board.topics)), "topics", Tone.STRONG, True),
-        (count(total.partitions), "partitions", Tone.STRONG, True),
+        (count(len(board.topics)), "topic" + "s" * (len(board.topics) != 1), Tone.STRONG, True),
+        (count(total.partitions), "partition" + "s" * (total.partitions != 1), Tone.STRONG, True),
         (count(offline), "offline", Tone.BAD, bool(offline)),
         (count(total.under_replicated), "under-replicated", Tone.BAD, bool(total.under_replicated)),
         (count(total.below_min), "under min ISR", Tone.BAD, min_isr and bool(total.below_min)),
@@ -329,7 +329,10 @@ def _add_courses(board: Board, rows: list[Line], ids: Sequence[int], width: int)
     if width < 12:
         return
     courses = [[sample.in_by_broker.get(broker) for sample in board.samples] for broker in ids]
-    top = ceiling_of(max((value for course in courses for value in course if value is not None), default=None))
+    most = max((value for course in courses for value in course if value is not None), default=None)
+    if most is None:
+        return
+    top = ceiling_of(most)
     rows[0] = line(*rows[0], (f" 0 to {short_count(top)} in/s", Tone.QUIET))
     for index, course in enumerate(courses, 1):
         rows[index] = line(*rows[index], " ", (sparkline(course, width, top=top), Tone.QUIET))
@@ -338,7 +341,7 @@ def _add_courses(board: Board, rows: list[Line], ids: Sequence[int], width: int)
 def _bottom(board: Board, width: int, height: int) -> list[Line]:
     """Return what moves, who reads, and what happened: side by side where there is room."""
     if width < _WIDE:
-        return panel("Last changes", _events(board, width - 2, height - 2), width, height)
+        return _changes(board, width, height)
     moving = bool(board.total.moving)
     left = width * 21 // 40
     has_groups = bool(board.frame.groups)
@@ -353,7 +356,7 @@ def _bottom(board: Board, width: int, height: int) -> list[Line]:
         readers = panel("Groups" if has_groups else "Busiest topics", _groups(board, wide - 2, rows - 2), wide, rows)
         lines = [*lines, *readers] if is_stacked else _beside(lines, readers)
     rest = width - width_of(lines[0]) - 1
-    return _beside(lines, panel("Last changes", _events(board, rest - 2, height - 2), rest, height))
+    return _beside(lines, _changes(board, rest, height))
 
 
 def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
@@ -422,14 +425,24 @@ def _rows(columns: Sequence[Column], items: Sequence[Any]) -> list[Line]:
 # What happened
 
 
+def _changes(board: Board, width: int, height: int) -> list[Line]:
+    is_all = sum(1 for _ in board.history.runs) <= height - 2
+    note = "" if is_all else "8 shows all"
+    return panel("Last changes", _events(board, width - 2, height - 2), width, height, note=note)
+
+
 def _events(board: Board, width: int, lines_max: int) -> list[Line]:
-    """Return the gravest of the last changes: the newest moments first, in each the gravest first."""
+    """Return the newest changes, and in the other half of the lines the gravest before them; all in order of time.
+
+    So neither a moment ago is missing nor, because much came after it, what was grave.
+    """
     late_ms = board.frame.at_ms - _LATE_MS
-    # What is grave is not pushed out by what came after it.
-    runs = sorted(
-        board.history.runs, key=lambda run: (run.event.at_ms < late_ms, severity(run.event), -run.event.at_ms)
+    newest = sorted(board.history.runs, key=lambda run: (-run.event.at_ms, severity(run.event)))
+    half = (max(0, lines_max) + 1) // 2
+    before = sorted(newest[half:], key=lambda run: (run.event.at_ms < late_ms, severity(run.event)))
+    kept = sorted(
+        [*newest[:half], *before[: max(0, lines_max) - half]], key=lambda run: (-run.event.at_ms, severity(run.event))
     )
-    kept = sorted(runs[: max(0, lines_max)], key=lambda run: (-run.event.at_ms, severity(run.event)))
     if not kept:
         return [line(("  none since the dashboard started", Tone.QUIET))]
     kind = max(len(run.event.kind) for run in kept) + 2

@@ -13,7 +13,7 @@ from tui.drawing.lines import Line, beside, folded, line, text_of, width_of, wra
 from tui.drawing.table_model import Rows
 from tui.drawing.units import count, ids, size
 from tui.pages.page import View
-from tui.planning.card import CARD_WIDTH, Load, bar_lines, card_lines, loads_of, proof, run_lines, sentence
+from tui.planning.card import CARD_WIDTH, Load, bar_lines, card_lines, loads_of, run_lines, sentence
 from tui.planning.opened_plan import OpenedPlan
 from tui.planning.plan_run import PlanRunState
 from tui.state.board import Board, PartitionItem
@@ -136,8 +136,6 @@ def _standing(plan: OpenedPlan, items: Sequence[PlannedItem], width: int) -> lis
     parts = [", ".join(f"{count(number)} {state}" for state, number in states.items())]
     if plan.wave_count:
         parts.append(f"{plan.wave_count} wave{'' if plan.wave_count == 1 else 's'}")
-    if plan.file is not None and plan.targets:
-        parts.append(proof(plan.file.klamm.score))
     return wrapped([line(name), *(line((text, Tone.QUIET)) for text in parts)], width)
 
 

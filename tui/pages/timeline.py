@@ -56,7 +56,7 @@ def severity(event: Event) -> int:
 
 def kind_cell(event: Event) -> Cell:
     """Return what happened, in words."""
-    return Cell(event.kind.value.replace("_", " "), _TONES.get(event.kind, Tone.PLAIN))
+    return Cell(event.kind.value.replace("_", " ").replace("isr", "ISR"), _TONES.get(event.kind, Tone.PLAIN))
 
 
 def change_text(event: Event) -> str:

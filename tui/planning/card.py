@@ -45,14 +45,6 @@ def sentence(plan: OpenedPlan) -> str:
     return f"{envelope.strategy}: {sentence}" if plan.targets else sentence
 
 
-def proof(score: Score) -> str:
-    """Return how good the plan is proven to be, with the bound and the gap to it."""
-    bound = score.lower_bound
-    least = f"bound {count(bound.moves)} moves" + ("" if bound.bytes is None else f", {size(bound.bytes)}")
-    gap = "optimal" if score.is_optimal else f"gap {NOTHING if score.gap is None else percent(score.gap)}"
-    return f"{least}   {gap}   by {score.solver}"
-
-
 def loads_of(score: Score) -> list[Load]:
     """Return what each broker carries before and after, as the score card has it."""
 
@@ -187,7 +179,7 @@ def detail_lines(plan: OpenedPlan, width: int) -> list[Line]:
     if plan.file is None:
         return lines
     score = plan.file.klamm.score
-    lines += [line((proof(score), Tone.QUIET)), *(line(("! ", Tone.WARN), note) for note in plan.notes)]
+    lines += [line((f"solver: {score.solver}", Tone.QUIET)), *(line(("! ", Tone.WARN), note) for note in plan.notes)]
     if not plan.targets:
         return lines
     lines += [(), *card_lines(score), (), *flow_lines(score.brokers)]

@@ -305,7 +305,7 @@ class PlanDesk:
         advice = plan.file.klamm.throttle if last is None else last
         fields = [
             FieldNeeded("throttle", "Throttle", str(advice or ""), "50M a second; empty: full speed"),
-            FieldNeeded("wave_replicas", "Replicas a wave", "10", "into a broker and out of one"),
+            FieldNeeded("wave_replicas", "Replicas a wave", "10", "copied at once, into each broker and out of it"),
             FieldNeeded("wave_bytes", "Bytes a wave", "", "100G into or out of a broker; empty: no cap"),
             FieldNeeded("stall", "Stalled after", "5m", "it stops after this time without progress"),
         ]

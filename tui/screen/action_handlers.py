@@ -10,9 +10,12 @@ from typing import Any
 
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.cluster.target import ClusterTarget
+from engine.admin.lag.results import PartitionLag
 from engine.admin.watch.feed import Playback
+from engine.admin.watch.recorded_feed import RecordedFeed
+from engine.common.model import TopicPartition
 from tui.actions import help_lines
-from tui.dialogs.dialog import TextDialog
+from tui.dialogs.dialog import Also, TextDialog
 from tui.dialogs.menu import Choice, CommandDialog, MenuDialog, parse_command, suggestions
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, line
@@ -28,7 +31,6 @@ from tui.screen.page_screen import why_not
 from tui.state.fleet import Member
 from tui.state.location import Location
 from tui.state.problems import problems_of, why_lines
-from tui.state.recorded_feed import RecordedFeed
 from tui.state.status import source_lines
 
 
@@ -56,16 +58,13 @@ def perform(screen: MainScreen, action_id: str) -> None:
 
 
 def chosen(screen: MainScreen, action_id: str) -> list[Any]:
-    """Return the subject of an operation; inside a group that is the group, not its partitions.
-
-    On the overview they are the rows that a problem is about, if the operation may mend it.
-    """
+    """Return the subject of an operation: on the overview the rows of the problem, if the operation may mend it."""
     if screen.location.page == "partition":
         return list(replicas.chosen(screen.view))
     problem = screen.problem
     if problem is not None and action_id in problem.mends:
         return rows_at(screen.pages[problem.opens.page], replace(screen.view, location=problem.opens))
-    return [] if screen.location.page in ("group", "overview") else screen.model.chosen
+    return [] if screen.location.page == "overview" else screen.model.chosen
 
 
 def _open(screen: MainScreen) -> None:
@@ -78,13 +77,30 @@ def _open(screen: MainScreen) -> None:
     elif page == "clusters":
         open_member(screen, item)
     elif page == "group" and item.status.is_trouble:
-        # Who reads it, and the commands that help, are not on the page of its topic.
-        lines = aside_of(screen.view, "group", item, max(40, screen.size.width - 10))
-        screen.show_text("Partition of a group", lines)
+        _open_partition_of_group(screen, item)
     elif page == "overview" and item.plan is not None:
         screen.desk.open(item.plan)
     elif (location := screen.pages[page].opens(screen.view, item)) is not None:
         screen.go_to(location)
+
+
+def _open_partition_of_group(screen: MainScreen, item: PartitionLag) -> None:
+    """Show who reads a partition, the record that its group reads next, and how to step over that."""
+    if item.committed_offset is not None:
+        screen.work.read_record(TopicPartition(item.topic, item.partition), item.committed_offset)
+
+    def told() -> list[Line]:
+        partitions = screen.pages["group"].rows(screen.view).items
+        now = next((one for one in partitions if one.name == item.name), item)
+        return aside_of(screen.view, "group", now, min(150, max(40, screen.size.width * 94 // 100 - 8)))
+
+    def reset() -> None:
+        screen.work.offer(offer_for("group.reset", screen.view, [item]))
+
+    action = screen.dashboard.session.registry.named("group.reset")
+    also = None if why_not(screen, action) else Also(action.keys[0], action.title.lower(), reset)
+    title = f"{item.name} of group {screen.location.group}"
+    screen.app.push_screen(TextDialog(title, told(), is_wide=True, folds=True, also=also, renewed=told))
 
 
 def _why(screen: MainScreen) -> None:
@@ -259,7 +275,8 @@ def _run_command(screen: MainScreen, text: str | None) -> None:
 def _help(screen: MainScreen) -> None:
     page = screen.location.screen
     lines = help_lines(screen.dashboard.session.registry.on_page(page), partial(why_not, screen), screen.size.width)
-    screen.app.push_screen(TextDialog(f"Keys of {page}", lines, is_wide=True, folds=True, finds=True))
+    also = Also("slash", "finds an action", screen.app.action_command_palette)
+    screen.app.push_screen(TextDialog(f"Keys of {page}", lines, is_wide=True, folds=True, also=also))
 
 
 # How fast frames come, and a recording's steps and ends

@@ -13,7 +13,8 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import Side
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
-from engine.admin.lag.verdicts import Reason
+from engine.admin.lag.results import PartitionLag
+from engine.admin.lag.stepping_over import may_step_over, scope_text, stands
 from engine.admin.watch.frame import Stage
 from engine.common.quantities import counted
 from tui.drawing.units import byte_rate, size
@@ -304,23 +305,30 @@ def _reset(view: View, items: Sequence[Any]) -> Offer:
     group = _one_group(view, items)
     if group is None:
         is_problem = view.location.page == "overview"
-        return NotNow("put the cursor on a problem of a group" if is_problem else "choose one group to reset")
-    still = _standing(view, group)
+        return NotNow("put the cursor on a group that one record holds up" if is_problem else "choose one group")
+    named = [one for one in _partitions_of(view, group, items) if view.location.page == "group" or stands(one)]
     fields = (
-        FieldNeeded("topics", "Topics", still, "orders or orders:0,1; empty: all that the group has committed"),
-        FieldNeeded("to", "To", "+1" if still else "latest", RESET_HINT),
+        FieldNeeded("topics", "Topics", scope_text(named), "orders or orders:0,1; *: all that the group has committed"),
+        FieldNeeded("to", "To", _next_offset(view, group, named), RESET_HINT),
     )
     return Ask(f"Reset offsets of group {group}", fields, lambda v: ResetOffsets.of(group, v["topics"], v["to"]))
 
 
-def _standing(view: View, name: str) -> str:
-    """Return the partitions at which a group stands still, where its members may fail at the next record."""
-    numbers: dict[str, list[int]] = {}
-    for group in view.board.frame.groups:
-        for one in group.lag.partitions if group.name == name else ():
-            if one.reason is Reason.STANDS_STILL and one.consumer_id:
-                numbers.setdefault(one.topic, []).append(one.partition)
-    return " ".join(f"{topic}:{','.join(map(str, sorted(found)))}" for topic, found in numbers.items())
+def _partitions_of(view: View, name: str, items: Sequence[Any]) -> Sequence[PartitionLag]:
+    """Return the chosen partitions of a group, or all if the group as a whole is chosen."""
+    if view.location.page != "groups":
+        return items
+    return next((group.lag.partitions for group in view.board.frame.groups if group.name == name), ())
+
+
+def _next_offset(view: View, name: str, named: Sequence[PartitionLag]) -> str:
+    """Return where the one partition that a record holds up goes on; empty: only a person can say where to."""
+    group = next((group for group in view.board.frame.groups if group.name == name), None)
+    if group is None or len(named) != 1 or not (stands(named[0]) and may_step_over(group.lag)):
+        return ""
+    read = view.off_board.record_at(named[0].topic, named[0].partition, named[0].committed_offset)
+    # In a compacted topic the record may come some offsets later.
+    return "+1" if read is None or read.record is None else str(read.record.offset + 1)
 
 
 def _delete_offsets(view: View, items: Sequence[Any]) -> Offer:
@@ -329,8 +337,9 @@ def _delete_offsets(view: View, items: Sequence[Any]) -> Offer:
     group = _one_group(view, items)
     if group is None:
         return NotNow("choose one group")
-    known = next((found for found in view.board.frame.groups if found.name == group), None)
-    topics = " ".join(dict.fromkeys(partition.topic for partition in known.lag.partitions)) if known is not None else ""
+    partitions = _partitions_of(view, group, items)
+    is_whole = view.location.page == "groups"
+    topics = " ".join(dict.fromkeys(one.topic for one in partitions)) if is_whole else scope_text(partitions)
     needed = FieldNeeded("topics", "Topics", topics, "orders or orders:0,1")
     title = f"Delete offsets of group {group}"
     return Ask(title, (needed,), lambda v: DeleteOffsets(group, tuple(v["topics"].split())))

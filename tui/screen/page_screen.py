@@ -355,16 +355,22 @@ def footer_items(screen: PageScreen) -> list[KeyItem]:
     if session.why_no_changes:
         shown = [action for action in shown if not action.changes]
     if page == "overview":
-        shown = [action for action in shown if not action.is_of_rows or action.id == "row.open"]
+        problem = screen.problem
+        idle = {"row.open", "problem.why"} if problem is None else set()
+        idle |= {"problem.incident"} if problem is None or problem.incident is None else set()
+        shown = [entry for entry in shown if entry.id not in idle and (not entry.is_of_rows or entry.id == "row.open")]
         # What changes something is worth its place on the problem that it may mend.
         shown = [entry for entry in shown if entry.id in mends or not (entry.changes or entry.group is Group.PLANS)]
     shown.sort(key=lambda action: (action.id not in mends, not action.pages))
     if screen.off_board.is_plan_under_way:
         shown.sort(key=lambda action: action.id not in OF_A_RUN)
+    item, is_group = screen.model.cursor_item, screen.location.page == "group"
+    titles = {"row.open": "next record"} if is_group and item is not None and item.status.is_trouble else {}
     return [
         KeyItem(
-            key_label(action.keys[0]), action.title.lower(), action.id, not why_not(screen, action),
-            short=action.short.lower() or action.title.lower(), stays=action.id in ("help", "quit"),
+            key_label(action.keys[0]), titles.get(action.id, action.title.lower()), action.id,
+            not why_not(screen, action), short=titles.get(action.id, action.short or action.title).lower(),
+            stays=action.id in ("help", "quit"),
         )
         for action in shown
     ]  # fmt: skip

@@ -26,7 +26,7 @@ from tui.operations.operation import EXPECTED, Operation, Prepared, beside_plan,
 from tui.pages.logs import NO_LOGS
 from tui.screen.offers import Ask, EditSettings, NotNow, Offer, PlanWish
 from tui.screen.page_screen import PageScreen
-from tui.state.off_board import ShownLog, ZnodeLevel
+from tui.state.off_board import ShownLog, ShownRecord, ZnodeLevel
 
 if TYPE_CHECKING:
     from tui.dialogs.settings import SettingsDialog
@@ -222,6 +222,28 @@ class Work:
         self._screen.off_board.partition_log = shown
         if self._screen.location.page == "logs":
             self._screen.draw(is_new_data=False)
+
+    def read_record(self, name: TopicPartition, offset: int) -> None:
+        """Read the first record of a partition from an offset on."""
+        screen = self._screen
+        if screen.dashboard.session.target is not None:
+            screen.off_board.record = ShownRecord(name, offset, is_loading=True)
+            reading = self._record(screen.dashboard.session.target, name, offset)
+            screen.run_in_background(reading, name="record", group="record", exclusive=True)
+
+    async def _record(self, target: ClusterTarget, name: TopicPartition, offset: int) -> None:
+        # Its import is slow, and it is seldom needed.
+        from engine.admin.records.consume import next_record
+
+        session, off_board = self._screen.dashboard.session, self._screen.off_board
+        try:
+            async with asyncio.timeout(session.timeout_s), session.connection(target) as cluster:
+                found = await next_record(await cluster.wire(), name, offset, give_up_s=session.timeout_s)
+            shown = ShownRecord(name, offset, found)
+        except EXPECTED as error:
+            shown = ShownRecord(name, offset, error=failure_text(error))
+        off_board.record = shown
+        self._screen.draw(is_new_data=False)
 
 
 def _paths(places: Sequence[str]) -> list[Path]:

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, overload
 
-from engine.admin.analysis.disks import DirTrend, dir_trends
+from engine.admin.analysis.disks import DirTrend, dir_trends, note_filling
 from engine.admin.analysis.history import History
 from engine.admin.analysis.incidents import Incident
 from engine.admin.analysis.moves import MovesBoard, moves_board
@@ -127,6 +127,8 @@ class Board:
         """When each trouble began: checks of health by themselves, ("broker", id) and ("group", name)."""
         self.hung: frozenset[int] = frozenset()
         """Brokers that are down, and gave no answer while they were registered: their processes may still be there."""
+        self.filled: dict[int, DirTrend] = {}
+        """By broker, the most urgent log dir that filled up when its disks were last read: it may be gone since."""
         self._unanswering: frozenset[int] = frozenset()
         self._has_judged: set[Hashable] = set()
         """Whether cluster and groups were judged before: what is wrong at the first look began before it."""
@@ -150,6 +152,7 @@ class Board:
             self.samples.clear()
             self.since.clear()
             self.hung = self._unanswering = frozenset()
+            self.filled.clear()
             self._has_judged.clear()
         is_same_cluster = frame.cluster is self.frame.cluster
         before = self.topics
@@ -173,6 +176,7 @@ class Board:
     def _note_troubles(self, frame: Frame) -> None:
         """Note what is wrong for the first time, and forget what is not wrong any more."""
         self._note_hung(frame)
+        note_filling(self.filled, self.dir_trends, self.live)
         wrong: dict[Hashable, Hashable] = {}
         if frame.health is not None:
             wrong |= {reason.check: "cluster" for reason in frame.health.reasons}

@@ -22,7 +22,7 @@ class Only(StrEnum):
     MIN_ISR_ABOVE_FACTOR = "min ISR above factor"
     UNDER_REPLICATED = "under-replicated"
     BEHIND = "behind"
-    AGAINST_RACKS = "against racks"
+    AGAINST_RACKS = "in too few racks"
     NOT_PREFERRED = "not preferred"
     HELD_UP = "held by a transaction"
     DOWN = "down"

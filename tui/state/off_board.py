@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     # These imports are slow, and the first picture does without them.
     from engine.admin.state_changes.partition_log import PartitionLog
     from engine.admin.znodes.tree import Znode
+    from engine.kafka.protocol.records.record import Record
     from tui.planning.opened_plan import OpenedPlan
     from tui.planning.plan_run import PlanRunState
 
@@ -35,14 +36,32 @@ class ShownLog:
     is_loading: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ShownRecord:
+    """The first record of a partition at or after an offset; or why it is unknown; with neither there is none."""
+
+    name: TopicPartition
+    offset: int
+    record: Record | None = None
+    error: str = ""
+    is_loading: bool = False
+
+
 @dataclass(slots=True)
 class OffBoard:
     """What is shown of one cluster besides its board. ``run`` may be that of another plan."""
 
     znodes: ZnodeLevel = ZnodeLevel("/")
     partition_log: ShownLog | None = None
+    record: ShownRecord | None = None
     plan: OpenedPlan | None = None
     run: PlanRunState | None = None
+
+    def record_at(self, topic: str, partition: int, offset: int | None) -> ShownRecord | None:
+        """Return what was read there; None if somebody asked for another record since, or for none."""
+        shown = self.record
+        is_it = shown is not None and (shown.name, shown.offset) == (TopicPartition(topic, partition), offset)
+        return shown if is_it else None
 
     @property
     def is_plan_under_way(self) -> bool:

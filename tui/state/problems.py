@@ -13,6 +13,7 @@ from engine.admin.analysis.moves import CopyState
 from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, throttles_told, what_is_held
 from engine.admin.health.report import Check, HealthReason, Severity
 from engine.admin.lag.results import PartitionLag
+from engine.admin.lag.stepping_over import may_step_over
 from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.events import EventKind
 from engine.admin.watch.frame import WatchedGroup
@@ -21,7 +22,7 @@ from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, fitted, line
 from tui.drawing.units import NOTHING, at_least, byte_rate, count, counted, percent, plain, short_count, span
 from tui.pages.brokers import MAY_HANG, UNANSWERED
-from tui.pages.groups import LOOK_AT_MEMBERS, growth_of, may_step_over, reader_of, status_cell, time_lag_cell, why_of
+from tui.pages.groups import LOOK_AT_MEMBERS, growth_of, reader_of, status_cell, time_lag_cell, why_of
 from tui.pages.reassignments import why_of as why_of_copy
 from tui.pages.timeline import run_line, severity
 from tui.remedies import spelled
@@ -45,7 +46,7 @@ _SUBJECTS: Mapping[Check, tuple[str, str]] = {
     Check.UNDER_REPLICATED_MOVING: ("{} under-replicated, moving", "{} under-replicated, moving"),
     Check.OFFLINE_LOG_DIRS: ("{} log dir failed", "{} log dirs failed"),
     Check.FULL_LOG_DIRS: ("{} log dir almost full", "{} log dirs almost full"),
-    Check.RACK_VIOLATIONS: ("{} partition against racks", "{} partitions against racks"),
+    Check.RACK_VIOLATIONS: ("{} partition in too few racks", "{} partitions in too few racks"),
     Check.PREFERRED_LEADER_IMBALANCE: ("{} broker leads too few", "{} brokers lead too few"),
     Check.RUNNING_REASSIGNMENTS: ("{} reassignment runs", "{} reassignments run"),
     Check.LEAKED_THROTTLES: ("{} throttle setting left", "{} throttle settings left"),
@@ -90,6 +91,10 @@ _OF_READERS: Mapping[Reason | None, str] = {
     Reason.STANDS_STILL: f"{LOOK_AT_MEMBERS}; see the record at which each partition stands (enter)",
     Reason.LAG_NEVER_FELL: "it reads less than comes in: give it more consumers; see who reads what (enter)",
 }
+_OVER_A_RECORD = (
+    "look at what its members log, and at the record before which they stand (enter, enter); "
+    "once they are stopped, step over it (O)"
+)
 _FOLLOWS: Mapping[Check, EventKind] = {
     Check.OFFLINE_PARTITIONS: EventKind.PARTITION_OFFLINE,
     Check.UNDER_MIN_ISR: EventKind.ISR_SHRANK,
@@ -122,6 +127,7 @@ class Problem:
         incident: the number of the incident that it began or began in, if anybody saw that.
         mends: the actions that may mend it; they act on the rows concerned.
         plan: the file of the plan that it is about; ``enter`` opens it.
+        means: what it means, where its subject is a word of Kafka's.
     """
 
     key: str
@@ -136,6 +142,7 @@ class Problem:
     incident: int | None = None
     mends: tuple[str, ...] = ()
     plan: Path | None = None
+    means: str = ""
 
     @property
     def sign(self) -> str:
@@ -173,7 +180,8 @@ def why_lines(
     ``run_width``: what happened many times takes one line of at most that many cells, which ends with names of cases.
     """
     lines = [line((f"{problem.sign} {problem.subject}", problem.tone), f"  {problem.effect}")]
-    lines += [line(f"  {plain(example)}") for example in problem.examples if example != problem.effect]
+    cases = (problem.means, *problem.examples)
+    lines += [line(f"  {plain(one)}") for one in cases if one not in ("", problem.effect)]
     # If nobody saw it begin, nobody knows what happened then.
     since, past = problem.since, board.history
     setting = "throttled" * (problem.key == Check.LEAKED_THROTTLES)
@@ -223,25 +231,34 @@ def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
         has_hung = broker in board.hung
         trouble = "may hang" * has_hung if is_down else plain(frame.words[broker].trouble)
         awaited = total.last_in_sync[broker]
+        filled = board.filled.get(broker)
+        disk = "" if filled is None else f"its disk was {percent((filled.used_percent or 0) / 100)} full"
         held = f"holds {counted(board.replicas[broker], 'replica')}, should lead {count(total.preferred[broker])}"
         yield Problem(
             f"broker {broker}", Tone.BAD, f"broker {broker} {'down' if is_down else 'silent'}",
-            ": ".join(part for part in (trouble, held) if part), board.since.get(("broker", broker)),
+            ": ".join(part for part in (trouble, disk, held) if part), board.since.get(("broker", broker)),
             Location("brokers", row=str(broker), only=Only.DOWN if is_down else Only.SILENT),
             # Nobody can move away what only this broker has.
-            examples=(UNANSWERED,) if has_hung else (),
-            advice=_advice_on(awaited, reason, has_hung=has_hung),
+            examples=(
+                *((UNANSWERED,) if has_hung else ()),
+                *(() if filled is None else (f"when its disks were last read: {_room_left(filled)}",)),
+            ),
+            advice=_advice_on(awaited, reason, filled, has_hung=has_hung),
             mends=() if awaited else ("plan.retire",),
             incident=incident.number if (incident := board.history.incidents.around(broker)) is not None else None,
         )  # fmt: skip
 
 
-def _advice_on(awaited: int, reason: HealthReason, *, has_hung: bool) -> str:
-    """Say what to do about a broker for which so many offline partitions wait."""
+def _advice_on(awaited: int, reason: HealthReason, filled: DirTrend | None, *, has_hung: bool) -> str:
+    """Say what to do about a broker for which so many offline partitions wait; ``filled``: its log dir without room."""
+    start = "start it" if filled is None else f"make room in {plain(filled.log_dir or NOTHING)}, then start it"
     if awaited:
         wait = f"{count(awaited)} offline {'partition waits' if awaited == 1 else 'partitions wait'}"
-        return f"{f'{MAY_HANG};' if has_hung else 'start it:'} {wait} for it, because it was last in sync"
-    return f"{MAY_HANG}; or move its replicas away" if has_hung else spelled(reason.check.advice)
+        return f"{f'{MAY_HANG};' if has_hung else f'{start}:'} {wait} for it, because it was last in sync"
+    if has_hung:
+        return f"{MAY_HANG}; or move its replicas away"
+    is_down = reason.check is Check.MISSING_BROKERS
+    return f"{start}, or move its replicas away" if is_down else spelled(reason.check.advice)
 
 
 def _filling(board: Board, dirs: Sequence[DirTrend]) -> Problem:
@@ -283,6 +300,7 @@ def _problem(board: Board, reason: HealthReason) -> Problem:
         advice=_advice_of(board, reason),
         incident=_incident_of(board, reason.check),
         mends=_MENDS.get(reason.check, ()),
+        means=reason.check.meaning,
     )
 
 
@@ -411,9 +429,10 @@ def _of_groups(board: Board) -> Iterator[Problem]:
             board.since.get(("group", group.name)), Location("group", group=group.name, only=Only.IN_TROUBLE),
             is_of_cluster=False,
             examples=tuple(_cases_of(group, still_s)),
-            advice=_OF_READERS.get(group.lag.reason, "see which partitions are behind, and who owns them (enter)")
-            + "; once they are stopped, step over it (O)" * may_step_over(group),
-            mends=("group.reset",) if may_step_over(group) else (),
+            advice=_OVER_A_RECORD if may_step_over(group.lag) else _OF_READERS.get(
+                group.lag.reason, "see which partitions are behind, and who owns them (enter)"
+            ),
+            mends=("group.reset",) if may_step_over(group.lag) else (),
         )  # fmt: skip
 
 

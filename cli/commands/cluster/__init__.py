@@ -12,6 +12,7 @@ from cli.commands.cluster.shared import group
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation
 from cli.framework.options import Needs
+from cli.output.format import OutputFormat
 from cli.output.report import Report
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ async def describe(invocation: Invocation) -> Report:
     from engine.admin.brokers.cluster_description import describe_cluster
 
     async with open_cluster(invocation) as cluster:
-        return cluster_report(await describe_cluster(cluster))
+        return cluster_report(await describe_cluster(cluster, tells_hidden=invocation.output is not OutputFormat.KAFKA))
 
 
 @group.command(

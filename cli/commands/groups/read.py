@@ -64,7 +64,7 @@ async def list_groups(
     wanted = parse_filter(state, type)
     async with open_cluster(invocation) as cluster:
         listed = await list_consumer_groups(cluster, wanted, select_topics(topic or []))
-    code = invocation.tell_failures(listed.failures)
+    code = invocation.tell_failures_but_hidden(listed.failures)
     return group_list_report(listed, with_state=state is not None, with_type=type is not None, exit_code=code)
 
 
@@ -115,7 +115,8 @@ async def describe(
         described = await (
             describe_readers(cluster, meant, topics, wanted) if topic else describe(cluster, meant, wanted)
         )
-    code = invocation.tell_failures(described.failures)
+    tell = invocation.tell_failures_but_hidden if meant.is_all else invocation.tell_failures
+    code = tell(described.failures)
     if described.others and not topic:
         others = by_name(described.others)
         invocation.talk.say(f"groups of other protocols are not described, unless named: {others}")

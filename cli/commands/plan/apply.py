@@ -166,6 +166,7 @@ async def _carry_out(invocation: Invocation, wanted: tuple[LoadedPlan, PlanRun])
 
     from cli.framework.cluster_session import open_cluster
     from cli.views.plan_execution import ExecutionView, waves_report, waves_result_report
+    from engine.admin.reassignment.lock import plan_in_the_way
     from engine.admin.reassignment.plan_runs import Verb, what_is_left
     from engine.admin.reassignment.wave_values import Outcome, WavesResult
     from tui.operations.plan_commands import running_words
@@ -188,6 +189,8 @@ async def _carry_out(invocation: Invocation, wanted: tuple[LoadedPlan, PlanRun])
             invocation.talk.say("nothing to move: the plan is empty")
             return waves_report(waves)
         await _warn_of_room(invocation, cluster, waves, standings)
+        if invocation.is_dry_run and (holder := await plan_in_the_way(cluster, None)) is not None:
+            invocation.talk.warn(f"another operator is carrying out a plan: {holder.told}")
         if not invocation.confirm(run.question(cluster, waves, standings)):
             return waves_report(what_is_left(waves, standings))
         view = ExecutionView(invocation, goes_on, is_throttled=run.throttle is not None)

@@ -6,6 +6,7 @@ import inspect
 import shlex
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -108,7 +109,7 @@ async def _run(invocation: Invocation, name: str, own: dict[str, Any], values: d
     strategy = Strategy(name)
     options = _options(own, values)
     _refuse_lost(values["out"])
-    cluster_snapshot = await _snapshot(invocation)
+    cluster_snapshot = await _snapshot(invocation, (*options.topics, *options.exclude_topics))
     started = time.monotonic()
     activity = Activity(invocation.talk, "planning")
     try:
@@ -157,12 +158,23 @@ def _write(invocation: Invocation, plan: PlanFile, out: Path | None) -> None:
             invocation.talk.say(f"next: {check}, then: {apply}")
 
 
-async def _snapshot(invocation: Invocation) -> ClusterSnapshot:
+async def _snapshot(invocation: Invocation, patterns: Sequence[str]) -> ClusterSnapshot:
+    """Return the cluster to plan for. A pattern that matches hidden topics alone is refused: they are not in there."""
     from cli.framework.cluster_session import open_cluster
+    from engine.admin.cluster.errors import BadRequest
+    from engine.admin.log_dirs.describing import hidden_matches
     from engine.admin.snapshots.taking import take_for_planning
+    from engine.admin.topics.selection import select_topics
 
     async with open_cluster(invocation) as cluster:
-        return await take_for_planning(cluster, invocation.talk.warn)
+        taken = await take_for_planning(cluster, invocation.talk.warn)
+        # What is no pattern at all, the planner refuses.
+        with suppress(BadRequest):
+            unmatched = select_topics(patterns).unmatched(topic.name for topic in taken.topics)
+            unmatched += await hidden_matches(cluster, unmatched)
+            if (refusal := await cluster.hidden(unmatched)) is not None:
+                raise refusal
+        return taken
 
 
 def _options(own: dict[str, Any], values: dict[str, Any]) -> PlanOptions:

@@ -238,8 +238,12 @@ async def delete(
     async with open_cluster(invocation, for_change=True) as cluster:
         changer = await topic_changer(cluster)
         names = await changer.to_be_deleted(texts, if_exists=if_exists)
+        if invocation.is_dry_run and (refusal := await cluster.hidden(names)) is not None:
+            raise refusal
+        if invocation.output is not OutputFormat.KAFKA:
+            await _note_hidden(cluster, texts, names)
         if not names:
-            invocation.talk.say("no such topic, nothing to do")
+            invocation.talk.say(f"no such topic{invocation.as_seen_by}, nothing to do")
             return topic_changes_report([])
         what = f"topic {names[0]}" if len(names) == 1 else counted(len(names), "topic")
         listed = [f"  {name}" for name in names] if len(names) > 1 else []
@@ -254,6 +258,20 @@ async def delete(
         invocation.talk.say(f"the deletion goes on: it {reason}")
     code = invocation.tell_failures(refusals, ExitCode.UNDER_WAY if is_under_way else ExitCode.DONE)
     return topic_changes_report(changes, exit_code=code)
+
+
+async def _note_hidden(cluster: Cluster, texts: Sequence[str], names: Sequence[str]) -> None:
+    """Let the cluster note the topics that patterns among the texts would choose if they were not hidden."""
+    from engine.admin.log_dirs.describing import note_topics_left_out
+    from engine.admin.topics.selection import TopicSelection, select_topics
+    from engine.common.acl import AclOperation
+    from engine.common.topic_names import INTERNAL_TOPICS
+
+    if patterns := select_topics(texts).patterns:
+        choose = TopicSelection(patterns=patterns).choose
+        await note_topics_left_out(
+            cluster, names, lambda known: choose(set(known) - INTERNAL_TOPICS), operation=AclOperation.DELETE
+        )
 
 
 def one_name(argument: str | None, option: str | None) -> str:

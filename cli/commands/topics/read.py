@@ -44,6 +44,7 @@ async def list_topics(
     """
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics import topic_list_report
+    from engine.admin.log_dirs.describing import note_topics_left_out
     from engine.admin.snapshots.topic_list import with_shapes
     from engine.admin.topics.access import topic_reader
     from engine.admin.topics.describing import list_topics as read_list
@@ -53,8 +54,11 @@ async def list_topics(
     async with open_cluster(invocation) as cluster:
         reader = await topic_reader(cluster, on_unreadable=cluster.complain)
         listed = await read_list(reader, selection, exclude_internal=exclude_internal)
-        if invocation.output not in (OutputFormat.PLAIN, OutputFormat.KAFKA):
-            listed = await with_shapes(cluster, reader, listed, _choice(selection, exclude_internal))
+        choose = _choice(selection, exclude_internal)
+        if invocation.output is OutputFormat.PLAIN:
+            await note_topics_left_out(cluster, [entry.topic for entry in listed], choose)
+        elif invocation.output is not OutputFormat.KAFKA:
+            listed = await with_shapes(cluster, reader, listed, choose)
     return topic_list_report(listed)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 from typing import NamedTuple
@@ -110,6 +110,14 @@ def dir_trends(frame: Frame, history: History) -> list[DirTrend]:
     if any(trend.is_filling for trend in found):
         found = [_with_grower(trend, frame, history) if trend.is_filling else trend for trend in found]
     return sorted(found, key=_urgency)
+
+
+def note_filling(noted: dict[int, DirTrend], trends: Sequence[DirTrend], live: Set[int]) -> None:
+    """Note by broker its most urgent log dir if that fills up; what was read before a disk or broker failed stays."""
+    told = [one for one in trends if one.used_percent is not None and one.broker in live]
+    for broker in {one.broker for one in told}:
+        noted.pop(broker, None)
+    noted |= {one.broker: one for one in reversed(told) if one.is_filling}
 
 
 def room_advice(trend: DirTrend, trends: Sequence[DirTrend], frame: Frame, history: History) -> Phrase:

@@ -157,7 +157,9 @@ class Runs:
                 continue
             self._by_moment[key] = Run(event, 1, [event.subject], event.reason)
             if len(self._by_moment) > RUNS_MAX:
-                del self._by_moment[next(iter(self._by_moment))]
+                # What comes again and again must not push out that a broker failed.
+                (often, _), *_ = Counter(kind for _, kind in self._by_moment).most_common(1)
+                del self._by_moment[next(one for one in self._by_moment if one[1] is often)]
 
 
 def runs_around(

@@ -9,6 +9,7 @@ from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError
 from engine.admin.cluster.members import BrokerDescription, ClusterMembers, read_members
 from engine.admin.cluster.target import Source
+from engine.admin.log_dirs.describing import note_topics_left_out
 from engine.admin.topics.access import topic_reader
 from engine.common.model import NO_CONTROLLER
 
@@ -38,10 +39,12 @@ async def list_brokers(cluster: Cluster) -> list[BrokerDescription]:
     return members.descriptions
 
 
-async def describe_cluster(cluster: Cluster) -> ClusterDescription:
-    """Return the cluster in a few numbers."""
+async def describe_cluster(cluster: Cluster, *, tells_hidden: bool = True) -> ClusterDescription:
+    """Return the cluster in a few numbers. With ``tells_hidden`` the cluster notes the topics that are not counted."""
     members, quorum = await _members_and_quorum(cluster)
     topics = await (await topic_reader(cluster)).names()
+    if tells_hidden:
+        await note_topics_left_out(cluster, [entry.topic for entry in topics])
     return ClusterDescription(
         members.cluster_id,
         members.controller_id,

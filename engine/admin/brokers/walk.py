@@ -1,5 +1,7 @@
 """A walk to a cluster, step by step, as a person would look for what is wrong: it stops at the first step that fails.
 
+Only an address that does not answer stops nothing while another one does: commands use that.
+
 For ZooKeeper: name, port, login, znodes. For the brokers: name, port, TLS, login, APIs, rights, and the way to every
 broker that the cluster names.
 """
@@ -19,9 +21,10 @@ from typing import Any, TypeVar
 from engine.admin.brokers.own_words import release_of
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, FailureKind, Unreachable
-from engine.admin.cluster.remedies import CHECK_NAME, START_IT, Words
+from engine.admin.cluster.remedies import CHECK_NAME, START_IT, Phrase, Words
+from engine.admin.cluster.rights import Right
 from engine.admin.cluster.wire_failures import unreachable
-from engine.common.acl import AclOperation
+from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ConfigError
 from engine.common.quantities import counted
 from engine.kafka.client.broker_client import BrokerClient
@@ -34,6 +37,7 @@ T = TypeVar("T")
 
 _STEP_S_MAX = 10.0
 _NOT_TOLD = -(2**31)
+_SILENT = "the broker hangs, or something else listens there; or this port is for TLS: see security.protocol"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +74,11 @@ async def walk(cluster: Cluster) -> AsyncIterator[Step]:
 
 async def _to_zookeeper(cluster: Cluster) -> AsyncIterator[Step]:
     connect = cluster.target.zookeeper or ""
-    # One server that answers is enough; the walk tells of each.
-    for host, port in server_addresses(connect):
-        yield await _name("ZooKeeper", host, port)
-        yield await _port("ZooKeeper", host, port)
+    servers, count_open = server_addresses(connect), 0
+    for index, (host, port) in enumerate(servers, 1):
+        async for step in _reach("ZooKeeper", host, port, is_last=index == len(servers) and not count_open):
+            yield step
+        count_open += step.failure is None
     zk = await _tried("ZooKeeper login", connect, cluster.zookeeper)
     who = " and ".join(zk.security.identities) or "nobody: no login"
     yield Step("ZooKeeper login", connect, f"{who}{', over TLS' if zk.security.tls else ''}")
@@ -99,9 +104,13 @@ async def _to_brokers(cluster: Cluster) -> AsyncIterator[Step]:
     security = cluster.target.client_properties.security
     wire = await _tried("brokers", cluster.target.name, cluster.wire)
     first = cluster.target.bootstrap or await _tried("brokers", cluster.target.name, _addresses(cluster))
-    for host, port in first:
-        yield await _name("broker", host, port)
-        yield await _port("broker", host, port)
+    count_open = 0
+    for index, (host, port) in enumerate(first, 1):
+        async for step in _reach("broker", host, port, is_last=index == len(first) and not count_open):
+            yield step
+        if step.failure is not None:
+            continue
+        count_open += 1
         async for step in _admission(cluster, host, port):
             yield step
     yield await _rights(cluster)
@@ -127,6 +136,17 @@ def _addresses(cluster: Cluster) -> Callable[[], Coroutine[Any, Any, tuple[tuple
         return await registered_addresses(await cluster.zookeeper(), cluster.target.client_properties.security_protocol)
 
     return read
+
+
+async def _reach(who: str, host: str, port: int, *, is_last: bool) -> AsyncIterator[Step]:
+    """Yield the steps to a port. If one fails it is the end of them, and (``is_last``) of the walk."""
+    try:
+        yield await _name(who, host, port)
+        yield await _port(who, host, port)
+    except _Failed as failed:
+        if is_last:
+            raise
+        yield failed.step
 
 
 async def _name(who: str, host: str, port: int) -> Step:
@@ -167,25 +187,31 @@ async def _admission(
     """Go through TLS, the login and the APIs of one broker."""
     properties, where = cluster.target.client_properties, f"{host}:{port}"
     security = properties.security
+    whose = "" if advertised_by is None else f" (broker {advertised_by} advertises this address)"
+    # The command's time must leave room to tell of it.
+    step_s = min(cluster.timeout_s / 2, _STEP_S_MAX)
     client = BrokerClient(
         host,
         port,
         client_id=properties.client_id,
-        connect_timeout_ms=int(min(cluster.timeout_s, _STEP_S_MAX) * 1000),
+        connect_timeout_ms=int(step_s * 1000),
         security=security,
     )
     began = time.monotonic()
     try:
         try:
-            await client.connect()
-            offered = await client.api_versions()
+            async with asyncio.timeout(step_s):
+                await client.connect()
+                offered = await client.api_versions()
+        except TimeoutError as error:
+            silent = f"takes the connection, and says nothing within {step_s:g} s{whose}"
+            raise _Failed(Step("API versions", where, silent, FailureKind.UNREACHABLE, _SILENT)) from error
         except NetworkError as error:
             failure = unreachable(error)
             is_login = security.sasl is not None and not isinstance(error, TlsFailed)
             if is_login and security.tls is not None:
                 yield await _tls(cluster, host, port)
             name = "TLS" if isinstance(error, TlsFailed) else "login" if is_login else "API versions"
-            whose = "" if advertised_by is None else f" (broker {advertised_by} advertises this address)"
             raise _Failed(Step(name, where, f"{failure.message}{whose}", failure.kind, failure.hint)) from error
         except ConfigError as error:
             raise _Failed(Step("TLS", where, str(error), FailureKind.USAGE)) from error
@@ -223,8 +249,11 @@ async def _tls(cluster: Cluster, host: str, port: int) -> Step:
 async def _rights(cluster: Cluster) -> Step:
     """Tell what this principal may do with the cluster, as far as the brokers say."""
     where = cluster.target.name
+    describe = Right(AclOperation.DESCRIBE, ResourceType.CLUSTER)
+    hint: Words | None = None
 
     async def look() -> str:
+        nonlocal hint
         wire = await cluster.wire()
         topics = len((await wire.metadata(None)).topics)
         try:
@@ -235,10 +264,13 @@ async def _rights(cluster: Cluster) -> Step:
             bits = _NOT_TOLD
         if bits == _NOT_TOLD:
             return f"sees {counted(topics, 'topic')}"
+        if not bits >> AclOperation.DESCRIBE & 1:
+            hint = Phrase("klamm cannot name what is hidden from this login; ", describe.remedy(cluster.principal))
         allowed = [operation.spelling for operation in AclOperation if bits >> operation & 1]
         return f"on the cluster: {', '.join(allowed) or 'nothing'}; sees {counted(topics, 'topic')}"
 
-    return Step("rights", where, await _tried("rights", where, look))
+    found = await _tried("rights", where, look)
+    return Step("rights", where, found, hint=hint)
 
 
 async def _tried(name: str, where: str, work: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 
 _JAAS_SECTION = "KafkaClient"
+_BLANKS = "".join(map(chr, range(0x21)))
+"""What Kafka's clients cut off both ends of a value. A properties file keeps blanks at the end of a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +92,7 @@ def client_properties(
         BadRequest: a value is wrong or missing, or refers to something that is not there.
     """
     try:
-        resolved = resolve_references(entries, environment)
+        resolved = {key: value.strip(_BLANKS) for key, value in resolve_references(entries, environment).items()}
         security = security_of(resolved, _jaas_module(resolved, jaas_file, environment))
     except ConfigError as error:
         raise BadRequest(str(error), where=where) from error

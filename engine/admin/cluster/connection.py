@@ -28,8 +28,9 @@ from engine.admin.cluster.rights import Right, asked_for
 from engine.admin.cluster.settings_silence import SettingsSilence
 from engine.admin.cluster.target import ClusterTarget, Side, Source
 from engine.admin.cluster.waits import Accepted, Complain, Observer, OnRead, Waits, tell_nobody, tell_nobody_how_far
-from engine.common.acl import ResourceType
+from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ErrorCode
+from engine.common.topic_names import invalid_topic_name
 
 if TYPE_CHECKING:
     from engine.admin.cluster.wire import WireCluster
@@ -78,12 +79,14 @@ class Cluster:
         settings: SettingsSilence | None = None,
         is_dry_run: bool = False,
         needs: Sequence[Requirement] = (),
+        essential: Sequence[Requirement] = (),
     ) -> None:
         """Make a cluster with nothing open yet.
 
         Args:
             needs: the rights that the caller's whole work needs. Where one implies a right that was missing, it is
                 the one to ask for.
+            essential: those of them without which the work is refused. Without the others a part of it is hidden.
             settings: what an earlier cluster of the same command has found out about ZooKeeper, and brokers that wait
                 for it.
             is_dry_run: a change is only tried; nobody is waited for as long as if it had been sent.
@@ -99,7 +102,7 @@ class Cluster:
         self._settings = settings or SettingsSilence()
         self._zk: ZkClient | None = None
         self._has_sent = False
-        self.needs = needs
+        self.needs, self._essential = needs, essential
         self._denied: dict[Right, None] = {}
         self._wire: WireCluster | None = None
 
@@ -111,8 +114,11 @@ class Cluster:
     ) -> None:
         try:
             self.explain(error)
-            if isinstance(error, AdminError) and (refusal := await self.hidden(error.topics)) is not None:
-                raise refusal from error
+            if isinstance(error, AdminError) and error.topics:
+                if (refusal := await self.hidden(error.topics)) is not None:
+                    raise refusal from error
+                if self._hides_matches(error.topics):
+                    error.message = Phrase(error.message, f", or it is hidden from {self.principal or 'this login'}")
             refused = None if error is None else _refused_znode(error)
             if refused is not None and self._zk is not None:
                 raise await self._forbidden(self._zk, refused) from error
@@ -144,11 +150,15 @@ class Cluster:
         return ZnodeForbidden(f"ZooKeeper does not allow {who} to do this", where=path, hint=hint)
 
     async def hidden(self, topics: Sequence[str]) -> Refused | None:
-        """Return a refusal if one of these topics, which a list lacks, may be hidden: lists omit those."""
-        if not topics or self._wire is None:
+        """Return a refusal if one of these topics, which a list lacks, may be hidden: lists omit those.
+
+        A text that is no topic's name is a pattern: ``log_dirs.describing.hidden_matches`` finds what it matches.
+        """
+        asked = [text for text in topics if invalid_topic_name(text) is None]
+        if not asked or self._wire is None:
             return None
         with suppress(AdminError):
-            await self._wire.metadata(topics)
+            await self._wire.metadata(asked)
         names = {right.name for right in self._denied if right.resource_type is ResourceType.TOPIC}
         topic = next((topic for topic in topics if topic in names), None)
         if topic is None:
@@ -156,6 +166,11 @@ class Cluster:
         refusal = Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, where=f"topic {topic}")
         self.explain(refusal)
         return refusal
+
+    def _hides_matches(self, topics: Sequence[str]) -> bool:
+        """Whether hidden topics may match a pattern among these: who may not describe the cluster cannot know."""
+        cannot_know = Right(AclOperation.DESCRIBE, ResourceType.CLUSTER) in self._denied
+        return self.may_hide_topics and cannot_know and any(invalid_topic_name(text) is not None for text in topics)
 
     @property
     def principal(self) -> str | None:
@@ -195,6 +210,7 @@ class Cluster:
             named = [kind for kind in kinds if kind.name in where] or kinds
             # Others were asked for beside the work: their loss did not end it.
             needed = [right for right in named if (right.operation, right.resource_type) in self.needs] or named
+            needed = [right for right in needed if (right.operation, right.resource_type) in self._essential] or needed
             error.for_want_of(needed[-1], self.principal)
 
     def check_may_change(self) -> None:

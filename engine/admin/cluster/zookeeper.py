@@ -205,7 +205,9 @@ async def _greet(address: str, port: int) -> _Found:
 
 
 def _why_silent(*, takes_connections: bool) -> Part:
-    who = Phrase("a ZooKeeper that hangs, or a broker (name it with ", Parameter.BOOTSTRAP_SERVERS, ")")
+    who = Phrase(
+        "a ZooKeeper that hangs or lacks its majority, or a broker (name it with ", Parameter.BOOTSTRAP_SERVERS, ")"
+    )
     return Phrase("somebody listens there: ", who) if takes_connections else "it hangs, or a firewall blocks it"
 
 

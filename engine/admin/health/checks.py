@@ -245,6 +245,9 @@ def _controller(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
         yield Check.NO_CONTROLLER, ["no broker is the controller"]
     elif snapshot.controller_id not in snapshot.live_broker_ids:
         yield Check.NO_CONTROLLER, [f"broker {snapshot.controller_id} is the controller, but is not alive"]
+    elif facts.idle_controller is not None:
+        what = f"broker {snapshot.controller_id} is the controller, and answers, but not as the controller"
+        yield Check.NO_CONTROLLER, [f"{what}: {facts.idle_controller}; is ZooKeeper up?"]
     if facts.is_kraft:
         return
     seen = {controller for controller in facts.seen_controllers.values() if controller is not None}

@@ -66,6 +66,11 @@ class Check(StrEnum):
         """What a person should do next."""
         return _ADVICE[self]
 
+    @property
+    def meaning(self) -> str:
+        """What it means to those who meet Kafka's words for the first time; empty where its own words do."""
+        return _MEANINGS.get(self, "")
+
 
 _WARNINGS = frozenset(
     {
@@ -133,6 +138,14 @@ _ADVICE: Mapping[Check, Words] = {
 }
 
 
+_MEANINGS: Mapping[Check, str] = {
+    Check.UNDER_REPLICATED_DEAD_BROKER: "replicas on brokers that are down are not in sync: they have left the ISR",
+    Check.UNDER_REPLICATED_LAGGING: "replicas do not keep up with their leaders: they have left the ISR",
+    Check.UNDER_MIN_ISR: "fewer replicas are in sync (the ISR) than min.insync.replicas wants",
+    Check.PREFERRED_LEADER_IMBALANCE: "the first replica of a partition should lead it; after a restart others do",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class HealthReason:
     """One check that failed. ``count`` counts all findings, ``examples`` name some of them.
@@ -191,6 +204,7 @@ class HealthFacts:
         offline_log_dirs: by broker.
         used_percents: by broker and log dir, how full its volume is, whoever filled it.
         silent_brokers: registered brokers that did not answer, and what they did instead.
+        idle_controller: what the controller did instead of its work, though it answers as a broker.
         deletion_ages_ms: for how long topics have been marked for deletion.
         zookeeper_ms: how long a read takes.
         zookeeper_trouble: why ZooKeeper was not asked, although the caller named it.
@@ -212,6 +226,7 @@ class HealthFacts:
     offline_log_dirs: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     used_percents: Mapping[int, Mapping[str, float]] = field(default_factory=dict)
     silent_brokers: Mapping[int, str] = field(default_factory=dict)
+    idle_controller: str | None = None
     deletion_ages_ms: Mapping[str, int] = field(default_factory=dict)
     zookeeper_ms: float | None = None
     zookeeper_trouble: str | None = None

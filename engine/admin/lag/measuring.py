@@ -12,7 +12,7 @@ from typing import Final
 
 from engine.admin.cluster.asking import FAILURES, ask_all, beside_limit_s
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, Unknown
+from engine.admin.cluster.errors import AdminError, Refused, Unknown
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.group_reading import offsets_topic
 from engine.admin.groups.scope import FoundGroups, GroupScope, find_groups
@@ -36,7 +36,7 @@ from engine.admin.lag.verdicts import Reason, Verdict, judge
 from engine.admin.offsets.listing import end_offsets, leaders_of, offsets_at
 from engine.admin.records.fetching import FetchFrom, fetch
 from engine.admin.topics.selection import TopicSelection, topic_not_found
-from engine.common.errors import KafkaError
+from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import IsolationLevel, TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.kafka.formats.consumer_offsets import (
@@ -245,10 +245,12 @@ async def absent_topics(cluster: Cluster, topics: TopicSelection, answer: LagAns
     names = [name for name in unread if name in topics.names]
     if not names:
         return []
-    metadata = await (await cluster.wire()).metadata(names)
-    existing = {topic.name for topic in metadata.topics if topic.partitions}
-    missing = [name for name in names if name not in existing]
-    return [topic_not_found(missing)] if missing else []
+    answers = (await (await cluster.wire()).metadata(names)).topics
+    hidden = [topic for topic in answers if topic.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED]
+    known = {topic.name for topic in (*hidden, *(topic for topic in answers if topic.partitions))}
+    missing = [name for name in names if name not in known]
+    refusals = [Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, where=f"topic {topic.name}") for topic in hidden]
+    return [*refusals, *([topic_not_found(missing)] if missing else [])]
 
 
 def _verdict(key: _Key, name: TopicPartition, partition: PartitionSample, history: History) -> Verdict:

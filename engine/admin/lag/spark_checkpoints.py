@@ -67,7 +67,7 @@ def read_checkpoint(place: Location) -> Query:
         return _read(place)
     except ForeignVersion as error:
         raise BadRequest(str(error), where=place.shown, hint="a newer klamm may support it") from error
-    except (CorruptFileError, UnicodeDecodeError) as error:
+    except CorruptFileError as error:
         hint = "the query's event log has its positions, too: name that instead"
         raise BadRequest(f"damaged: {error}", where=place.shown, hint=hint) from error
     except PermissionError as error:
@@ -160,7 +160,7 @@ def _offsets(file: Location, *, distance: int) -> OffsetLogEntry | None:
     except FileNotFoundError:
         # Purged since it was listed.
         return None
-    except (CorruptFileError, UnicodeDecodeError) as error:
+    except CorruptFileError as error:
         if distance == 0 or (distance > 0 and isinstance(error, ForeignVersion)):
             raise
         # An old one says only how fast the query was. The newest may be half-written: it is not running yet.
@@ -183,7 +183,7 @@ def _initial(place: Location, source: str) -> Offsets | None:
     file = place / "sources" / source / "0"
     try:
         return decode_initial_offsets(_text(file), file.shown)
-    except (*_GONE, CorruptFileError, UnicodeDecodeError):
+    except (*_GONE, CorruptFileError):
         # Other kinds of sources keep their own files there.
         return None
 
@@ -194,4 +194,7 @@ def _batch(batch_id: int, entry: OffsetLogEntry, committed_ms: int | None) -> Ba
 
 
 def _text(file: Location) -> str:
-    return file.read().decode("utf-8")
+    try:
+        return file.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise CorruptFileError(f"{file.shown}: not text", path=file.shown) from error

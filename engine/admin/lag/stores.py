@@ -6,6 +6,7 @@ in. Everything here blocks.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -76,7 +77,7 @@ OtherStore = Callable[[str], tuple[Store, str]]
 
 
 class LocalStore:
-    """This machine's disks."""
+    """This machine's disks. A link that leads nowhere, or back to a folder that it lies in, is not there."""
 
     def list(self, path: str) -> list[Entry]:
         found = []
@@ -84,7 +85,11 @@ class LocalStore:
             for entry in entries:
                 try:
                     status = entry.stat()
-                except FileNotFoundError:
+                except OSError as error:
+                    if error.errno in (errno.ENOENT, errno.ELOOP):
+                        continue
+                    raise
+                if entry.is_symlink() and Path(path).resolve().is_relative_to(Path(entry.path).resolve()):
                     continue
                 found.append(Entry(entry.name, entry.is_dir(), status.st_mtime_ns // 1_000_000, status.st_size))
         return found

@@ -7,6 +7,7 @@ It asks all brokers at the same time, so that a hanging one delays nobody, and r
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
@@ -18,6 +19,7 @@ from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ErrorCode, error_code
 from engine.common.model import TopicPartition
 from engine.common.snapshot import ClusterSnapshot, FailedLogDir, LogDirSnapshot, ReplicaLog, TopicSnapshot
+from engine.common.topic_names import invalid_topic_name
 from engine.kafka.protocol.apis.describe_log_dirs import (
     DescribableLogDirTopic,
     DescribeLogDirsRequest,
@@ -138,8 +140,10 @@ async def note_topics_left_out(
     choose: Callable[[Iterable[str]], Iterable[str]] = tuple,
     brokers: Sequence[int] | None = None,
     operation: AclOperation = AclOperation.DESCRIBE,
-) -> None:
-    """Note the missing right on topics that a list may lack, as far as brokers show their log dirs. Never fails.
+) -> list[str]:
+    """Note the missing right on topics that a list may lack, as far as brokers show their log dirs; return those.
+
+    It never fails.
 
     Args:
         choose: picks those of the topics in log dirs that the list was to have.
@@ -147,14 +151,30 @@ async def note_topics_left_out(
         operation: what the caller does with the topics of the list.
     """
     if not cluster.may_hide_topics:
-        return
+        return []
     try:
         dirs = await read_log_dirs(cluster, brokers, limit_s=_HIDDEN_WITHIN_S)
     except AdminError as error:
         cluster.observe(f"log dirs do not say whether topics are hidden: {error}")
-        return
+        return []
     hidden = await note_hidden_topics(cluster, set(choose(topics_in(dirs))), listed)
     cluster.note_denied(Right(operation, ResourceType.TOPIC, topic) for topic in hidden)
+    return hidden
+
+
+async def hidden_matches(cluster: Cluster, patterns: Sequence[str]) -> list[str]:
+    """Return hidden topics whose whole names a pattern matches, as far as brokers show their log dirs.
+
+    A comma is an alternative, as in the patterns of Kafka's tools. A topic's name is no pattern.
+    """
+    texts = [text.replace(",", "|") for text in patterns if invalid_topic_name(text) is not None]
+    if not texts:
+        return []
+    try:
+        pattern = re.compile("|".join(texts))
+    except re.error:
+        return []
+    return await note_topics_left_out(cluster, (), lambda topics: filter(pattern.fullmatch, topics))
 
 
 def topics_in(dirs: Iterable[LogDir]) -> set[str]:

@@ -79,6 +79,15 @@ class PartitionSelection:
             and (not self.rules or any(rule.means(name) for rule in self.rules))
         )
 
+    def choose_topics(self, topics: Iterable[str]) -> list[str]:
+        """Return the topics of which some partition may be chosen."""
+        return [
+            topic
+            for topic in topics
+            if not (self.exclude_internal and topic in INTERNAL_TOPICS)
+            and (not self.rules or any(rule.topics.means(topic) for rule in self.rules))
+        ]
+
     def unmatched(self, chosen: Iterable[TopicPartition]) -> list[str]:
         """Return the rules that match none of the chosen partitions, as they were written."""
         existing = list(chosen)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import BadRequest, Unreachable
 from engine.admin.cluster.remedies import NAME_ZOOKEEPER
@@ -12,6 +14,7 @@ from engine.kafka.zk.errors import NodeExists, NoNode, SessionLost
 
 PATH = "/klamm/plan-lock"
 _PARENT = "/klamm"
+_PAUSE_S = 0.1
 
 
 class ZnodeLock:
@@ -22,18 +25,34 @@ class ZnodeLock:
         self._holder = holder
         self._session_timeout_ms = int(session_timeout_s * 1000)
         self._zk: ZkClient | None = None
+        self._sessions: set[int] = set()
+        """In which it was taken. ZooKeeper may end one later than the client does, as after its own restart."""
 
     async def take(self) -> None:
+        """Take it. If an earlier session of mine holds it still, wait until ZooKeeper has ended that one."""
         zk = await self._client()
         try:
             await zk.ensure_path(_PARENT)
-            await zk.create(PATH, self._holder.encode(), ephemeral=True)
-        except NodeExists as error:
-            found = await self.holder()
-            if not await self.is_mine():
-                raise LockHeld(found or Holder.decode(b"")) from error
+            while True:
+                if await self._create(zk):
+                    return
+                await asyncio.sleep(_PAUSE_S)
         except SessionLost as error:
             raise Unreachable(str(error), where=self._cluster.target.zookeeper) from error
+
+    async def _create(self, zk: ZkClient) -> bool:
+        """Create the znode; return False while an earlier session of mine holds it."""
+        self._sessions.add(zk.session_id)
+        try:
+            await zk.create(PATH, self._holder.encode(), ephemeral=True)
+        except NodeExists as error:
+            found, stat = await self.holder(), await zk.exists(PATH)
+            if stat is None:
+                return False
+            if stat.ephemeral_owner not in self._sessions:
+                raise LockHeld(found or Holder.decode(b"")) from error
+            return stat.ephemeral_owner == zk.session_id
+        return True
 
     async def is_mine(self) -> bool:
         zk = await self._client()

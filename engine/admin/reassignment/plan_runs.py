@@ -169,7 +169,8 @@ class PlanRun:
         moves = [move for wave in left for move in wave]
         copies = sum(len(move.adding) + len(move.changing_dirs) for move in moves)
         what = f"{counted(len(moves), 'partition')} ({counted(copies, 'replica')} to copy)"
-        question = f"{self.verb} {self.path.name} in {cluster.target.title}: {what} in {counted(len(left), 'wave')}"
+        verb = "roll back" if self.verb is Verb.ROLLBACK else self.verb
+        question = f"{verb} {self.path.name} in {cluster.target.title}: {what} in {counted(len(left), 'wave')}"
         if copies:
             question += (
                 ", without a throttle" if self.throttle is None else f", at {rate_text(self.throttle.start)} a broker"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -17,13 +18,14 @@ from engine.admin.cluster.errors import LoginRefused, NotFound, Refused, Unknown
 from engine.admin.cluster.waits import Observer, tell_nobody
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.offsets.listing import FoundOffset, ask_offsets
-from engine.admin.records.consumed import ConsumedRecords, visible_batches
+from engine.admin.records.consumed import ConsumedRecord, ConsumedRecords, visible_batches
 from engine.admin.records.fetching import FetchFrom, fetch
 from engine.admin.records.leaders import LeaderReaders, check_partitions, refuse_lasting, topic_leaders
 from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_LEADER, IsolationLevel, TopicPartition
 from engine.common.quantities import counted
 from engine.kafka.protocol.apis.fetch import PartitionData
+from engine.kafka.protocol.records.record import Record
 
 _PARTITION_BYTES_MAX = 1024 * 1024
 _ANSWER_BYTES_MAX = 16 * 1024 * 1024
@@ -416,6 +418,24 @@ class Consumer:
                 refuse_lasting(Unknown.of_code(answer), f"{position}")
                 left.append(position)
         return left
+
+
+async def next_record(wire: WireCluster, name: TopicPartition, offset: int, *, give_up_s: float) -> Record | None:
+    """Return the first record of a partition at or after an offset; None: there is none up to its end.
+
+    Raises:
+        NotFound, Refused, Unreachable: as ``Consumer`` says.
+    """
+    options = ConsumeOptions((name.partition,), offset=offset, until_end=True, give_up_s=give_up_s)
+    consumer = Consumer(wire, (name.topic,), options)
+    await consumer.open()
+    async with aclosing(consumer.batches()) as batches:
+        async for found in batches:
+            # A batch may unpack to many times its size.
+            records: list[ConsumedRecord] = await asyncio.to_thread(getattr, found, "records")
+            if records:
+                return records[0].record
+    return None
 
 
 async def _end_all(tasks: Collection[asyncio.Task[None]]) -> None:

@@ -384,6 +384,10 @@ class Producer:
         limit = f"within {self._options.delivery_timeout_s:g} s"
         where = f"topic {self._topic}"
         is_silent = self._last_error in (ErrorCode.NONE, ErrorCode.NETWORK_EXCEPTION)
+        if is_silent and (
+            leaders := sorted({lane.leader_id for lane in self._lanes.values() if lane.ready} - {NO_LEADER})
+        ):
+            where += f", led by broker{'s' if len(leaders) > 1 else ''} {', '.join(map(str, leaders))}"
         if is_silent and self._has_sent:
             hint = Phrase("look before you send them again: ", Operation.LIST_OFFSETS)
             message = f"no broker has confirmed the records {limit}; those that were sent may or may not be stored"

@@ -38,12 +38,21 @@ class TakenSnapshot:
 
 async def take_snapshot(cluster: Cluster, *, has_sizes: bool = False) -> TakenSnapshot:
     """Return the whole cluster as it is now. With ``has_sizes`` ask brokers where replicas are, and how large."""
+    from engine.admin.log_dirs.describing import (
+        note_hidden_topics,
+        note_topics_left_out,
+        read_log_dirs,
+        topics_in,
+        with_sizes,
+    )
+
     snapshot = await read_snapshot(cluster)
+    if not snapshot.topics:
+        # Moves are asked for beside topics only.
+        await note_topics_left_out(cluster, ())
     _refuse_blind(cluster)
     if not has_sizes:
         return TakenSnapshot(snapshot)
-    from engine.admin.log_dirs.describing import note_hidden_topics, read_log_dirs, topics_in, with_sizes
-
     dirs = await read_log_dirs(cluster)
     await note_hidden_topics(cluster, topics_in(dirs), (topic.name for topic in snapshot.topics))
     return TakenSnapshot(with_sizes(snapshot, dirs), tuple(log_dir for log_dir in dirs if log_dir.error))

@@ -13,7 +13,7 @@ from contextlib import suppress
 from engine.admin.cluster.asking import ONLY_ANSWER_SHARE, beside_limit_s
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, FailureKind, NotFound, Refused, StillUnderWay, Unreachable
-from engine.admin.cluster.remedies import Do, Operation, Phrase, Words
+from engine.admin.cluster.remedies import SEE_TOPICS, Do, Operation, Phrase, Words
 from engine.admin.cluster.waits import Complain, Observer, tell_nobody
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster, answer_limit_ms
 from engine.admin.cluster.wire_failures import refuse
@@ -41,7 +41,7 @@ from engine.common.errors import ErrorCode
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.topic_id import ZERO_TOPIC_ID, topic_id_text
-from engine.common.topic_names import INTERNAL_TOPICS
+from engine.common.topic_names import INTERNAL_TOPICS, invalid_topic_name
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.create_partitions import (
     CreatePartitionsAssignment,
@@ -215,6 +215,8 @@ class WireTopicChanger:
             return True
         if if_exists:
             return False
+        if invalid_topic_name(name) is not None:
+            raise NotFound(f"topic {name!r} does not exist", hint=SEE_TOPICS)
         await self._refuse_marked([name])
         raise topic_not_found([name])
 
@@ -303,6 +305,7 @@ class WireTopicChanger:
 
     async def _marked(self, names: Sequence[str]) -> Collection[str]:
         """Return which topics are marked for deletion, as ZooKeeper says, or else as brokers show it."""
+        names = [name for name in names if invalid_topic_name(name) is None]
         if self._sees_marks:
             from engine.kafka.zk.kafka_client import KafkaZkClient
 
@@ -321,6 +324,9 @@ class WireTopicChanger:
 
     async def _partition_count(self, name: str, broker_id: int | None = None) -> int | None:
         """Return a topic's partition count as a broker, by default the controller, knows it; None: unknown topic."""
+        if invalid_topic_name(name) is not None:
+            # A broker looks at rights first, and would say that one is missing on it.
+            return None
         asked = await self._wire.reachable_controller_id() if broker_id is None else broker_id
         response = await self._wire.metadata([name], broker_id=asked)
         topics = [topic for topic in response.topics if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]

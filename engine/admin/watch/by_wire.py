@@ -189,10 +189,15 @@ class GroupReader:
         return ReadGroups(tuple(self._known[name] for name in sorted(self._known)), tuple(missing), requests)
 
     def _next(self, listed: Mapping[str, ListedGroup]) -> list[str]:
-        """Return the groups to measure next: those that never were, then those that waited longest."""
+        """Return the groups to measure next: those that never were, those in trouble, and who waited longest.
+
+        Where not all are measured each time, those in trouble take at most half of the places.
+        """
         still_listed = [name for name in self._turn if name in listed]
         known = set(still_listed)
-        ordered = [name for name in listed if name not in known] + still_listed
+        troubled = [name for name in still_listed if self._known[name].lag.status.is_trouble][: self._per_reading // 2]
+        first = [*(name for name in listed if name not in known), *troubled]
+        ordered = list(dict.fromkeys([*first, *still_listed]))
         chosen = ordered[: self._per_reading]
         self._turn = ordered[self._per_reading :] + chosen
         return chosen

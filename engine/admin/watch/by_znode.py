@@ -19,6 +19,7 @@ from functools import partial
 from engine.admin.cluster.errors import Unreachable
 from engine.admin.cluster.target import Side
 from engine.admin.cluster.zookeeper import open_zookeeper
+from engine.admin.health.reading import zookeeper_delay_ms
 from engine.admin.watch.board import Board, Failure, failure_of
 from engine.admin.watch.frame import BrokerRegistration, Stage, StageSource
 from engine.admin.watch.knowledge import Knowledge
@@ -467,18 +468,20 @@ class ZooKeeperSide:
         self._rotation.suspect(waiting)
 
     async def _look(self, kafka: KafkaZkClient) -> None:
-        started = asyncio.get_running_loop().time()
-        try:
+        async def read() -> None:
             async with asyncio.timeout(LOOK_LIMIT_S):
                 await kafka.controller.controller_exists()
+            self._count(1)
+
+        was_lost = not self._board.is_connected(Side.ZOOKEEPER)
+        try:
+            self._knowledge.zookeeper_ms = await zookeeper_delay_ms(read)
         except TimeoutError:
             # It is frozen. The next look shows whether it recovers; else the session ends by itself.
             self._lose(Failure(f"no answer within {LOOK_LIMIT_S:g} s"))
             return
-        self._knowledge.zookeeper_ms = (asyncio.get_running_loop().time() - started) * 1000
-        if not self._board.is_connected(Side.ZOOKEEPER):
+        if was_lost:
             self._dirty.update(dict.fromkeys(self._everything()))
-        self._count(1)
 
     def _count(self, requests: int) -> None:
         self.requests += requests

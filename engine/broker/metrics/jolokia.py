@@ -16,6 +16,8 @@ from engine.broker.metrics.mbeans import OF_PARTITIONS, MBean
 PROTOCOL: Final = "7.2"
 REQUESTS_MAX: Final = 1000
 """Reads that one POST may ask for."""
+PATTERN_CHARS_MAX: Final = 1000
+"""A longer name counts only as it stands."""
 
 _TYPES: Final = {bool: "boolean", int: "long", float: "double", str: "java.lang.String"}
 
@@ -33,8 +35,9 @@ def requests_of(path: str, body: bytes | None) -> Any:
     """Return the requests of a GET (its path after ``/jolokia``) or of a POST: one, or a list of them."""
     if body is not None:
         try:
-            asked = json.loads(body)
-        except ValueError as error:
+            # No request has a number with a fraction, and not each can be written back.
+            asked = json.loads(body, parse_float=str, parse_constant=str)
+        except (ValueError, RecursionError) as error:
             return {"type": "", "error": f"the body is no JSON: {error}"}
         return asked[:REQUESTS_MAX] if isinstance(asked, list) else asked
     parts = [re.sub(r"!(.)", r"\1", unquote(part)) for part in re.split(r"(?<!!)/", path.strip("/"))]
@@ -58,7 +61,9 @@ def asks_for_partitions(told: Any) -> bool:
         if not isinstance(name, str):
             return True
         domain, _, properties = name.partition(":")
-        wanted = _properties(properties).get("type", "*")
+        if len(name) > PATTERN_CHARS_MAX:
+            return True
+        wanted = dict(_parse(properties)).get("type", "*")
         for known, kind in OF_PARTITIONS:
             if re.fullmatch(_glob(domain), known) and re.fullmatch(_glob(wanted), kind):
                 return True
@@ -128,7 +133,9 @@ def _read(request: dict[str, Any], known: dict[str, MBean], product: str) -> Any
 
 
 def _attributes(mbean: MBean, wanted: Any, *, is_pattern: bool) -> dict[str, Any]:
-    names = list(mbean.attributes) if not wanted else [wanted] if isinstance(wanted, str) else list(wanted)
+    names = list(mbean.attributes) if not wanted else [wanted] if isinstance(wanted, str) else wanted
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise _Refused(400, "java.lang.IllegalArgumentException", "an attribute is a name, or a list of names")
     missing = [name for name in names if name not in mbean.attributes]
     if missing and not is_pattern:
         raise _Refused(404, "javax.management.AttributeNotFoundException", f"No such attribute: {missing[0]}")
@@ -166,12 +173,14 @@ def _plain(value: object) -> object:
     return str(value).replace("nan", "NaN") if isinstance(value, float) and not math.isfinite(value) else value
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=256)
 def _pattern(name: str) -> Callable[[str], bool]:
     """Return what tells whether a name fits a pattern of JMX: ``*`` and ``?``, and ``,*`` at the end."""
+    if len(name) > PATTERN_CHARS_MAX:
+        raise _Refused(404, "javax.management.InstanceNotFoundException", f"{name[:100]}…")
     domain, _, properties = name.partition(":")
     domain_fits = re.compile(_glob(domain)).fullmatch
-    wanted = _properties(properties)
+    wanted = dict(_parse(properties))
     is_open = wanted.pop("*", None) is not None
     fits = {key: re.compile(_glob(value)).fullmatch for key, value in wanted.items()}
 
@@ -188,14 +197,22 @@ def _pattern(name: str) -> Callable[[str], bool]:
 
 
 def _glob(text: str) -> str:
-    return "".join(".*" if c == "*" else "." if c == "?" else re.escape(c) for c in text)
+    """Return a regular expression that never goes back behind a star: what follows it stands where it first can."""
+    first, *others = ("".join("." if c == "?" else re.escape(c) for c in part) for part in text.split("*"))
+    if not others:
+        return first
+    *middle, last = others
+    return first + "".join(f"(?>.*?{part})" for part in middle) + ".*" + last
+
+
+def _parse(text: str) -> list[tuple[str, str]]:
+    """Return keys and values; a star stands for further ones."""
+    # A key begins behind a comma: to look for one everywhere takes time by the square of the length.
+    found = re.findall(r'(?<![^,])(?:([^=,]+)=("(?:\\.|[^"\\])*"|[^,]*)|(\*))', text)
+    return [(key or star, value) for key, value, star in found]
 
 
 @lru_cache(maxsize=65_536)
-def _parsed(text: str) -> tuple[tuple[str, str], ...]:
-    found = re.findall(r'([^=,]+)=("(?:\\.|[^"\\])*"|[^,]*)|(\*)', text)
-    return tuple((key or star, value) for key, value, star in found)
-
-
 def _properties(text: str) -> dict[str, str]:
-    return dict(_parsed(text))
+    """Return those of a name of this broker's."""
+    return dict(_parse(text))

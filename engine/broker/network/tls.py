@@ -32,7 +32,7 @@ RECORD_BYTES_MAX: Final = 16 * 1024
 _SEALED_RECORD_BYTES_MAX: Final = RECORD_BYTES_MAX + 2048
 """With checksum and padding, as TLS 1.2 allows them."""
 
-_RECORD_HEAD: Final = struct.Struct(">HBH")
+_RECORD_HEAD: Final = struct.Struct(">HxH")
 _RECORD_BEGINNINGS: Final = frozenset(kind << 8 | 3 for kind in range(20, 25))
 """The first two bytes of a record: its kind, and what all versions since SSL 3 begin with."""
 
@@ -303,7 +303,8 @@ class TlsConnection(Connection):
                 if is_over:
                     self._hear_the_end()
                     break
-                if not filled:
+                if filled < len(room):
+                    # No whole record is left.
                     break
         except ssl.SSLError as error:
             self._send_records()
@@ -362,21 +363,28 @@ class TlsConnection(Connection):
 
         What is no record it gets at once, and says what is wrong with it.
         """
-        data, end, sizes = self._encrypted, 0, []
-        while end + _RECORD_HEAD.size <= len(data):
-            beginning, _, size = _RECORD_HEAD.unpack_from(data, end)
-            if beginning not in _RECORD_BEGINNINGS or size > _SEALED_RECORD_BYTES_MAX:
+        data, end = self._encrypted, 0
+        sizes: list[int] = []
+        # Each step counts: clients like librdkafka send dozens of records at a time.
+        head, note = _RECORD_HEAD.unpack_from, sizes.append
+        stop, head_bytes = min(len(data), _TAKEN_BYTES), _RECORD_HEAD.size
+        for _ in range(_TAKEN_RECORDS):
+            body = end + head_bytes
+            if body > stop:
+                break
+            beginning, size = head(data, end)
+            if size > _SEALED_RECORD_BYTES_MAX or beginning not in _RECORD_BEGINNINGS:
                 end = len(data)
-                sizes.append(RECORD_BYTES_MAX)
+                note(RECORD_BYTES_MAX)
                 break
-            after = end + _RECORD_HEAD.size + size
-            if after > len(data) or (sizes and (after > _TAKEN_BYTES or len(sizes) == _TAKEN_RECORDS)):
+            if body + size > stop:
                 break
-            end = after
+            end = body + size
             # To read nothing says nothing.
-            sizes.append(size or 1)
-        self._incoming.write(data[:end])
-        self._encrypted = data[end:]
+            note(size or 1)
+        if sizes:
+            self._incoming.write(data[:end])
+            self._encrypted = data[end:]
         return sizes
 
     def _keep_encrypted(self) -> None:

@@ -138,7 +138,7 @@ class Login:
         if self._logged_in_by is None and self._exchange is not None:
             return self._refused(SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE, mechanisms=enabled))
         if mechanism not in policy.mechanisms:
-            logger.info("SASL mechanism '%s' requested by client is not supported %s", mechanism, self._who)
+            logger.info("SASL mechanism '%.200s' requested by client is not supported %s", mechanism, self._who)
             answer = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=enabled)
             return self._refused(answer)
         self._mechanism = mechanism
@@ -218,7 +218,7 @@ class Login:
         return min(limits, default=0)
 
     def _told(self, refused: LoginRefused) -> str:
-        logger.info("Failed authentication with %s (%s)", self._who, refused)
+        logger.info("Failed authentication with %s (%.400s)", self._who, refused)
         if refused.told is not None:
             return refused.told
         again = "re-authentication" if self._logged_in_by is not None else "authentication"

@@ -81,7 +81,7 @@ _FIRST = re.compile(r"n,(?:a=(?P<identity>[^,]*))?,n=(?P<name>[^,]*),r=(?P<nonce
 _FINAL = re.compile(
     r"(?P<without_proof>c=[A-Za-z0-9+/=]*,r=(?P<nonce>[!-+\--~]+)(?:,.*)?),p=(?P<proof>[A-Za-z0-9+/=]+)"
 )
-_EXTENSION = re.compile(r"([A-Za-z]+)=([^,]*)")
+_IS_TOKEN = ",tokenauth="
 
 Candidate = tuple[ScramCredential, LoggedIn]
 """A credential, and who has logged in if the client proves to know its password."""
@@ -104,8 +104,7 @@ def scram_server(mechanism: str, candidate_of: CandidateOf, *, nonce: str | None
     name = _name(match["name"])
     if match["identity"] and _name(match["identity"]) != name:
         raise LoginRefused(_OTHER_IDENTITY, told=True)
-    extensions = dict(_EXTENSION.findall(match["more"]))
-    is_token = extensions.get("tokenauth", "").lower() == "true"
+    is_token = match["more"].rpartition(_IS_TOKEN)[2].partition(",")[0].lower() == "true"
     candidate = candidate_of(name, is_token)
     if candidate is None:
         raise LoginRefused(f"no {mechanism} credential of {'token ' if is_token else ''}{name}")
@@ -134,7 +133,8 @@ def scram_server(mechanism: str, candidate_of: CandidateOf, *, nonce: str | None
     return replace(who, answer=f"v={b64encode(proven).decode()}".encode())
 
 
-_OAUTH = re.compile(r"n,(?:a=(?P<identity>[^,\x01]*))?,\x01(?P<pairs>(?:[A-Za-z]+=[!-~ \t\r\n]*\x01)*)\x01")
+_OAUTH = re.compile(r"n,(?:a=(?P<identity>[^,\x01]*))?,\x01(?P<pairs>(?:[A-Za-z]+=[!-~ \t\r\n]*\x01)*+)\x01")
+_AUTH = "\x01auth="
 _TOKEN_REFUSED = json.dumps({"status": "invalid_token"}, separators=(",", ":"))
 _CONTROL_A = b"\x01"
 
@@ -149,13 +149,15 @@ def oauthbearer_server(validate: Callable[[str], LoggedIn]) -> ServerExchange:
     """
     first = _text((yield b""))
     match = _OAUTH.fullmatch(first)
-    pairs = dict(pair.partition("=")[::2] for pair in match["pairs"].split("\x01") if pair) if match else {}
-    scheme, _, token = pairs.get("auth", "").partition(" ")
+    pairs = f"\x01{match['pairs']}" if match else ""
+    scheme, _, token = pairs.rpartition(_AUTH)[2].partition("\x01")[0].partition(" ")
     if match is None or scheme.lower() != "bearer" or not token.strip():
         raise LoginRefused("the OAUTHBEARER message is malformed")
     try:
         logged_in = validate(token.strip())
-    except LoginRefused as refused:
+        # JSON can hold halves of characters, which no answer and no log can.
+        logged_in.name.encode()
+    except (LoginRefused, UnicodeEncodeError) as refused:
         if (yield _TOKEN_REFUSED.encode()) != _CONTROL_A:
             raise LoginRefused("a refused token was not acknowledged") from refused
         raise LoginRefused(_TOKEN_REFUSED, told=True) from refused
@@ -192,8 +194,8 @@ def unsecured_validator(options: Mapping[str, str], now_ms: Callable[[], int]) -
         if int(issued_s * 1000) > now_ms() + skew_ms or expires_s * 1000 <= now_ms() - skew_ms:
             raise LoginRefused("the token has expired, or is not valid yet")
         scope = claims.get(scope_claim, [])
-        given = set(scope.split() if isinstance(scope, str) else scope if isinstance(scope, list) else [])
-        if not required <= given:
+        given = scope.split() if isinstance(scope, str) else scope if isinstance(scope, list) else []
+        if not all(each in given for each in required):
             raise LoginRefused("the token lacks a required scope")
         return LoggedIn(name, expires_at_ms=int(expires_s * 1000))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 import sys
 from functools import lru_cache
@@ -31,7 +32,8 @@ def read_input(path: Path, encoding: str = "utf-8", *, errors: str = "replace") 
         OperationError: stdin is meant, and it is a terminal.
         OSError: the file cannot be read.
     """
-    return io.TextIOWrapper(io.BytesIO(read_input_bytes(path)), encoding, errors).read().removeprefix("\ufeff")
+    content = read_input_bytes(path).removeprefix(codecs.BOM_UTF8)
+    return io.TextIOWrapper(io.BytesIO(content), encoding, errors).read()
 
 
 def name_of(path: Path) -> str:

@@ -34,9 +34,9 @@ def require(condition: bool, message: str, *, key: str) -> None:
 
 
 _JAVA_BLANKS: Final = "".join(map(chr, range(0x21)))
-_COMMA: Final = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
+_BLANKS: Final = " \t\n\x0b\f\r"
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_DOUBLE: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?", re.ASCII)
+_DOUBLE: Final = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?", re.ASCII)
 _DOUBLE_NAMES: Final = re.compile(r"[+-]?(?:NaN|Infinity)")
 _INTEGER_BITS: Final[dict[str, int]] = {"SHORT": 16, "INT": 32, "LONG": 64}
 
@@ -116,7 +116,7 @@ def parse_value(name: str, text: str | None, type_: ConfigType) -> Value:
         case ConfigType.DOUBLE:
             return _parse_double(name, text, trimmed)
         case ConfigType.LIST:
-            return tuple(_COMMA.split(trimmed)) if trimmed else ()
+            return tuple(part.strip(_BLANKS) for part in trimmed.split(",")) if trimmed else ()
         case ConfigType.PASSWORD:
             return Password(trimmed)
         case _:

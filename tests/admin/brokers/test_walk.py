@@ -26,8 +26,8 @@ DESCRIBE = 1 << AclOperation.DESCRIBE.value
 NOT_TOLD = -(2**31)
 
 
-async def walked(target: ClusterTarget) -> list[Step]:
-    async with asyncio.timeout(60), Cluster(target, timeout_s=5) as cluster:
+async def walked(target: ClusterTarget, timeout_s: float = 5.0) -> list[Step]:
+    async with asyncio.timeout(60), Cluster(target, timeout_s=timeout_s) as cluster:
         return [step async for step in walk(cluster)]
 
 
@@ -95,7 +95,9 @@ def test_what_the_principal_may_do(bits: int | None, found: str) -> None:
                     cluster_authorized_operations=bits
                 )
         steps = await walked(by_wire(*cluster.bootstrap))
-        assert [step.found for step in steps if step.name == "rights"] == [found]
+        (rights,) = [step for step in steps if step.name == "rights"]
+        assert rights.found == found
+        assert (rights.hint is not None) == (bits == 0), "who cannot know what is hidden is told how to"
 
     scripted(scene)
 
@@ -127,6 +129,38 @@ def test_who_closes_the_connection_at_an_advertised_address_is_named_too() -> No
         assert failed.found.endswith("(broker 1 advertises this address)")
 
     scripted(scene)
+
+
+def test_an_address_that_does_not_answer_ends_nothing_while_another_one_does() -> None:
+    async def scene(cluster: ScriptedCluster) -> None:
+        dead = (own_loopback_address(), 9092)
+        for addresses in ((dead, cluster.bootstrap[0]), (cluster.bootstrap[0], dead)):
+            steps = await walked(by_wire(*addresses))
+            assert [step.where for step in steps if step.failure is not None] == [f"{dead[0]}:{dead[1]}"]
+            assert names(steps)[-1] == "every broker"
+
+    scripted(scene)
+
+
+@in_event_loop
+async def test_who_takes_connections_and_says_nothing_is_named_in_time() -> None:
+    release = asyncio.Event()
+
+    async def hold(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await release.wait()
+        writer.close()
+
+    async with await asyncio.start_server(hold, own_loopback_address(), 9092) as server:
+        host, port = server.sockets[0].getsockname()
+        async with asyncio.timeout(20):
+            steps = await walked(by_wire((host, port)), timeout_s=1.0)
+        release.set()
+    failed = last(steps)
+    assert names(steps) == ["broker name", "broker port", "API versions"]
+    assert (failed.found, failed.failure) == (
+        "takes the connection, and says nothing within 0.5 s",
+        FailureKind.UNREACHABLE,
+    )
 
 
 @in_event_loop

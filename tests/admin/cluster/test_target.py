@@ -199,9 +199,9 @@ def test_an_unknown_profile_lists_the_known_ones(tmp_path: Path, environment: di
 def test_a_client_s_properties(tmp_path: Path, environment: dict[str, str]) -> None:
     file = tmp_path / "client.properties"
     file.write_text("security.protocol=SASL_SSL\n")
-    with pytest.raises(BadRequest, match=r"sasl.jaas.config is missing: GSSAPI needs it"):
+    with pytest.raises(BadRequest, match=r"is missing: GSSAPI, Kafka's default without sasl.mechanism, needs it"):
         resolve(tmp_path, environment, bootstrap_servers="b:1", command_config=str(file))
-    file.write_text("client.id=me\nrequest.timeout.ms=5000\n")
+    file.write_bytes(b"\xef\xbb\xbfclient.id=me  \nrequest.timeout.ms=5000\t \n")
     properties = resolve(tmp_path, environment, bootstrap_servers="b:1", command_config=str(file)).client_properties
     assert (properties.client_id, properties.request_timeout_ms) == ("me", 5000)
     with pytest.raises(NotFound):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,9 @@ from scripted_brokers import scripted_cluster
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.snapshot_file import save_snapshot
 from engine.admin.cluster.target import ClusterTarget, Origin
-from engine.admin.health.reading import read_health_facts
-from engine.admin.health.report import HealthFacts
+from engine.admin.health.checks import ZOOKEEPER_SLOW_MS, assess
+from engine.admin.health.reading import read_health_facts, zookeeper_delay_ms
+from engine.admin.health.report import Check, HealthFacts
 from engine.common.clock import ManualClock
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, FailedLogDir, PartitionSnapshot, SnapshotSource, TopicSnapshot
@@ -107,6 +110,27 @@ async def test_brokers_that_are_known_to_be_silent_are_not_asked_again() -> None
         assert not brokers.brokers[1].requests(DescribeLogDirsRequest)
 
 
+@pytest.mark.parametrize("is_frozen", [False, True])
+@in_event_loop
+async def test_a_controller_that_waits_for_zookeeper_is_no_silent_broker(is_frozen: bool) -> None:
+    async with asyncio.timeout(60), scripted_cluster(2) as brokers:
+        brokers.leaders = {"t": [0]}
+        for broker in brokers.brokers:
+            broker.answers[ApiKey.DESCRIBE_CONFIGS] = _described
+            broker.answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: DescribeLogDirsResponse(results=[])
+        if is_frozen:
+            brokers.brokers[0].answers[ApiKey.DESCRIBE_LOG_DIRS] = lambda _: NOTHING_SAID
+        target = ClusterTarget("t", Origin.OPTIONS, bootstrap=tuple(brokers.bootstrap))
+        async with Cluster(target, timeout_s=20) as cluster:
+            (await cluster.wire()).silent[0] = SILENCE
+            facts = await read_health_facts(cluster)
+        assert (facts.silent_brokers, facts.idle_controller) == (({0: SILENCE}, None) if is_frozen else ({}, SILENCE))
+        found = {reason.check: reason.examples for reason in assess(facts).reasons}
+        told = (f"broker 0 is the controller, and answers, but not as the controller: {SILENCE}; is ZooKeeper up?",)
+        assert found.get(Check.NO_CONTROLLER) == (None if is_frozen else told)
+        assert (Check.SILENT_BROKERS in found) == is_frozen
+
+
 @pytest.mark.parametrize(
     ("fetch_max", "offers_leader_and_isr", "expected"),
     [(15, True, (False, False)), (16, True, (False, True)), (17, False, (True, True))],
@@ -163,3 +187,32 @@ async def test_a_frozen_broker_takes_only_a_part_of_the_time_there_is() -> None:
             facts = await read_health_facts(cluster)
         assert list(facts.silent_brokers) == [1]
         assert facts.silent_brokers[1] in ("no answer within 2 s", _LATE)
+
+
+def test_a_slow_zookeeper_is_told_from_a_late_loop() -> None:
+    async def answers_in(*delays_s: float) -> float:
+        left = iter(delays_s)
+
+        async def read() -> None:
+            await asyncio.sleep(next(left))
+
+        return await zookeeper_delay_ms(read)
+
+    async def under_load() -> float:
+        """ZooKeeper answers at once, and something else holds the loop for longer than a slow ZooKeeper would."""
+
+        async def hold() -> None:
+            while True:
+                time.sleep(2 * ZOOKEEPER_SLOW_MS / 1000)
+                await asyncio.sleep(0)
+
+        holding = asyncio.create_task(hold())
+        try:
+            # Answers come from a thread, as those of ZooKeeper's client do.
+            return await zookeeper_delay_ms(partial(asyncio.to_thread, int))
+        finally:
+            holding.cancel()
+
+    assert asyncio.run(answers_in(0.15, 0.15, 0.15)) > ZOOKEEPER_SLOW_MS
+    assert asyncio.run(answers_in(0.15, 0.001)) < ZOOKEEPER_SLOW_MS, "one late answer is no verdict"
+    assert asyncio.run(under_load()) < ZOOKEEPER_SLOW_MS

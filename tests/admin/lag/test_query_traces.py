@@ -185,13 +185,15 @@ def test_checkpoints_are_found_below_a_root(tmp_path: Path) -> None:
     (tmp_path / "table" / "_delta_log").mkdir()
     (tmp_path / "a" / "offsets").mkdir()
     (tmp_path / "b" / "state" / "0").mkdir(parents=True)
+    for link, target in (("a/round", ".."), ("itself", "itself"), ("nowhere", "absent"), ("z", "a/deeper/y")):
+        (tmp_path / link).symlink_to(target)
 
     def found(text: str) -> list[str]:
         roots = expand(text)
         return [place.shown.removeprefix(f"{tmp_path}/") for root in roots for place in find_checkpoints(root)]
 
-    named = ["a/_checkpoints/x", "a/deeper/y", "b", "job=orders", "team=a/job=b/q"]
-    assert found(str(tmp_path)) == named, "a table's partitions hold no checkpoints"
+    named = ["a/_checkpoints/x", "a/deeper/y", "b", "job=orders", "team=a/job=b/q", "z"]
+    assert found(str(tmp_path)) == named, "a table's partitions hold no checkpoints, and no link leads round"
     assert found(f"{tmp_path}/b/") == ["b/"]
     assert found(f"{tmp_path}/[a]/*/*") == ["a/_checkpoints/x", "a/deeper/y"]
     assert found(f"file://{tmp_path}/b") == [f"file://{tmp_path}/b"]
@@ -280,6 +282,9 @@ def test_a_damaged_old_batch_hides_no_newer_one(tmp_path: Path) -> None:
     assert places(read_checkpoint(locate(str(folder)))) == {("0", "orders", 0, 4, 4)}
     (folder / "offsets" / "3").write_text('v1\n{}\n{"orders":{"0":"4"}}')
     with pytest.raises(BadRequest, match=r"damaged: .*offsets/3: the offset of orders-0 is '4', not a number"):
+        read_checkpoint(locate(str(folder)))
+    (folder / "offsets" / "3").write_bytes(b"\xff\xfe")
+    with pytest.raises(BadRequest, match=r"damaged: .*offsets/3: not text"):
         read_checkpoint(locate(str(folder)))
 
 

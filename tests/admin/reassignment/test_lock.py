@@ -17,9 +17,13 @@ from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.reassignment import lock
 from engine.admin.reassignment.lock import operator_lock
 from engine.admin.reassignment.lock_by_group import GroupLock
-from engine.admin.reassignment.lock_holder import Holder
+from engine.admin.reassignment.lock_by_znode import PATH, ZnodeLock
+from engine.admin.reassignment.lock_holder import Holder, LockHeld
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
+from engine.kafka.zk.client import ZkClient
+from engine.local.addresses import own_loopback_address
+from engine.local.zookeeper import EmbeddedZooKeeper
 
 
 def test_a_place_that_never_answers_is_told_with_where_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,3 +66,26 @@ async def test_the_lock_is_given_back_where_the_plan_has_moved_it_to() -> None:
             await held.give_back()
         assert (group.members, group.refuses_leaves) == ({}, [])
         assert len(scripted.brokers[0].requests(FindCoordinatorRequest)) == looked + 3, "it looks where it is now"
+
+
+@in_event_loop
+async def test_a_znode_of_an_earlier_session_is_no_other_operators() -> None:
+    """A ZooKeeper that was down begins the time-outs of all sessions anew; by then, klamm has given its own up."""
+    with EmbeddedZooKeeper(host=own_loopback_address(), fsync=False) as server:
+        target = ClusterTarget("x", Origin.OPTIONS, zookeeper=server.connect_string)
+        async with asyncio.timeout(60), Cluster(target, timeout_s=3.0) as cluster:
+            mine, other = (ZnodeLock(cluster, Holder.myself(what), 2.0) for what in ("apply a.json", "apply b.json"))
+            await mine.take()
+            server.kill()
+            while await mine.is_mine():
+                pass
+            server.start()
+            async with await ZkClient.connect(server.connect_string) as zk:
+                assert await zk.exists(PATH) is not None, "the earlier session has not ended"
+            with pytest.raises(LockHeld):
+                await other.take()
+            await mine.take()
+            assert await mine.is_mine()
+            with pytest.raises(LockHeld):
+                await other.take()
+            await asyncio.gather(mine.give_back(), other.give_back())

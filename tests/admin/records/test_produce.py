@@ -300,8 +300,9 @@ def test_the_last_reason_is_told_when_time_runs_out() -> None:
         assert refused.value.code is ErrorCode.LEADER_NOT_AVAILABLE
         cluster.leaders = {"t": [0, 1]}
         cluster.brokers[0].answers[ApiKey.PRODUCE] = lambda request: HANG_UP
-        with pytest.raises(Unreachable):
+        with pytest.raises(Unreachable) as silent:
             await send(wire, records(1), delivery_timeout_s=0.5)
+        assert silent.value.where == "topic t, led by broker 0"
 
     play(scene)
 

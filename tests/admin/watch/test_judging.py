@@ -18,7 +18,7 @@ from engine.admin.health.report import Check
 from engine.admin.lag.results import LagAnswer
 from engine.admin.lag.verdicts import LagStatus
 from engine.admin.reassignment.lock_holder import Holder
-from engine.admin.watch.by_wire import GroupReader
+from engine.admin.watch.by_wire import GroupReader, unmeasured
 from engine.admin.watch.frame import BrokerWords, Frame, Link, LinkState, Stage, StageStatus
 from engine.admin.watch.judging import HealthMemory
 from engine.admin.watch.knowledge import Knowledge
@@ -285,7 +285,17 @@ def test_groups_of_other_protocols_are_there_too(monkeypatch: pytest.MonkeyPatch
     assert "a group of protocol connect" in str(workers.lag.error)
 
 
-def test_groups_are_measured_in_turn_as_many_at_once_as_the_reader_may(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("has_stalled", "readings", "expected"),
+    [
+        (False, 3, [("g0", "g1"), ("g2", "g3"), ("g4", "g0")]),
+        (True, 6, [("g0", "g1"), ("g2", "g3"), ("g3", "g4"), ("g3", "g0"), ("g3", "g1"), ("g3", "g2")]),
+    ],
+    ids=["none in trouble", "one in trouble, which is read each time, and all others in turn"],
+)
+def test_groups_are_measured_in_turn_as_many_at_once_as_the_reader_may(
+    monkeypatch: pytest.MonkeyPatch, *, has_stalled: bool, readings: int, expected: list[tuple[str, ...]]
+) -> None:
     names = [f"g{number}" for number in range(5)]
     measured: list[tuple[str, ...]] = []
 
@@ -299,12 +309,13 @@ def test_groups_are_measured_in_turn_as_many_at_once_as_the_reader_may(monkeypat
 
     async def measure(*, found: FoundGroups) -> tuple[LagAnswer, list[str]]:
         measured.append(found.brokers)
-        return LagAnswer(datetime.now(UTC), ()), []
+        stalled = replace(unmeasured("g3", GroupType.CLASSIC, GroupState.STABLE), status=LagStatus.STALL)
+        return LagAnswer(datetime.now(UTC), (stalled,) if has_stalled and "g3" in found.brokers else ()), []
 
     monkeypatch.setattr("engine.admin.watch.by_wire.list_groups", list_groups)
     meter: Any = SimpleNamespace(measure=measure, forget_all_but=lambda names: None, latest={})
     wire: Any = SimpleNamespace(nodes=nodes)
     reader = GroupReader(meter, per_reading=2)
-    for _ in range(3):
+    for _ in range(readings):
         asyncio.run(reader.read(wire, 1))
-    assert measured == [("g0", "g1"), ("g2", "g3"), ("g4", "g0")]
+    assert measured == expected

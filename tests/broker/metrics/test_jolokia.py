@@ -47,6 +47,10 @@ def test_properties_come_in_any_order() -> None:
         ("kafka.server:type=BrokerTopicMetrics,name=*", 1),
         ("kafka.server:type=BrokerTopicMetrics,name=Bytes?nPerSec,topic=*", 1),
         ("kafka.*:*", 5),
+        ("k*f*a.*e*r:*", 3),
+        ("*kafka.server*:*", 3),
+        ("kafka.server*server:*", 0),
+        ("*a.s?r*r:name=*In*,*", 2),
         ("*:type=LogManager,*", 1),
         ("kafka.server:topic=a,*", 2),
         ("nothing:*", 0),
@@ -54,6 +58,23 @@ def test_properties_come_in_any_order() -> None:
 )
 def test_search_finds_what_a_pattern_means(pattern: str, count: int) -> None:
     assert len(asked(f"/search/{pattern}")["value"]) == count
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kafka.server:" + "a" * 900_000,
+        "kafka.server:type=" + "*" * 900_000,
+        "kafka.server:type=" + "*e" * 400 + "*x,*",
+        "*" * 900 + "x:*",
+    ],
+    ids=["no property", "stars", "stars and letters", "stars of a domain"],
+)
+def test_a_name_that_fits_nothing_is_soon_refused(name: str) -> None:
+    """A regular expression holds the whole broker while it looks."""
+    assert asked("", {"type": "read", "mbean": name})["status"] == 404
+    assert asks_for_partitions({"type": "read", "mbean": name}) in (True, False)
 
 
 def test_read_of_a_pattern_gives_each_that_has_the_attribute() -> None:
@@ -100,10 +121,28 @@ def test_refusals_name_the_class_that_java_would(path: str, status: int, java_cl
     assert "value" not in told
 
 
-@pytest.mark.parametrize("body", [b"no json", b"7", b"null", b'"text"', b"[7, null]", b'{"type": 3}'])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"no json",
+        b"7",
+        b"null",
+        b'"text"',
+        b"[7, null]",
+        b'{"type": 3}',
+        b"[" * 100_000,
+        b'{"type": Infinity, "mbean": 1e400}',
+    ],
+)
 def test_senseless_bodies_are_refused(body: bytes) -> None:
     told = json.loads(answer(requests_of("", body), MBEANS, "0"))
     assert all(one["status"] == 400 for one in (told if isinstance(told, list) else [told]))
+
+
+@pytest.mark.parametrize("attribute", [7, True, [["Count"]], ["Count", 7], {"Count": 1}])
+def test_attributes_without_a_name_are_refused(attribute: object) -> None:
+    told = asked("", {"type": "read", "mbean": TOPICS, "attribute": attribute})
+    assert told["status"] == 400
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import hmac
 import json
 from base64 import b64decode, b64encode, urlsafe_b64encode
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -215,6 +216,60 @@ def test_malformed_scram_is_refused(tokens: list[bytes]) -> None:
     assert refusal(scram(), *tokens).told is None
 
 
+LONG_BYTES = 520_000
+"""About the most that ``sasl.server.max.receive.size`` lets through."""
+
+
+@pytest.mark.parametrize("repeated", [b"a", b",", b"=", b"a=", b",a", b",a=b", b"=2C", b",p=", b",p=A", b"\0", b"\x01"])
+@pytest.mark.parametrize(
+    ("server", "begins"),
+    [
+        (lambda: plain_server(PASSWORDS), [b"", b"\0alice\0"]),
+        (scram, [b"", b"n,,n=", b"n,a=", b"n,,n=alice,r=", b"n,,n=nobody,r=x,"]),
+        (lambda: oauthbearer_server(validator()), [b"", b"n,a=", b"n,,\x01", b"n,,\x01auth=", b"n,,\x01auth=Bearer "]),
+    ],
+    ids=["PLAIN", "SCRAM", "OAUTHBEARER"],
+)  # fmt: skip
+@pytest.mark.timeout(60)
+def test_a_long_token_of_anybody_is_soon_done_with(
+    server: Callable[[], ServerExchange], begins: list[bytes], repeated: bytes
+) -> None:
+    """A token is read on the event loop: if that took time by the square of its length, it would take an hour."""
+    for begin in begins:
+        exchange = server()
+        next(exchange)
+        with suppress(LoginRefused):
+            exchange.send(begin + repeated * (LONG_BYTES // len(repeated)))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("repeated", [b"a", b",", b"=", b",a=b", b",p=", b",p=A"])
+def test_a_long_last_message_is_soon_done_with(repeated: bytes) -> None:
+    for begin in (b"c=", b"c=biws,r=", b"c=biws,r=x,", b"c=biws,r=x,p="):
+        refusal(scram(), b"n,,n=alice,r=x", begin + repeated * (LONG_BYTES // len(repeated)))
+
+
+@pytest.mark.parametrize(
+    ("extensions", "is_token"),
+    [
+        (b"", False),
+        (b",tokenauth=true", True),
+        (b",tokenauth=TRUE,a=b", True),
+        (b",a=b,tokenauth=true", True),
+        (b",tokenauth=false", False),
+        (b",tokenauth=true,tokenauth=false", False),
+        (b",tokenauth=truer", False),
+        (b",notokenauth=true", False),
+        (b",a=tokenauth=true", False),
+    ],
+)
+def test_an_extension_says_that_a_name_is_a_tokens_id(extensions: bytes, is_token: bool) -> None:
+    asked: list[tuple[str, bool]] = []
+    server = scram_server("SCRAM-SHA-256", lambda name, by_token: asked.append((name, by_token)))
+    refusal(server, b"n,,n=alice,r=x" + extensions)
+    assert asked == [("alice", is_token)]
+
+
 def test_a_credential_with_few_iterations_lets_nobody_in() -> None:
     refusal(scram(iterations=4095), b"n,,n=alice,r=x")
 
@@ -301,12 +356,18 @@ def test_bad_tokens_are_refused_by_a_challenge_and_then_an_error(refused: str) -
         client.send(b"")
 
 
+def test_a_token_may_not_name_half_a_character() -> None:
+    refused = f"n,,\x01auth=Bearer {token(sub=chr(0xD800))}\x01\x01".encode()
+    assert refusal(oauthbearer_server(validator()), refused, b"\x01").told == '{"status":"invalid_token"}'
+
+
 def test_tokens_need_the_scopes_and_the_claim_that_the_options_name() -> None:
     options = {"unsecuredValidatorRequiredScope": "read write", "unsecuredValidatorPrincipalClaimName": "user"}
     check = validator(**options)
     assert check(token(user="u", scope="write read more")).name == "u"
     assert check(token(user="u", scope=["read", "write"])).name == "u"
-    for claims in ({"user": "u", "scope": "read"}, {"user": "u"}, {"scope": "read write"}):
+    odd = {"user": "u", "scope": [["read"], {}, "write"]}
+    for claims in ({"user": "u", "scope": "read"}, {"user": "u"}, {"scope": "read write"}, odd):
         with pytest.raises(LoginRefused):
             check(token(**claims))
     # Clients write microseconds.
@@ -318,6 +379,17 @@ def test_tokens_need_the_scopes_and_the_claim_that_the_options_name() -> None:
 def test_another_identity_than_that_of_the_token_is_refused() -> None:
     server = oauthbearer_server(validator())
     assert "bob" in str(refusal(server, f"n,a=bob,\x01auth=Bearer {token()}\x01\x01".encode()).told)
+
+
+@pytest.mark.parametrize(
+    "pairs", ["auth=Bearer {}", "auth=Bearer x\x01auth=Bearer {}", "a=b\x01auth=Bearer {}\x01authx=y"]
+)
+def test_the_last_of_several_tokens_counts(pairs: str) -> None:
+    server = oauthbearer_server(validator())
+    next(server)
+    with pytest.raises(StopIteration) as done:
+        server.send(f"n,,\x01{pairs.format(token())}\x01\x01".encode())
+    assert done.value.value.name == "alice"
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ def test_plain_connections_are_the_default() -> None:
         ({"security.protocol": "TLS"}, "TLS is not one of PLAINTEXT, SSL"),
         ({"sasl.mechanism": "SCRAM-SHA-1"}, "SCRAM-SHA-1 is not supported"),
         ({"sasl.jaas.config": ""}, "sasl.jaas.config is missing"),
+        ({"sasl.jaas.config": "", "sasl.username": "a"}, "sasl.username and sasl.password are librdkafka's keys"),
         ({"sasl.mechanism": "GSSAPI"}, "GSSAPI needs sasl.kerberos.service.name"),
         ({"sasl.jaas.config": "a.B required;"}, "lack username"),
         ({"sasl.jaas.config": 'a.B required username="a";'}, "lack password"),

@@ -64,6 +64,26 @@ def test_longs_read_back(value: int) -> None:
     assert parse_value("k", value_text(value, ConfigType.LONG), ConfigType.LONG) == value
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    ("text", "kind", "found"),
+    [
+        ("a" + " " * 500_000 + "b", ConfigType.LIST, ("a" + " " * 500_000 + "b",)),
+        ("a" + " " * 500_000 + ",b", ConfigType.LIST, ("a", "b")),
+        ("1" * 500_000 + "x", ConfigType.DOUBLE, None),
+        ("1" * 500_000 + "x", ConfigType.LONG, None),
+    ],
+    ids=["blanks", "blanks before a comma", "digits of a double", "digits of a long"],
+)
+def test_a_long_value_is_soon_read(text: str, kind: ConfigType, found: tuple[str, ...] | None) -> None:
+    """A client that may change a topic's settings sends such values, and the event loop reads them."""
+    if found is None:
+        with pytest.raises(ConfigError):
+            parse_value("k", text, kind)
+    else:
+        assert parse_value("k", text, kind) == found
+
+
 def test_no_value_stays_none() -> None:
     assert parse_value("k", None, ConfigType.INT) is None
     assert value_text(None, ConfigType.INT) is None

@@ -297,6 +297,11 @@ class FakeCluster:
         """Make the members of a group hang: they stay, and commit nothing."""
         self._groups[group].reads = 0.0
 
+    def stop_at(self, group: str, name: TopicPartition, offset: int) -> None:
+        """Make one record hold up the reader of a partition: the others are read as before."""
+        self._groups[group].committed[name] = offset
+        self._groups[group].stuck.add(name)
+
     def resume_reading(self, group: str, reads: float) -> None:
         """Let the members of a group read again, so many records of each partition in a second."""
         self._groups[group].reads = reads

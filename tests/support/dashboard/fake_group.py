@@ -29,6 +29,8 @@ class FakeGroup:
         self.name, self.topic = name, topic
         self.committed: dict[TopicPartition, int] = {}
         self.reads = reads if members else 0.0
+        self.stuck: set[TopicPartition] = set()
+        """Where one record holds its reader up."""
         self._rate = max(rate, 1.0)
         self._member_ids = [f"{name}-{number}" for number in range(1, members + 1)]
         self._points: dict[TopicPartition, list[Point]] = {}
@@ -39,7 +41,7 @@ class FakeGroup:
         self._now_ms = now_ms
         for name, offset in self.committed.items():
             end = ends[name].end if name in ends else None
-            if end is not None:
+            if end is not None and name not in self.stuck:
                 self.committed[name] = min(end, offset + round(self.reads * seconds))
             self._points[name] = [*self._points.get(name, ()), Point(now_ms, self.committed[name], end)][-_POINTS_MAX:]
 

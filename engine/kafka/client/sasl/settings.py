@@ -84,13 +84,13 @@ def sasl_settings(entries: Mapping[str, str], jaas: LoginModule | None = None) -
     """
     mechanism = entries.get("sasl.mechanism", "GSSAPI")
     if mechanism not in _MECHANISMS:
-        default = "" if "sasl.mechanism" in entries else " (Kafka's default)"
-        raise ConfigError(f"sasl.mechanism={mechanism}{default} is not supported; klamm has {', '.join(_MECHANISMS)}")
+        raise ConfigError(f"sasl.mechanism={mechanism} is not supported; klamm has {', '.join(_MECHANISMS)}")
     jaas_config = entries.get("sasl.jaas.config")
     module = parse_jaas_config(jaas_config) if jaas_config else jaas
     if module is None:
+        other = "; sasl.username and sasl.password are librdkafka's keys" if "sasl.username" in entries else ""
         raise ConfigError(
-            f"sasl.jaas.config is missing: {mechanism} needs it, or a JAAS file with a section KafkaClient"
+            f"sasl.jaas.config is missing: {_named(entries)} needs it, or a JAAS file with a section KafkaClient{other}"
         )
     if mechanism == "OAUTHBEARER" and entries.get("sasl.login.callback.handler.class", "").endswith(_MSK_HANDLER):
         mechanism = "AWS_MSK_IAM"
@@ -106,10 +106,14 @@ def sasl_settings(entries: Mapping[str, str], jaas: LoginModule | None = None) -
     return SaslSettings(mechanism, tuple(module.options.items()), url, command)
 
 
+def _named(entries: Mapping[str, str]) -> str:
+    return entries.get("sasl.mechanism") or "GSSAPI, Kafka's default without sasl.mechanism,"
+
+
 def _of_other_libraries(mechanism: str, entries: Mapping[str, str], module: LoginModule) -> SaslSettings:
     service = entries.get("sasl.kerberos.service.name") or module.options.get("serviceName", "")
     if mechanism == "GSSAPI" and not service:
-        raise ConfigError("GSSAPI needs sasl.kerberos.service.name, which is usually kafka")
+        raise ConfigError(f"{_named(entries)} needs sasl.kerberos.service.name, which is usually kafka")
     if mechanism == "GSSAPI" and module.options.get("useKeyTab", "").lower() == "true":
         _require(module, mechanism, "keyTab", "principal")
     return SaslSettings(mechanism, tuple(sorted(module.options.items())), service=service)
