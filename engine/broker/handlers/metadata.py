@@ -3,7 +3,8 @@
 Behaviour
 * Brokers, controller and topics from the controller's UpdateMetadata requests, with addresses on the request's
   listener. Before the first UpdateMetadata the answer waits, until the broker has been open for five seconds. Then it
-  has no brokers, and the controller is -1. Kafka does not wait: a client that believes it has nobody left to ask.
+  has no brokers, and the controller is -1. A broker that has replicas waits for the first one that names topics. Kafka
+  does not wait: a client that believes it has nobody left to ask, or that its topic is gone.
 * If the client and ``auto.create.topics.enable`` allow it, the broker creates a missing topic and answers
   LEADER_NOT_AVAILABLE until it has a leader. Otherwise the answer is UNKNOWN_TOPIC_OR_PARTITION
   (INVALID_TOPIC_EXCEPTION for a bad name).
