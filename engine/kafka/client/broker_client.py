@@ -378,9 +378,14 @@ class BrokerClient:
                     _, answer = await beside_loop(decode_response, answer, request.api_key, api_version)
                 return answer
         except TimeoutError as error:
-            silence = f"no answer to {type(request).__name__.removesuffix('Request')} within {limit_ms / 1000:g} s"
+            silence = _silence(request, limit_ms)
             self._was_not_answered(future, silence)
             raise RequestTimedOut(silence, address=self.address) from error
+        except asyncio.CancelledError:
+            # The answer is still due: others may ask here, and be as impatient.
+            loop = asyncio.get_running_loop()
+            loop.call_later(limit_ms / 1000, self._was_not_answered, future, _silence(request, limit_ms))
+            raise
 
     def _was_not_answered(self, future: asyncio.Future[Any], silence: str) -> None:
         """End the connection, unless an earlier request still has time: answers come in the order of the requests."""
@@ -533,6 +538,10 @@ class BrokerClient:
 
 
 __all__ = ["BrokerClient", "NetworkError"]
+
+
+def _silence(request: Request, limit_ms: float) -> str:
+    return f"no answer to {type(request).__name__.removesuffix('Request')} within {limit_ms / 1000:g} s"
 
 
 def _reason(error: OSError) -> str:

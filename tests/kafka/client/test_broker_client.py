@@ -167,6 +167,31 @@ def test_a_request_without_an_answer_ends_the_connection() -> None:
     run(check)
 
 
+def test_a_request_that_nobody_waits_for_any_more_is_still_due() -> None:
+    """Else a connection whose users are less patient than it is would stay silent for as long as they ask."""
+
+    async def check() -> None:
+        asked: list[str] = []
+
+        def handler(request: RequestHead, body: MetadataRequest) -> Any:
+            asked.append(body.topics[0].name)
+            return Deferred() if asked == ["first"] else answer_with_name(request, body)
+
+        async with serving({ApiKey.METADATA: handler}) as (_, host, port):
+            client = BrokerClient(host, port, client_id="c", request_timeout_ms=50)
+            await client.connect()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await client.send(asking("first"), 4)
+            async with asyncio.timeout(30):
+                while client.is_connected:
+                    await asyncio.sleep(0.01)
+            assert name_of(await client.send(asking("again"), 4, timeout_ms=30_000)) == "again"
+            await client.close()
+
+    run(check)
+
+
 def test_a_request_that_waits_behind_a_longer_one_does_not_end_the_connection() -> None:
     """Answers come in order: that this one is missing says nothing about the peer before the first one's time is up."""
 
