@@ -65,6 +65,8 @@ class CutProxies:
         self._servers: list[asyncio.Server] = []
         self._lines: dict[frozenset[int], _Line] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self.strangers: set[bytes] = set()
+        """Client ids that name no broker: their lines are never cut."""
 
     def __enter__(self) -> CutProxies:
         self._thread.start()
@@ -131,8 +133,11 @@ class CutProxies:
         upstream: asyncio.StreamWriter | None = None
         line: _Line | None = None
         try:
-            head, source = await _first_bytes(reader)
-            line = self._line(source, broker_id)
+            head, client_id = await _first_bytes(reader)
+            match = _BROKER_ID.fullmatch(client_id)
+            if match is None:
+                self.strangers.add(client_id)
+            line = self._line(-1 if match is None else int(match[1]), broker_id)
             if line.cut is Cut.REFUSED:
                 writer.transport.abort()
                 return
@@ -160,13 +165,12 @@ class CutProxies:
                     end.transport.abort()
 
 
-async def _first_bytes(reader: asyncio.StreamReader) -> tuple[bytes, int]:
-    """Return the start of the first request, and the id of the broker that sends it."""
+async def _first_bytes(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    """Return the start of the first request, and the id of the client that sends it."""
     head = await reader.readexactly(_CLIENT_ID_AT + 2)
     (size,) = struct.unpack_from(">h", head, _CLIENT_ID_AT)
     client_id = await reader.readexactly(max(size, 0))
-    match = _BROKER_ID.fullmatch(client_id)
-    return head + client_id, -1 if match is None else int(match[1])
+    return head + client_id, client_id
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flows: asyncio.Event) -> None:

@@ -516,7 +516,7 @@ class BrokerClient:
             self.broken(reason)
 
     def broken(self, reason: str) -> None:
-        """End the connection and every request in flight. Only the wire and this client call this."""
+        """End the connection and every request in flight."""
         wire, self._wire = self._wire, None
         self.totals.closed += wire is not None
         self._is_admitted = False
