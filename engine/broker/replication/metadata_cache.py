@@ -216,7 +216,7 @@ class MetadataCache:
         )
         if deleted or has_new_brokers:
             self.derived.clear()
-        if brokers and (topics or not self.expects_topics):
+        if brokers and (count or not self.expects_topics):
             self.known.set()
         if count:
             added = count - len(deleted)
