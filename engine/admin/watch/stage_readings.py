@@ -350,7 +350,7 @@ _READERS: Mapping[Stage, Callable[[StageReadings], Awaitable[Told]]] = {
 
 
 class OldGroupReader:
-    """Reads groups in ZooKeeper over the feed's own session: all names and states each time, the rest of a few in turn."""
+    """Reads groups in ZooKeeper: all names and states each time, lag and members of a few in turn."""
 
     def __init__(self, cluster: SharedCluster) -> None:
         self._cluster = cluster
