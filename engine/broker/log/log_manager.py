@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.broker.log.disk_jobs import CreateJob, DeleteJob, DiskJob, run_jobs
-from engine.broker.log.due_flushes import DueFlushes
 from engine.broker.log.environment import Flushable
+from engine.broker.log.flush_state import DueFlushes
 from engine.broker.log.log import Log
 from engine.broker.log.log_checkpoints import LogCheckpoints
 from engine.broker.log.log_dirs import LogDirs

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from engine.broker.log.cleaner import cleaning
-from engine.broker.log.cleaner.cleaning import CleanedSegments
+from engine.broker.log.cleaner.cleaning import CleanedSegments, Pace
 from engine.broker.log.cleaner.messages import CleaningLimits
-from engine.broker.log.cleaner.throttle import Pace
 from engine.broker.log.indexes import TransactionIndex
 from engine.broker.log.segment import LogSegment
 from engine.broker.log.segment_paths import SegmentPaths

@@ -12,8 +12,8 @@ import pytest
 from log_folders import NOW_MS, data_batch
 from managed_logs import ManagedLogs, checkpoint, run_jobs
 
-from engine.broker.log.due_flushes import DueFlushes
 from engine.broker.log.environment import Flushable
+from engine.broker.log.flush_state import DueFlushes
 from engine.broker.log.log import Log
 from engine.broker.log.producer_state import ProducerStateManager
 from engine.common.model import TopicPartition
