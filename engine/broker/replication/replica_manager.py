@@ -26,13 +26,12 @@ from engine.broker.replication.log_dir_moves import LogDirMoves, run_here
 from engine.broker.replication.log_flushes import LogFlushes
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.partition import Partition
-from engine.broker.replication.partition_environment import PartitionEnvironment
+from engine.broker.replication.partition_environment import PartitionEnvironment, Wakeups
 from engine.broker.replication.replica_selector import ReplicaSelector, ReplicaView
 from engine.broker.replication.roles import make_nothing
 from engine.broker.replication.settings import ReplicationSettings
 from engine.broker.replication.state_change_log import StateChangeLogger
 from engine.broker.replication.throttle import ReplicationQuota
-from engine.broker.replication.wakeups import Wakeups
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
