@@ -15,19 +15,17 @@ from engine.admin.lag.spark_positions import BATCHES_MAX, Batch, Query, ReaderKi
 from engine.admin.lag.stores import READ_ACCESS, Location
 from engine.common.errors import CorruptFileError
 from engine.kafka.formats.spark_checkpoints import Offsets
-from engine.kafka.formats.spark_event_files import (
-    files_in_order,
-    is_event_log_file,
-    is_event_log_folder,
-    whole_lines,
-)
 from engine.kafka.formats.spark_events import (
     QueryProgress,
     QueryStarted,
     QueryTerminated,
     decode_query_event,
+    files_in_order,
     is_by_listener,
+    is_event_log_file,
+    is_event_log_folder,
     is_query_event,
+    whole_lines,
 )
 
 

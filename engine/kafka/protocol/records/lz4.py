@@ -14,7 +14,7 @@ import cramjam
 
 from engine.kafka.protocol.records.buffers import Buffer
 from engine.kafka.protocol.records.decompression import decompress_within
-from engine.kafka.protocol.records.unpacking_errors import Corrupt
+from engine.kafka.protocol.records.faults import Corrupt
 
 _MAGIC = b"\x04\x22\x4d\x18"
 _DESCRIPTOR = b"\x60\x40"

@@ -10,7 +10,7 @@ import struct
 import cramjam
 
 from engine.kafka.protocol.records.buffers import Buffer
-from engine.kafka.protocol.records.unpacking_errors import Corrupt, TooLarge
+from engine.kafka.protocol.records.faults import Corrupt, TooLarge
 
 _MAGIC = b"\x82SNAPPY\x00"
 _FRAME_HEADER = _MAGIC + struct.pack(">ii", 1, 1)
