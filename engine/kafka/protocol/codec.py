@@ -15,26 +15,6 @@ from engine.kafka.protocol.declaration import Message, Request, Response
 from engine.kafka.protocol.decoder_source import compile_decoder
 from engine.kafka.protocol.encoder_source import compile_encoder
 
-Buffer: TypeAlias = bytes | bytearray | memoryview
-M = TypeVar("M", bound=Message)
-Decoder: TypeAlias = Callable[[Buffer, int], tuple[M, int]]
-"""(buffer, offset) -> (value, offset after it). The buffer must end with the message: its end limits all lengths.
-
-RECORDS fields are memoryviews into the buffer; everything else is copied.
-
-Raises:
-    RemoteProtocolError: the bytes are not such a message. It ignores bytes after the message.
-"""
-
-
-Encoder: TypeAlias = Callable[[Outgoing, M], None]
-"""Appends a value to the buffer.
-
-Raises:
-    LocalProtocolError: the version cannot carry the value; the error names the field. The buffer's end is then
-        undefined.
-"""
-
 
 class SizedRange(Protocol):
     """Bytes in a file, which are sent from there."""
@@ -69,6 +49,25 @@ class Outgoing(bytearray):
             start = len(self)
             self.ranges = [*self.ranges, *((start + position, part) for position, part in other.ranges)]
         self += other
+
+
+Buffer: TypeAlias = bytes | bytearray | memoryview
+M = TypeVar("M", bound=Message)
+Decoder: TypeAlias = Callable[[Buffer, int], tuple[M, int]]
+"""(buffer, offset) -> (value, offset after it). The buffer must end with the message: its end limits all lengths.
+
+RECORDS fields are memoryviews into the buffer; everything else is copied.
+
+Raises:
+    RemoteProtocolError: the bytes are not such a message. It ignores bytes after the message.
+"""
+Encoder: TypeAlias = Callable[[Outgoing, M], None]
+"""Appends a value to the buffer.
+
+Raises:
+    LocalProtocolError: the version cannot carry the value; the error names the field. The buffer's end is then
+        undefined.
+"""
 
 
 def decoder(cls: type[M], version: int, *, is_bounded: bool = False) -> Decoder[M]:
