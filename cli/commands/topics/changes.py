@@ -77,7 +77,7 @@ async def create(
     cannot be created, the others still are.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.topics_changes import topic_changes_report
+    from cli.views.topics import topic_changes_report
     from engine.admin.topics.access import topic_changer
     from engine.admin.topics.changes import NewTopic, check_new_topic, parse_replica_assignment, parse_topic_configs
 
@@ -149,7 +149,7 @@ async def alter(
     So adding partitions needs --yes in a script, as does a setting that may lose records.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.topics_changes import topic_changes_report
+    from cli.views.topics import topic_changes_report
     from engine.admin.reassignment.throttle_settings import THROTTLE_SETTINGS
     from engine.admin.topics.access import topic_changer
     from engine.admin.topics.changes import TopicAlteration, parse_replica_assignment, parse_topic_configs
@@ -228,7 +228,7 @@ async def delete(
     A regular expression never matches Kafka's own topics; name such a topic to delete it.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.topics_changes import topic_changes_report
+    from cli.views.topics import topic_changes_report
     from engine.admin.topics.access import topic_changer
     from engine.admin.topics.changes import TopicChange, TopicOutcome, deletion_warnings, held_up_told
 
