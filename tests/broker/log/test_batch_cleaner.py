@@ -15,9 +15,9 @@ from engine.broker.log.cleaner.stats import CleaningStats
 from engine.kafka.formats.index_entries import AbortedTransaction
 from engine.kafka.protocol.records.batch import Codec, Record, TimestampType, encode_batch
 from engine.kafka.protocol.records.checksum import stamp_crc
+from engine.kafka.protocol.records.decode import iter_batch_records, iter_records
 from engine.kafka.protocol.records.encode import empty_batch
 from engine.kafka.protocol.records.header import BatchHeader, read_batch_header
-from engine.kafka.protocol.records.iterate import iter_batch_records, iter_records
 from engine.kafka.protocol.records.legacy import encode_message_set
 
 RETENTION_MS = 5000

@@ -44,9 +44,8 @@ from engine.kafka.formats.segment_files import (
     TIME_INDEX_SUFFIX,
 )
 from engine.kafka.protocol.records.checksum import verify_crc
-from engine.kafka.protocol.records.decode import record_section
+from engine.kafka.protocol.records.decode import iter_batch_records, record_section
 from engine.kafka.protocol.records.header import BatchHeader, read_batch_header
-from engine.kafka.protocol.records.iterate import iter_batch_records
 from engine.kafka.protocol.records.layout import BATCH_OVERHEAD
 
 LOOK_BYTES = 1024 * 1024

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from engine.kafka.protocol.records.attributes import Codec, TimestampType
 from engine.kafka.protocol.records.checksum import compute_crc, stamp_crc, verify_crc
+from engine.kafka.protocol.records.decode import iter_batch_records, iter_records
 from engine.kafka.protocol.records.encode import empty_batch, encode_batch
 from engine.kafka.protocol.records.header import BatchHeader, iter_batches, read_batch_header
-from engine.kafka.protocol.records.iterate import iter_batch_records, iter_records
 from engine.kafka.protocol.records.record import Record
 
 __all__ = [

@@ -27,8 +27,7 @@ from engine.kafka.protocol.records.batch import (
 )
 from engine.kafka.protocol.records.compression import decompress
 from engine.kafka.protocol.records.convert import down_convert
-from engine.kafka.protocol.records.decode import record_section
-from engine.kafka.protocol.records.iterate import iter_batch_values
+from engine.kafka.protocol.records.decode import iter_batch_values, record_section
 from engine.kafka.protocol.records.legacy import encode_message_set
 from engine.kafka.protocol.records.validate import prepare_append, scan_section
 

@@ -22,8 +22,8 @@ from engine.kafka.protocol.records.batch import (
     stamp_crc,
     verify_crc,
 )
-from engine.kafka.protocol.records.buffers import Buffer
 from engine.kafka.protocol.records.compression import compress
+from engine.kafka.protocol.records.layout import Buffer
 from engine.kafka.protocol.records.legacy import encode_message, encode_message_set
 from engine.kafka.protocol.records.validate import PreparedRecords, _Append, check_batch, prepare_append
 
