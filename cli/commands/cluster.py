@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.topics.shared import TopicOptions, TopicTexts
+from cli.commands.topics import TopicOptions, TopicTexts
 from cli.exit_codes import ExitCode
 from cli.framework.command import CommandGroup
 from cli.framework.invocation import Invocation
