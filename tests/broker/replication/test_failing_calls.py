@@ -33,7 +33,7 @@ from engine.kafka.protocol.apis.delete_records import (
 )
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from engine.kafka.protocol.records.batch import iter_records
+from engine.kafka.protocol.records.decode import iter_records
 
 BAD, GOOD = TopicPartition("orders", 0), TopicPartition("orders", 1)
 CONFIG = LogConfig(
