@@ -295,10 +295,6 @@ class ReplicaManager:
             )
         return log
 
-    def delete_log(self, topic_partition: TopicPartition) -> None:
-        """Delete the replica's log if there is one; call ``forget_logs`` afterwards. Raises KafkaError."""
-        self.log_manager.delete(topic_partition)
-
     async def forget_logs(self, topic_partitions: Collection[TopicPartition]) -> bool:
         """Remove deleted logs from the checkpoints on the disk; return whether none of them names these logs now."""
         jobs = self.log_manager.forgetting_jobs(topic_partitions)
