@@ -42,7 +42,7 @@ READ_THE_MACHINES_CLOCK = {
 
 READ_THE_HOUR = {
     "cli/commands/consume.py": "a time such as 2h counts back from now",
-    "cli/commands/groups.py": "--by-duration counts back from now",
+    "cli/commands/groups/reset.py": "--by-duration counts back from now",
     "cli/commands/perf/shared.py": "processes begin at the same moment",
     "cli/commands/produce.py": "the time of a record",
     "cli/commands/spark/history.py": "the age of samples",

@@ -1,0 +1,102 @@
+"""``klamm groups delete`` and ``delete-offsets``."""
+
+from __future__ import annotations
+
+from typer._click.exceptions import UsageError
+
+from cli.commands.groups.shared import AllGroups, GroupNames, GroupOptions, Topics, group, scope
+from cli.exit_codes import ExitCode
+from cli.framework.invocation import Invocation
+from cli.framework.options import Needs
+from cli.output.report import Report
+from engine.common.quantities import counted
+
+
+@group.command(
+    "delete",
+    needs=Needs(cluster=True, changes=True, kafka=True),
+    examples=(
+        "klamm groups delete billing-test --yes",
+        "klamm groups delete --group old-app --zookeeper 127.0.0.1:2181 --dry-run",
+    ),
+)
+async def delete(
+    invocation: Invocation,
+    groups: GroupNames = None,
+    group: GroupOptions = None,
+    all_groups: AllGroups = False,
+) -> Report:
+    """Delete groups with all their committed offsets.
+
+    It refuses a group with members and names them; it deletes the others. For a group in ZooKeeper it deletes all
+    znodes.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.groups_changes import deleted_groups_report
+    from engine.admin.groups.deleting import delete_groups, find_groups_to_delete
+
+    meant = scope(groups, group, all_groups)
+    async with open_cluster(invocation, for_change=True) as cluster:
+        wanted = await find_groups_to_delete(cluster, meant)
+        code = invocation.tell_failures(wanted.all_failures)
+        rows = wanted.planned()
+        names = wanted.names
+        if names and invocation.confirm(f"delete {_counted(names)} in {cluster.target.title}", is_destructive=True):
+            invocation.accepted("some of the groups may be deleted already; check with: klamm groups list")
+            rows, failures = await delete_groups(cluster, wanted)
+            code = invocation.tell_failures(failures, code)
+    return deleted_groups_report(rows, exit_code=code)
+
+
+@group.command(
+    "delete-offsets",
+    needs=Needs(cluster=True, changes=True, kafka=True),
+    examples=(
+        "klamm groups delete-offsets billing --topic old-orders --yes",
+        "klamm groups delete-offsets --group billing --topic orders:0,1 --dry-run",
+    ),
+)
+async def delete_offsets(
+    invocation: Invocation,
+    groups: GroupNames = None,
+    group: GroupOptions = None,
+    topic: Topics = None,
+) -> Report:
+    """Delete groups' committed offsets of topics.
+
+    The groups may have members, but none may read the topic. klamm shows what was committed. A pattern stands for the
+    groups that have committed offsets of these topics.
+    """
+    from cli.framework.cluster_session import open_cluster
+    from cli.views.groups_changes import deleted_offsets_report
+    from engine.admin.groups.deleting_offsets import delete_offsets as delete
+    from engine.admin.groups.deleting_offsets import find_offsets_of_groups
+    from engine.admin.groups.reset_spec import parse_topic_scope
+
+    named = [*(groups or ()), *(group or ())]
+    if not named or not topic:
+        raise UsageError("give a group and --topic")
+    meant, topics = scope(named, None, False), parse_topic_scope(topic)
+    code = ExitCode.DONE
+    async with open_cluster(invocation, for_change=True) as cluster:
+        offsets = await find_offsets_of_groups(cluster, meant.names, topics)
+        rows = [row for _, own in offsets for row in own]
+        names = list(dict.fromkeys(row.group for row in rows))
+        change = f"delete {counted(len(rows), 'offset')} of {_counted(names)} in {cluster.target.title}"
+        if invocation.confirm(change, is_destructive=True):
+            options = " ".join(f"--group {name}" for name in names)
+            invocation.accepted(
+                f"some of the offsets may be deleted already; check with: klamm groups describe {options}"
+            )
+            rows = []
+            for groups_found, own in offsets:
+                done, failures = await delete(cluster, groups_found, own)
+                rows += done
+                code = invocation.tell_failures(failures, code)
+    return deleted_offsets_report(rows, exit_code=code, groups=names, topics=topic)
+
+
+def _counted(names: list[str]) -> str:
+    from engine.admin.groups.scope import by_name
+
+    return f"group {names[0]}" if len(names) == 1 else f"{len(names)} groups ({by_name(names)})"
