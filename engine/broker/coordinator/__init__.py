@@ -2,5 +2,5 @@
 
 A coordinator keeps its states in an internal topic: ``ownership`` loads a partition's states when this broker becomes
 its leader and drops them when it no longer is, ``writer`` appends and reports once a batch is replicated, and
-``write_errors`` says what a client is told if that failed.
+``writer`` also says what a client is told if that failed.
 """
