@@ -1,4 +1,4 @@
-"""A plan that is carried out: each wave as it goes, on a terminal, in a pipe and as JSON lines; its state and its end."""
+"""A plan that is carried out: each wave as it goes, on a terminal, in a pipe and as JSON lines; its state, its end."""
 
 from __future__ import annotations
 
