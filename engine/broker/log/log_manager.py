@@ -458,10 +458,6 @@ class LogManager:
                     is_busy = log.is_offline or log.cleaning.is_in_progress
                     yield (deleted := 0 if is_busy else log.delete_old_segments(self.clock.now_ms()))
 
-    def run_retention(self) -> int:
-        """Apply retention to all logs; return the number of deleted segments."""
-        return sum(self.retention_steps())
-
     def expire_producers(self) -> None:
         """Forget producers that were silent too long (``producer.id.expiration.check.interval.ms``)."""
         for log in self.logs.values():
