@@ -366,7 +366,10 @@ def remove_leftovers(folder: Path) -> None:
 
 
 class Pace:
-    """Accounts for every read and write; sleeps if they are too fast, and calls ``on_progress`` now and then."""
+    """Keeps reads and writes below ``log.cleaner.io.max.bytes.per.second``, and calls ``on_progress`` now and then.
+
+    It accounts for every read and write, and sleeps if they are too fast.
+    """
 
     def __init__(self, bytes_per_second: float, on_progress: Callable[[int], None]) -> None:
         self._rate = bytes_per_second
