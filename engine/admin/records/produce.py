@@ -33,8 +33,8 @@ from engine.kafka.protocol.apis.produce import (
     TopicProduceData,
 )
 from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.decode import iter_records
 from engine.kafka.protocol.records.encode import RecordSection, encode_batch
-from engine.kafka.protocol.records.iterate import iter_records
 from engine.kafka.protocol.records.legacy import encode_message_set
 from engine.kafka.protocol.records.record import NO_OFFSET, Record
 

@@ -24,8 +24,7 @@ from engine.admin.watch.board import Board, Failure, failure_of
 from engine.admin.watch.frame import BrokerRegistration, Stage, StageSource
 from engine.admin.watch.knowledge import Knowledge
 from engine.admin.watch.merging import Assignments
-from engine.admin.watch.rotation import Rotation
-from engine.admin.watch.schedule import BACK_OFF_MAX_MS, BACK_OFF_MS
+from engine.admin.watch.schedule import BACK_OFF_MAX_MS, BACK_OFF_MS, Rotation
 from engine.common.clock import Clock
 from engine.common.errors import CoordinationError
 from engine.common.model import NO_CONTROLLER, BrokerInfo, TopicPartition

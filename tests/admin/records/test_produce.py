@@ -24,9 +24,9 @@ from engine.kafka.protocol.apis.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from engine.kafka.protocol.records.decode import iter_records
 from engine.kafka.protocol.records.encode import encode_records
 from engine.kafka.protocol.records.header import iter_batches
-from engine.kafka.protocol.records.iterate import iter_records
 from engine.kafka.protocol.records.record import Record
 
 Scene = Callable[[ScriptedCluster, WireCluster], Awaitable[None]]

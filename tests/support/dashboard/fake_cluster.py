@@ -33,6 +33,7 @@ from engine.admin.watch.judging import HealthMemory
 from engine.admin.watch.log_ends import LogEnds, Rows
 from engine.admin.watch.replica_logs import LogsMaker, ReplicaLogs
 from engine.common.assignment import assign_replicas
+from engine.common.collection import shared
 from engine.common.model import (
     NO_CONTROLLER,
     NO_LEADER,
@@ -42,7 +43,6 @@ from engine.common.model import (
     SecurityProtocol,
     TopicPartition,
 )
-from engine.common.sharing import shared
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
 
 START_MS = 1_795_000_000_000
