@@ -13,10 +13,12 @@ itself; that shows in the controller's next line about the partition.
 
 from __future__ import annotations
 
-from collections import Counter, deque
+import math
+from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, timedelta
+from itertools import pairwise
 
 from engine.admin.state_changes.findings import Check, Finding, FindingBook, Severity, time_text
 from engine.admin.state_changes.merge import Batch
@@ -394,7 +396,7 @@ class ClockTracking:
 
     Requests have no number that both logs show, so each is compared with all of its kind and size: if a broker's log
     fits the controller's only when moved by a fixed time, this is how far the clocks are apart. Logs have these lines
-    since 2.6; one that is late without a rule had other reasons.
+    since 2.6.
     """
 
     def __init__(self, book: FindingBook) -> None:
@@ -422,30 +424,50 @@ class ClockTracking:
                 delay_s, count = found
                 example = (
                     f"broker {broker_id}'s log is {abs(delay_s)} s {'ahead of' if delay_s > 0 else 'behind'} that of "
-                    f"broker {controller_id}, the controller, by {count} of its requests"
+                    f"broker {controller_id}, the controller, by requests on {count} occasions"
                 )
                 self._book.note(Check.CLOCKS_APART, handled[0][0], example, gravity=abs(delay_s))
 
 
-_Compared = tuple[bytes, tuple[RequestKind, int]]
-"""When a request was sent or handled, and what tells it from others: its kind and how many partitions it has."""
+_Sort = tuple[RequestKind, int]
+"""What tells a request from others: its kind and how many partitions it has."""
+_Compared = tuple[bytes, _Sort]
+"""When a request was sent or handled, and its sort."""
 
 
 def _steady_delay_s(sent: Iterable[_Compared], handled: Iterable[_Compared]) -> tuple[int, int] | None:
-    """Return after how many seconds most requests were handled, and how many; None if clocks may well agree."""
-    sent_at: dict[tuple[RequestKind, int], list[float]] = {}
-    for start, request in sent:
-        if (moment := moment_of(start)) is not None:
-            sent_at.setdefault(request, []).append(moment.replace(tzinfo=UTC).timestamp())
-    total = near = 0
-    votes: Counter[int] = Counter()
-    for start, request in handled:
-        if request not in sent_at or (moment := moment_of(start)) is None:
+    """Return after how many seconds requests were handled, and how often; None if clocks may well agree.
+
+    A restart brings several requests at once: what comes together counts once.
+    """
+    sent_at: dict[_Sort, list[float]] = {}
+    for start, sort in sent:
+        if (at := _seconds_of(start)) is not None:
+            sent_at.setdefault(sort, []).append(at)
+    near: list[float] = []
+    handled_at: list[float] = []
+    by_delay: dict[int, list[float]] = {}
+    for start, sort in handled:
+        at = _seconds_of(start)
+        if at is None or sort not in sent_at:
             continue
-        delays_s = {round(moment.replace(tzinfo=UTC).timestamp() - at) for at in sent_at[request]}
-        total += 1
-        near += any(abs(delay_s) <= _GRACE.total_seconds() for delay_s in delays_s)
-        # Each delay also counts for the next second: half of them may be rounded up.
-        votes.update(delays_s | {delay_s - 1 for delay_s in delays_s})
-    delay_s, count = max(votes.items(), key=lambda vote: (vote[1], -abs(vote[0])), default=(0, 0))
-    return (delay_s, count) if count >= max(_EVIDENCE_MIN, total / 2, near * 2) else None
+        handled_at.append(at)
+        delays_s = {round(at - sent) for sent in sent_at[sort]}
+        if any(abs(delay_s) <= _GRACE.total_seconds() for delay_s in delays_s):
+            near.append(at)
+        for delay_s in delays_s:
+            by_delay.setdefault(delay_s, []).append(at)
+    # Half of a delay's requests may be rounded to the next second.
+    counts = {delay_s: _occasions([*times, *by_delay.get(delay_s + 1, ())]) for delay_s, times in by_delay.items()}
+    delay_s, count = max(counts.items(), key=lambda item: (item[1], len(by_delay[item[0]])), default=(0, 0))
+    return (delay_s, count) if count >= max(_EVIDENCE_MIN, _occasions(handled_at) / 2, _occasions(near) * 2) else None
+
+
+def _occasions(times_s: Iterable[float]) -> int:
+    ordered = sorted(times_s)
+    return sum(1 for before, at in pairwise([-math.inf, *ordered]) if at - before > _GRACE.total_seconds())
+
+
+def _seconds_of(start: bytes) -> float | None:
+    moment = moment_of(start)
+    return None if moment is None else moment.replace(tzinfo=UTC).timestamp()
