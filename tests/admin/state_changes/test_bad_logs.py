@@ -112,6 +112,35 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path: Path) -> No
     assert all(problem.kind is ProblemKind.UNREADABLE for problem in plan.problems)
 
 
+def test_logs_that_are_rolled_while_they_are_read_are_read_whole(tmp_path: Path) -> None:
+    """All names move on by one between the look at the logs and their turn; nothing is lost or read twice."""
+    older = write_log(tmp_path / "state-change.log.1", GOOD)
+    later = [entry(ms, 1, f"line {ms}").text for ms in range(100, 103)]
+    live = write_log(tmp_path / "state-change.log", later)
+    plan = plan_of(older, live)
+    older.rename(tmp_path / "state-change.log.2")
+    live.rename(tmp_path / "state-change.log.1")
+    write_log(tmp_path / "state-change.log", [entry(999, 1, "after the look").text])
+    assert [line for _, line in merged_lines(plan)] == [*GOOD, *later]
+    assert plan.problems == []
+
+
+@pytest.mark.parametrize("is_emptied", [True, False])
+def test_a_log_whose_name_another_has_taken_is_named(tmp_path: Path, is_emptied: bool) -> None:
+    log, other = good_log(tmp_path), write_log(tmp_path / "other", [entry(7, 2, "x").text])
+    plan = plan_of(log, other)
+    new = entry(999, 1, "n").text + "\n"
+    if is_emptied:
+        log.write_text(new)
+    else:
+        (tmp_path / "new").write_text(new)
+        (tmp_path / "new").replace(log)
+    assert [label for label, _ in merged_lines(plan)] == ["broker-2"]
+    (problem,) = plan.problems
+    assert problem.kind is ProblemKind.UNREADABLE
+    assert problem.message == "cannot be read: another file took its place while klamm read the logs: start again"
+
+
 def test_a_log_that_vanishes_before_its_turn_is_named(tmp_path: Path) -> None:
     later = write_log(tmp_path / "broker-2" / "state-change.log", [entry(10_000, 2, "late").text])
     plan = plan_of(good_log(tmp_path), later)
