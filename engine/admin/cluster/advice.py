@@ -52,6 +52,12 @@ _ADVICE: Mapping[ErrorCode, Words] = {
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: "the cluster limits how fast topics may be changed; wait and try again",
     ErrorCode.CORRUPT_MESSAGE: "the records were damaged in transit, or a null key was sent to a compacted topic",
     ErrorCode.INVALID_RECORD: "the topic does not accept such a record; a compacted topic requires a key",
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: Phrase(
+        "the topic's message.format.version is older: before 0.11 records have no headers, no transactions, and are "
+        "taken only with ",
+        Parameter.NO_IDEMPOTENCE,
+        "; before 0.10 they have no times",
+    ),
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: Phrase("use another ", Parameter.COMPRESSION, "; zstd needs Kafka 2.1"),
 }
 
