@@ -93,6 +93,8 @@ def look_at(path: Path) -> LogFile | LogProblem | None:
         log = LogInput(path, _LOOK_BYTES)
         try:
             head = _head(log)
+            if not log.consumed_bytes and path.suffix == ".gz":
+                return LogProblem(source_name(path), ProblemKind.DAMAGED, "it is empty, which no gzip is")
             found = _described(path, head) if head else None
             if not isinstance(found, LogFile):
                 return found

@@ -156,6 +156,19 @@ def test_empty_logs_are_no_trouble(tmp_path: Path) -> None:
     assert plan.problems == []
 
 
+def test_a_gzip_without_a_byte_is_named(tmp_path: Path) -> None:
+    """A disk that is full leaves it: the log that was to be in it is missing."""
+    empty = tmp_path / "broker-2" / "state-change.log.1.gz"
+    empty.parent.mkdir()
+    empty.touch()
+    nothing = write_log(tmp_path / "broker-3" / "state-change.log.gz", [], is_gzip=True)
+    plan = plan_of(good_log(tmp_path), empty, nothing)
+    assert [line for _, line in merged_lines(plan)] == GOOD
+    (problem,) = plan.problems
+    assert (problem.source, problem.kind) == (str(empty), ProblemKind.DAMAGED)
+    assert problem.message == "it is empty, which no gzip is"
+
+
 def test_zero_bytes_of_a_crash_hide_no_line(tmp_path: Path) -> None:
     log = tmp_path / "state-change.log"
     log.write_bytes(bytes(4096) + GOOD[0].encode() + b"\n" + bytes(100) + GOOD[1].encode() + b"\n")
