@@ -24,6 +24,7 @@ from engine.kafka.formats.state_change_lines import (
 
 _BROKER_NAME = re.compile(r"(?:broker|kafka|node|server|host)[-_.]?(\d{1,10})(?!\d|\.\d)", re.IGNORECASE)
 _LIVE_NAME = re.compile(r"\.log(?:\.gz)?$")
+_REPLACED = "another file took its place while klamm read the logs: start again"
 _LOOK_BYTES = 1 << 16
 _LOOK_BYTES_MAX = 1 << 20
 
@@ -126,8 +127,17 @@ def open_log(file: LogFile, chunk_bytes: int) -> LogInput:
         return LogInput(file.path, chunk_bytes)
     renamed = next((path for path in file.path.parent.iterdir() if _is_still(file, path)), None)
     if renamed is None and file.path.exists():
-        raise OSError("another file took its place while klamm read the logs: start again")
+        raise OSError(_REPLACED)
     return LogInput(renamed or file.path, chunk_bytes)
+
+
+def replaced_logs(files: Iterable[LogFile]) -> list[LogProblem]:
+    """Return which logs have been rolled or replaced since klamm looked at them, for those who read by name."""
+    return [
+        LogProblem(file.source, ProblemKind.UNREADABLE, _REPLACED)
+        for file in files
+        if file.inode is not None and not _is_still(file, file.path)
+    ]
 
 
 def _is_still(file: LogFile, path: Path) -> bool:
