@@ -505,11 +505,11 @@ def _registration(broker_id: int, outcome: ReadOutcome) -> tuple[BrokerInfo, Bro
         return None
     data, stat = outcome
     try:
-        znode = BrokerIdZNode.decode(broker_id, data, broker_epoch=stat.czxid)
+        znode = BrokerIdZNode.decode(broker_id, data, stat.czxid, stat.mtime_ms)
     except ZnodeFormatError:
         return None
     jmx_port = None if znode.jmx_port < 0 else znode.jmx_port
-    return znode.broker, BrokerRegistration(stat.ctime_ms, znode.timestamp_ms, jmx_port)
+    return znode.broker, BrokerRegistration(stat.ctime_ms, znode.clock_apart_ms, jmx_port)
 
 
 async def _children(zk: ZkClient, path: str) -> list[str]:

@@ -307,6 +307,25 @@ def test_the_last_reason_is_told_when_time_runs_out() -> None:
     play(scene)
 
 
+def test_brokers_that_give_no_producer_id_are_no_slow_brokers() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        for code, reason in (
+            (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "COORDINATOR_LOAD_IN_PROGRESS"),
+            (None, "no answer"),
+        ):
+            for broker in cluster.brokers:
+                broker.answers[ApiKey.INIT_PRODUCER_ID] = lambda request, code=code: (
+                    SILENCE if code is None else InitProducerIdResponse(error_code=code)
+                )
+            with pytest.raises(
+                Unreachable, match=f"no broker gave a producer id within 0.5 s \\({reason}\\)"
+            ) as silent:
+                await send(wire, records(1), delivery_timeout_s=0.5)
+            assert "is it up?" in str(silent.value.hint)
+
+    play(scene)
+
+
 def test_without_acks_nothing_is_told_but_everything_arrives() -> None:
     async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
         logs = Logs()

@@ -421,7 +421,7 @@ class FakeCluster:
         data: dict[str, object] = {"cluster": snapshot, "min_isr": self._min_isr, "plan": ""}
         data["queries"] = tuple(one.watched(self._ends) for _, one in sorted(self._queries.items()))
         if self._has_zookeeper:
-            data["registrations"] = {b: BrokerRegistration(ms, ms) for b, ms in self._registered_ms.items()}
+            data["registrations"] = {b: BrokerRegistration(ms, 0) for b, ms in self._registered_ms.items()}
             data["zookeeper_ms"] = 1.2
         if self._has_wire:
             data["offsets"] = self._ends
