@@ -59,8 +59,8 @@ def shorten_messages(message: Struct) -> bool:
         if name == "error_message" and value is not None and len(raw := value.encode()) > STRING_BYTES_MAX:
             setattr(message, name, raw[:STRING_BYTES_MAX].decode(errors="ignore"))
             has_cut = True
-        elif isinstance(value, list):
-            has_cut |= any([shorten_messages(one) for one in value if isinstance(one, Struct)])
+        for one in value if isinstance(value, list) else ():
+            has_cut |= isinstance(one, Struct) and shorten_messages(one)
     return has_cut
 
 
