@@ -11,6 +11,8 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 
+from engine.common.errors import ErrorCode, KafkaError
+
 HELD_S_MAX = 30
 """Whoever still holds room after this time waits for others, so its room is given on: else all might wait for ever."""
 
@@ -50,6 +52,21 @@ def waiting_for_others(end: Callable[[], None], *, keeps_all: bool = False) -> I
         yield
     finally:
         place.end_wait = None
+
+
+def ask_others() -> None:
+    """Mark that the current task asks others, such as ZooKeeper, perhaps very often. It counts as one who waits.
+
+    Raises:
+        KafkaError: REQUEST_TIMED_OUT: those who wait keep too much together, and this is the one that must end.
+    """
+    place = _PLACE.get()
+    if place is None:
+        return
+    if not place.has_waited_enough:
+        place.room.begin_wait(place)
+    if place.has_waited_enough:
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
 
 
 class Room:

@@ -115,6 +115,10 @@ def settings_of_topics(both: SideBySide) -> None:
             configs=[CreatableTopicConfig(name=key, value=value)],
         )
         both.ask(f"made with {key}={value}", CreateTopicsRequest(topics=[made], validate_only=True), [7])
+    nulls = [CreatableTopicConfig(name=f"nowhere-{number}", value=None) for number in range(5000)]
+    made = CreatableTopic(name="s-new", num_partitions=1, replication_factor=1, configs=nulls)
+    # A refusal that names them all is too long for an answer.
+    both.ask("made with very many", CreateTopicsRequest(topics=[made], validate_only=True), [1, 4, 7])
     both.ask("all", described((TOPIC, "s"), (TOPIC, "s-two")))
     both.ask("synonyms", described((TOPIC, "s"), (TOPIC, "s-two"), synonyms=True), range(1, 5))
     both.ask("some", described((TOPIC, "s"), (TOPIC, "s-two"), keys=["retention.ms", "nope", "cleanup.policy"]))

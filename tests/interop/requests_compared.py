@@ -8,6 +8,7 @@ import compared_groups
 import compared_odd_records
 import compared_quotas
 import compared_transactions
+import compared_walks
 from compared_configs import settings_of_brokers, settings_of_topics
 from compared_records import deleted_records, fetched, offsets, produced
 from side_by_side import SideBySide
@@ -126,6 +127,7 @@ def topics_described(both: SideBySide) -> None:
     both.ask("ids too early", by_id(("told", None), ("nosuch", None), (None, "told")), [10, 11])
     both.ask("ids with names too early", by_id(("told", "told-too")), [10, 11])
     both.ask("neither", by_id((None, None)), [10, 11])
+    both.ask("names beside an id", by_id((None, "told-too"), ("told", None), (None, "nosuch")), [12])
 
 
 def topics_deleted(both: SideBySide) -> None:
@@ -211,4 +213,5 @@ AREAS: tuple[Callable[[SideBySide], None], ...] = (
     *compared_groups.AREAS,
     *compared_transactions.AREAS,
     *compared_quotas.AREAS,
+    compared_walks.administrators,
 )

@@ -8,8 +8,9 @@ from functools import partial
 import pytest
 from event_loop import in_event_loop
 
+from engine.common.errors import ErrorCode, KafkaError
 from engine.runtime import room
-from engine.runtime.room import Room, waiting_for_others
+from engine.runtime.room import Room, ask_others, waiting_for_others
 
 
 class Holders:
@@ -192,3 +193,23 @@ async def test_one_who_keeps_all_while_it_waits_counts_for_all() -> None:
 async def test_outside_of_a_room_anybody_may_wait() -> None:
     with waiting_for_others(lambda: pytest.fail("nobody needs its memory")):
         pass
+
+
+@in_event_loop
+async def test_one_who_asks_others_gives_its_room_on() -> None:
+    """Who keeps most must end once those who ask or wait keep too much."""
+    shared = Room(10)
+
+    async def ask_in_it(kept_bytes: int) -> None:
+        async with shared.held(10, kept_bytes, kept_bytes):
+            ask_others()
+
+    ask_others()
+    async with shared.held(10, 6, "a"), asyncio.timeout(10):
+        ask_others()
+        await asyncio.create_task(ask_in_it(4))
+        ask_others()
+        await asyncio.create_task(ask_in_it(5))
+        with pytest.raises(KafkaError) as refused:
+            ask_others()
+        assert refused.value.code is ErrorCode.REQUEST_TIMED_OUT

@@ -29,6 +29,9 @@ from engine.common.errors import ErrorCode, KlammError
 from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.kafka.zk.errors import ControllerMoved
 
+REPLICAS_MAX = 10_000
+"""No cluster has so many brokers, and a refusal that names more is longer than an answer's texts may be."""
+
 _UNKNOWN = ApiError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The partition does not exist.")
 _FAILED = ApiError(
     ErrorCode.UNKNOWN_SERVER_ERROR, "The server experienced an unexpected error when processing the request."
@@ -130,6 +133,8 @@ class ReassignmentRequests:
         code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
         if not target:
             return ApiError(code, "Empty replica list specified in partition reassignment.")
+        if len(target) > REPLICAS_MAX:
+            return ApiError(code, "There are too many replicas in the partition reassignment replica list.")
         if len(set(target)) != len(target):
             listed = scala("ArrayBuffer", target)
             return ApiError(code, f"Duplicate replica ids in partition reassignment replica list: {listed}")
@@ -137,10 +142,11 @@ class ReassignmentRequests:
             return ApiError(code, f"Invalid broker id in replica list: {scala('ArrayBuffer', target)}")
         adding = reassign_to(self._context.full_assignment(partition), target).adding_replicas
         if not all(map(self._context.is_live_broker, adding)):
+            live = self._context.live_broker_ids
             return ApiError(
                 code,
                 f"Replica assignment has brokers that are not alive. Replica list: {scala('ArrayBuffer', adding)}, "
-                f"live broker list: {scala('HashSet', self._context.live_broker_ids)}",
+                f"live broker list: {scala('Set' if len(live) <= 4 else 'HashSet', live)}",
             )
         return None
 

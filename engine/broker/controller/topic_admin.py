@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from engine.broker.replication.metadata_cache import MetadataCache
@@ -38,7 +38,7 @@ from engine.kafka.zk.errors import BadVersion, ControllerMoved, NodeExists, TooL
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.operations import ANY_VERSION
 from engine.kafka.zk.topics import TopicIdReplicaAssignment, TopicZNode
-from engine.runtime.room import waiting_for_others
+from engine.runtime.room import ask_others, waiting_for_others
 
 
 class MetadataWaiter:
@@ -191,6 +191,7 @@ class TopicAdmin:
             raise _exists(wanted.name)
         overrides = _checked_nulls(wanted.configs)
         assignment = self._assignment_of(wanted)
+        ask_others()
         try:
             await self._check_new(wanted.name, assignment)
             self._check_configs(overrides)
@@ -291,6 +292,7 @@ class TopicAdmin:
         Raises:
             KafkaError: UNKNOWN_TOPIC_OR_PARTITION, or what ZooKeeper refused.
         """
+        ask_others()
         try:
             if not await self._zk.topics.topic_exists(name):
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic `{name}` to delete does not exist")
@@ -306,22 +308,26 @@ class TopicAdmin:
         self,
         name: str,
         count: int,
-        assignments: Sequence[Sequence[int]] | None,
+        assignments: Callable[[], Awaitable[Sequence[Sequence[int]]]] | None,
         *,
         validate_only: bool = False,
         allow: Allow = _allow_all,
     ) -> list[int]:
         """Grow a topic to ``count`` partitions; ``assignments`` are the new ones' replicas. Return all partition ids.
 
+        It asks for the assignments only if the topic exists: there may be very many.
+
         Raises:
             KafkaError: it cannot be grown like that, in Kafka's words; or what ``allow`` raises.
         """
+        ask_others()
         try:
             existing = await self._growable(name)
             brokers = await self._zk.brokers.get_all_brokers_with_epochs()
             racks = usable_racks({b: info.rack for b, info in brokers.items()}, RackAwareMode.ENFORCED)
+            given = None if assignments is None else await assignments()
             while True:
-                new = self._new_partitions(name, existing.assignment, count, assignments, racks)
+                new = self._new_partitions(name, existing.assignment, count, given, racks)
                 if not validate_only:
                     allow(len(new))
                     allow = _allow_all

@@ -27,15 +27,22 @@ _NO_RECORDS = b""
 _LEADER_ERRORS = (ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH)
 
 
-def session_error(code: ErrorCode) -> FetchResponse:
+def session_error(code: ErrorCode, session_id: int = INVALID_SESSION_ID) -> FetchResponse:
     """Return the answer to a request whose session is not valid."""
-    return FetchResponse(error_code=code, session_id=INVALID_SESSION_ID, responses=[])
+    return FetchResponse(error_code=code, session_id=session_id, responses=[])
+
+
+def _superseded(fetch: FetchContext) -> FetchResponse:
+    # As in Kafka the answer names the session, which goes on.
+    return session_error(
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH, fetch.session_id if fetch.is_incremental else INVALID_SESSION_ID
+    )
 
 
 def throttled_response(fetch: FetchContext, throttle_ms: int) -> FetchResponse:
     """Return the empty answer to a consumer that has to wait: it asks again for the same, and a new session is none."""
     if fetch.is_superseded:
-        response = session_error(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        response = _superseded(fetch)
     else:
         session_id = fetch.session_id if fetch.is_incremental else INVALID_SESSION_ID
         response = FetchResponse(session_id=session_id, responses=[])
@@ -50,7 +57,7 @@ def build_response(
     new.
     """
     if fetch.is_superseded:
-        return session_error(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
+        return _superseded(fetch)
     version = reads.parameters.api_version
     hints = None
     if version >= 16:

@@ -3,8 +3,11 @@
 Behaviour
 * List, add and remove access rules; without an authorizer: SECURITY_DISABLED.
 * A rule is in force on this broker when it is answered, and on the others within moments.
-* Each rule has its own outcome: INVALID_REQUEST for an empty name or a cluster of another name than ``kafka-cluster``;
-  as in Kafka 3.9, UNKNOWN_SERVER_ERROR for a malformed principal, or for an operation or permission of no rule.
+* A filter with the code that stands for "unknown" is INVALID_REQUEST. Kafka closes the connection.
+* No rule of a request is added if one has a code that only filters have: each is UNKNOWN_SERVER_ERROR, as in Kafka 3.9.
+* Otherwise each rule has its own outcome: INVALID_REQUEST for an empty name, a cluster of another name than
+  ``kafka-cluster`` or a code that nobody knows; as in Kafka 3.9, UNKNOWN_SERVER_ERROR for a malformed principal.
+* A filter with a code that nobody knows takes no rule.
 
 Version notes
 * v1 prefixed patterns (KIP-290)   * v2 flexible   * v3 user resources
@@ -16,6 +19,7 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any, Final
 
+from engine.broker.handlers.answer_lists import answer_list, kept
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.in_turns import in_turns
 from engine.broker.handlers.registry import handles
@@ -50,12 +54,13 @@ from engine.runtime.turns import Breather
 CHANGES_AT_ONCE_MAX: Final = 50
 """Patterns that are changed at the same time: ZooKeeper answers each after about a millisecond."""
 
-_ANY, _MATCH = 1, 2
+_UNKNOWN, _ANY, _MATCH = 0, 1, 2
 _TYPES = {type_code(resource): resource for resource in ResourceType}
 _PATTERNS = {pattern_type.code: pattern_type for pattern_type in PatternType}
 _PERMISSIONS = {permission.code: permission for permission in Permission}
 _OPERATIONS = {int(operation): operation for operation in AclOperation}
 _DISABLED = "No Authorizer is configured."
+_UNKNOWN_SAID = "The filter contains unknown elements"
 
 
 @handles(ApiKey.DESCRIBE_ACLS, requires=["Describe Cluster"])
@@ -66,10 +71,11 @@ def describe_acls(context: RequestContext, request: DescribeAclsRequest) -> Desc
         return DescribeAclsResponse(
             error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
         )
-    try:
-        wanted = _filter(request, request.resource_name_filter, request.resource_type_filter)
-    except KafkaError as error:
-        return DescribeAclsResponse(error_code=error.code, error_message=error.message)
+    if _has_unknown(request):
+        return DescribeAclsResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=_UNKNOWN_SAID)
+    wanted = _filter(request, request.resource_name_filter, request.resource_type_filter)
+    if wanted is None:
+        return DescribeAclsResponse()
     resources = []
     for pattern, entries in authorizer.rules.all.items():
         taken = [entry for entry in entries if wanted.takes_entry(entry)] if wanted.takes_pattern(pattern) else []
@@ -99,11 +105,18 @@ async def create_acls(context: RequestContext, request: CreateAclsRequest) -> Cr
     results = await in_turns(request.creations, lambda _: AclCreationResult())
     added: dict[ResourcePattern, list[tuple[AclEntry, AclCreationResult]]] = {}
     breather = Breather()
+    is_for_filters = False
+    for creation in request.creations:
+        codes = (creation.resource_type, creation.resource_pattern_type, creation.operation, creation.permission_type)
+        is_for_filters = is_for_filters or _ANY in codes or creation.resource_pattern_type == _MATCH
+        await breather.give_way()
     for creation, result in zip(request.creations, results, strict=True):
         await breather.give_way()
         try:
             if context.broker.authorizer is None:
                 raise KafkaError(ErrorCode.SECURITY_DISABLED, _DISABLED)
+            if is_for_filters:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
             rule = _rule(creation)
             added.setdefault(rule.pattern, []).append((rule.entry, result))
         except KafkaError as error:
@@ -126,17 +139,22 @@ async def create_acls(context: RequestContext, request: CreateAclsRequest) -> Cr
 async def delete_acls(context: RequestContext, request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Delete the rules that the filters match; a rule that several match is reported under the first."""
     authorizer = context.broker.authorizer
-    results, wanted, breather = [], [], Breather()
+    results, breather = answer_list(context, DeleteAclsResponse, "filter_results"), Breather()
+    wanted: list[tuple[AclFilter, DeleteAclsFilterResult]] = []
     for asked in request.filters:
         await breather.give_way()
         result = DeleteAclsFilterResult(matching_acls=[])
-        results.append(result)
-        try:
-            if authorizer is None:
-                raise KafkaError(ErrorCode.SECURITY_DISABLED, _DISABLED)
-            wanted.append((_filter(asked, asked.resource_name_filter, asked.resource_type_filter), result))
-        except KafkaError as error:
-            result.error_code, result.error_message = error.code, error.message
+        taking = None
+        if authorizer is None:
+            result.error_code, result.error_message = ErrorCode.SECURITY_DISABLED, _DISABLED
+        elif _has_unknown(asked):
+            result.error_code, result.error_message = ErrorCode.INVALID_REQUEST, _UNKNOWN_SAID
+        else:
+            taking = _filter(asked, asked.resource_name_filter, asked.resource_type_filter)
+        if taking is None:
+            results.append(result)
+        else:
+            wanted.append((taking, kept(results, result)))
     patterns = []
     for pattern in [] if authorizer is None else list(authorizer.rules.all):
         for taking, _ in wanted:
@@ -178,29 +196,31 @@ async def _some_at_once(work: Any, patterns: Iterable[ResourcePattern]) -> None:
         await asyncio.gather(*map(work, waiting[start : start + CHANGES_AT_ONCE_MAX]))
 
 
+def _has_unknown(asked: Any) -> bool:
+    codes = (asked.resource_type_filter, asked.pattern_type_filter, asked.operation, asked.permission_type)
+    return _UNKNOWN in codes
+
+
 def _rule(creation: Any) -> AclBinding:
     """Return a rule that somebody wants to add. Raises KafkaError: there is no such rule."""
     resource_type, pattern_type = _TYPES.get(creation.resource_type), _PATTERNS.get(creation.resource_pattern_type)
-    if resource_type is None or pattern_type is None:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid resource type or pattern type")
-    if not creation.resource_name:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid empty resource name")
     if resource_type is ResourceType.CLUSTER and creation.resource_name != CLUSTER_NAME:
         message = f"The only valid name for the CLUSTER resource is {CLUSTER_NAME}"
         raise KafkaError(ErrorCode.INVALID_REQUEST, message)
+    if not creation.resource_name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid empty resource name")
     operation, permission = _OPERATIONS.get(creation.operation), _PERMISSIONS.get(creation.permission_type)
+    if resource_type is None or pattern_type is None or operation is None or permission is None:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "Failed to create ACL")
     kind, colon, name = creation.principal.partition(":")
-    if operation is None or permission is None or not (kind and colon and name):
-        raise KafkaError(
-            ErrorCode.UNKNOWN_SERVER_ERROR,
-            "The server experienced an unexpected error when processing the request.",
-        )
+    if not (kind and colon and name):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
     entry = AclEntry(creation.principal, creation.host, operation, permission)
     return AclBinding(ResourcePattern(resource_type, creation.resource_name, pattern_type), entry)
 
 
-def _filter(asked: Any, name: str | None, resource_type: int) -> AclFilter:
-    """Return which rules are meant. Raises KafkaError: a code is unknown."""
+def _filter(asked: Any, name: str | None, resource_type: int) -> AclFilter | None:
+    """Return which rules are meant; None if there are no such rules, because a code means nothing."""
     codes = (
         (resource_type, _TYPES),
         (asked.operation, _OPERATIONS),
@@ -208,7 +228,7 @@ def _filter(asked: Any, name: str | None, resource_type: int) -> AclFilter:
         (asked.pattern_type_filter, {**_PATTERNS, _MATCH: None}),
     )
     if any(code != _ANY and code not in known for code, known in codes):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "The filter contains unknown elements")
+        return None
     return AclFilter(
         resource_type=_TYPES.get(resource_type),
         name=name,

@@ -14,13 +14,14 @@ Version notes
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
+from engine.broker.handlers.answer_lists import ByTopic, answer_list, each_once
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import by_topic, each, in_steps, pieces
+from engine.broker.handlers.in_turns import Steps, in_steps, pieces
 from engine.broker.handlers.preconditions import are_transactions_refused, understood
 from engine.broker.handlers.registry import handles
 from engine.broker.network.request import Deferred
@@ -40,8 +41,10 @@ from engine.kafka.protocol.apis.add_partitions_to_txn import (
 FROM_BROKERS = 4
 """From this version on, brokers ask about several transactions."""
 
-Errors = Sequence[tuple[TopicPartition, ErrorCode]]
-"""The answer for each partition. A partition that was named twice is answered twice, as by Kafka."""
+Topics = list[AddPartitionsToTxnTopicResult]
+
+_NONE: Topics = []
+"""That of a transaction without partitions, shared by very many."""
 
 _new: Callable[..., Any] = tuple.__new__
 
@@ -53,24 +56,25 @@ def add_partitions_to_txn(
 ) -> Generator[None, None, AddPartitionsToTxnResponse | Deferred]:
     """Add partitions to transactions, or say whether they belong to them."""
     transactions = request.transactions if context.api_version >= FROM_BROKERS else [_of_client(request)]
-    results: list[Errors | None] = [None] * len(transactions)
+    results: list[Topics] = [_NONE] * len(transactions)
     left = len(transactions)
     deferred: Deferred | None = None
 
-    def take(number: int, errors: Errors) -> None:
+    def take(number: int, topics: Topics) -> None:
         nonlocal left
-        results[number] = errors
+        if topics:
+            results[number] = topics
         left -= 1
         if not left and deferred is not None:
             deferred.complete(at_once(response()))
 
     def response() -> Generator[None, None, AddPartitionsToTxnResponse]:
-        return _response(context, transactions, [found or () for found in results])
+        return _response(context, transactions, results)
 
     if not transactions:
         return AddPartitionsToTxnResponse()
     for number, transaction in enumerate(transactions):
-        yield from _add(context, transaction, lambda errors, number=number: take(number, errors))  # type: ignore[misc]
+        yield from _add(context, transaction, lambda topics, number=number: take(number, topics))  # type: ignore[misc]
     if not left:
         return (yield from response())
     deferred = Deferred()
@@ -88,58 +92,118 @@ def _of_client(request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnTransact
 
 
 def _add(
-    context: RequestContext, asked: AddPartitionsToTxnTransaction, done: Callable[[Errors], None]
+    context: RequestContext, asked: AddPartitionsToTxnTransaction, done: Callable[[Topics], None]
 ) -> Generator[None, None, None]:
     yield
-    named: list[TopicPartition] = []
-    partitions: dict[TopicPartition, None] = {}
-    missing: set[TopicPartition] = set()
-    cache = context.broker.metadata_cache
-    for topic in pieces(asked.topics, "partitions"):
-        name = topic.name
-        # Same as TopicPartition(…), without its detour through Python.
-        own: list[TopicPartition] = [_new(TopicPartition, (name, index)) for index in topic.partitions]
-        named += own
-        partitions.update(dict.fromkeys(own))
-        there = cache.partitions(name)
-        missing.update([p for p in own if p.partition not in there])
-        yield
     if are_transactions_refused(context):
-        done([(p, ErrorCode.UNSUPPORTED_VERSION) for p in named])
+        done((yield from _topics(context, asked, ((p, ErrorCode.UNSUPPORTED_VERSION) for p in _named(asked)))))
         return
-    if missing:
-        unknown, untouched = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.OPERATION_NOT_ATTEMPTED
-        done((yield from each(partitions, lambda p: (p, unknown if p in missing else untouched))))
-        return
+    partitions: dict[TopicPartition, None] = {}
+    while not (yield from _are_there(context, asked, partitions)):
+        partitions.clear()
+        refused = yield from _refused(context, asked)
+        if refused is not None:
+            done(refused)
+            return
     coordinator = context.broker.transaction_coordinator
     producer = ProducerIdAndEpoch(asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
-        done(list(coordinator.verify_partitions(asked.transactional_id, producer, partitions.keys()).items()))
+        verified = coordinator.verify_partitions(asked.transactional_id, producer, partitions.keys())
+        done((yield from _topics(context, asked, verified.items())))
         return
 
-    def added(error: ErrorCode) -> None:
+    errors: list[ErrorCode] = []
+    is_waiting = False
+
+    def answer(error: ErrorCode) -> Steps[Topics]:
         shown = understood(error, context.api_version, fenced_since=2)
-        done([(p, shown) for p in named])
+        # A partition that was named twice is answered twice, as by Kafka.
+        return _topics(context, asked, ((p, shown) for p in _named(asked)))
+
+    def added(error: ErrorCode) -> None:
+        if is_waiting:
+            done(at_once(answer(error)))
+        else:
+            errors.append(error)
 
     coordinator.add_partitions(asked.transactional_id, producer, partitions.keys(), added)
+    is_waiting = not errors
+    if errors:
+        done((yield from answer(errors[0])))
+
+
+def _are_there(
+    context: RequestContext, asked: AddPartitionsToTxnTransaction, into: dict[TopicPartition, None]
+) -> Generator[None, None, bool]:
+    """Return whether all partitions exist. They are added to ``into`` until one does not."""
+    for topic in pieces(asked.topics, "partitions"):
+        name, there = topic.name, context.broker.metadata_cache.partitions(topic.name)
+        if not all(index in there for index in topic.partitions):
+            return False
+        # Same as TopicPartition(…), without its detour through Python.
+        into.update(dict.fromkeys([_new(TopicPartition, (name, index)) for index in topic.partitions]))
+        yield
+    return True
+
+
+def _refused(context: RequestContext, asked: AddPartitionsToTxnTransaction) -> Generator[None, None, Topics | None]:
+    """Return the answer if some partitions do not exist; None if all exist by now."""
+    is_any_missing = False
+
+    def errors() -> Iterator[tuple[TopicPartition | None, ErrorCode]]:
+        nonlocal is_any_missing
+        for partition, _ in named:
+            is_there = partition is None or partition.partition in there(partition.topic)
+            is_any_missing |= not is_there
+            yield partition, ErrorCode.OPERATION_NOT_ATTEMPTED if is_there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    there = context.broker.metadata_cache.partitions
+    named = yield from each_once(context, lambda: ((partition, None) for partition in _named(asked)))
+    topics = yield from _topics(context, asked, errors())
+    return topics if is_any_missing else None
+
+
+def _named(asked: AddPartitionsToTxnTransaction) -> Iterator[TopicPartition | None]:
+    """Yield the partitions of a transaction, and None for each topic: very many may have no partition."""
+    for topic in asked.topics:
+        yield None
+        for index in topic.partitions:
+            yield _new(TopicPartition, (topic.name, index))
+
+
+def _topics(
+    context: RequestContext,
+    asked: AddPartitionsToTxnTransaction,
+    errors: Iterable[tuple[TopicPartition | None, ErrorCode]],
+) -> Generator[None, None, Topics]:
+    """Return the answer for partitions; it yields after each of them."""
+    if not asked.topics:
+        return _NONE
+    topics = yield from ByTopic.of(
+        context,
+        AddPartitionsToTxnResponse,
+        "results_by_topic_v3_and_below.results_by_partition",
+        "name",
+        lambda: (topic.name for topic in asked.topics),
+        version=min(context.api_version, FROM_BROKERS - 1),
+    )
+    for partition, error in errors:
+        if partition is not None:
+            topics.add(partition.topic, _result(partition.partition, error))
+        yield
+    return topics.topics()
 
 
 def _response(
-    context: RequestContext, transactions: list[AddPartitionsToTxnTransaction], results: list[Errors]
+    context: RequestContext, transactions: Sequence[AddPartitionsToTxnTransaction], results: list[Topics]
 ) -> Generator[None, None, AddPartitionsToTxnResponse]:
-    answer = AddPartitionsToTxnResponse()
-    for asked, errors in zip(transactions, results, strict=True):
-        grouped = yield from by_topic(errors, _result)
-        topics = yield from each(
-            grouped, lambda topic: AddPartitionsToTxnTopicResult(name=topic[0], results_by_partition=topic[1])
-        )
+    if context.api_version < FROM_BROKERS:
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results[0])
+    answered = answer_list(context, AddPartitionsToTxnResponse, "results_by_transaction")
+    for asked, topics in zip(transactions, results, strict=True):
+        answered.append(AddPartitionsToTxnResult(transactional_id=asked.transactional_id, topic_results=topics))
         yield
-        if context.api_version < FROM_BROKERS:
-            answer.results_by_topic_v3_and_below = topics
-        else:
-            result = AddPartitionsToTxnResult(transactional_id=asked.transactional_id, topic_results=topics)
-            answer.results_by_transaction.append(result)
-    return answer
+    return AddPartitionsToTxnResponse(results_by_transaction=answered)
 
 
 @lru_cache(maxsize=10_000)

@@ -3,6 +3,7 @@
 Behaviour
 * Sets and removes quotas of users, client ids and addresses, each entity all or none; one that is refused holds no
   other back. Checks and messages are Kafka's, which allows 0 and negative values.
+* Of an entity that is named more than once, all changes are made in their order, and the last one is answered.
 * They are stored in ZooKeeper, and take effect when its change notification reaches the brokers. An entity without
   settings loses its znode, and a user that is left with nothing loses its own.
 
@@ -15,12 +16,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections import Counter
 from collections.abc import Sequence
 
-from engine.broker.handlers.answer_lists import answer_list
+from engine.broker.handlers.answer_lists import answer_list, repeated
 from engine.broker.handlers.config_resources import invalid_request
 from engine.broker.handlers.context import Broker, RequestContext
-from engine.broker.handlers.in_turns import in_lists
+from engine.broker.handlers.in_turns import AT_ONCE_MAX, in_lists
 from engine.broker.handlers.registry import handles
 from engine.common.errors import CoordinationError, ErrorCode, KafkaError
 from engine.kafka.config.quota_keys import CLIENT_QUOTAS, IP_QUOTAS, QuotaKey
@@ -30,17 +32,23 @@ from engine.kafka.protocol.apis.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,
     OpData,
-    RequestEntityData,
     RequestEntryData,
     ResponseEntityData,
     ResponseEntryData,
 )
 from engine.kafka.zk.configs import DEFAULT_ENTITY, ConfigType, sanitized
-from engine.runtime.turns import Breather
+from engine.runtime.room import ask_others
+from engine.runtime.turns import Breather, carry_out
 
 logger = logging.getLogger("kafka.server.ZkAdminManager")
 
 _USER, _CLIENT, _IP = "user", "client-id", "ip"
+
+Entity = dict[str, str | None]
+"""An entity's names by type; None is the default."""
+
+_Key = frozenset[tuple[str, str | None]]
+
 _EPSILON = 1e-6
 """How far a whole number may be off as a floating-point number."""
 
@@ -50,28 +58,58 @@ async def alter_client_quotas(context: RequestContext, request: AlterClientQuota
     """Set and remove quotas."""
     breather = Breather()
     entries = answer_list(context, AlterClientQuotasResponse, "entries")
+    twice = await carry_out(repeated(lambda: map(_key, request.entries)))
+    ahead: Counter[_Key | None] = Counter()
+    for entry in request.entries if twice else ():
+        await breather.give_way()
+        if (key := _key(entry)) in twice:
+            ahead[key] += 1
     for entry in request.entries:
         await breather.give_way()
-        answer = ResponseEntryData(entity=[])
-        for parts in in_lists(entry.entity):
-            answer.entity += [ResponseEntityData(entity_type=e.entity_type, entity_name=e.entity_name) for e in parts]
-            await breather.give_way()
+        named = await _named(entry, breather)
+        answer = ResponseEntryData(
+            entity=[ResponseEntityData(entity_type=kind, entity_name=name) for kind, name in named.items()]
+        )
         try:
-            await _alter(context.broker, entry, breather, validate_only=request.validate_only)
+            await _alter(context.broker, named, entry.ops, breather, validate_only=request.validate_only)
         except KafkaError as error:
             answer.error_code, answer.error_message = error.code, error.message
         except CoordinationError as error:
             logger.warning("Cannot change quotas entity=%r: %s", entry.entity, error)
             answer.error_code = ErrorCode.UNKNOWN_SERVER_ERROR
+        if twice and (key := _key(entry)) in twice:
+            # Kafka keeps one answer for each entity: the last.
+            ahead[key] -= 1
+            if ahead[key]:
+                continue
         entries.append(answer)
     return AlterClientQuotasResponse(entries=entries)
 
 
-async def _alter(broker: Broker, entry: RequestEntryData, breather: Breather, *, validate_only: bool) -> None:
-    path = await _path(entry.entity, breather)
+def _key(entry: RequestEntryData) -> _Key | None:
+    """Return who the entry is about; None if it names more than an entity can have."""
+    if len(entry.entity) > AT_ONCE_MAX:
+        return None
+    return frozenset({part.entity_type: part.entity_name for part in entry.entity}.items())
+
+
+async def _named(entry: RequestEntryData, breather: Breather) -> Entity:
+    """Return the names by their types; of a type that comes twice, the last."""
+    named: Entity = {}
+    for parts in in_lists(entry.entity):
+        named.update((part.entity_type, part.entity_name) for part in parts)
+        await breather.give_way()
+    return named
+
+
+async def _alter(
+    broker: Broker, entity: Entity, changes: Sequence[OpData], breather: Breather, *, validate_only: bool
+) -> None:
+    path = await _path(entity, breather)
+    ask_others()
     texts = await broker.zk.configs.get_entity_configs(path)
     known = IP_QUOTAS if path.startswith(f"{ConfigType.IP.value}/") else CLIENT_QUOTAS
-    for ops in in_lists(entry.ops):
+    for ops in in_lists(changes):
         _apply(texts, ops, known)
         await breather.give_way()
     rate = texts.get(QuotaKey.CONNECTION_RATE)
@@ -81,19 +119,18 @@ async def _alter(broker: Broker, entry: RequestEntryData, breather: Breather, *,
         await broker.zk.configs.change_entity_configs(path, texts)
 
 
-async def _path(entity: Sequence[RequestEntityData], breather: Breather) -> str:
+async def _path(entity: Entity, breather: Breather) -> str:
     """Return the path of an entity's settings below ``/config``."""
     if not entity:
         raise invalid_request("Invalid empty client quota entity")
     names = {}
-    for parts in in_lists(entity):
+    for kind, name in entity.items():
         await breather.give_way()
-        for part in parts:
-            if part.entity_type not in (_USER, _CLIENT, _IP):
-                raise invalid_request(f"Unhandled client quota entity type: {part.entity_type}")
-            if part.entity_name == "":
-                raise invalid_request(f"Empty {part.entity_type} not supported")
-            names[part.entity_type] = DEFAULT_ENTITY if part.entity_name is None else sanitized(part.entity_name)
+        if kind not in (_USER, _CLIENT, _IP):
+            raise invalid_request(f"Unhandled client quota entity type: {kind}")
+        if name == "":
+            raise invalid_request(f"Empty {kind} not supported")
+        names[kind] = DEFAULT_ENTITY if name is None else sanitized(name)
     if _IP in names:
         if len(names) > 1:
             raise invalid_request(

@@ -10,9 +10,12 @@ Version notes
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from engine.broker.controller.events import AlterPartition, AlterPartitionAnswer, AlterPartitionItem, PartitionKey
+from engine.broker.handlers.answer_lists import ByTopic, each_once
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import in_turns, pieces
+from engine.broker.handlers.in_turns import in_lists, in_turns
 from engine.broker.handlers.registry import handles
 from engine.common.errors import ErrorCode
 from engine.common.model import LeaderAndIsr, LeaderRecoveryState
@@ -22,10 +25,9 @@ from engine.kafka.protocol.apis.alter_partition import (
     AlterPartitionResponse,
     RequestPartitionData,
     ResponsePartitionData,
-    ResponseTopicData,
 )
 from engine.kafka.protocol.large_arrays import LazyArray
-from engine.runtime.turns import Breather
+from engine.runtime.turns import Breather, carry_out
 
 _FIRST_WITH_TOPIC_IDS = 2
 _FIRST_WITH_BROKER_EPOCHS = 3
@@ -34,31 +36,42 @@ _FIRST_WITH_BROKER_EPOCHS = 3
 @handles(ApiKey.ALTER_PARTITION, requires=["ClusterAction Cluster"])
 async def alter_partition(context: RequestContext, request: AlterPartitionRequest) -> AlterPartitionResponse:
     """Change ISRs."""
-    by_id = context.api_version >= _FIRST_WITH_TOPIC_IDS
-    items: dict[PartitionKey, AlterPartitionItem] = {}
+    name = "topic_id" if context.api_version >= _FIRST_WITH_TOPIC_IDS else "topic_name"
     breather = Breather()
-    for topic in pieces(request.topics, "partitions"):
-        key = topic.topic_id if by_id else topic.topic_name
-        for asked in topic.partitions:
-            if isinstance(asked.new_isr_with_epochs, LazyArray):
-                asked.new_isr_with_epochs = await in_turns(asked.new_isr_with_epochs, lambda member: member)
-            items[key, asked.partition_index] = _item(asked, context.api_version)
-        await breather.give_way()
-    event = AlterPartition(request.broker_id, request.broker_epoch, context.api_version, items)
-    answer: AlterPartitionAnswer = await context.broker.controller.ask(event)
-    if isinstance(answer, ErrorCode):
-        return AlterPartitionResponse(error_code=answer)
-    topics: dict[str | bytes, ResponseTopicData] = {}
-    for (topic_key, partition), result in answer.items():
-        await breather.give_way()
-        if topic_key not in topics:
-            topics[topic_key] = (
-                ResponseTopicData(topic_id=topic_key)
-                if isinstance(topic_key, bytes)
-                else ResponseTopicData(topic_name=topic_key)
-            )
-        topics[topic_key].partitions.append(_answer(partition, result))
-    return AlterPartitionResponse(topics=list(topics.values()))
+    topics = await carry_out(
+        ByTopic.of(
+            context,
+            AlterPartitionResponse,
+            "topics.partitions",
+            name,
+            lambda: (getattr(topic, name) for topic in request.topics),
+        )
+    )
+    for some in in_lists(await carry_out(each_once(context, lambda: _asked(request, name)))):
+        items: dict[PartitionKey, AlterPartitionItem] = {}
+        for key, asked in some:
+            if key is not None and asked is not None:
+                if isinstance(asked.new_isr_with_epochs, LazyArray):
+                    asked.new_isr_with_epochs = await in_turns(asked.new_isr_with_epochs, lambda member: member)
+                items[key] = _item(asked, context.api_version)
+        event = AlterPartition(request.broker_id, request.broker_epoch, context.api_version, items)
+        answer: AlterPartitionAnswer = await context.broker.controller.ask(event)
+        if isinstance(answer, ErrorCode):
+            return AlterPartitionResponse(error_code=answer)
+        for (topic, partition), result in answer.items():
+            await breather.give_way()
+            topics.add(topic, _answer(partition, result))
+    return AlterPartitionResponse(topics=topics.topics())
+
+
+def _asked(
+    request: AlterPartitionRequest, name: str
+) -> Iterator[tuple[PartitionKey, RequestPartitionData] | tuple[None, None]]:
+    """Yield what is asked of each partition, and None for each topic: very many may have no partition."""
+    for topic in request.topics:
+        yield None, None
+        key = getattr(topic, name)
+        yield from (((key, asked.partition_index), asked) for asked in topic.partitions)
 
 
 def _item(partition: RequestPartitionData, api_version: int) -> AlterPartitionItem:

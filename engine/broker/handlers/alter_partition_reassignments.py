@@ -11,9 +11,13 @@ Behaviour
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from engine.broker.controller.events import AlterPartitionReassignments, ApiError
+from engine.broker.controller.reassignment_requests import REPLICAS_MAX
+from engine.broker.handlers.answer_lists import ByTopic, each_once
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import pieces
+from engine.broker.handlers.in_turns import in_lists
 from engine.broker.handlers.registry import handles
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
@@ -21,9 +25,8 @@ from engine.kafka.protocol.apis.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
-    ReassignableTopicResponse,
 )
-from engine.runtime.turns import Breather
+from engine.runtime.turns import Breather, carry_out
 
 
 @handles(ApiKey.ALTER_PARTITION_REASSIGNMENTS, requires=["Alter Cluster"])
@@ -32,22 +35,36 @@ async def alter_partition_reassignments(
 ) -> AlterPartitionReassignmentsResponse:
     """Start, replace or cancel reassignments."""
     breather = Breather()
-    targets: dict[TopicPartition, tuple[int, ...] | None] = {}
-    for wanted in pieces(request.topics, "partitions"):
-        for p in wanted.partitions:
-            name = TopicPartition(wanted.name, p.partition_index)
-            targets[name] = None if p.replicas is None else tuple(p.replicas)
-        await breather.give_way()
-    answer = await context.broker.controller.ask(AlterPartitionReassignments(targets))
-    if isinstance(answer, ApiError):
-        return AlterPartitionReassignmentsResponse(error_code=answer.code, error_message=answer.message)
-    topics: dict[str, ReassignableTopicResponse] = {}
-    for partition, error in answer.items():
-        await breather.give_way()
-        topic = topics.setdefault(partition.topic, ReassignableTopicResponse(name=partition.topic))
-        topic.partitions.append(
-            ReassignablePartitionResponse(
+    topics = await carry_out(
+        ByTopic.of(
+            context,
+            AlterPartitionReassignmentsResponse,
+            "responses.partitions",
+            "name",
+            lambda: (topic.name for topic in request.topics),
+        )
+    )
+    for some in in_lists(await carry_out(each_once(context, lambda: _targets(request)))):
+        targets = {partition: target for partition, target in some if partition is not None}
+        answer = await context.broker.controller.ask(AlterPartitionReassignments(targets))
+        if isinstance(answer, ApiError):
+            return AlterPartitionReassignmentsResponse(error_code=answer.code, error_message=answer.message)
+        for partition, error in answer.items():
+            await breather.give_way()
+            told = ReassignablePartitionResponse(
                 partition_index=partition.partition, error_code=error.code, error_message=error.message
             )
-        )
-    return AlterPartitionReassignmentsResponse(responses=list(topics.values()))
+            topics.add(partition.topic, told)
+    return AlterPartitionReassignmentsResponse(responses=topics.topics())
+
+
+def _targets(
+    request: AlterPartitionReassignmentsRequest,
+) -> Iterator[tuple[TopicPartition | None, tuple[int, ...] | None]]:
+    """Yield each partition with its target, and None for each topic: very many may have no partition."""
+    for topic in request.topics:
+        yield None, None
+        for p in topic.partitions:
+            # Very many are refused, whatever they are.
+            target = None if p.replicas is None else tuple(p.replicas[: REPLICAS_MAX + 1])
+            yield TopicPartition(topic.name, p.partition_index), target

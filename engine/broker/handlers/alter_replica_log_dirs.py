@@ -14,8 +14,11 @@ Version notes
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from engine.broker.handlers.answer_lists import ByTopic, each_once
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import pieces
+from engine.broker.handlers.in_turns import in_lists
 from engine.broker.handlers.registry import handles
 from engine.broker.replication.alter_log_dirs_change import alter_log_dirs
 from engine.common.model import TopicPartition
@@ -24,9 +27,8 @@ from engine.kafka.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirsResponse,
-    AlterReplicaLogDirTopicResult,
 )
-from engine.runtime.turns import Breather
+from engine.runtime.turns import Breather, carry_out
 
 
 @handles(ApiKey.ALTER_REPLICA_LOG_DIRS, requires=["Alter Cluster"])
@@ -35,16 +37,34 @@ async def alter_replica_log_dirs(
 ) -> AlterReplicaLogDirsResponse:
     """Start to move replicas; if a replica is named twice, the last dir counts."""
     breather = Breather()
-    wanted: dict[TopicPartition, str] = {}
-    for log_dir in request.dirs:
-        await breather.give_way()
-        for topic in pieces(log_dir.topics, "partitions"):
-            wanted.update((TopicPartition(topic.name, index), log_dir.path) for index in topic.partitions)
+    results = await carry_out(
+        ByTopic.of(
+            context,
+            AlterReplicaLogDirsResponse,
+            "results.partitions",
+            "topic_name",
+            lambda: _topics(request),
+        )
+    )
+    for some in in_lists(await carry_out(each_once(context, lambda: _named(request)))):
+        wanted = {partition: path for partition, path in some if partition is not None}
+        for (topic, index), code in (await alter_log_dirs(context.broker.replica_manager, wanted)).items():
+            results.add(topic, AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
             await breather.give_way()
-    outcomes = await alter_log_dirs(context.broker.replica_manager, wanted)
-    results: dict[str, AlterReplicaLogDirTopicResult] = {}
-    for (topic_name, index), code in outcomes.items():
-        result = results.setdefault(topic_name, AlterReplicaLogDirTopicResult(topic_name=topic_name, partitions=[]))
-        result.partitions.append(AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code))
-        await breather.give_way()
-    return AlterReplicaLogDirsResponse(results=list(results.values()))
+    return AlterReplicaLogDirsResponse(results=results.topics())
+
+
+def _topics(request: AlterReplicaLogDirsRequest) -> Iterator[str | None]:
+    """Yield the topics, and None for each dir: very many may have no topic."""
+    for log_dir in request.dirs:
+        yield None
+        yield from (topic.name for topic in log_dir.topics)
+
+
+def _named(request: AlterReplicaLogDirsRequest) -> Iterator[tuple[TopicPartition | None, str]]:
+    """Yield each replica with its new dir, and None for each topic and dir: very many may have no replica."""
+    for log_dir in request.dirs:
+        yield None, ""
+        for topic in log_dir.topics:
+            yield None, ""
+            yield from ((TopicPartition(topic.name, index), log_dir.path) for index in topic.partitions)

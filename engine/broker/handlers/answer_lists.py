@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
-from collections.abc import Callable, Generator, Hashable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator
+from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar, cast
 
 from engine.broker.handlers.context import RequestContext
 from engine.broker.network.connection import LARGE_FRAME_BYTES
+from engine.broker.network.routes import drop_long_texts
+from engine.common.errors import LocalProtocolError
 from engine.kafka.protocol.codec import Outgoing, decoder, encoder
 from engine.kafka.protocol.declaration import Response, Struct
 from engine.kafka.protocol.large_arrays import EncodedList
@@ -45,7 +48,12 @@ class AnswerLists:
     def _list(self, wrap: Callable[[list[Any]], Any], unwrap: Callable[[Any], list[Any]], element: Any) -> list[Any]:
         def encoded(elements: list[Any]) -> bytes:
             out = Outgoing()
-            self._encode(out, wrap(elements))
+            try:
+                self._encode(out, wrap(elements))
+            except LocalProtocolError:
+                if not sum(map(drop_long_texts, elements)):
+                    raise
+                return encoded(elements)
             return bytes(out)
 
         arrays = [field.name for field in element.wire_fields if isinstance(field.type, Array)]
@@ -76,6 +84,82 @@ def answer_lists(context: RequestContext, message: type[Response], path: str) ->
     if context.size_bytes < LARGE_FRAME_BYTES:
         return None
     return AnswerLists(message, context.api_version, path)
+
+
+class ByTopic:
+    """The topics of an answer with their parts, in the order in which they came."""
+
+    def __init__(
+        self,
+        lists: AnswerLists | None,
+        message: type[Response],
+        path: str,
+        name: str,
+        again: Collection[Hashable],
+    ) -> None:
+        """``again``: topics of a large request that come more than once."""
+        topics, _, self._parts = path.partition(".")
+        self._topic, self._name, self._again = _element(message, topics), name, {*again}
+        self._lists = lists
+        self._topics: list[Any] = [] if self._lists is None else self._lists.of_topics()
+        self._open: dict[Hashable, list[Any]] = {}
+        self._last: Hashable | None = None
+
+    @classmethod
+    def of(
+        cls,
+        context: RequestContext,
+        message: type[Response],
+        path: str,
+        name: str,
+        topics: Callable[[], Iterable[Hashable | None]],
+        version: int | None = None,
+    ) -> Generator[None, None, ByTopic]:
+        """Return an empty one. A step is a topic.
+
+        Args:
+            path: as for ``answer_lists``.
+            name: the field with a topic's name or id.
+            topics: yields those of the request, each time that it is called.
+            version: a version of the answer that has the path, if that of the request has not.
+        """
+        if not is_large(context):
+            return cls(None, message, path, name, ())
+        lists = AnswerLists(message, context.api_version if version is None else version, path)
+        return cls(lists, message, path, name, (yield from repeated(topics)))
+
+    def add(self, topic: Hashable, part: T, *, may_change: bool = False) -> T:
+        """Add a part, and its topic if it is new; return the part."""
+        if topic != self._last:
+            self._close_last()
+            self._last = topic
+        parts = self._open.get(topic)
+        if parts is None:
+            parts = self._open[topic] = [] if self._lists is None else self._lists.of_parts()
+            if self._lists is None or topic in self._again:
+                kept(self._topics, self._made(topic, parts))
+        if not may_change:
+            parts.append(part)
+            return part
+        if self._lists is not None and topic not in self._again:
+            # What may change must not be encoded yet.
+            self._again.add(topic)
+            kept(self._topics, self._made(topic, parts))
+        kept(parts, part)
+        return part
+
+    def topics(self) -> list[Any]:
+        """Return the topics, all of which are there."""
+        self._close_last()
+        return self._topics
+
+    def _close_last(self) -> None:
+        if self._lists is not None and self._last is not None and self._last not in self._again:
+            self._topics.append(self._made(self._last, self._lists.settled(self._open.pop(self._last))))
+        self._last = None
+
+    def _made(self, topic: Hashable, parts: list[Any]) -> Any:
+        return self._topic(**{self._name: topic, self._parts: parts})
 
 
 def answer_list(context: RequestContext, message: type[Response], field: str) -> list[Any]:
@@ -126,14 +210,14 @@ def repeated_hashes(keys: Iterable[Hashable | None]) -> Generator[None, None, se
 
     Different keys hardly ever have the same hash. None is no key. A step is a key.
     """
-    buckets = [array("q") for _ in range(_BUCKETS)]
+    buckets: defaultdict[int, array[int]] = defaultdict(partial(array, "q"))
     for key in keys:
         if key is not None:
             number = hash(key)
             buckets[number % _BUCKETS].append(number)
         yield
     repeated: set[int] = set()
-    for bucket in buckets:
+    for bucket in buckets.values():
         seen: set[int] = set()
         for number in bucket:
             (repeated if number in seen else seen).add(number)
@@ -154,3 +238,37 @@ def repeated(keys: Callable[[], Iterable[K | None]]) -> Generator[None, None, se
             counts[key] += 1
         yield
     return {key for key, count in counts.items() if count > 1}
+
+
+def each_once(
+    context: RequestContext, items: Callable[[], Iterable[tuple[K | None, T]]]
+) -> Generator[None, None, Iterable[tuple[K | None, T]]]:
+    """Return the items as a dict has them: in the place of a key's first item, its last value. A step is an item.
+
+    Args:
+        items: yields the items, each time that it is called. An item with the key None is only a step.
+    """
+    if not is_large(context):
+        some: dict[K, T] = {}
+        for key, value in items():
+            if key is not None:
+                some[key] = value
+            yield
+        return some.items()
+    again = yield from repeated(lambda: (key for key, _ in items()))
+    last: dict[K, T] = {}
+    for key, value in items() if again else ():
+        if key in again:
+            last[key] = value
+        yield
+
+    def found() -> Iterator[tuple[K | None, T]]:
+        for key, value in items():
+            if key not in again:
+                yield key, value
+            elif key in last:
+                yield key, last.pop(key)
+            else:
+                yield None, value
+
+    return found()

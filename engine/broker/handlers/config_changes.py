@@ -40,6 +40,7 @@ from engine.kafka.config.topic_config_values import validate_topic_config
 from engine.kafka.config.topic_configs import TOPIC_CONFIG_DEF
 from engine.kafka.config.values import REDACTED, InvalidConfigurationError, ReconfigurationError, RequirementError
 from engine.kafka.protocol.apis import alter_configs, incremental_alter_configs
+from engine.runtime.room import ask_others
 from engine.runtime.turns import Breather, carry_out
 
 logger = logging.getLogger("kafka.server.ZkAdminManager")
@@ -174,6 +175,7 @@ async def _change_topic(broker: Broker, asked: ResourceChange, validate_only: bo
     topic = asked.name
     if not topic:
         raise invalid_request("Default topic resources are not allowed.")
+    ask_others()
     stored = {} if asked.is_replacement else await broker.zk.configs.get_entity_configs(f"{TOPICS}/{topic}")
     texts = _apply(stored, asked.changes, TOPIC_CONFIG_DEF)
     if not await topic_exists(broker, topic):
@@ -189,6 +191,7 @@ async def _change_broker(broker: Broker, asked: ResourceChange, validate_only: b
     if is_per_broker and parse_broker_id(asked.name, "Node id") != broker.broker_id:
         raise invalid_request(f"Unexpected broker id, expected {broker.broker_id}, but received {asked.name}")
     entity = asked.name or DEFAULT_ENTITY
+    ask_others()
     stored = {} if asked.is_replacement else await broker.zk.configs.get_entity_configs(f"{BROKERS}/{entity}")
     encoder = broker.dynamic_configs.password_encoder
     clear, _ = await asyncio.to_thread(decoded, stored, encoder)

@@ -12,6 +12,8 @@ Version notes
 
 from __future__ import annotations
 
+from functools import partial
+
 from engine.broker.handlers.answer_lists import answer_list, kept, repeated
 from engine.broker.handlers.context import Broker, RequestContext
 from engine.broker.handlers.in_turns import in_turns
@@ -53,7 +55,7 @@ async def create_partitions(context: RequestContext, request: CreatePartitionsRe
             _check_request(broker, topic, is_repeated=topic.name in twice)
             assignments = None
             if topic.assignments is not None:
-                assignments = await in_turns(topic.assignments, lambda assigned: assigned.broker_ids)
+                assignments = partial(in_turns, topic.assignments, lambda assigned: assigned.broker_ids)
             partitions = await broker.topic_admin.add_partitions(
                 topic.name, topic.count, assignments, validate_only=request.validate_only, allow=allow
             )

@@ -50,13 +50,8 @@ async def create_topics(context: RequestContext, request: CreateTopicsRequest) -
     created: dict[str, tuple[CreatedTopic, CreatableTopicResult]] = {}
     breather = Breather()
     twice = await carry_out(repeated(lambda: (topic.name for topic in request.topics)))
-    answered: set[str] = set()
     for topic in request.topics:
         await breather.give_way()
-        if topic.name in twice:
-            if topic.name in answered:
-                continue
-            answered.add(topic.name)
         try:
             _check_request(topic, is_repeated=topic.name in twice)
             made = await context.broker.topic_admin.create_topic(

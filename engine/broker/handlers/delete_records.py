@@ -12,8 +12,11 @@ Version notes
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from engine.broker.handlers.answer_lists import ByTopic, each_once
 from engine.broker.handlers.context import Broker, RequestContext
-from engine.broker.handlers.in_turns import Steps, each_part, in_steps
+from engine.broker.handlers.in_turns import Steps, in_steps
 from engine.broker.handlers.registry import handles
 from engine.broker.network.request import CLOSE_FOR_FAULT, Deferred
 from engine.broker.replication.offset_lookup import delete_records as delete_records_of
@@ -25,7 +28,6 @@ from engine.kafka.protocol.apis.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
-    DeleteRecordsTopicResult,
 )
 from engine.runtime.purgatory import DelayedOperation
 
@@ -37,25 +39,30 @@ INVALID_LOW_WATERMARK = -1
 def delete_records(context: RequestContext, request: DeleteRecordsRequest) -> Steps[DeleteRecordsResponse | Deferred]:
     """Delete the records before an offset on all replicas."""
     waiting: list[_Waiting] = []
-    wanted: dict[str, dict[int, int]] = {}
-    for topic in request.topics:
-        for partition in topic.partitions:
-            # Kafka keeps a map: if a partition is named twice, the last offset counts.
-            wanted.setdefault(topic.name, {})[partition.partition_index] = partition.offset
-            yield
-        yield
-    results = yield from each_part(
-        wanted,
-        lambda topic: wanted[topic],
-        lambda topic, index: _delete(context.broker, TopicPartition(topic, index), wanted[topic][index], waiting),
-        lambda topic, answers: DeleteRecordsTopicResult(name=topic, partitions=answers),
+    topics = yield from ByTopic.of(
+        context, DeleteRecordsResponse, "topics.partitions", "name", lambda: (topic.name for topic in request.topics)
     )
-    response = DeleteRecordsResponse(topics=results)
+    # Kafka keeps a map: if a partition is named twice, the last offset counts.
+    for partition, offset in (yield from each_once(context, lambda: _wanted(request))):
+        if partition is not None:
+            before = len(waiting)
+            answer = _delete(context.broker, partition, offset, waiting)
+            topics.add(partition.topic, answer, may_change=len(waiting) > before)
+        yield
+    response = DeleteRecordsResponse(topics=topics.topics())
     operation = DelayedDeleteRecords(request.timeout_ms, context.broker, waiting, response)
     keys = [wait.topic_partition for wait in waiting]
     if context.broker.replica_manager.delayed_delete_records.try_complete_else_watch(operation, keys):
         return response
     return operation.deferred
+
+
+def _wanted(request: DeleteRecordsRequest) -> Iterator[tuple[TopicPartition | None, int]]:
+    """Yield each partition with its offset, and None for each topic: very many may have no partition."""
+    for topic in request.topics:
+        yield None, 0
+        for partition in topic.partitions:
+            yield TopicPartition(topic.name, partition.partition_index), partition.offset
 
 
 class _Waiting:
@@ -117,7 +124,8 @@ def _delete(
         partition_index=topic_partition.partition, low_watermark=INVALID_LOW_WATERMARK
     )
     try:
-        if topic_partition.topic in INTERNAL_TOPICS:
+        is_known = broker.metadata_cache.partition_info(topic_partition) is not None
+        if is_known and topic_partition.topic in INTERNAL_TOPICS:
             raise KafkaError(
                 ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic_partition.topic}"
             )

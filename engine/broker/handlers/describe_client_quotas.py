@@ -56,6 +56,10 @@ async def describe_client_quotas(
 
 
 def _conditions(components: Sequence[ComponentData]) -> dict[str, ComponentData]:
+    for component in components:
+        how = component.match_type
+        if how not in (EXACT, DEFAULT, ANY) or (how == EXACT and component.match is None):
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
     conditions: dict[str, ComponentData] = {}
     for component in components:
         kind = component.entity_type
@@ -63,10 +67,6 @@ def _conditions(components: Sequence[ComponentData]) -> dict[str, ComponentData]
             if not kind:
                 raise invalid_request("Unexpected empty filter component entity type")
             raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"Custom entity type '{kind}' not supported")
-        if component.match_type not in (EXACT, DEFAULT, ANY) or (
-            component.match_type == EXACT and component.match is None
-        ):
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
         if kind in conditions:
             raise invalid_request(f"Duplicate {_SAID[kind]} filter component entity type")
         conditions[kind] = component

@@ -30,7 +30,10 @@ _BROKERS, _CONTROLLERS = 1, 2
 def describe_cluster(context: RequestContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Describe the cluster as this broker's metadata cache knows it."""
     if request.endpoint_type == _CONTROLLERS:
-        return _refusal(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "The request was sent to an endpoint of type BROKER")
+        return _refusal(
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER",
+        )
     if request.endpoint_type != _BROKERS:
         return _refusal(ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {request.endpoint_type}")
     broker = context.broker

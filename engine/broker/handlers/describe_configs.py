@@ -48,6 +48,7 @@ from engine.kafka.protocol.apis.describe_configs import (
     DescribeConfigsSynonym,
 )
 from engine.kafka.protocol.large_arrays import LazyArray
+from engine.runtime.room import ask_others
 from engine.runtime.turns import Breather
 
 logger = logging.getLogger("kafka.server.ConfigHelper")
@@ -111,6 +112,7 @@ async def _described(broker: Broker, resource: DescribeConfigsResource) -> list[
             check_topic_name(name)
             if name not in broker.metadata_cache.topics:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
+            ask_others()
             overrides = await broker.zk.configs.get_entity_configs(f"{TOPICS}/{name}")
             return describe_topic(overrides, broker.dynamic_configs, keys)
         case ResourceType.BROKER:

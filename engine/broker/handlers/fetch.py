@@ -38,7 +38,14 @@ from engine.broker.fetch.in_turns import (
     resolve_topic_ids,
 )
 from engine.broker.fetch.reads import FetchParameters, FetchReads, MakeReads
-from engine.broker.fetch.session_cache import FetchContext, FetchPartition, PartitionKey, named_once
+from engine.broker.fetch.session_cache import (
+    FINAL_EPOCH,
+    INITIAL_EPOCH,
+    FetchContext,
+    FetchPartition,
+    PartitionKey,
+    named_once,
+)
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import pieces
 from engine.broker.handlers.registry import handles, handles_large
@@ -251,7 +258,8 @@ async def _open_session_in_turns(
     if context.api_version < 7:
         return FetchContext(list(partitions.values()))
     forgotten: list[PartitionKey] = []
-    for left in pieces(request.forgotten_topics_data, "partitions"):
+    continues = request.session_epoch not in (INITIAL_EPOCH, FINAL_EPOCH)
+    for left in pieces(request.forgotten_topics_data, "partitions") if continues else ():
         forgotten += _forgotten([left], by_id)
         await breather.give_way()
     steps = context.broker.fetch_sessions.open_in_steps(

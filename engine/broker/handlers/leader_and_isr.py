@@ -39,7 +39,8 @@ async def leader_and_isr(context: RequestContext, request: LeaderAndIsrRequest) 
     """Take the roles that the controller assigns."""
     if is_stale(context.broker, request.broker_epoch):
         return await leader_and_isr_refusal(request, ErrorCode.STALE_BROKER_EPOCH, context.api_version)
-    await _load_topic_configs(context, request)
+    if request.controller_epoch >= context.broker.replica_manager.controller_epoch:
+        await _load_topic_configs(context, request)
     return await become_leader_or_follower(
         context.broker.replica_manager,
         request,

@@ -120,11 +120,13 @@ async def _found(
     context: RequestContext, request: ListOffsetsRequest, topic: str, wanted: ListOffsetsPartition
 ) -> ListOffsetsPartitionResponse:
     is_consumer = request.replica_id == CONSUMER_REPLICA_ID
+    if is_consumer and request.isolation_level not in tuple(IsolationLevel):
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
     found = await offset_at_time(
         context.broker.offset_search,
         context.broker.replica_manager.partition(topic, wanted.partition_index),
         wanted.timestamp,
-        isolation=IsolationLevel(request.isolation_level != 0) if is_consumer else None,
+        isolation=IsolationLevel(request.isolation_level) if is_consumer else None,
         current_leader_epoch=wanted.current_leader_epoch,
         leader_only=request.replica_id != DEBUGGING_REPLICA_ID,
     )

@@ -7,15 +7,18 @@ Behaviour
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from engine.broker.controller.events import ApiError, ListPartitionReassignments
 from engine.broker.handlers.context import RequestContext
-from engine.broker.handlers.in_turns import pieces
+from engine.broker.handlers.in_turns import parts_in_lists
 from engine.broker.handlers.registry import handles
-from engine.common.model import TopicPartition
+from engine.common.model import ReplicaAssignment, TopicPartition
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
 )
@@ -28,17 +31,17 @@ async def list_partition_reassignments(
 ) -> ListPartitionReassignmentsResponse:
     """List the reassignments under way."""
     breather = Breather()
-    wanted: list[TopicPartition] | None = None
-    if request.topics is not None:
-        wanted = []
-        for asked in pieces(request.topics, "partition_indexes"):
-            wanted += [TopicPartition(asked.name, p) for p in asked.partition_indexes]
-            await breather.give_way()
-    answer = await context.broker.controller.ask(ListPartitionReassignments(None if wanted is None else tuple(wanted)))
-    if isinstance(answer, ApiError):
-        return ListPartitionReassignmentsResponse(error_code=answer.code, error_message=answer.message)
+    found: dict[TopicPartition, ReplicaAssignment] = {}
+    for wanted in [None] if request.topics is None else parts_in_lists(request.topics, _named):
+        await breather.give_way()
+        answer = await context.broker.controller.ask(
+            ListPartitionReassignments(None if wanted is None else tuple(wanted))
+        )
+        if isinstance(answer, ApiError):
+            return ListPartitionReassignmentsResponse(error_code=answer.code, error_message=answer.message)
+        found.update(answer)
     topics: dict[str, OngoingTopicReassignment] = {}
-    for partition, assignment in answer.items():
+    for partition, assignment in found.items():
         topic = topics.setdefault(partition.topic, OngoingTopicReassignment(name=partition.topic))
         topic.partitions.append(
             OngoingPartitionReassignment(
@@ -50,3 +53,7 @@ async def list_partition_reassignments(
         )
         await breather.give_way()
     return ListPartitionReassignmentsResponse(topics=list(topics.values()))
+
+
+def _named(topic: ListPartitionReassignmentsTopics) -> Iterator[TopicPartition]:
+    return (TopicPartition(topic.name, index) for index in topic.partition_indexes)

@@ -15,8 +15,8 @@ Behaviour
 Version notes
 * v0 an empty list means all topics, and dead replicas are left out with REPLICA_NOT_AVAILABLE   * v1 null means all
 * v4 the client may forbid auto-creation   * v5 offline replicas   * v8 authorized operations   * v10 topic ids
-* v12 topics may be asked for by id: UNKNOWN_TOPIC_ID when there is none. v10 and v11 have the field and may not use it:
-  an id, or no name, makes the whole request INVALID_REQUEST
+* v12 topics may be asked for by id: UNKNOWN_TOPIC_ID when there is none. Names beside ids are ignored. v10 and v11 have
+  the field and may not use it: an id, or no name, makes the whole request INVALID_REQUEST
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from typing import Any, Final, cast
 from engine.broker.handlers.answer_lists import answer_list, repeated_hashes
 from engine.broker.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
 from engine.broker.handlers.context import RequestContext
+from engine.broker.handlers.in_turns import in_lists
 from engine.broker.handlers.registry import handles
 from engine.broker.network.request import LargeAnswer
 from engine.broker.network.routes import HandlerSpec
@@ -83,6 +84,11 @@ async def _piece_by_piece(
             return topic.name or "", topic.topic_id
         return None if topic.topic_id != ZERO_TOPIC_ID else topic.name, topic.topic_id
 
+    with_ids = []
+    for some in in_lists(topics if context.api_version >= 12 else ()):
+        with_ids += [topic for topic in some if topic.topic_id != ZERO_TOPIC_ID]
+        await Turns.of_loop().wait()
+    topics = with_ids or topics
     repeated = await carry_out(repeated_hashes(map(key, topics)))
     answered: set[tuple[str | None, bytes]] = set()
     answers = answer_list(context, MetadataResponse, "topics")
@@ -136,7 +142,8 @@ def _described(context: RequestContext, request: MetadataRequest) -> MetadataRes
         return _response(context, request, list(context.broker.metadata_cache.topics), {}, [])
     if version < 12 and any(topic.topic_id != ZERO_TOPIC_ID or topic.name is None for topic in request.topics):
         return _refusal(request.topics)
-    names, failed = _named(context, request.topics)
+    with_ids = [topic for topic in request.topics if topic.topic_id != ZERO_TOPIC_ID]
+    names, failed = _named(context, with_ids or request.topics)
     missing = [name for name in names if not context.broker.metadata_cache.partitions(name)]
     may_create = (version < 4 or request.allow_auto_topic_creation) and context.broker.config.auto_create_topics_enable
     if missing and may_create:

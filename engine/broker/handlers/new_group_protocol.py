@@ -9,6 +9,7 @@ Behaviour
 
 from __future__ import annotations
 
+from engine.broker.handlers.answer_lists import answer_list
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, each, in_steps
 from engine.broker.handlers.registry import handles
@@ -35,7 +36,8 @@ def heartbeat(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -
 @in_steps
 def describe(context: RequestContext, request: ConsumerGroupDescribeRequest) -> Steps[ConsumerGroupDescribeResponse]:
     """Refuse to describe groups of the new protocol."""
-    return ConsumerGroupDescribeResponse(groups=(yield from each(request.group_ids, _refused)))
+    groups = answer_list(context, ConsumerGroupDescribeResponse, "groups")
+    return ConsumerGroupDescribeResponse(groups=(yield from each(request.group_ids, _refused, groups)))
 
 
 def _refused(group_id: str) -> ConsumerGroupDescribed:

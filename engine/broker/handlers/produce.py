@@ -66,6 +66,7 @@ from engine.kafka.protocol.apis.produce import (
     TopicProduceResponse,
 )
 from engine.kafka.protocol.records.append_rules import RecordValidationError
+from engine.kafka.protocol.wire import STRING_BYTES_MAX
 from engine.runtime.purgatory import DelayedOperation
 from engine.runtime.turns import Breather, carry_out
 
@@ -557,7 +558,9 @@ def _refuse(
     log = None if refuser is None or error.code in _WITHOUT_LOG_START else refuser.leader_log
     record_errors = error.record_errors if isinstance(error, RecordValidationError) else ()
     answer.error_code = error.code
-    answer.error_message = error.message
+    # Kafka has no text here, so the error stays as it is if a text with a very long name does not fit.
+    if len((error.message or "").encode()) <= STRING_BYTES_MAX:
+        answer.error_message = error.message
     answer.base_offset = answer.log_append_time_ms = -1
     answer.log_start_offset = -1 if log is None else log.log_start_offset
     answer.record_errors = [

@@ -11,6 +11,7 @@ Version notes
 
 from __future__ import annotations
 
+from engine.broker.handlers.answer_lists import answer_list, repeated
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, in_steps
 from engine.broker.handlers.registry import handles
@@ -35,14 +36,21 @@ def update_features(context: RequestContext, request: UpdateFeaturesRequest) -> 
             error_code=ErrorCode.NOT_CONTROLLER,
             error_message="This is not the correct controller for this cluster.",
         )
-    results: dict[str, UpdatableFeatureResult] = {}
+    results = answer_list(context, UpdateFeaturesResponse, "results")
+    answered: set[str] = set()
+    twice = yield from repeated(lambda: (update.feature for update in request.feature_updates))
     for update in request.feature_updates:
-        if update.feature not in results:
-            results[update.feature] = UpdatableFeatureResult(
+        yield
+        if update.feature in answered:
+            continue
+        if update.feature in twice:
+            answered.add(update.feature)
+        results.append(
+            UpdatableFeatureResult(
                 feature=update.feature, error_code=ErrorCode.INVALID_REQUEST, error_message=_refusal(update)
             )
-        yield
-    return UpdateFeaturesResponse(results=list(results.values()))
+        )
+    return UpdateFeaturesResponse(results=results)
 
 
 def _refusal(update: FeatureUpdateKey) -> str:

@@ -10,14 +10,13 @@ Behaviour
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import chain
 from typing import Final
 
-from engine.broker.handlers.answer_lists import answer_list
+from engine.broker.handlers.answer_lists import answer_list, each_once, repeated
 from engine.broker.handlers.context import Broker, RequestContext
-from engine.broker.handlers.in_turns import AT_ONCE_MAX
+from engine.broker.handlers.in_turns import in_lists
 from engine.broker.handlers.registry import handles
 from engine.common.errors import CoordinationError, ErrorCode, KafkaError
 from engine.kafka.config.dynamic import USERS
@@ -37,10 +36,12 @@ from engine.kafka.protocol.apis.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 from engine.kafka.zk.configs import ConfigType, desanitized, sanitized
-from engine.runtime.turns import Breather
+from engine.runtime.room import ask_others
+from engine.runtime.turns import Breather, carry_out
 
 _MECHANISMS: Final = dict(enumerate(HASHES, start=1))
 """Names by the codes in requests."""
+_NO_NAME: Final = "Username must not be empty"
 
 
 @handles(ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS, requires=["Describe Cluster"])
@@ -48,40 +49,43 @@ async def describe_user_scram_credentials(
     context: RequestContext, request: DescribeUserScramCredentialsRequest
 ) -> DescribeUserScramCredentialsResponse:
     """Tell which credentials users have: all users, or those that are named."""
-    zk, breather = context.broker.zk, Breather()
-    named: Counter[str] = Counter()
-    for user in request.users or ():
-        named[user.name] += 1
-        await breather.give_way()
-    if named:
-        names = list(named)
+    configs, breather = context.broker.zk.configs, Breather()
+    asked = request.users or ()
+    twice = await carry_out(repeated(lambda: (user.name for user in asked)))
+    if asked:
+        found = await carry_out(each_once(context, lambda: ((user.name, None) for user in asked)))
+        names: Iterable[str] = (name for name, _ in found if name is not None)
     else:
-        names = [desanitized(name) for name in await zk.configs.get_entity_names(ConfigType.USER)]
+        names = [desanitized(name) for name in await configs.get_entity_names(ConfigType.USER)]
     results = answer_list(context, DescribeUserScramCredentialsResponse, "results")
-    stored: Mapping[str, dict[str, str] | CoordinationError] = {}
-    for number, name in enumerate(names):
-        await breather.give_way()
-        if number % AT_ONCE_MAX == 0:
-            asked = names[number : number + AT_ONCE_MAX]
-            stored = await zk.configs.get_entities_configs([_entity(user) for user in asked])
-        result = DescribeUserScramCredentialsResult(user=name)
-        texts = stored[_entity(name)]
-        if named[name] > 1:
-            result.error_code = ErrorCode.DUPLICATE_RESOURCE
-            result.error_message = (
-                f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
-            )
-        elif isinstance(texts, CoordinationError):
-            result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(texts)
-        else:
-            result.credential_infos = _infos(texts)
-            if not result.credential_infos and not named:
-                continue
-            if not result.credential_infos:
-                result.error_code = ErrorCode.RESOURCE_NOT_FOUND
-                result.error_message = f"Attempt to describe a user credential that does not exist: {name}"
-        results.append(result)
+    for some in in_lists(names):
+        stored = await configs.get_entities_configs([_entity(name) for name in some])
+        for name in some:
+            await breather.give_way()
+            result = _described(name, stored[_entity(name)], is_repeated=name in twice)
+            # Of all users, those without a credential are left out.
+            if asked or result.error_code != ErrorCode.RESOURCE_NOT_FOUND:
+                results.append(result)
     return DescribeUserScramCredentialsResponse(results=results)
+
+
+def _described(
+    name: str, texts: dict[str, str] | CoordinationError, *, is_repeated: bool
+) -> DescribeUserScramCredentialsResult:
+    result = DescribeUserScramCredentialsResult(user=name)
+    if not name:
+        result.error_code, result.error_message = ErrorCode.RESOURCE_NOT_FOUND, _NO_NAME
+    elif is_repeated:
+        result.error_code = ErrorCode.DUPLICATE_RESOURCE
+        result.error_message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {name}"
+    elif isinstance(texts, CoordinationError):
+        result.error_code, result.error_message = ErrorCode.UNKNOWN_SERVER_ERROR, str(texts)
+    else:
+        result.credential_infos = _infos(texts)
+        if not result.credential_infos:
+            result.error_code = ErrorCode.RESOURCE_NOT_FOUND
+            result.error_message = f"Attempt to describe a user credential that does not exist: {name}"
+    return result
 
 
 @handles(ApiKey.ALTER_USER_SCRAM_CREDENTIALS, requires=["Alter Cluster"])
@@ -89,17 +93,24 @@ async def alter_user_scram_credentials(
     context: RequestContext, request: AlterUserScramCredentialsRequest
 ) -> AlterUserScramCredentialsResponse:
     """Set and delete credentials, user by user."""
-    changes: dict[str, list[ScramCredentialDeletion | ScramCredentialUpsertion]] = {}
     breather = Breather()
-    asked: Iterable[ScramCredentialDeletion | ScramCredentialUpsertion] = chain(request.deletions, request.upsertions)
-    for change in asked:
+
+    def asked() -> Iterable[ScramCredentialDeletion | ScramCredentialUpsertion]:
+        return chain(request.deletions, request.upsertions)
+
+    twice = await carry_out(repeated(lambda: (change.name for change in asked())))
+    several: dict[str, list[ScramCredentialDeletion | ScramCredentialUpsertion]] = {name: [] for name in twice}
+    for change in asked() if twice else ():
         await breather.give_way()
-        changes.setdefault(change.name, []).append(change)
+        if change.name in several:
+            several[change.name].append(change)
     results = answer_list(context, AlterUserScramCredentialsResponse, "results")
-    for name in list(changes):
+    for change in asked():
         await breather.give_way()
-        # Those of all users at the end, in one go, would hold the loop.
-        own = changes.pop(name)
+        name = change.name
+        own = several.pop(name, None) if name in twice else [change]
+        if own is None:
+            continue
         result = AlterUserScramCredentialsResult(user=name)
         try:
             if not context.broker.controller.is_active:
@@ -117,12 +128,14 @@ async def _change(broker: Broker, name: str, changes: list[ScramCredentialDeleti
     """Make all changes of one user, or none of them."""
     mechanisms = set()
     breather = Breather()
-    for change in changes:
+    # Of several faults Kafka tells the last.
+    for change in reversed(changes):
         _check(change)
         mechanisms.add(change.mechanism)
         await breather.give_way()
     if len(mechanisms) < len(changes):
         raise KafkaError(ErrorCode.DUPLICATE_RESOURCE, "A user credential cannot be altered twice in the same request")
+    ask_others()
     texts = await broker.zk.configs.get_entity_configs(_entity(name))
     for change in changes:
         mechanism = _MECHANISMS[change.mechanism]
@@ -138,7 +151,7 @@ async def _change(broker: Broker, name: str, changes: list[ScramCredentialDeleti
 
 def _check(change: ScramCredentialDeletion | ScramCredentialUpsertion) -> None:
     if not change.name:
-        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Username must not be empty")
+        raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, _NO_NAME)
     if change.mechanism not in _MECHANISMS:
         raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")
     if not isinstance(change, ScramCredentialUpsertion):

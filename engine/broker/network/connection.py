@@ -32,7 +32,7 @@ from engine.broker.network.request import (
     LargeAnswer,
     RequestHead,
 )
-from engine.broker.network.routes import Requester, Route
+from engine.broker.network.routes import Requester, Route, drop_long_texts
 from engine.broker.network.sender import Sender, SocketSender
 from engine.broker.network.session import ConnectionRules, Session, not_connected
 from engine.common.collection import allow_full_collections, put_off_full_collections
@@ -143,6 +143,17 @@ _ROOMS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Requester, Room]] = We
 
 def _do_nothing() -> None:
     """Stands for a callback that is not set yet."""
+
+
+def _encoded_without_long_texts(route: Route, answer: Any, out: Outgoing) -> bool:
+    """Encode an answer that could not be, if its long texts were why; return whether it is encoded now."""
+    try:
+        if drop_long_texts(answer):
+            route.encode(out, answer)
+            return True
+    except Exception:
+        return False
+    return False
 
 
 def _takes_long(route: Route, frame: memoryview, position: int) -> bool:
@@ -528,6 +539,9 @@ class Connection(asyncio.BufferedProtocol):
         def encode() -> list[object]:
             for value in [getattr(answer, name, None) for name in answer.__slots__]:
                 if isinstance(value, EncodedList):
+                    # It can be encoded only once.
+                    for element in value.objects:
+                        drop_long_texts(element)
                     # To count its errors, and to encode it.
                     value.reads_left = 1 if route.count_errors is None else 2
             self._encode(route, request.correlation_id, answer, encoded)
@@ -673,14 +687,16 @@ class Connection(asyncio.BufferedProtocol):
                 del out[body:]
                 route.encode(out, response)
         except Exception:
-            # If raised further, it would reach the code that completed the answer, and leave the peer hanging.
-            logger.exception("Cannot encode an answer api=%s version=%d", route.name, route.api_version)
-            del out[start:]
-            if out.ranges:
-                del out.ranges[ranges_before:]
-            self.closed_because = CloseReason.FAULT
-            self._context.totals.unanswered += 1
-            return
+            del out[start + (9 if route.response_has_tags else 8) :]
+            if not _encoded_without_long_texts(route, response, out):
+                # If raised further, it would reach the code that completed the answer, and leave the peer hanging.
+                logger.exception("Cannot encode an answer api=%s version=%d", route.name, route.api_version)
+                del out[start:]
+                if out.ranges:
+                    del out.ranges[ranges_before:]
+                self.closed_because = CloseReason.FAULT
+                self._context.totals.unanswered += 1
+                return
         size = len(out) - start - 4
         if len(out.ranges) > ranges_before:
             size += sum(part.size_bytes for _, part in out.ranges[ranges_before:])

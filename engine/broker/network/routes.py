@@ -24,8 +24,9 @@ from engine.broker.network.request import (
 from engine.common.acl import AclOperation, Requirement
 from engine.kafka.protocol.api_keys import ApiKey, request_header_version, response_header_version
 from engine.kafka.protocol.codec import decoder, encoder
-from engine.kafka.protocol.declaration import request_class, response_class
+from engine.kafka.protocol.declaration import Struct, request_class, response_class
 from engine.kafka.protocol.frames import skip_header_tags
+from engine.kafka.protocol.wire import STRING_BYTES_MAX
 
 AnswerHook = Callable[[RequestHead, Any], None]
 """Called with each answer of a handler before it is encoded, and may change it; also with ``NO_RESPONSE``. Bytes that a
@@ -255,3 +256,20 @@ def _timed(use: RequestUse, answering: CoroutineType[Any, Any, Any]) -> Generato
             yield waits_for
         except BaseException as error:
             failure = error
+
+
+def drop_long_texts(answer: Any) -> bool:
+    """Make errors whose text is too long for the protocol UNKNOWN_SERVER_ERROR without a text; return if there are any.
+
+    Kafka then gives this error to everything that the request names, klamm only to what has the long text.
+    """
+    has_dropped = False
+    for name in answer.__slots__:
+        value = getattr(answer, name)
+        if isinstance(value, list):
+            for element in value:
+                has_dropped |= isinstance(element, Struct) and drop_long_texts(element)
+        elif name == "error_message" and value is not None and len(value.encode()) > STRING_BYTES_MAX:
+            answer.error_code, answer.error_message = -1, None
+            has_dropped = True
+    return has_dropped

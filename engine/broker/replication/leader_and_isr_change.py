@@ -37,6 +37,9 @@ CREATED_AT_ONCE_MAX = 100
 """Logs created before the event loop gets a turn: their log lines alone take milliseconds."""
 
 
+_FIRST_BY_TOPIC = 5
+
+
 class _Wanted(NamedTuple):
     """One partition that the request changes."""
 
@@ -72,7 +75,9 @@ async def leader_and_isr_refusal(
     request: LeaderAndIsrRequest, error: ErrorCode, api_version: int
 ) -> LeaderAndIsrResponse:
     """Return the answer that refuses the whole request."""
-    errors = {topic_partition: error async for topic_partition, _, _ in states_in_turns(request)}
+    errors: dict[TopicPartition, ErrorCode] = {}
+    if api_version < _FIRST_BY_TOPIC:
+        errors = {topic_partition: error async for topic_partition, _, _ in states_in_turns(request)}
     return await _response(request, error, errors, api_version)
 
 
@@ -399,22 +404,22 @@ class LeaderAndIsrChange:
 async def _response(
     request: LeaderAndIsrRequest, error: ErrorCode, errors: dict[TopicPartition, ErrorCode], api_version: int
 ) -> LeaderAndIsrResponse:
-    """Return the answer, made in turns; the errors are let go of."""
+    """Return the answer, made in turns; the errors are let go of. That of a partition without one is the whole's."""
     breather = Breather()
     partitions, topics = [], []
-    if api_version < 5:
+    if api_version < _FIRST_BY_TOPIC:
         for tp, code in errors.items():
             await breather.give_way()
             partitions.append(
                 LeaderAndIsrPartitionError(topic_name=tp.topic, partition_index=tp.partition, error_code=code)
             )
-    for topic in request.topic_states if api_version >= 5 else ():
+    for topic in request.topic_states if api_version >= _FIRST_BY_TOPIC else ():
         await breather.give_way()
         answered = LeaderAndIsrTopicError(topic_id=topic.topic_id, partition_errors=[])
         topics.append(answered)
         for state in topic.partition_states:
             await breather.give_way()
-            code = errors[TopicPartition(topic.topic_name, state.partition_index)]
+            code = errors.get(TopicPartition(topic.topic_name, state.partition_index), error)
             answered.partition_errors.append(
                 LeaderAndIsrPartitionError(partition_index=state.partition_index, error_code=code)
             )

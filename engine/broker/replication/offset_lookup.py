@@ -112,9 +112,11 @@ def segment_offsets_before(
     """Answer ListOffsets version 0: base offsets of segments, newest first; for consumers cut at the high watermark.
 
     Raises:
-        KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR; UNKNOWN_SERVER_ERROR for a negative count.
     """
     log = partition.checked_log(-1, leader_only=leader_only)
+    if max_count < 0:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "The number of offsets is negative.")
     offsets = log_times.segment_offsets_before(log, timestamp, max_count, now_ms)
     high_watermark = log.high_watermark
     if not is_consumer or not any(offset > high_watermark for offset in offsets):

@@ -69,17 +69,16 @@ class StopReplicaChange:
         """Apply the request and return its answer."""
         request, manager = self._request, self._manager
         breather = Breather()
-        stops = []
+        count = 0
         for stop in replicas_to_stop(request):
-            if stop is not None:
-                stops.append(stop)
+            count += stop is not None
             await breather.give_way()
         self._log.info(
             f"Handling StopReplica request correlationId {self._correlation_id} from controller "
-            f"{request.controller_id} for {len(stops)} partitions"
+            f"{request.controller_id} for {count} partitions"
         )
-        if self._log.is_tracing:
-            for stop in stops:
+        for stop in replicas_to_stop(request) if self._log.is_tracing else ():
+            if stop is not None:
                 self._log.trace(
                     f"Received StopReplica request {stop} correlation id {self._correlation_id} from controller "
                     f"{request.controller_id} epoch {request.controller_epoch} for partition {stop.topic_partition}"
@@ -93,8 +92,8 @@ class StopReplicaChange:
             return StopReplicaResponse(error_code=ErrorCode.STALE_CONTROLLER_EPOCH)
         manager.controller_epoch = request.controller_epoch
         permitted = []
-        for stop in stops:
-            if self._may_stop(stop):
+        for stop in replicas_to_stop(request):
+            if stop is not None and self._may_stop(stop):
                 permitted.append(stop)
             await breather.give_way()
         await self._stop(permitted)

@@ -204,6 +204,13 @@ class EncodedList(Iterable[Any]):
         """The list itself, or a usual one if it is short."""
         return self if self._pieces else self._rest
 
+    @property
+    def objects(self) -> Iterator[Any]:
+        """The elements that are not encoded yet."""
+        for piece in self._pieces:
+            yield from piece if isinstance(piece, list) else ()
+        yield from self._rest
+
     def __len__(self) -> int:
         return self._count
 

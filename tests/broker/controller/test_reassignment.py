@@ -299,13 +299,14 @@ def test_two_partitions_move_each_on_its_own() -> None:
     ("target", "code", "message"),
     [
         ((), 39, "Empty replica list specified in partition reassignment."),
+        (tuple(range(10_001)), 39, "There are too many replicas in the partition reassignment replica list."),
         ((1, 1), 39, "Duplicate replica ids in partition reassignment replica list: ArrayBuffer(1, 1)"),
         ((1, -2), 39, "Invalid broker id in replica list: ArrayBuffer(1, -2)"),
         (
             (1, 9),
             39,
             "Replica assignment has brokers that are not alive. Replica list: ArrayBuffer(9), "
-            "live broker list: HashSet(0, 1, 2)",
+            "live broker list: Set(0, 1, 2)",
         ),
         (None, 85, "No partition reassignment is in progress."),
     ],

@@ -107,7 +107,10 @@ def test_elect_leaders(zk_chroot: str) -> None:
             response = await ask(cluster.controller, everything, 2)
             assert response.replica_election_results == []
             odd = ElectLeadersRequest(election_type=9, topic_partitions=chosen)
-            assert (await ask(cluster.controller, odd, 2)).error_code == ErrorCode.INVALID_REQUEST
+            response = await ask(cluster.controller, odd, 2)
+            assert response.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+            codes = [p.error_code for p in response.replica_election_results[0].partition_result]
+            assert codes == [ErrorCode.UNKNOWN_SERVER_ERROR] * 3
             response = await ask(cluster.brokers[1], request, 2)
             codes = {p.error_code for p in response.replica_election_results[0].partition_result}
             assert codes == {ErrorCode.NOT_CONTROLLER}

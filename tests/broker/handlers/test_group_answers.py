@@ -131,7 +131,7 @@ def test_share_groups_have_no_coordinator_yet(version: int, key_type: int, error
 
 def test_the_new_protocol_of_groups_is_refused() -> None:
     """As Kafka 3.9.1 with ZooKeeper does: for each group, and without a text."""
-    where: Any = SimpleNamespace()
+    where: Any = SimpleNamespace(size_bytes=0)
     answer = new_group_protocol.heartbeat(where, ConsumerGroupHeartbeatRequest(group_id="g"))
     assert answer == ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     described: Any = new_group_protocol.describe(where, ConsumerGroupDescribeRequest(group_ids=["g", "", "g"]))

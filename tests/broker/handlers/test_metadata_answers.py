@@ -150,6 +150,25 @@ def test_each_unknown_id_is_answered_once() -> None:
     assert [(t.error_code, t.name) for t in answer.topics] == [(0, "b"), (ErrorCode.UNKNOWN_TOPIC_ID, None)]
 
 
+@pytest.mark.parametrize("at_once", [5, 2], ids=["at once", "in pieces"])
+@in_event_loop
+async def test_names_beside_ids_are_ignored(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.broker.handlers.metadata.TOPICS_AT_ONCE", at_once)
+    cache = cache_of_two_topics()
+    config = SimpleNamespace(auto_create_topics_enable=False)
+    context: Any = SimpleNamespace(
+        api_version=12,
+        size_bytes=0,
+        broker=SimpleNamespace(metadata_cache=cache, cluster_id="c", config=config),
+        session=SimpleNamespace(listener_name="PLAINTEXT"),
+    )
+    topics = [MetadataRequestTopic(name=name) for name in ("a", "nowhere", "")]
+    topics.append(MetadataRequestTopic(topic_id=cache.topic_id("b"), name="a"))
+    answer: Any = metadata(context, MetadataRequest(topics=topics))
+    told = (await answer).response if at_once == 2 else answer
+    assert [(t.error_code, t.name) for t in told.topics] == [(0, "b")]
+
+
 def cache_of_two_topics() -> MetadataCache:
     cache = MetadataCache(0)
     tell(cache, state("a", 0, 2, ALL), state("a", 1, 1, ALL), state("b", 0, 0, ALL))
@@ -247,15 +266,15 @@ def test_operations_are_told_of_names_without_a_topic_too(wants: bool) -> None:
     context: Any = SimpleNamespace(
         api_version=12, size_bytes=0, broker=parts, session=SimpleNamespace(listener_name="PLAINTEXT")
     )
-    topics = [
-        MetadataRequestTopic(name="a"),
-        MetadataRequestTopic(name="none"),
-        MetadataRequestTopic(name=None, topic_id=b"?" * 16),
-    ]
-    request = MetadataRequest(topics=topics, include_topic_authorized_operations=wants)
-    answer: Any = metadata(context, request)
-    told = [topic.topic_authorized_operations for topic in answer.topics]
-    assert told == ([TOPIC_OPERATIONS] * 2 if wants else [NOT_REQUESTED] * 2) + [NOT_REQUESTED]
+
+    def told(*topics: MetadataRequestTopic) -> list[int]:
+        request = MetadataRequest(topics=list(topics), include_topic_authorized_operations=wants)
+        answer: Any = metadata(context, request)
+        return [topic.topic_authorized_operations for topic in answer.topics]
+
+    named = told(MetadataRequestTopic(name="a"), MetadataRequestTopic(name="none"))
+    assert named == [TOPIC_OPERATIONS if wants else NOT_REQUESTED] * 2
+    assert told(MetadataRequestTopic(name=None, topic_id=b"?" * 16)) == [NOT_REQUESTED]
 
 
 @pytest.mark.parametrize("is_large", [False, True])

@@ -363,13 +363,22 @@ class TestDeleteRecords:
             (3, TP.topic, ErrorCode.OFFSET_OUT_OF_RANGE),
             (-2, TP.topic, ErrorCode.OFFSET_OUT_OF_RANGE),
             (1, "nobody", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-            (1, "__consumer_offsets", ErrorCode.INVALID_TOPIC_EXCEPTION),
+            (1, "__consumer_offsets", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
         ],
     )
     def test_what_is_refused(self, tmp_path: Path, before: int, topic: str, error: ErrorCode) -> None:
         async def test(w: World, broker: StandInBroker) -> None:
             w.produce(1, b"a", b"b")
             assert await deleted(broker, before, topic=topic) == (error, -1)
+
+        alone(tmp_path, test)
+
+    def test_an_internal_topic_that_exists_keeps_its_records(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async def test(w: World, broker: StandInBroker) -> None:
+            monkeypatch.setattr(type(broker.metadata_cache), "partition_info", lambda *_: object())
+            assert await deleted(broker, 1, topic="__consumer_offsets") == (ErrorCode.INVALID_TOPIC_EXCEPTION, -1)
 
         alone(tmp_path, test)
 

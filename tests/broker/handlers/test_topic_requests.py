@@ -77,6 +77,7 @@ def test_topics_fail_each_for_itself(zk_chroot: str) -> None:
                 wanted("odd", 1, 1, nosuch_key="1"),
             ]
             response = await ask(broker, CreateTopicsRequest(topics=topics, timeout_ms=10_000), 7)
+            assert [t.name for t in response.topics].count("twice") == 2
             found = {t.name: (ErrorCode(t.error_code), t.error_message) for t in response.topics}
             assert found == {
                 "good": (ErrorCode.NONE, None),

@@ -6,12 +6,15 @@ import random
 import struct
 
 import pytest
+from grown_requests import TEXT_BYTES_MAX, growing, grown
 from soak import rounds
 from wire_client import ConnectionClosed, WireClient, create_topic
 
+from engine.broker.handlers.registry import all_handlers
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
+from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from engine.kafka.protocol.apis.metadata import MetadataRequest
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -110,3 +113,44 @@ def test_mutated_requests_do_no_harm(address: str, topic: str) -> None:
             client.socket.close()
             client = WireClient(address)
     client.socket.close()
+
+
+TEXTS_LEFT_OUT = {
+    ApiKey.CONTROLLED_SHUTDOWN: "it ends the broker",
+    ApiKey.ENVELOPE: "it is refused by closing the connection",
+}
+KEYS = [spec.key for spec in all_handlers().values() if spec.key not in TEXTS_LEFT_OUT]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=lambda key: key.name)
+def test_the_longest_texts_are_answered(address: str, key: ApiKey) -> None:
+    """A refusal that repeats a text is longer than the text, and no text of an answer may be."""
+    version = all_handlers()[key].max_version
+    for path in growing(key, version):
+        request = grown(key, version, path, 1, TEXT_BYTES_MAX, timeout_ms=1000, max_wait_ms=0, acks=1)
+        with WireClient(address) as client:
+            client.ask(request, version)
+
+
+@pytest.mark.parametrize("settings", [5_000, 50_000], ids=["small", "large"])
+def test_an_error_whose_text_is_too_long_is_an_unknown_one(address: str, topic: str, settings: int) -> None:
+    configs = [CreatableTopicConfig(name=f"nowhere-{number}", value=None) for number in range(settings)]
+    long = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=configs)
+    short = CreatableTopic(name="", num_partitions=1, replication_factor=1)
+    with WireClient(address) as client:
+        answers = client.ask(CreateTopicsRequest(topics=[long, short], timeout_ms=1000), 7).topics
+    assert [answer.error_code for answer in answers] == [
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    ]
+    assert answers[0].error_message is None
+
+
+def test_a_produce_to_a_topic_with_a_very_long_name_keeps_its_error(address: str) -> None:
+    """As recorded from Apache Kafka 3.9.1, which has no text there."""
+    partition = PartitionProduceData(index=0, records=encode_batch([Record(value=b"v")]))
+    topic = TopicProduceData(name="x" * TEXT_BYTES_MAX, partition_data=[partition])
+    with WireClient(address) as client:
+        answer = client.ask(ProduceRequest(acks=1, timeout_ms=1000, topic_data=[topic]), 11)
+    (told,) = answer.responses[0].partition_responses
+    assert (told.error_code, told.error_message) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None)

@@ -28,6 +28,7 @@ from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreateTopic
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.kafka.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from engine.kafka.protocol.apis.sasl_handshake import SaslHandshakeRequest
+from engine.kafka.protocol.declaration import request_class
 from engine.kafka.protocol.large_arrays import LAZY_MIN
 from engine.local.cluster import LocalCluster
 from engine.local.security import properties_path
@@ -36,11 +37,11 @@ ELEMENTS = LAZY_MIN + 50
 LEFT_OUT = {
     ApiKey.CONTROLLED_SHUTDOWN: "it ends the broker",
     ApiKey.DESCRIBE_LOG_DIRS: "it tells what is free on the disk at that moment",
-    ApiKey.LEADER_AND_ISR: "it changes what the broker answers later",
-    ApiKey.UPDATE_METADATA: "it changes what the broker answers later",
-    ApiKey.STOP_REPLICA: "it changes what the broker answers later",
 }
-WAITS = {"timeout_ms": 1000, "max_wait_ms": 0, "controller_epoch": 1, "acks": 1}
+REFUSED = {ApiKey.LEADER_AND_ISR, ApiKey.UPDATE_METADATA, ApiKey.STOP_REPLICA}
+"""These would change what the broker answers later, so they come from a controller that is none any more."""
+STALE: tuple[dict[str, Any], ...] = ({"controller_epoch": 0}, {"controller_epoch": 1, "broker_epoch": 0})
+WAITS: dict[str, Any] = {"timeout_ms": 1000, "max_wait_ms": 0, "controller_epoch": 1, "acks": 1}
 SPECS = {spec.key: spec for spec in all_handlers().values() if spec.key not in LEFT_OUT}
 
 
@@ -61,17 +62,24 @@ def part(value: Any, path: FieldPath) -> Any:
 
 def requests(key: ApiKey, version: int) -> Iterator[tuple[str, Any]]:
     """Yield requests with one array grown: hollow elements, whole ones, then some twice and a topic that exists."""
+    known = {field.name for field in request_class(key).wire_fields if field.is_in(version)}
+    for stale in STALE if key in REFUSED else ({},):
+        if known.issuperset(stale):
+            yield from ((f"{what} {stale}", request) for what, request in grown_requests(key, version, WAITS | stale))
+
+
+def grown_requests(key: ApiKey, version: int, values: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for path in arrays(key, version):
-        yield ".".join(path), grown(key, version, path, ELEMENTS, 0, **WAITS)
+        yield ".".join(path), grown(key, version, path, ELEMENTS, 0, **values)
         if (key, path[-1]) == (ApiKey.OFFSET_COMMIT, "partitions"):
             # A small request gets two answers for a partition that it names twice, a large one gets one.
             continue
-        filled = grown(key, version, path, 1, 0, **WAITS)
+        filled = grown(key, version, path, 1, 0, **values)
         elements = getattr(part(filled, path[:-1]), path[-1])
         pattern = getattr(part(grown(key, version, (), 0, 0), path[:-1]), path[-1])[0]
         elements[:] = [renamed(copy.deepcopy(pattern), number) for number in range(ELEMENTS)]
         yield f"{'.'.join(path)}, filled", filled
-        repeated = grown(key, version, path, ELEMENTS, 0, **WAITS)
+        repeated = grown(key, version, path, ELEMENTS, 0, **values)
         elements = getattr(part(repeated, path[:-1]), path[-1])
         elements[7:7] = elements[300:310]
         elements += elements[::11]

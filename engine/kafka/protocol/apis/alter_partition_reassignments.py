@@ -49,5 +49,5 @@ class AlterPartitionReassignmentsResponse(Response, key=ApiKey.ALTER_PARTITION_R
 
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
-    error_message: str | None = field(STRING, nullable_since=0)
+    error_message: str | None = field(STRING, default="", nullable_since=0)
     responses: list[ReassignableTopicResponse] = field(Array(ReassignableTopicResponse))

@@ -39,7 +39,7 @@ class AlterUserScramCredentialsResult(Struct):
 
     user: str = field(STRING)
     error_code: int = field(INT16)
-    error_message: str | None = field(STRING, nullable_since=0)
+    error_message: str | None = field(STRING, default="", nullable_since=0)
 
 
 class AlterUserScramCredentialsResponse(Response, key=ApiKey.ALTER_USER_SCRAM_CREDENTIALS):

@@ -33,7 +33,7 @@ class AclCreationResult(Struct):
     """The outcome for one rule."""
 
     error_code: int = field(INT16)
-    error_message: str | None = field(STRING, nullable_since=0)
+    error_message: str | None = field(STRING, default="", nullable_since=0)
 
 
 class CreateAclsResponse(Response, key=ApiKey.CREATE_ACLS):

@@ -50,5 +50,5 @@ class DescribeAclsResponse(Response, key=ApiKey.DESCRIBE_ACLS):
 
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
-    error_message: str | None = field(STRING, nullable_since=0)
+    error_message: str | None = field(STRING, default="", nullable_since=0)
     resources: list[DescribeAclsResource] = field(Array(DescribeAclsResource))

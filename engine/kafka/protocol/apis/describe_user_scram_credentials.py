@@ -33,7 +33,7 @@ class DescribeUserScramCredentialsResult(Struct):
 
     user: str = field(STRING)
     error_code: int = field(INT16)
-    error_message: str | None = field(STRING, nullable_since=0)
+    error_message: str | None = field(STRING, default="", nullable_since=0)
     credential_infos: list[CredentialInfo] = field(Array(CredentialInfo))
 
 
@@ -42,5 +42,5 @@ class DescribeUserScramCredentialsResponse(Response, key=ApiKey.DESCRIBE_USER_SC
 
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
-    error_message: str | None = field(STRING, nullable_since=0)
+    error_message: str | None = field(STRING, default="", nullable_since=0)
     results: list[DescribeUserScramCredentialsResult] = field(Array(DescribeUserScramCredentialsResult))

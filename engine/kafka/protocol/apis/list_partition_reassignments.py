@@ -46,5 +46,5 @@ class ListPartitionReassignmentsResponse(Response, key=ApiKey.LIST_PARTITION_REA
 
     throttle_time_ms: int = field(INT32)
     error_code: int = field(INT16)
-    error_message: str | None = field(STRING, nullable_since=0)
+    error_message: str | None = field(STRING, default="", nullable_since=0)
     topics: list[OngoingTopicReassignment] = field(Array(OngoingTopicReassignment))
