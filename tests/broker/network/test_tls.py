@@ -853,7 +853,7 @@ def test_a_new_certificate_is_for_new_connections(tmp_path: Path) -> None:
 
 def test_what_many_half_handshakes_took_is_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each takes 45 kB in pieces: malloc would keep them for good."""
-    count = 600
+    count = 300
     monkeypatch.setattr(server_module, "GIVEN_BACK_AFTER", count)
     outgoing = ssl.MemoryBIO()
     client = client_context(tmp_path).wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="broker.example")
