@@ -36,11 +36,11 @@ from engine.broker.network.routes import Requester, Route, drop_long_texts
 from engine.broker.network.sender import Sender, SocketSender
 from engine.broker.network.session import ConnectionRules, Session, not_connected
 from engine.common.collection import allow_full_collections, put_off_full_collections
-from engine.common.errors import LocalProtocolError, RemoteProtocolError
+from engine.common.errors import RemoteProtocolError
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.codec import Outgoing
 from engine.kafka.protocol.decoder_source import MEMORY_BYTES_MIN, memory_bytes_max
-from engine.kafka.protocol.frames import shorten_messages, skip_header_tags
+from engine.kafka.protocol.frames import skip_header_tags
 from engine.kafka.protocol.large_arrays import EncodedList
 from engine.kafka.protocol.produce_frames import names_many_partitions
 from engine.runtime.discards import Discards, message_in_pieces
@@ -676,16 +676,8 @@ class Connection(asyncio.BufferedProtocol):
         out += _ANSWER_HEAD.pack(0, correlation_id)
         if route.response_has_tags:
             out.append(0)
-        body = len(out)
         try:
-            try:
-                route.encode(out, response)
-            except LocalProtocolError:
-                # Messages repeat names, which may be as long as any text.
-                if not shorten_messages(response):
-                    raise
-                del out[body:]
-                route.encode(out, response)
+            route.encode(out, response)
         except Exception:
             del out[start + (9 if route.response_has_tags else 8) :]
             if not _encoded_without_long_texts(route, response, out):

@@ -13,7 +13,7 @@ from typing import Any
 from engine.common.errors import LocalProtocolError, RemoteProtocolError
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey, request_header_version, response_header_version
 from engine.kafka.protocol.codec import Buffer, Outgoing, decoder, encoder
-from engine.kafka.protocol.declaration import Request, Response, Struct, request_class, response_class
+from engine.kafka.protocol.declaration import Request, Response, request_class, response_class
 from engine.kafka.protocol.wire import STRING_BYTES_MAX, Malformed, skip_tagged
 
 _REQUEST_START = struct.Struct(">hhi")
@@ -48,19 +48,6 @@ class UnsupportedVersion(RemoteProtocolError):
     def __init__(self, header: RequestHeader) -> None:
         super().__init__(f"no such request: key {int(header.api_key)} version {header.api_version}")
         self.header = header
-
-
-def shorten_messages(message: Struct) -> bool:
-    """Cut the error messages that are too long to be written; return whether there is one."""
-    has_cut = False
-    for name in (field.name for field in message.wire_fields):
-        value = getattr(message, name)
-        if name == "error_message" and value is not None and len(raw := value.encode()) > STRING_BYTES_MAX:
-            setattr(message, name, raw[:STRING_BYTES_MAX].decode(errors="ignore"))
-            has_cut = True
-        for one in value if isinstance(value, list) else ():
-            has_cut |= isinstance(one, Struct) and shorten_messages(one)
-    return has_cut
 
 
 def decode_request_header(buffer: Buffer, offset: int = 0) -> tuple[RequestHeader, int]:

@@ -25,7 +25,6 @@ from engine.common.errors import OperationError, RemoteProtocolError
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.protocol.api_keys import ApiKey
-from engine.kafka.protocol.apis.create_topics import CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from engine.kafka.protocol.apis.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from engine.kafka.protocol.apis.produce import ProduceRequest, TopicProduceData
@@ -419,23 +418,6 @@ def test_no_response_and_close_connection() -> None:
             async with asyncio.timeout(30):
                 assert await reader.read() == b""
             writer.close()
-
-    run(check)
-
-
-def test_a_message_that_is_too_long_is_cut() -> None:
-    """It repeats a name, for which the wire has room, and says more."""
-    name = "ü" * 16_383
-
-    def handler(request: RequestHead, body: Any) -> CreateTopicsResponse:
-        told = CreatableTopicResult(name=name, error_code=17, error_message=name + name)
-        return CreateTopicsResponse(topics=[told])
-
-    async def check() -> None:
-        async with serving({ApiKey.CREATE_TOPICS: handler}) as (_, host, port):
-            client = BrokerClient(host, port, client_id="c")
-            (told,) = (await client.send(CreateTopicsRequest(topics=[]), 2)).topics
-            assert (told.name, told.error_code, told.error_message) == (name, 17, name)
 
     run(check)
 
