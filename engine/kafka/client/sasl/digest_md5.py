@@ -8,12 +8,10 @@ import secrets
 
 from engine.kafka.client.sasl.exchange import Exchange, SaslError
 
-_FIELD = re.compile(r'\s*([\w-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^,\s]*))\s*(?:,|$)')
+_FIELD = re.compile(r'[\s,]*+([\w-]++)\s*+=\s*+(?:"((?:\\.|[^"\\])*+)"|([^,\s]*+))\s*+(?:,|$)')
 
 
-def digest_md5_exchange(
-    username: str, password: str, *, service: str, server_name: str, client_nonce: str | None = None
-) -> Exchange:
+def digest_md5_exchange(username: str, password: str, *, service: str, server_name: str) -> Exchange:
     """Prove that the password is known, and check that the server knows it too.
 
     Raises:
@@ -23,7 +21,7 @@ def digest_md5_exchange(
     nonce, realm = challenge.get("nonce", ""), challenge.get("realm", server_name)
     if not nonce or "auth" not in challenge.get("qop", "auth").split(","):
         raise SaslError("the server's DIGEST-MD5 challenge is malformed, or asks for encryption")
-    cnonce, uri = client_nonce or secrets.token_urlsafe(24), f"{service}/{server_name}"
+    cnonce, uri = secrets.token_urlsafe(24), f"{service}/{server_name}"
     secret = _md5(b":".join(map(_text, (username, realm, password))))
     a1 = _md5(b":".join((secret, nonce.encode(), cnonce.encode()))).hex()
 
@@ -56,5 +54,10 @@ def _quoted(text: str) -> str:
 
 
 def _fields(message: str) -> dict[str, str]:
-    found = _FIELD.findall(message)
-    return {name: re.sub(r"\\(.)", r"\1", quoted) if quoted else plain for name, quoted, plain in found}
+    """Return the fields up to the first malformed one: to look for others behind it takes the square of the length."""
+    found, end = {}, 0
+    while match := _FIELD.match(message, end):
+        name, quoted, plain = match.groups()
+        found[name] = re.sub(r"\\(.)", r"\1", quoted) if quoted else plain or ""
+        end = match.end()
+    return found
