@@ -332,7 +332,7 @@ def test_enter_opens_the_rows_concerned_and_no_others() -> None:
         single = next(topic for topic in cluster.frame().cluster.topics if topic.name == "single")  # type: ignore[union-attr]
         cluster.kill(single.partitions[0].leader)
         await driven.tick(2)
-        await driven.press("g")
+        await driven.press("g", "j")
         assert driven.lines_with("▌✖ 1 partition offline")
         await driven.press("enter")
         assert driven.main.location.only is Only.OFFLINE
@@ -342,7 +342,7 @@ def test_enter_opens_the_rows_concerned_and_no_others() -> None:
         assert driven.lines_with("▌✖ 1 partition offline"), "the cursor is where it was"
         offer = offer_for("leader.elect_unclean", driven.main.view, chosen(driven.main, "leader.elect_unclean"))
         assert isinstance(offer, NotNow), "its only replica is down: nobody can be elected"
-        await driven.press("down")
+        await driven.press("up")
         assert driven.lines_with("▌✖ broker ")
         assert isinstance(
             offer_for("leader.elect_unclean", driven.main.view, chosen(driven.main, "leader.elect_unclean")), NotNow
@@ -362,16 +362,16 @@ def test_an_unclean_election_is_offered_where_a_replica_that_fell_behind_is_up()
         cluster.kill(last)
         cluster.start(first)
         await driven.tick(2)
-        await driven.press("g")
+        await driven.press("g", "j")
         offer = offer_for("leader.elect_unclean", driven.main.view, chosen(driven.main, "leader.elect_unclean"))
         assert isinstance(offer, Elect) and offer.scope.wanted == (("orders", 0),)
-        assert "where another replica is up, an unclean election (U)" in problems_of(driven.app.board)[0].advice
+        assert "where another replica is up, an unclean election (U)" in problems_of(driven.app.board)[1].advice
 
     shown(FakeFeed(cluster, plays=False), look)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
-def test_offline_partitions_come_first_and_say_which_broker_brings_them_back(size: tuple[int, int]) -> None:
+def test_the_broker_that_brings_offline_partitions_back_comes_first_and_then_these(size: tuple[int, int]) -> None:
     cluster = FakeCluster(3, {"orders": 4}, replication_factor=3)
     cluster.create_topic("single", 2, replication_factor=1)
     cluster.add_group("a-group-with-a-long-name-that-waits", "orders", reads=0, lag=40_000)
@@ -382,15 +382,15 @@ def test_offline_partitions_come_first_and_say_which_broker_brings_them_back(siz
         dead = single.partitions[0].leader
         cluster.kill(dead)
         await driven.tick(2)
-        first, second, *_ = problems_of(driven.app.board)
-        assert (first.subject, second.subject) == ("1 partition offline", f"broker {dead} down")
+        cause, offline, *_ = problems_of(driven.app.board)
+        assert (offline.subject, cause.subject) == ("1 partition offline", f"broker {dead} down")
         (row,) = driven.lines_with("✖ 1 partition offline  ")
         assert f"start broker {dead}, last in sync" in row
-        assert first.advice == f"start broker {dead}, last in sync"
-        assert "(U)" not in first.advice and first.mends == (), "nobody can be elected"
-        assert second.mends == (), "what only this broker has cannot be moved away"
-        assert second.advice == "start it: 1 offline partition waits for it, because it was last in sync"
-        await driven.press("g", "j")
+        assert offline.advice == f"start broker {dead}, last in sync"
+        assert "(U)" not in offline.advice and offline.mends == (), "nobody can be elected"
+        assert cause.mends == (), "what only this broker has cannot be moved away"
+        assert cause.advice == "start it: 1 offline partition waits for it, because it was last in sync"
+        await driven.press("g")
         assert driven.lines_with(f"▌✖ broker {dead} down")
         assert "retire" not in driven.text.splitlines()[-1]
 

@@ -151,7 +151,7 @@ class Problem:
 
 
 def problems_of(board: Board) -> Sequence[Problem]:
-    """Return what is wrong, the gravest first: offline partitions, brokers, what follows from them, late readers."""
+    """Return what is wrong, the gravest first: what offline partitions wait for, these, what follows, late readers."""
     found = [
         *_of_cluster(board),
         *_of_moves(board),
@@ -160,8 +160,12 @@ def problems_of(board: Board) -> Sequence[Problem]:
         *_of_groups(board),
         *_of_queries(board),
     ]
+    causes = {f"broker {broker}" for broker in board.total.last_in_sync}
     first = Check.OFFLINE_PARTITIONS.value
-    return sorted(found, key=lambda one: (one.key != first, one.tone is not Tone.BAD, not one.is_of_cluster))
+    return sorted(
+        found,
+        key=lambda one: (one.key not in causes, one.key != first, one.tone is not Tone.BAD, not one.is_of_cluster),
+    )
 
 
 def age_told(problem: Problem, board: Board) -> str:
