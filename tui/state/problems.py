@@ -13,7 +13,6 @@ from engine.admin.analysis.moves import CopyState
 from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, throttles_told, what_is_held
 from engine.admin.health.report import Check, HealthReason, Severity
 from engine.admin.lag.results import PartitionLag
-from engine.admin.lag.stepping_over import may_step_over
 from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.events import EventKind
 from engine.admin.watch.frame import WatchedGroup
@@ -95,6 +94,7 @@ _OVER_A_RECORD = (
     "look at what its members log, and at the record before which they stand (enter, enter); "
     "once they are stopped, step over it (O)"
 )
+_STEP_OVER = "look at the record before which its members stood (enter, enter); step over it (O), then start them again"
 _FOLLOWS: Mapping[Check, EventKind] = {
     Check.OFFLINE_PARTITIONS: EventKind.PARTITION_OFFLINE,
     Check.UNDER_MIN_ISR: EventKind.ISR_SHRANK,
@@ -421,6 +421,7 @@ def _of_groups(board: Board) -> Iterator[Problem]:
         parts = [*([] if still_s is None else [f"no commit for {span(still_s)}"]), f"{lag} behind"]
         if group.lag.time_lag_ms is not None:
             parts.append(time_lag_cell(group.lag).text)
+        held = [one for one in group.lag.partitions if board.standstills.holds_up(group.name, one)]
         growth = growth_of(group.lag)
         if growth is not None and abs(growth) >= 1:
             parts.append(f"{'↑' if growth > 0 else '↓'} {short_count(abs(growth))}/s")
@@ -429,10 +430,9 @@ def _of_groups(board: Board) -> Iterator[Problem]:
             board.since.get(("group", group.name)), Location("group", group=group.name, only=Only.IN_TROUBLE),
             is_of_cluster=False,
             examples=tuple(_cases_of(group, still_s)),
-            advice=_OVER_A_RECORD if may_step_over(group.lag) else _OF_READERS.get(
-                group.lag.reason, "see which partitions are behind, and who owns them (enter)"
-            ),
-            mends=("group.reset",) if may_step_over(group.lag) else (),
+            advice=(_OVER_A_RECORD if any(one.consumer_id for one in held) else _STEP_OVER) if held
+            else _OF_READERS.get(group.lag.reason, "see which partitions are behind, and who owns them (enter)"),
+            mends=("group.reset",) if held else (),
         )  # fmt: skip
 
 
