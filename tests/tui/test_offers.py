@@ -23,6 +23,7 @@ from tui.operations.topics import DeleteTopics
 from tui.screen.action_handlers import chosen
 from tui.screen.offers import Ask, NotNow, Offer, offer_for
 from tui.state.location import Location
+from tui.state.problems import problems_of
 
 ELECTIONS = {"leader.elect": ElectionType.PREFERRED, "leader.elect_unclean": ElectionType.UNCLEAN}
 
@@ -226,6 +227,9 @@ def test_the_record_at_which_members_stood_is_stepped_over_once_they_have_left()
         driven.main.go_to(Location("group", group="stuck", row="orders-3"))
         await driven.settled()
         assert prefilled() == ["orders:3", ""], "the step was made"
+        (found,) = [one for one in problems_of(driven.app.board) if one.key == "group stuck"]
+        assert found.examples[1].startswith("orders-3, "), "nobody reads it, though its verdict takes some looks"
+        assert " and 3 more: " in found.examples[1]
 
     shown(look, FakeFeed(FakeCluster(3, {"orders": 6}), plays=False))
 

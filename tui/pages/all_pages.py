@@ -340,7 +340,7 @@ def _group(view: View, group: WatchedGroup, width: int) -> list[Line]:
     lines += _chart("lag", [sample.value if isfinite(sample.value) else None for sample in samples], width, short_count)
     lines += _furthest_behind(group.lag.partitions, width)
     lines += [*_title("members"), *member_lines(group, _ROWS)]
-    return [*lines, *_events_of(view.board, lambda event: event.subject == group.name)]
+    return [*lines, *_events_of(view.board, lambda event: event.subject == f"group {group.name}")]
 
 
 def _furthest_behind(partitions: Iterable[PartitionLag | QueryPartitionLag], width: int) -> list[Line]:

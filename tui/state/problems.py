@@ -10,6 +10,7 @@ from engine.admin.analysis.causes import missing_brokers
 from engine.admin.analysis.disks import NO_ROOM_SOON_S, DirTrend, room_advice
 from engine.admin.analysis.incidents import runs_around
 from engine.admin.analysis.moves import CopyState
+from engine.admin.analysis.rebalances import changes_of_members
 from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, throttles_told, what_is_held
 from engine.admin.health.report import Check, HealthReason, Severity
 from engine.admin.lag.results import PartitionLag
@@ -90,6 +91,7 @@ _OF_READERS: Mapping[Reason | None, str] = {
     Reason.STANDS_STILL: f"{LOOK_AT_MEMBERS}; see the record at which each partition stands (enter)",
     Reason.LAG_NEVER_FELL: "it reads less than comes in: give it more consumers; see who reads what (enter)",
 }
+_OFTEN = 3
 _OVER_A_RECORD = (
     "look at what its members log, and at the record before which they stand (enter, enter); "
     "once they are stopped, step over it (O)"
@@ -429,21 +431,25 @@ def _of_groups(board: Board) -> Iterator[Problem]:
             f"group {group.name}", status.tone, f"group {plain(group.name)} {status.text}", ", ".join(parts),
             board.since.get(("group", group.name)), Location("group", group=group.name, only=Only.IN_TROUBLE),
             is_of_cluster=False,
-            examples=tuple(_cases_of(group, still_s)),
+            examples=tuple(_cases_of(board, group, still_s)),
             advice=(_OVER_A_RECORD if any(one.consumer_id for one in held) else _STEP_OVER) if held
             else _OF_READERS.get(group.lag.reason, "see which partitions are behind, and who owns them (enter)"),
             mends=("group.reset",) if held else (),
         )  # fmt: skip
 
 
-def _cases_of(group: WatchedGroup, still_s: float | None) -> Iterator[str]:
+def _cases_of(board: Board, group: WatchedGroup, still_s: float | None) -> Iterator[str]:
     """Say why a group is in trouble, and whose partitions are the reason, the reader furthest behind first."""
     lag = group.lag
     if why := why_of(lag, still_s):
         yield why
+    changes = changes_of_members(board.events, group.name, board.frame.at_ms)
+    if changes >= _OFTEN:
+        yield f"its members left or joined {count(changes)} times in the last minute: see whether they crash"
     by_reader: dict[str, list[PartitionLag]] = {}
     for one in sorted(lag.partitions, key=lambda one: -(one.lag or 0)):
-        if one.status is lag.status:
+        is_unread = lag.reason is Reason.NOBODY_READS and one.is_behind and not one.consumer_id
+        if one.status is lag.status or is_unread:
             by_reader.setdefault(reader_of(group, one), []).append(one)
     for reader, found in list(by_reader.items())[:_NAMED_MAX]:
         rest = len(found) - _NAMED_MAX
