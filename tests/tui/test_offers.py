@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -12,7 +13,9 @@ from fake_feed import FakeFeed
 
 from engine.admin.cluster.errors import BadRequest
 from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
+from engine.admin.health.report import Check, HealthReason, HealthReport, HealthStatus, Severity
 from engine.common.model import NO_LEADER, TopicPartition
+from tui.dialogs.dialog import TextDialog
 from tui.drawing.cells import Cell
 from tui.operations.elections import Elect, sum_of
 from tui.operations.groups import RESET_HINT, DeleteGroups, ResetOffsets
@@ -239,3 +242,21 @@ def test_offsets_set_to_nowhere_are_refused_in_the_words_of_the_field(nothing: s
     with pytest.raises(BadRequest, match="say where to") as refused:
         ResetOffsets.of("billing", "*", nothing)
     assert refused.value.hint == RESET_HINT
+
+
+def test_why_works_on_the_screen_of_moves() -> None:
+    async def look(driven: Driven) -> None:
+        driven.main.go_to(Location("reassignments"))
+        await driven.settled()
+        await driven.press("w")
+        assert driven.app.screen is driven.main, "nothing moves"
+        frame = driven.app.board.frame
+        reason = HealthReason(Check.LEAKED_THROTTLES, Severity.WARNING, 1, ("topic t: x=*",))
+        report = HealthReport(HealthStatus.WARNING, (reason,))
+        driven.app.take(replace(frame, sequence=frame.sequence + 1, health=report, events=()))
+        await driven.settled()
+        await driven.press("w")
+        await driven.sees("1 throttle setting left  topic t: x=*")
+        assert isinstance(driven.app.screen, TextDialog)
+
+    shown(look, FakeFeed(FakeCluster(3, {"orders": 6}), plays=False))

@@ -181,9 +181,13 @@ def why_lines(
 
     ``run_width``: what happened many times takes one line of at most that many cells, which ends with names of cases.
     """
-    lines = [line((f"{problem.sign} {problem.subject}", problem.tone), f"  {problem.effect}")]
+    effect = problem.effect
+    if len(problem.examples) > 1:
+        # In a row it names the first cases.
+        effect = effect.partition(plain(problem.examples[0]))[0].rstrip(", ")
+    lines = [line((f"{problem.sign} {problem.subject}", problem.tone), f"  {effect}")]
     cases = (problem.means, *problem.examples)
-    lines += [line(f"  {plain(one)}") for one in cases if one not in ("", problem.effect)]
+    lines += [line(f"  {plain(one)}") for one in cases if one not in ("", effect)]
     # If nobody saw it begin, nobody knows what happened then.
     since, past = problem.since, board.history
     setting = "throttled" * (problem.key == Check.LEAKED_THROTTLES)
@@ -291,6 +295,8 @@ def _room_left(trend: DirTrend) -> str:
 
 def _problem(board: Board, reason: HealthReason) -> Problem:
     one, many = _SUBJECTS[reason.check]
+    rest = reason.count - len(reason.examples)
+    more = (f"and {counted(rest, 'other')}",) if reason.examples and rest > 0 else ()
     return Problem(
         reason.check.value,
         Tone.BAD if reason.severity is Severity.CRITICAL else Tone.WARN,
@@ -298,7 +304,7 @@ def _problem(board: Board, reason: HealthReason) -> Problem:
         _effect(board, reason),
         board.since.get(reason.check),
         _PLACES.get(reason.check, Location("brokers")),
-        examples=reason.examples,
+        examples=(*reason.examples, *more),
         advice=_advice_of(board, reason),
         incident=_incident_of(board, reason.check),
         mends=_MENDS.get(reason.check, ()),
