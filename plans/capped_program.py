@@ -20,8 +20,7 @@ from plans.highs import new_solver, run_limited
 from plans.levels import Levels, fixed_counts
 from plans.loads import ByteLimits, held_bytes
 from plans.options import Aim
-from plans.ordering import ordered
-from plans.problem import Problem, ProblemPartition, bits, mask_of, shared_racks
+from plans.problem import Problem, ProblemPartition, bits, mask_of, ordered, shared_racks
 from plans.scoring import Lists
 from plans.work import Work
 

@@ -15,9 +15,8 @@ from plans.errors import PlanError
 from plans.loads import ByteLimits, byte_limits, held_bytes
 from plans.made import MadePlan
 from plans.options import PlanOptions, Strategy
-from plans.ordering import ordered
 from plans.plan_file import ANY_LOG_DIR, FORMAT, KAFKA_VERSION, Envelope, PlanEntry, PlanFile
-from plans.problem import Problem, mask_of
+from plans.problem import Problem, mask_of, ordered
 from plans.score import Score
 from plans.scoring import Lists, broker_scores, costs_of, measures_of
 from plans.solving import Progress, Solved, first_figure, gap_between, is_met, level_notes, solve

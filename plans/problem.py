@@ -111,3 +111,19 @@ def mask_of(indexes: Sequence[int]) -> int:
 def shared_racks(brokers: Sequence[ProblemBroker], replicas: Sequence[int]) -> int:
     """Return how many of the replicas share a rack with another that was counted already."""
     return len(replicas) - len({brokers[index].rack for index in replicas})
+
+
+def ordered(current: tuple[int, ...], held: int, leader: int) -> tuple[int, ...]:
+    """Return the list: what stays keeps its place, what is new takes the places of what leaves, the leader is first."""
+    fresh = list(bits(held & ~mask_of(current)))
+    replicas: list[int] = []
+    for broker in current:
+        if held >> broker & 1:
+            replicas.append(broker)
+        elif fresh:
+            replicas.append(fresh.pop(0))
+    replicas += fresh
+    if replicas[0] != leader:
+        replicas.remove(leader)
+        replicas.insert(0, leader)
+    return tuple(replicas)

@@ -9,8 +9,7 @@ from plans.construction import Forcing, Solution, construct
 from plans.levels import Levels, fixed_counts, leader_items, levels_of, replica_items
 from plans.loads import ByteLimits
 from plans.options import Aim, Minimise
-from plans.ordering import ordered
-from plans.problem import Problem, ProblemPartition, bits, mask_of, shared_racks
+from plans.problem import Problem, ProblemPartition, bits, mask_of, ordered, shared_racks
 from plans.score import Bounds
 from plans.scoring import Costs, costs_of
 from plans.work import Work

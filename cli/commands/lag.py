@@ -245,7 +245,7 @@ async def _pages(meter: LagMeter, view: _View, interval_s: float) -> AsyncIterat
     """Yield the pages of ``--serve``, which the server of ``klamm exporter`` shows."""
     from cli.commands.exporter import Page
     from engine.admin.cluster.errors import Unreachable
-    from engine.admin.lag.watching import watch_lag
+    from engine.admin.lag.measuring import watch_lag
     from engine.common.metric import Metric
 
     def up(value: float) -> Metric:
@@ -264,7 +264,7 @@ async def _watch(meter: LagMeter, view: _View, interval_s: float) -> None:
     """Report again and again; on a terminal each report replaces the one before. Only Ctrl-C ends it."""
     from cli.framework.watching import print_anew
     from engine.admin.cluster.errors import Unreachable
-    from engine.admin.lag.watching import watch_lag
+    from engine.admin.lag.measuring import watch_lag
 
     async for reading in watch_lag(meter, interval_s):
         if isinstance(reading, Unreachable):

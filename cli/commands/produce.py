@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer._click.exceptions import UsageError
 
-from cli.commands.topics.changes import one_name
+from cli.commands.topics import one_name
 from cli.framework.command import single_command
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs

@@ -92,6 +92,7 @@ OPTIONS: Mapping[Parameter, str] = {
     Parameter.GROUP: "--group {ID}",
     Parameter.HISTORY: "--history {FILE}",
     Parameter.IF_NOT_EXISTS: "--if-not-exists",
+    Parameter.NO_IDEMPOTENCE: "--no-idempotence",
     Parameter.JSON_FILE: "--path-to-json-file {FILE}",
     Parameter.LOG_DIRS_THROTTLE: "--replica-alter-log-dirs-throttle {BYTES}",
     Parameter.OUTPUT: "-o {FORMAT}",

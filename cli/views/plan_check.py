@@ -1,4 +1,4 @@
-"""Findings of ``plan check``: as a table, and in the forms that code hosts read."""
+"""Findings of ``plan check``: as a table, and in the forms that code hosts read. And two plans side by side."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Report, Section, Table
 from cli.views.plan import UNITS, markdown_cell, partitions_markdown
 from engine.common.quantities import counted, size_text
+from plans.comparing import PlanDifference
 from plans.findings import OF_CLUSTER, Check, Finding, Lack
 from plans.plan_file import PlanFile
 from plans.policy import Policy
@@ -41,6 +42,15 @@ _LACKING = {
 _WITHIN_POLICY = "plan again within the policy, with a cap, --exclude-broker or --exclude-topic, or change the policy"
 _MARKDOWN_MAX = 50
 """A comment lists this many findings, because code hosts limit its length."""
+
+_DIFF_COLUMNS = (
+    Column("topic"),
+    Column("partition", Kind.NUMBER),
+    Column("change"),
+    Column("before", Kind.LIST),
+    Column("after", Kind.LIST),
+)
+_FIGURES = (Column("figure"), Column("before"), Column("after"))
 
 
 def check_report(path: str, findings: Sequence[Finding], policy: Policy | None, policy_path: str | None) -> Report:
@@ -237,3 +247,35 @@ def _figure(value: Figure) -> str:
 
 def _bytes(value: int | None) -> str:
     return "?" if value is None else size_text(value)
+
+
+def diff_report(difference: PlanDifference) -> Report:
+    """The partitions and the figures that differ; code 1 if any does."""
+    rows = [
+        (partition.topic, partition.partition, partition.change, partition.before, partition.after)
+        for partition in difference.partitions
+    ]
+    table = Table(_DIFF_COLUMNS, rows)
+    figures = Table(
+        _FIGURES,
+        [
+            (figure.name, _text(figure.name, figure.before), _text(figure.name, figure.after))
+            for figure in difference.figures
+        ],
+    )
+    sections = [Section("Partitions", table)] if rows else []
+    sections += [Section("Figures", figures)] if difference.figures else []
+    if difference.is_empty:
+        return Report(difference, table, (Section(text=("the plans are the same",)),))
+    figure_count = len(difference.figures)
+    verb = "differs" if len(rows) + figure_count == 1 else "differ"
+    parts = [counted(n, what) for n, what in ((len(rows), "partition"), (figure_count, "figure")) if n]
+    notes = [f"{' and '.join(parts)} {verb}"]
+    return Report(difference, table, sections, notes, exit_code=ExitCode.BAD_ANSWER)
+
+
+def _text(name: str, value: object) -> str:
+    """Return a figure for a person; what counts bytes has them in its name."""
+    if isinstance(value, int) and "bytes" in name:
+        return size_text(value)
+    return "none" if value is None else str(value)

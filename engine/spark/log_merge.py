@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from engine.admin.cluster.errors import Unreachable
 from engine.admin.state_changes.entry_reader import Block, EntryReader, TagOf
+from engine.admin.state_changes.log_files import replaced_logs
 from engine.admin.state_changes.log_input import DamagedLog, LogInput, LogProblem, ProblemCounter, ProblemKind
 from engine.admin.state_changes.merge import Batch, Merge, MergePlan, Source
 from engine.admin.state_changes.merged_rows import text_chunks, text_tags
@@ -105,12 +106,16 @@ def merge_logs(
         raise OperationError(f"a pipe can be read only once, and only here: {pipe}", hint="name files or folders")
     if any(isinstance(path, StorePath) and path.is_hadoops for path in (out, *(file.path for file in plan.files))):
         share_settings(spark)
+    files = plan.files
+    # Another machine may see the same file under another inode.
+    plan = replace(plan, files=tuple(replace(file, inode=None) for file in files))
     work = out.absolute().with_name(f".{out.name}.{uuid.uuid4().hex[:8]}")
     work.mkdir(parents=True)
     is_in_place = isinstance(out, StorePath)
     parts = out if is_in_place and not is_single else work / "parts"
     try:
         result = _merge_into(spark, plan, work, parts, piece_bytes or _piece_bytes(spark, plan))
+        result = replace(result, problems=(*result.problems, *replaced_logs(files)))
         if is_single:
             return _as_file(result, out if is_in_place else work / "file", out)
         if is_in_place:

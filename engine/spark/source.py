@@ -1,5 +1,9 @@
 """The Kafka source's decisions, free of PySpark: what a batch reads, the position of a stream, and the pieces of both.
 
+An executor reads one range of a partition per piece. It requests the next chunk from the leader before it decodes the
+current one. If a broker dies or leadership moves, it waits. Each record comes exactly once, because the next offset
+alone decides where to continue.
+
 Positions have the form of Spark's own Kafka source, ``{"orders": {"0": 23}}``, so tools that read its checkpoints read
 ours. A stream that begins at a moving place ("latest") has no initial position: its first batch reads nothing and ends
 there. So the checkpoint has the beginning, and a restart does not choose another one.
@@ -7,15 +11,24 @@ there. So the checkpoint has the beginning, and a restart does not choose anothe
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import pickle
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from engine.admin.cluster.wire import WireCluster
+from engine.admin.cluster.errors import LoginRefused, NotFound, Refused, Unknown, Unreachable
+from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.offsets.listing import start_offsets
-from engine.spark.kafka_options import SourceOptions, source_options
+from engine.admin.records.fetching import FetchFrom, fetch
+from engine.admin.records.leaders import refuse_lasting, topic_leaders
+from engine.common.errors import ErrorCode
+from engine.common.model import EARLIEST_TIMESTAMP, NO_LEADER, IsolationLevel, TopicPartition
+from engine.kafka.protocol.apis.fetch import PartitionData
+from engine.kafka.protocol.records.header import iter_batches
+from engine.spark.kafka_options import Connection, SourceOptions, source_options
 from engine.spark.offset_ranges import (
     OffsetRange,
     Offsets,
@@ -26,8 +39,8 @@ from engine.spark.offset_ranges import (
     split,
     to_json,
 )
-from engine.spark.offset_reader import Asker, Bounds, all_known, asked, read_bounds, resolve
-from engine.spark.reading import DataLost, ReadTask, read_range
+from engine.spark.offset_reader import PATIENCE_S, Asker, Bounds, all_known, asked, read_bounds, resolve
+from engine.spark.sent_files import properties_here
 
 if TYPE_CHECKING:
     from engine.spark.columns import RecordBatch
@@ -35,6 +48,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Position = dict[str, dict[str, int]]
+
+CHUNK_BYTES = 4 * 1024 * 1024
+_MAX_WAIT_MS = 500
 
 
 class BatchPlan:
@@ -161,3 +177,153 @@ def _data_loss(options: SourceOptions) -> Callable[[str], None]:
         logger.warning("data loss: %s", what)
 
     return tell
+
+
+class DataLost(Refused):
+    """Records of the range are gone."""
+
+    def __init__(self, message: str) -> None:
+        hint = "set failOnDataLoss to false to go on with what is there"
+        super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message, hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTask:
+    """Everything that an executor needs to read a range."""
+
+    connection: Connection
+    range: OffsetRange
+    columns: tuple[str, ...]
+    isolation: IsolationLevel
+    fails_on_data_loss: bool
+    chunk_bytes: int = CHUNK_BYTES
+
+
+def read_range(task: ReadTask) -> Iterator[RecordBatch]:
+    """Yield the records of a range.
+
+    Raises:
+        DataLost: some are gone, and ``failOnDataLoss`` is set.
+        Refused, Unreachable: nothing could be read for a minute, or a broker refuses.
+    """
+    # The process that plans a stream imports this module, and decodes nothing.
+    from engine.spark.columns import Frame, decode
+
+    wanted = task.range
+    frame = Frame(wanted.topic, wanted.partition, wanted.start, wanted.stop, task.columns)
+    is_committed = task.isolation is IsolationLevel.READ_COMMITTED
+    with asyncio.Runner() as runner:
+        reader = _RangeReader(task)
+        try:
+            while (data := runner.run(reader.next_chunk())) is not None:
+                yield from decode(
+                    bytes(data.records or b""), frame, (data.aborted_transactions or ()) if is_committed else None
+                )
+        finally:
+            runner.run(reader.close())
+
+
+class _RangeReader:
+    """Fetches the chunks of one range in their order, one ahead."""
+
+    def __init__(self, task: ReadTask) -> None:
+        self._task = task
+        self._name = TopicPartition(task.range.topic, task.range.partition)
+        self._next = task.range.start
+        self._wire = WireCluster(task.connection.bootstrap, properties=properties_here(task.connection.properties))
+        self._leader = NO_LEADER
+        self._ahead: asyncio.Task[PartitionData | None] | None = None
+
+    async def next_chunk(self) -> PartitionData | None:
+        """Return the next chunk with a batch in it; None at the end of the range."""
+        ahead, self._ahead = self._ahead, None
+        data = await (ahead or self._fetch_some())
+        if data is not None and self._next < self._task.range.stop:
+            self._ahead = asyncio.create_task(self._fetch_some(), name=f"fetch {self._name}")
+            # The task writes its request in its first steps; the answer may come while this chunk is decoded.
+            for _ in range(3):
+                await asyncio.sleep(0)
+        return data
+
+    async def close(self) -> None:
+        """End what is under way."""
+        if self._ahead is not None:
+            self._ahead.cancel()
+            await asyncio.gather(self._ahead, return_exceptions=True)
+        await self._wire.close()
+
+    async def _fetch_some(self) -> PartitionData | None:
+        """Fetch until there is a batch, or the range is at its end; move on to the offset after it."""
+        deadline = time.monotonic() + PATIENCE_S
+        failure: Exception | None = None
+        while self._next < self._task.range.stop:
+            try:
+                data = await self._fetch_once()
+                if data is not None:
+                    return data
+            except LoginRefused:
+                raise
+            except (Unreachable, NotFound) as error:
+                failure, self._leader = error, NO_LEADER
+            if time.monotonic() > deadline:
+                self._give_up(failure)
+                return None
+            if self._leader == NO_LEADER:
+                await asyncio.sleep(RETRY_PAUSE_S)
+        return None
+
+    async def _fetch_once(self) -> PartitionData | None:
+        if self._leader == NO_LEADER:
+            leaders = (await topic_leaders(self._wire, [self._name.topic]))[self._name.topic]
+            self._leader = leaders.get(self._name.partition, NO_LEADER)
+            if self._leader == NO_LEADER:
+                return None
+        wanted = {self._name: FetchFrom(self._next, self._task.chunk_bytes)}
+        answers = await fetch(
+            self._wire,
+            self._leader,
+            wanted,
+            max_bytes=self._task.chunk_bytes,
+            max_wait_ms=_MAX_WAIT_MS,
+            isolation=self._task.isolation,
+        )
+        answer = answers[self._name]
+        if isinstance(answer, Unknown):
+            await self._mend(answer)
+            return None
+        reached = self._next
+        for _, header in iter_batches(answer.records or b""):
+            reached = header.next_offset
+        if reached <= self._next:
+            return None
+        self._next = reached
+        return answer
+
+    async def _mend(self, failure: Unknown) -> None:
+        """React to a partition's failure: go on at the log's start, look for the leader, or end."""
+        if failure.code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            await self._move_to_log_start()
+            return
+        refuse_lasting(failure, str(self._name))
+        self._leader = NO_LEADER
+
+    async def _move_to_log_start(self) -> None:
+        from engine.admin.offsets.listing import offsets_at
+
+        answer = (await offsets_at(self._wire, {self._name: EARLIEST_TIMESTAMP}))[self._name]
+        stop = self._task.range.stop
+        first = answer if isinstance(answer, int) and answer > self._next else stop
+        if self._task.fails_on_data_loss:
+            raise DataLost(
+                f"records of {self._name} are gone: needed from offset {self._next} on, the first is {answer}"
+            )
+        self._next = min(first, stop)
+
+    def _give_up(self, failure: Exception | None) -> None:
+        """Give up after too long without records. If losses are allowed, the missing records count as lost."""
+        if failure is not None:
+            raise failure
+        message = f"{self._name} has no records from offset {self._next} to {self._task.range.stop}"
+        if self._task.fails_on_data_loss:
+            raise DataLost(message)
+        self._next = self._task.range.stop

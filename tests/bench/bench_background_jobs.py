@@ -34,7 +34,8 @@ from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,
 )
-from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 from engine.local.cluster import LocalCluster
 
 PARTITIONS = int(os.environ.get("KLAMM_BENCH_PARTITIONS", "600")) // 3

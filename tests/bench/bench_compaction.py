@@ -28,7 +28,9 @@ from engine.broker.log.log_manager import LogManager, LogManagerConfig
 from engine.common.clock import SystemClock
 from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
-from engine.kafka.protocol.records.batch import Codec, Record, encode_batch
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 

@@ -29,7 +29,9 @@ PARTITIONS_OF_LARGE_TOPIC = 1700
 
 _CLEANER = """
 import sys, time
-from engine.kafka.protocol.records.batch import encode_batch, iter_records, Record
+from engine.kafka.protocol.records.decode import iter_records
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 batch = encode_batch([Record(key=b"%d" % n, value=bytes(100)) for n in range(5000)])
 deadline = time.monotonic() + float(sys.argv[1])
 while time.monotonic() < deadline:

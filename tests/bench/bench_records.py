@@ -17,11 +17,14 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)
     import kafka.record.default_records as py
 
-from engine.kafka.protocol.records.batch import Codec, Record, encode_batch, iter_batches, iter_records, verify_crc
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.checksum import verify_crc
 from engine.kafka.protocol.records.compression import compress, decompress
 from engine.kafka.protocol.records.convert import down_convert
-from engine.kafka.protocol.records.decode import record_section
-from engine.kafka.protocol.records.header import read_batch_header
+from engine.kafka.protocol.records.decode import iter_records, record_section
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.header import iter_batches, read_batch_header
+from engine.kafka.protocol.records.record import Record
 from engine.kafka.protocol.records.validate import AppendRules, prepare_append, scan_section
 
 ROUNDS = int(os.environ.get("KLAMM_BENCH_ROUNDS", "5"))

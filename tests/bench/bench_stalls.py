@@ -28,8 +28,9 @@ from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
 from engine.kafka.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from engine.kafka.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
-from engine.kafka.protocol.records.batch import Record, encode_batch
 from engine.kafka.protocol.records.compression import Codec
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 from engine.local.cluster import LocalCluster
 
 ELEMENTS = int(os.environ.get("KLAMM_BENCH_ELEMENTS", "500000"))

@@ -14,8 +14,7 @@ from rich.table import Table as RichTable
 
 from cli.output.drawing import BAR_WIDTH_MAX, bar, heat
 from cli.output.report import Column, Drawing, Kind, Report, Table, Tone
-from cli.output.terminal_grid import FOLDED_HERE_MIN, RIGHT, grid_lines
-from cli.output.terminal_tables import print_sections
+from cli.output.terminal_tables import FOLDED_HERE_MIN, RIGHT, grid_lines, print_sections
 from cli.output.values import human_text
 
 

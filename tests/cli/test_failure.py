@@ -112,6 +112,21 @@ def test_a_hint_on_a_setting_is_one_that_can_be_followed() -> None:
     assert "server.properties" in str(advice_for(ErrorCode.INVALID_REQUEST, fixed, "broker 0"))
 
 
+@pytest.mark.parametrize(
+    ("message", "hint"),
+    [
+        (
+            "Topic already has 3 partitions.",
+            "topics only grow; see how many there are now: klamm topics describe orders",
+        ),
+        ("Number of partitions must be larger than 0.", "give at least one"),
+    ],
+)
+def test_a_number_of_partitions_that_cannot_be_is_compared_with_the_topics_own(message: str, hint: str) -> None:
+    refused = Refused(ErrorCode.INVALID_PARTITIONS, message, where="topic orders")
+    assert failure_of(refused).hint == hint
+
+
 def test_a_name_that_collides_is_not_told_which_letters_are_allowed() -> None:
     message = "Topic 'a_b' collides with existing topics: a.b"
     assert "choose a name" in str(advice_for(ErrorCode.INVALID_TOPIC_EXCEPTION, message))

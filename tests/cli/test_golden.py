@@ -27,7 +27,7 @@ from cli.views.doctor import doctor_report
 from cli.views.elections import elections_report
 from cli.views.reassignment import cancelled_report, planned_report
 from cli.views.replicas import verification_report
-from cli.views.topics_changes import topic_changes_report
+from cli.views.topics import topic_changes_report
 from cli.views.znodes import znode_report
 from engine.admin.brokers.load import load_of_plan
 from engine.admin.cluster.snapshot_file import save_snapshot

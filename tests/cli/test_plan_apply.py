@@ -142,6 +142,8 @@ def test_one_operator_at_a_time_and_an_interrupt_says_what_is_left(
                 assert f"(pid {running.pid}) since 20" in refused.err
                 refused = second("plan", "apply", plan, "--journal", tmp_path / "other", "--lock-timeout", "1s")
                 assert (refused.code, f"(pid {running.pid}) since 20" in refused.err) == (4, True), refused.err
+                refused = second("plan", "apply", plan)
+                assert (refused.code, f"(pid {running.pid}) since 20" in refused.err) == (4, True), refused.err
                 would = second("plan", "rollback", plan, "--dry-run")
                 assert (would.code, "dry run: would roll back plan.json" in would.err) == (0, True), would.err
                 assert re.search(rf"^warning: another operator .*\(pid {running.pid}\) since 20", would.err, re.M)

@@ -20,8 +20,7 @@ from cli.framework.talk import Talk
 from cli.output.format import OutputFormat
 from cli.output.report import Fields
 from cli.views import plan_execution
-from cli.views.plan_execution import ExecutionView, progress_line, waves_report, waves_result_report
-from cli.views.plan_status import plan_status_report
+from cli.views.plan_execution import ExecutionView, plan_status_report, progress_line, waves_report, waves_result_report
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import JournalRecord, open_journal
 from engine.admin.reassignment.lock_holder import Holder

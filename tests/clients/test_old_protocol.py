@@ -15,7 +15,7 @@ from wire_client import WireClient, create_topic, fetch, list_offset, produce, r
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequestTopic
-from engine.kafka.protocol.records.batch import Record
+from engine.kafka.protocol.records.record import Record
 from engine.local.cluster import LocalCluster
 
 TIME_MS = 1_700_000_000_000

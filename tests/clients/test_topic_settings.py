@@ -15,7 +15,8 @@ from segments_on_disk import codecs_on_disk
 from wire_client import EARLIEST, LATEST, WireClient, create_topic, list_offset, produce, read_all
 
 from engine.common.errors import ErrorCode
-from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 from engine.local.cluster import LocalCluster
 
 

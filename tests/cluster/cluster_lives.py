@@ -35,7 +35,8 @@ from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreatableTo
 from engine.kafka.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from engine.kafka.protocol.apis.delete_topics import DeleteTopicsRequest
 from engine.kafka.protocol.records.attributes import Codec
-from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 
 SETTINGS = {
     "log.cleaner.backoff.ms": "300",

@@ -19,7 +19,9 @@ from engine.common.model import TopicPartition
 from engine.kafka.formats.checkpoints import LOG_START_OFFSET_CHECKPOINT, decode_offset_checkpoint
 from engine.kafka.formats.partition_metadata import PARTITION_METADATA_FILE, decode_partition_metadata
 from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
-from engine.kafka.protocol.records.batch import Record, iter_batches, iter_records
+from engine.kafka.protocol.records.decode import iter_records
+from engine.kafka.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.record import Record
 
 PATIENCE_S = 60.0
 _UNCOMMITTED_BYTES = 1000

@@ -26,7 +26,8 @@ from wire_client import (
 
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
-from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 from engine.local.addresses import own_loopback_address
 from engine.local.cluster import LocalCluster
 

@@ -27,7 +27,8 @@ from engine.kafka.protocol.apis.incremental_alter_configs import (
     AlterConfigsResource,
     IncrementalAlterConfigsRequest,
 )
-from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 from engine.local.cluster import LocalCluster
 
 QUICK = {

@@ -17,7 +17,8 @@ from segments_on_disk import stored_batches
 from wire_client import LATEST, WireClient, create_topic, fetch, list_offset, produce, read_all, wait_until_led
 
 from engine.common.errors import ErrorCode
-from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 from engine.local.cluster import LocalCluster
 
 TOPICS = ("half-a-batch", "zeros", "cut", "bit-rot", "indexes-gone", "indexes-garbage", "sequences")

@@ -21,8 +21,9 @@ from engine.kafka.protocol.apis.offset_for_leader_epoch import (
 )
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from engine.kafka.protocol.records.attributes import Codec
-from engine.kafka.protocol.records.batch import Record, encode_batch
 from engine.kafka.protocol.records.checksum import stamp_crc
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 
 BEGIN_MS = 1_700_000_000_000
 """Time of the first record. No topic here deletes old records."""

@@ -47,8 +47,9 @@ from engine.kafka.protocol.apis.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from engine.kafka.protocol.declaration import Request
-from engine.kafka.protocol.records.batch import Record, iter_batches
 from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.record import Record
 
 WORDS = {"error_message"}
 DEADLINE_S = 30

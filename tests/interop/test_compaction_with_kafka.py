@@ -20,7 +20,7 @@ from engine.common import model
 from engine.common.clock import SystemClock
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.checkpoints import CLEANER_OFFSET_CHECKPOINT
-from engine.kafka.protocol.records.batch import iter_records
+from engine.kafka.protocol.records.decode import iter_records
 from engine.kafka.protocol.records.header import iter_batches
 from engine.local.addresses import own_loopback_address
 

@@ -22,7 +22,7 @@ from engine.kafka.protocol.apis.offset_commit import (
     OffsetCommitRequestTopic,
 )
 from engine.kafka.protocol.apis.offset_fetch import OffsetFetchRequest
-from engine.kafka.protocol.records.iterate import iter_records
+from engine.kafka.protocol.records.decode import iter_records
 
 TOPIC = "read"
 PARTITIONS = 2

@@ -12,7 +12,8 @@ from kafka_tools import run_tool
 from replica_files import record_bytes, replica_folder
 from wire_client import WireClient, create_topic, produce, read_all, wait_until_led
 
-from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 from engine.local.cluster import LocalCluster
 
 REASSIGN = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"

@@ -36,17 +36,12 @@ from engine.kafka.formats.transaction_state import (
     encode_value,
 )
 from engine.kafka.protocol.records.append_rules import AppendRules
-from engine.kafka.protocol.records.batch import (
-    Codec,
-    Record,
-    TimestampType,
-    empty_batch,
-    encode_batch,
-    iter_batches,
-    read_batch_header,
-)
+from engine.kafka.protocol.records.attributes import Codec, TimestampType
 from engine.kafka.protocol.records.convert import down_convert
+from engine.kafka.protocol.records.encode import empty_batch, encode_batch
+from engine.kafka.protocol.records.header import iter_batches, read_batch_header
 from engine.kafka.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.records.record import Record
 from engine.kafka.protocol.records.validate import prepare_append
 
 LEVELS = {Codec.GZIP: (None, 1, 9), Codec.LZ4: (None, 1, 17), Codec.ZSTD: (None, -5, 19)}

@@ -20,8 +20,8 @@ from metric_work import COUNTED, all_kinds_of_work, counted_work
 from wire_client import WireClient, fetch, produce
 
 from engine.common.errors import ErrorCode
-from engine.kafka.protocol.records.batch import Record
 from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 

@@ -91,7 +91,8 @@ from engine.kafka.protocol.apis import (
 )
 from engine.kafka.protocol.declaration import Request
 from engine.kafka.protocol.frames import decode_response, encode_request
-from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 from engine.kafka.zk.client import ZkClient
 from engine.kafka.zk.kafka_client import KafkaZkClient
 from engine.kafka.zk.tokens import DelegationToken

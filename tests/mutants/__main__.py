@@ -119,6 +119,7 @@ TESTED_BY = {
     ],
     "engine/broker/log/flush_state.py": [
         "broker/log/test_flush_state.py",
+        "broker/log/test_due_work.py",
         "broker/log/test_recovery.py",
         "broker/log/test_producers.py",
         "broker/log/test_few_descriptors.py",
@@ -149,7 +150,6 @@ TESTED_BY = {
         "broker/log/test_power_failures.py",
         "broker/server/test_log_upkeep.py",
     ],
-    "engine/broker/log/due_flushes.py": ["broker/log/test_due_work.py"],
     "engine/broker/log/log_loading.py": [
         "broker/log/test_log_manager.py",
         "broker/log/test_reused_names.py",

@@ -18,9 +18,7 @@ np = pytest.importorskip("numpy")
 pytest.importorskip("highspy")
 
 from plans.columns import Column, Floats, Model, Row, model_of  # noqa: E402
-from plans.layout import Bools, Layout  # noqa: E402
-from plans.nearby import Nearby, Pairs  # noqa: E402
-from plans.round_program import RoundProgram  # noqa: E402
+from plans.nearby import Bools, Layout, Nearby, Pairs, RoundProgram  # noqa: E402
 
 RACKS = {1: "a", 2: "a", 3: "b", 4: "b", 5: "c", 6: "c"}
 REPLICAS, LEADERS, BYTES = Aim.REPLICAS, Aim.LEADERS, Aim.BYTES

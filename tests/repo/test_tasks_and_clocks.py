@@ -33,7 +33,6 @@ READ_THE_MACHINES_CLOCK = {
     "engine/runtime/metrics_server.py": "the age of a page",
     "engine/runtime/purgatory.py": "timers of the event loop",
     "engine/broker/log/cleaner/cleaning.py": "a process of its own",
-    "engine/broker/log/cleaner/throttle.py": "a process of its own",
     "engine/kafka/client/sasl/oauthbearer.py": "when a token was made, which others read",
     "engine/kafka/client/sasl/settings.py": "whether a token is about to expire",
     "engine/kafka/zk/kazoo_handler.py": "how long one of kazoo's threads waits",

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from engine.common.errors import KafkaError
 from engine.kafka.protocol.records import layout
 from engine.kafka.protocol.records.attributes import Codec, TimestampType
+from engine.kafka.protocol.records.decode import iter_records
 from engine.kafka.protocol.records.encode import empty_batch, encode_batch
 from engine.kafka.protocol.records.header import read_batch_header
-from engine.kafka.protocol.records.iterate import iter_records
 from engine.kafka.protocol.records.legacy import encode_message_set
 from engine.kafka.protocol.records.record import Record
 from engine.spark import columns

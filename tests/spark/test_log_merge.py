@@ -191,6 +191,22 @@ def test_a_gzip_that_breaks_off(folder: Path) -> None:
     assert list(result.problems) == plan.problems
 
 
+def test_a_log_that_is_rolled_meanwhile_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_logs(folder, random.Random(4), brokers=2, entries=2000, disorder=0)
+    live = sorted(path for path in folder.rglob("state-change.log*"))[-1]
+
+    def rolling(spark: Any, task: Any, tasks: Any) -> Any:
+        if task is log_merge.write_part and live.stat().st_size:
+            live.rename(live.with_name(f"{live.name}.rolled"))
+            live.write_text("")
+        return run_here(spark, task, tasks)
+
+    monkeypatch.setattr(log_merge, "run_in_workers", rolling)
+    _, result = in_pieces(folder, 4000)
+    (problem,) = [one for one in result.problems if one.kind is ProblemKind.UNREADABLE]
+    assert (problem.source, "another file took its place" in problem.message) == (str(live), True)
+
+
 def test_a_merge_is_merged_again(folder: Path) -> None:
     write_logs(folder, random.Random(5), brokers=2, entries=100, disorder=0)
     whole = locally(plan_of(folder))

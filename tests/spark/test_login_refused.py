@@ -9,11 +9,11 @@ import pytest
 from engine.admin.cluster.errors import LoginRefused
 from engine.admin.cluster.wire import WireCluster
 from engine.common.model import IsolationLevel
-from engine.spark import offset_reader, reading
+from engine.spark import offset_reader, source
 from engine.spark.kafka_options import Connection
 from engine.spark.offset_ranges import OffsetRange
 from engine.spark.offset_reader import asked
-from engine.spark.reading import ReadTask, read_range
+from engine.spark.source import ReadTask, read_range
 
 NOWHERE = Connection((("127.0.0.1", 1),))
 
@@ -28,7 +28,7 @@ def attempts(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         raise LoginRefused("wrong password", where="broker 0")
 
     monkeypatch.setattr(WireCluster, "metadata", refuse)
-    for module in (offset_reader, reading):
+    for module in (offset_reader, source):
         monkeypatch.setattr(module, "PATIENCE_S", 1.0)
     return found
 

@@ -132,7 +132,7 @@ async def watched_throttled_and_cancelled(driven: Driven, file: Path) -> None:
 
 
 async def resumed_and_led_back(driven: Driven) -> None:
-    for key, question, told in (("R", "Resume plan-move.json", "done"), ("B", "Rollback plan-move.json", "done")):
+    for key, question, told in (("R", "Resume plan-move.json", "done"), ("B", "Roll back plan-move.json", "done")):
         await driven.press(key)
         await driven.press("ctrl+u", "ctrl+g")
         await driven.sees(question)

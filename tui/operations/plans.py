@@ -69,7 +69,7 @@ class CarryOutPlan(Operation):
         run, file = self.run, self.plan.file
         assert file is not None
         cluster.check_may_change()
-        run.refuse_begun()
+        await run.refuse_begun(cluster)
         is_fresh = run.verb is Verb.APPLY
         findings = check_drift(file, await read_snapshot(cluster))
         serious = what_stops(findings, is_fresh=is_fresh)

@@ -53,6 +53,7 @@ _SUBJECTS: Mapping[Check, tuple[str, str]] = {
     Check.HANGING_TRANSACTIONS: ("{} transaction hangs", "{} transactions hang"),
     Check.LONG_TRANSACTIONS: ("{} transaction takes long", "{} transactions take long"),
     Check.DELETION_STUCK: ("{} deletion stuck", "{} deletions stuck"),
+    Check.BROKER_CLOCKS: ("{} broker's clock is wrong", "{} brokers' clocks are wrong"),
     Check.ZOOKEEPER_UNREACHABLE: ("ZooKeeper unreachable", "ZooKeeper unreachable"),
     Check.ZOOKEEPER_SLOW: ("ZooKeeper slow", "ZooKeeper slow"),
 }

@@ -227,13 +227,29 @@ def _counted(plan: PlannedReset) -> str:
 def _way_back(invocation: Invocation, plan: PlannedReset, path: Path, *, with_group: bool) -> str:
     """Return the command that restores the current offsets; warn about those that it cannot restore."""
     blank = plan.uncommitted_count
+    deletion = _deletion(invocation, plan)
     if blank:
-        hint = "to go back, delete what is set now: klamm groups delete-offsets"
+        hint = f"to go back, delete what is set now: {deletion}"
         invocation.talk.warn(f"{blank} partition{'' if blank == 1 else 's'} had no offset before; {hint}")
     if blank == sum(len(planned.resets) for planned in plan.able):
-        return "klamm groups delete-offsets"
+        return deletion
     which = "--all-groups" if with_group else f"--group {shlex.quote(plan.able[0].group)}"
     return f"klamm groups reset-offsets {which} --from-file {shlex.quote(str(path))} --execute"
+
+
+def _deletion(invocation: Invocation, plan: PlannedReset) -> str:
+    """Return the commands, one for each group, that delete the offsets which were not set before."""
+    commands = []
+    for planned in plan.able:
+        topics: dict[str, list[str]] = {}
+        for reset in planned.resets:
+            if reset.current_offset is None:
+                topics.setdefault(reset.name.topic, []).append(str(reset.name.partition))
+        if topics:
+            named = " ".join(f"--topic {topic}:{','.join(partitions)}" for topic, partitions in topics.items())
+            command = f"klamm groups delete-offsets --group {shlex.quote(planned.group)} {named}"
+            commands.append(invocation.pasteable(command))
+    return "; ".join(commands)
 
 
 def _exported(plan: PlannedReset, named: Sequence[str]) -> str:

@@ -172,9 +172,9 @@ async def _carry_out(invocation: Invocation, wanted: tuple[LoadedPlan, PlanRun])
     from tui.operations.plan_commands import running_words
 
     loaded, run = wanted
-    run.refuse_begun()
     async with open_cluster(invocation, for_change=not invocation.is_dry_run) as cluster:
         async with asyncio.timeout(invocation.timeout_s):
+            await run.refuse_begun(cluster)
             is_done = await _refuse_drift(invocation, cluster, loaded, run)
             waves = () if is_done else await run.waves(cluster)
             standings = await run.standings(cluster) if waves and run.verb is not Verb.APPLY else None

@@ -116,7 +116,7 @@ def diff(
     after: Annotated[Path, typer.Argument(metavar="NEW", allow_dash=True, help="Another plan.")],
 ) -> Report:
     """Show how two plans differ, partition by partition and in their figures. Exits with 1 if they do."""
-    from cli.views.plan_diff import diff_report
+    from cli.views.plan_check import diff_report
     from plans.comparing import compare_plans
 
     return diff_report(compare_plans(load_plan(before).plan, load_plan(after).plan))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 async def status(invocation: Invocation, file: PlanArgument, journal: JournalOption = None) -> Report:
     """Show how far a plan or its rollback has got, who holds the lock, and what the journal says. Changes nothing."""
     from cli.framework.cluster_session import open_cluster
-    from cli.views.plan_status import plan_status_report
+    from cli.views.plan_execution import plan_status_report
     from engine.admin.reassignment.lock import read_holder
     from engine.admin.reassignment.plan_runs import is_led_back
     from engine.admin.reassignment.running import check_planned_for

@@ -62,9 +62,10 @@ def check(
     """Say what happened, from the state-change logs of all brokers.
 
     Names unclean elections, partitions without a leader, ISRs that flap, leadership that goes back and forth,
-    controllers that kept working after they were replaced, changes that a broker missed, failed log dirs. If an option
-    names a cluster, the last states in the logs are compared with it. Since Kafka 2.6, brokers by default do not log
-    that a leader has changed its ISR; you see it in the controller's next line about the partition.
+    controllers that kept working after they were replaced, changes that a broker missed, failed log dirs, clocks that
+    disagree. If an option names a cluster, the last states in the logs are compared with it. Since Kafka 2.6, brokers
+    by default do not log that a leader has changed its ISR; you see it in the controller's next line about the
+    partition.
     """
     import asyncio
 

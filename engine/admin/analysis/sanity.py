@@ -1,8 +1,4 @@
-"""Clocks and epochs: what cannot be right, with the evidence. Pure.
-
-Comparing clocks needs no request: a broker writes its own time into its registration, and ZooKeeper adds its own when
-it creates the znode: milliseconds later, or seconds on a machine with much to do.
-"""
+"""Clocks and epochs: what cannot be right, with the evidence. Pure. Brokers' clocks are among the checks of health."""
 
 from __future__ import annotations
 
@@ -17,10 +13,7 @@ from engine.common.snapshot import TopicSnapshot
 from engine.common.turns import in_turns
 
 CLOCK_SKEW_MS = 2_000
-"""A broker's clock that is further ahead is reported."""
-
-CLOCK_BEHIND_MS = 30_000
-"""One that is further behind: less may be the time that a slow start took between the broker's note and ZooKeeper's."""
+"""A registration that is further in the future is reported."""
 
 WENT_BACK_MAX = 100
 """This many findings of epochs that went backwards are kept."""
@@ -29,7 +22,6 @@ WENT_BACK_MAX = 100
 class Doubt(StrEnum):
     """What is wrong."""
 
-    BROKER_CLOCK = "broker_clock"
     FUTURE_REGISTRATION = "future_registration"
     TWO_CONTROLLERS = "two_controllers"
     CONTROLLER_NOT_ALIVE = "controller_not_alive"
@@ -110,14 +102,7 @@ class SanityCheck:
 def _clocks(frame: Frame) -> list[Finding]:
     found = []
     for broker, times in sorted(frame.registrations.items()):
-        if times.created_ms is None or times.written_ms is None:
-            continue
-        apart_ms = times.written_ms - times.created_ms
-        if not -CLOCK_BEHIND_MS <= apart_ms <= CLOCK_SKEW_MS:
-            way = "ahead of" if apart_ms > 0 else "behind"
-            evidence = f"its clock was {abs(apart_ms) / 1000:.1f} s {way} ZooKeeper's when it registered"
-            found.append(Finding(Doubt.BROKER_CLOCK, f"broker {broker}", evidence, frame.at_ms))
-        if times.created_ms - frame.at_ms > CLOCK_SKEW_MS:
+        if times.created_ms is not None and times.created_ms - frame.at_ms > CLOCK_SKEW_MS:
             ahead_s = (times.created_ms - frame.at_ms) / 1000
             evidence = f"it registered {ahead_s:.1f} s from now: ZooKeeper's clock is ahead of this machine's"
             found.append(Finding(Doubt.FUTURE_REGISTRATION, f"broker {broker}", evidence, frame.at_ms))

@@ -17,7 +17,6 @@ _ADVICE: Mapping[ErrorCode, Words] = {
     ErrorCode.INVALID_REPLICATION_FACTOR: Phrase(
         "ask for no more replicas than there are live brokers: ", Operation.LIST_BROKERS
     ),
-    ErrorCode.INVALID_PARTITIONS: Phrase("give at least one, and never fewer than now: ", Operation.DESCRIBE_TOPIC),
     ErrorCode.INVALID_REPLICA_ASSIGNMENT: "name each broker once per partition, and as many for every partition",
     ErrorCode.INVALID_TOPIC_EXCEPTION: "use up to 249 letters, digits, dots, underscores and hyphens",
     ErrorCode.POLICY_VIOLATION: "the cluster's create or alter policy forbids it; ask whoever runs the cluster",
@@ -53,6 +52,12 @@ _ADVICE: Mapping[ErrorCode, Words] = {
     ErrorCode.THROTTLING_QUOTA_EXCEEDED: "the cluster limits how fast topics may be changed; wait and try again",
     ErrorCode.CORRUPT_MESSAGE: "the records were damaged in transit, or a null key was sent to a compacted topic",
     ErrorCode.INVALID_RECORD: "the topic does not accept such a record; a compacted topic requires a key",
+    ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT: Phrase(
+        "the topic's message.format.version is older: before 0.11 records have no headers, no transactions, and are "
+        "taken only with ",
+        Parameter.NO_IDEMPOTENCE,
+        "; before 0.10 they have no times",
+    ),
     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE: Phrase("use another ", Parameter.COMPRESSION, "; zstd needs Kafka 2.1"),
 }
 
@@ -68,6 +73,7 @@ ACCESS_DENIED: Mapping[ErrorCode, str] = {
 
 _UNKNOWN_KEY = re.compile(r"Unknown topic config name: (\S+)")
 _TOO_MANY = "must not be larger"
+_TOO_FEW = "must be larger than 0"
 _COLLIDES = "collides with existing topic"
 _NOT_DYNAMIC = "Cannot update these configs dynamically"
 
@@ -81,8 +87,8 @@ def advice_for(code: ErrorCode, message: str = "", where: str = "") -> Words | N
         return _advice_on_rights(ACCESS_DENIED[code], where)
     if code is ErrorCode.INVALID_CONFIG:
         return _advice_on_settings(message, where)
-    if code is ErrorCode.INVALID_PARTITIONS and _TOO_MANY in message:
-        return None
+    if code is ErrorCode.INVALID_PARTITIONS and where.startswith("topic "):
+        return _advice_on_partitions(message, where.removeprefix("topic "))
     if code is ErrorCode.INVALID_TOPIC_EXCEPTION and _COLLIDES in message:
         return "'.' and '_' are the same in metric names: choose a name that differs elsewhere"
     if _NOT_DYNAMIC in message:
@@ -90,6 +96,14 @@ def advice_for(code: ErrorCode, message: str = "", where: str = "") -> Words | N
     if code in _ADVICE:
         return _ADVICE[code]
     return "try again" if code.is_retriable else None
+
+
+def _advice_on_partitions(message: str, topic: str) -> Words | None:
+    if _TOO_MANY in message:
+        return None
+    if _TOO_FEW in message:
+        return "give at least one"
+    return Phrase("topics only grow; see how many there are now: ", Do(Operation.DESCRIBE_TOPIC, topic))
 
 
 def _advice_on_rights(kind: str, where: str) -> str:

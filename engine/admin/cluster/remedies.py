@@ -98,6 +98,7 @@ class Parameter(Enum):
     IF_NOT_EXISTS = "if not exists"
     JSON_FILE = "JSON file"
     LOG_DIRS_THROTTLE = "throttle of moves between log dirs"
+    NO_IDEMPOTENCE = "no idempotence"
     OUTPUT = "output format"
     PARTITION = "partition"
     PARTITIONS = "partitions"

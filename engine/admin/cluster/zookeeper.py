@@ -235,7 +235,10 @@ async def _open(
         why = _why_silent(takes_connections=True)
         raise ZooKeeperDead("ZooKeeper does not answer", where=connect, hint=Phrase(why, instead)) from error
     except NoNode as error:
-        hint = "a cluster's brokers create it: check the part after the slash"
+        hint = (
+            "a cluster's first broker creates it: check the part after the slash; to set something before a broker "
+            f"starts, create it with ZooKeeper's own tool: zkCli.sh create {error.path}"
+        )
         raise Unreachable("the chroot does not exist in ZooKeeper", where=connect, hint=hint) from error
     except NotAdmitted as error:
         raise LoginRefused(str(error), where=connect, hint=error.hint) from error

@@ -56,8 +56,8 @@ from engine.kafka.formats.segment_files import (
 )
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.checksum import verify_crc
+from engine.kafka.protocol.records.decode import iter_batch_records
 from engine.kafka.protocol.records.header import UNKNOWN_COUNT, BatchHeader
-from engine.kafka.protocol.records.iterate import iter_batch_records
 from engine.kafka.protocol.records.layout import CODEC_MASK
 from engine.kafka.protocol.records.legacy import read_messages
 from engine.kafka.protocol.records.record import Record

@@ -33,6 +33,10 @@ IMBALANCE_PERCENT_MAX = 10
 """Kafka's default of leader.imbalance.per.broker.percentage."""
 ALMOST_FULL_PERCENT = 95.0
 DELETION_STUCK_MS = 60_000
+CLOCK_AHEAD_MS = 2_000
+"""A broker's clock that is further ahead of ZooKeeper's is reported."""
+CLOCK_BEHIND_MS = 30_000
+"""One that is further behind: less may be the time that a slow start took between the broker's note and ZooKeeper's."""
 ZOOKEEPER_SLOW_MS = 100.0
 HANGING_MS = 60_000
 """A transaction that no coordinator knows is reported after this time without a record."""
@@ -219,6 +223,7 @@ def assess(
             (Check.RUNNING_REASSIGNMENTS, _running(facts, topics)),
             (Check.LEAKED_THROTTLES, [str(throttle) for throttle in throttles]),
             (Check.DELETION_STUCK, _deletions(facts)),
+            (Check.BROKER_CLOCKS, _clocks(facts)),
             (Check.ZOOKEEPER_UNREACHABLE, [facts.zookeeper_trouble] if facts.zookeeper_trouble else []),
             (Check.ZOOKEEPER_SLOW, _zookeeper(facts)),
         ],
@@ -490,6 +495,15 @@ def _held_up(partition: PartitionSnapshot, live: Set[int]) -> str:
 def _deletions(facts: HealthFacts) -> list[str]:
     ages = sorted(facts.deletion_ages_ms.items(), key=lambda item: (-item[1], item[0]))
     return [f"topic {topic}, for {age_ms // 1000} s" for topic, age_ms in ages if age_ms > DELETION_STUCK_MS]
+
+
+def _clocks(facts: HealthFacts) -> list[str]:
+    return [
+        f"broker {broker} ({abs(apart_ms) / 1000:.1f} s {'ahead of' if apart_ms > 0 else 'behind'} ZooKeeper's when it "
+        "registered)"
+        for broker, apart_ms in sorted(facts.clocks_apart_ms.items(), key=lambda item: (-abs(item[1]), item[0]))
+        if not -CLOCK_BEHIND_MS <= apart_ms <= CLOCK_AHEAD_MS
+    ]
 
 
 def _zookeeper(facts: HealthFacts) -> list[str]:

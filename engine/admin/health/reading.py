@@ -340,18 +340,21 @@ async def _own_min_isr(client: BrokerClient, broker_id: int) -> int | None:
 
 
 async def _with_znodes(facts: HealthFacts, cluster: Cluster, clock: Clock) -> HealthFacts:
-    """Add what only ZooKeeper tells: the tools' list of reassignments, ages of deletions, and its own speed."""
+    """Add what only ZooKeeper tells: the tools' list of reassignments, ages of deletions, clocks, and its own speed."""
     from engine.kafka.zk.kafka_client import KafkaZkClient
 
     kafka = KafkaZkClient(await cluster.zookeeper())
     listed = await kafka.admin.get_reassignments() or {}
     marked_ms = await kafka.admin.get_topic_deletion_times()
+    registrations = await kafka.brokers.get_broker_registrations()
+    apart_ms = {broker: read.clock_apart_ms for broker, read in registrations.items()}
     took_ms = await zookeeper_delay_ms(kafka.controller.controller_exists)
     cluster.observe(f"ZooKeeper answered within {took_ms:.1f} ms")
     return replace(
         facts,
         listed_reassignments=tuple(sorted(map(str, listed))),
         deletion_ages_ms={topic: max(0, clock.now_ms() - at_ms) for topic, at_ms in marked_ms.items()},
+        clocks_apart_ms={broker: apart for broker, apart in apart_ms.items() if apart is not None},
         zookeeper_ms=took_ms,
     )
 

@@ -54,6 +54,7 @@ class Check(StrEnum):
     HANGING_TRANSACTIONS = "hanging_transactions"
     LONG_TRANSACTIONS = "long_transactions"
     DELETION_STUCK = "deletion_stuck"
+    BROKER_CLOCKS = "broker_clocks"
     ZOOKEEPER_UNREACHABLE = "zookeeper_unreachable"
     ZOOKEEPER_SLOW = "zookeeper_slow"
 
@@ -83,6 +84,7 @@ _WARNINGS = frozenset(
         Check.LEAKED_THROTTLES,
         Check.LONG_TRANSACTIONS,
         Check.DELETION_STUCK,
+        Check.BROKER_CLOCKS,
         Check.ZOOKEEPER_SLOW,
     }
 )
@@ -133,6 +135,7 @@ _ADVICE: Mapping[Check, Words] = {
         "readers of committed records wait there: is its producer slow, or gone? ", Operation.DESCRIBE_TRANSACTION
     ),
     Check.DELETION_STUCK: "a broker with a replica of it is dead, or delete.topic.enable is off",
+    Check.BROKER_CLOCKS: "retention goes by this clock, and so do the times in its logs: set it, and keep it set (NTP)",
     Check.ZOOKEEPER_UNREACHABLE: "without it no leader is elected and no ISR changes: start it, or check its log",
     Check.ZOOKEEPER_SLOW: "check its disk and its garbage collection",
 }
@@ -206,6 +209,7 @@ class HealthFacts:
         silent_brokers: registered brokers that did not answer, and what they did instead.
         idle_controller: what the controller did instead of its work, though it answers as a broker.
         deletion_ages_ms: for how long topics have been marked for deletion.
+        clocks_apart_ms: by broker, how far its clock was ahead of ZooKeeper's when it registered.
         zookeeper_ms: how long a read takes.
         zookeeper_trouble: why ZooKeeper was not asked, although the caller named it.
         caps_min_isr: all brokers are of Kafka 3.7 or newer, where min.insync.replicas wants no more in sync than a
@@ -228,6 +232,7 @@ class HealthFacts:
     silent_brokers: Mapping[int, str] = field(default_factory=dict)
     idle_controller: str | None = None
     deletion_ages_ms: Mapping[str, int] = field(default_factory=dict)
+    clocks_apart_ms: Mapping[int, int] = field(default_factory=dict)
     zookeeper_ms: float | None = None
     zookeeper_trouble: str | None = None
     unreadable_topics: tuple[str, ...] = ()

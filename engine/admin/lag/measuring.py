@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,13 +12,14 @@ from typing import Final
 
 from engine.admin.cluster.asking import FAILURES, ask_all, beside_limit_s
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AdminError, Refused, Unknown
+from engine.admin.cluster.errors import AdminError, Refused, Unknown, Unreachable
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.group_reading import offsets_topic
 from engine.admin.groups.scope import FoundGroups, GroupScope, find_groups
 from engine.admin.groups.values import GroupType
 from engine.admin.lag.history import History, append_sample, read_history
 from engine.admin.lag.pace import Commit, is_within_pace, seems_still, steps_of
+from engine.admin.lag.paces import Paces
 from engine.admin.lag.results import (
     Followed,
     GroupLag,
@@ -46,8 +47,8 @@ from engine.kafka.formats.consumer_offsets import (
     encode_offset_key,
     partition_for,
 )
+from engine.kafka.protocol.records.decode import iter_batch_records
 from engine.kafka.protocol.records.header import iter_batches
-from engine.kafka.protocol.records.iterate import iter_batch_records
 from engine.kafka.protocol.records.record import Record
 
 _PATIENCE_S = 2.0
@@ -55,6 +56,9 @@ _Key = tuple[str, GroupType | None]
 
 OnLook = Callable[[int, int], None]
 """Called with how many samples there were, and how many groups still need another."""
+
+Told = tuple[LagAnswer, list[str]] | Unreachable
+"""An answer with complaints about the history, or why there is no answer this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,3 +410,30 @@ def _take(record: Record, keys: Mapping[bytes, Reader], commits: Commits) -> Non
     else:
         # Deleted: earlier commits say nothing about later ones.
         commits.pop(reader, None)
+
+
+async def watch_lag(meter: LagMeter, interval_s: float) -> AsyncGenerator[Told, None]:
+    """Yield an answer, or why there is none, every interval without end.
+
+    Rates do not count what groups that have stopped read before.
+
+    Raises:
+        AdminError: nothing could ever be read. A cluster that answered once may come back.
+    """
+    loop = asyncio.get_running_loop()
+    has_answer = False
+    paces = Paces()
+    while True:
+        started = loop.time()
+        try:
+            answer = await meter.measure()
+        except Unreachable as error:
+            if not has_answer:
+                raise
+            yield error
+        else:
+            has_answer = True
+            measured, complaints = answer
+            at_ms = round(measured.time.timestamp() * 1000)
+            yield replace(measured, groups=paces.take(measured.groups, at_ms)), complaints
+        await asyncio.sleep(max(0.0, started + interval_s - loop.time()))

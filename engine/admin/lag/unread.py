@@ -24,7 +24,7 @@ from engine.admin.records.fetching import FetchFrom, fetch
 from engine.common.errors import KafkaError
 from engine.common.model import IsolationLevel, TopicPartition
 from engine.kafka.protocol.apis.fetch import PartitionData
-from engine.kafka.protocol.records.iterate import iter_batch_records
+from engine.kafka.protocol.records.decode import iter_batch_records
 
 _PLACES_PER_TURN = 5_000
 _PARTITIONS_PER_REQUEST = 50

@@ -25,12 +25,11 @@ from engine.admin.records.leaders import LeaderReaders, check_partitions, refuse
 from engine.common.errors import ErrorCode
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP, NO_LEADER, TopicPartition
 from engine.kafka.protocol.apis.fetch import PartitionData
-from engine.kafka.protocol.records.buffers import Buffer
 from engine.kafka.protocol.records.compression import DECOMPRESSED_BYTES_MAX
-from engine.kafka.protocol.records.decode import record_section
+from engine.kafka.protocol.records.decode import iter_batch_records, record_section
 from engine.kafka.protocol.records.faults import ends_early
 from engine.kafka.protocol.records.header import BatchHeader, iter_batches
-from engine.kafka.protocol.records.iterate import iter_batch_records
+from engine.kafka.protocol.records.layout import Buffer
 from engine.kafka.protocol.records.varint import read_tail, read_varint
 
 _ANSWER_BYTES_MAX = 50 * 1024 * 1024

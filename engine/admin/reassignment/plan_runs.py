@@ -16,7 +16,7 @@ from engine.admin.cluster.errors import AdminError, BadRequest
 from engine.admin.cluster.remedies import Do, Operation, Phrase
 from engine.admin.reassignment.adaptive_throttle import ThrottleRange
 from engine.admin.reassignment.journal import JournalRecord, read_journal
-from engine.admin.reassignment.lock import SESSION_TIMEOUT_S
+from engine.admin.reassignment.lock import SESSION_TIMEOUT_S, refuse_while_held
 from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.reassignment.log_dirs import read_log_dirs
 from engine.admin.reassignment.plan_file import PartitionMove
@@ -178,12 +178,18 @@ class PlanRun:
         done = sum(map(len, waves)) - len(moves)
         return f"{question}, {done} of {done + len(moves)} done already" if done else question
 
-    def refuse_begun(self) -> None:
-        """Raise BadRequest if the journal says that the plan began and did not end well: it must be resumed."""
+    async def refuse_begun(self, cluster: Cluster) -> None:
+        """Refuse to apply a plan that, by its journal, began and did not end well.
+
+        Raises:
+            LockHeld: an operator is carrying out this plan or another.
+            BadRequest: it must be resumed.
+        """
         if self.verb is not Verb.APPLY or not self.journal_file.exists():
             return
         record = read_journal(self.journal_file)
         if record.events and record.events[0]["plan"] == self.digest and record.is_under_way:
+            await refuse_while_held(cluster)
             hint = Phrase("go on with: ", Do(Operation.RESUME_PLAN, str(self.path)))
             raise BadRequest("this plan has already begun and is not done", where=str(self.journal_file), hint=hint)
 

@@ -13,9 +13,9 @@ from typing import NamedTuple, Protocol
 
 from engine.common.model import TopicPartition
 from engine.kafka.protocol.records.attributes import TimestampType
-from engine.kafka.protocol.records.buffers import Buffer
+from engine.kafka.protocol.records.decode import iter_batch_records, iter_batch_values
 from engine.kafka.protocol.records.header import BatchHeader, iter_batches
-from engine.kafka.protocol.records.iterate import iter_batch_records, iter_batch_values
+from engine.kafka.protocol.records.layout import Buffer
 from engine.kafka.protocol.records.record import Record
 
 _ABORT = b"\x00\x00"

@@ -239,7 +239,10 @@ async def _leaders(cluster: Cluster, names: Sequence[TopicPartition]) -> dict[To
     unknown = [name for name in names if name not in known]
     if unknown:
         listed = ", ".join(map(str, unknown))
-        raise NotFound(f"no such partition: {listed}", hint=Phrase("see them with: ", Operation.DESCRIBE_TOPIC))
+        raise NotFound(
+            f"no such partition: {listed}",
+            hint=Phrase("see them with: ", Do(Operation.DESCRIBE_TOPIC, unknown[0].topic)),
+        )
     leaderless = [name for name in names if known[name] == NO_LEADER]
     if leaderless:
         raise Refused(ErrorCode.LEADER_NOT_AVAILABLE, "it has no leader", where=", ".join(map(str, leaderless)))

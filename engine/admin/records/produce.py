@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from engine.admin.cluster.asking import answer_limit
 from engine.admin.cluster.errors import LoginRefused, NotFound, OutcomeUnknown, Refused, Unreachable
-from engine.admin.cluster.remedies import GIVE_TIME, Operation, Phrase
+from engine.admin.cluster.remedies import GIVE_TIME, Operation, Parameter, Phrase
 from engine.admin.cluster.wire import RETRY_PAUSE_S, WireCluster
 from engine.admin.cluster.wire_failures import refuse
 from engine.admin.records.leaders import partition_not_found, topic_leaders
@@ -33,8 +33,8 @@ from engine.kafka.protocol.apis.produce import (
     TopicProduceData,
 )
 from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.decode import iter_records
 from engine.kafka.protocol.records.encode import RecordSection, encode_batch
-from engine.kafka.protocol.records.iterate import iter_records
 from engine.kafka.protocol.records.legacy import encode_message_set
 from engine.kafka.protocol.records.record import NO_OFFSET, Record
 
@@ -232,18 +232,20 @@ class Producer:
 
     async def _get_producer_id(self) -> None:
         request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)
-        async with asyncio.timeout(self._options.delivery_timeout_s):
-            while True:
-                try:
-                    response = await self._wire.call_any(request)
-                except Refused as error:
-                    if error.code is not ErrorCode.UNSUPPORTED_VERSION:
-                        raise
-                    self._is_idempotent = False
-                    return
-                if not error_code(response.error_code).is_retriable:
-                    break
-                await asyncio.sleep(RETRY_PAUSE_S)
+        limit_s, reason = self._options.delivery_timeout_s, "no answer"
+        try:
+            async with asyncio.timeout(limit_s):
+                while error_code((response := await self._wire.call_any(request)).error_code).is_retriable:
+                    reason = error_code(response.error_code).name
+                    await asyncio.sleep(RETRY_PAUSE_S)
+        except Refused as error:
+            if error.code is not ErrorCode.UNSUPPORTED_VERSION:
+                raise
+            self._is_idempotent = False
+            return
+        except TimeoutError as error:
+            hint = Phrase("brokers get new ids from ZooKeeper: is it up? or send without: ", Parameter.NO_IDEMPOTENCE)
+            raise Unreachable(f"no broker gave a producer id within {limit_s:g} s ({reason})", hint=hint) from error
         if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             # Who may write to no topic gets no id (KIP-679); what refuses the records says which right is missing.
             # Brokers before Kafka 2.8 give none for want of IdempotentWrite either, and take records without.

@@ -15,8 +15,8 @@ from typing import Any
 
 from engine.common.errors import KafkaError
 from engine.kafka.protocol.records.checksum import verify_crc
+from engine.kafka.protocol.records.decode import iter_batch_records
 from engine.kafka.protocol.records.header import BatchHeader, iter_batches
-from engine.kafka.protocol.records.iterate import iter_batch_records
 from engine.kafka.protocol.records.record import Record
 
 _SHOWN_BYTES = 60

@@ -13,16 +13,18 @@ itself; that shows in the controller's next line about the partition.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, timedelta
+from itertools import pairwise
 
 from engine.admin.state_changes.findings import Check, Finding, FindingBook, Severity, time_text
 from engine.admin.state_changes.merge import Batch
 from engine.admin.state_changes.merged_rows import Origin
 from engine.admin.state_changes.partition_history import PartitionHistories
-from engine.admin.state_changes.zones import UtcClock, shifted
+from engine.admin.state_changes.zones import UtcClock, moment_of, shifted
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
 from engine.kafka.formats.state_change_events import (
@@ -91,6 +93,7 @@ class StateChangeCheck:
         self._histories = PartitionHistories(self.book, window)
         self._requests = RequestTracking(self.book)
         self._controllers = ControllerTracking(self.book)
+        self._clocks = ClockTracking(self.book)
         self._first_start: bytes | None = None
         self._last_start: bytes | None = None
         self._line_count = 0
@@ -114,6 +117,7 @@ class StateChangeCheck:
         if self._last_start is not None:
             self._histories.finish(self._last_start)
             self._requests.finish(self._last_start)
+            self._clocks.finish()
 
     @property
     def states(self) -> dict[TopicPartition, PrintedState]:
@@ -185,6 +189,7 @@ class StateChangeCheck:
                 self._histories.uncleanly_elected(start, event)
             case RequestSent():
                 self._requests.request_sent(start, event, broker_id)
+                self._clocks.request_sent(start, event, broker_id)
             case PartitionSent():
                 self._requests.partition_sent(start, event)
             case OldController():
@@ -199,6 +204,7 @@ class StateChangeCheck:
                 self._requests.partition_handled(start, event, broker_id)
             case RequestHandled() if broker_id is not None:
                 self._requests.request_handled(start, event, broker_id)
+                self._clocks.request_handled(start, event, broker_id)
             case _:
                 return
 
@@ -379,3 +385,89 @@ class RequestTracking:
 
 def _request_text(way: _Way, request: _Request) -> str:
     return f"{way[0]} to broker {way[1]} for {counted(request.partition_count, 'partition')}"
+
+
+_COMPARED_MAX = 200
+_EVIDENCE_MIN = 3
+
+
+class ClockTracking:
+    """Compares the clocks of brokers with their controller's, by when requests were sent and handled.
+
+    Requests have no number that both logs show, so each is compared with all of its kind and size: if a broker's log
+    fits the controller's only when moved by a fixed time, this is how far the clocks are apart. Logs have these lines
+    since 2.6.
+    """
+
+    def __init__(self, book: FindingBook) -> None:
+        self._book = book
+        self._sent: dict[tuple[int, int], deque[_Compared]] = {}
+        self._handled: dict[tuple[int, int], deque[_Compared]] = {}
+
+    def request_sent(self, start: bytes, event: RequestSent, controller_id: int | None) -> None:
+        """A controller's summary of a request."""
+        if controller_id is not None and controller_id != event.broker_id:
+            sent = self._sent.setdefault((controller_id, event.broker_id), deque(maxlen=_COMPARED_MAX))
+            sent.append((start, (event.request, event.partition_count)))
+
+    def request_handled(self, start: bytes, event: RequestHandled, broker_id: int) -> None:
+        """A broker's summary of a request."""
+        if event.controller_id != broker_id:
+            handled = self._handled.setdefault((event.controller_id, broker_id), deque(maxlen=_COMPARED_MAX))
+            handled.append((start, (event.request, event.partition_count)))
+
+    def finish(self) -> None:
+        """The logs end: note whose clocks are apart."""
+        for (controller_id, broker_id), handled in sorted(self._handled.items()):
+            found = _steady_delay_s(self._sent.get((controller_id, broker_id), ()), handled)
+            if found is not None:
+                delay_s, count = found
+                example = (
+                    f"broker {broker_id}'s log is {abs(delay_s)} s {'ahead of' if delay_s > 0 else 'behind'} that of "
+                    f"broker {controller_id}, the controller, by requests on {count} occasions"
+                )
+                self._book.note(Check.CLOCKS_APART, handled[0][0], example, gravity=abs(delay_s))
+
+
+_Sort = tuple[RequestKind, int]
+"""What tells a request from others: its kind and how many partitions it has."""
+_Compared = tuple[bytes, _Sort]
+"""When a request was sent or handled, and its sort."""
+
+
+def _steady_delay_s(sent: Iterable[_Compared], handled: Iterable[_Compared]) -> tuple[int, int] | None:
+    """Return after how many seconds requests were handled, and how often; None if clocks may well agree.
+
+    A restart brings several requests at once: what comes together counts once.
+    """
+    sent_at: dict[_Sort, list[float]] = {}
+    for start, sort in sent:
+        if (at := _seconds_of(start)) is not None:
+            sent_at.setdefault(sort, []).append(at)
+    near: list[float] = []
+    handled_at: list[float] = []
+    by_delay: dict[int, list[float]] = {}
+    for start, sort in handled:
+        at = _seconds_of(start)
+        if at is None or sort not in sent_at:
+            continue
+        handled_at.append(at)
+        delays_s = {round(at - sent) for sent in sent_at[sort]}
+        if any(abs(delay_s) <= _GRACE.total_seconds() for delay_s in delays_s):
+            near.append(at)
+        for delay_s in delays_s:
+            by_delay.setdefault(delay_s, []).append(at)
+    # Half of a delay's requests may be rounded to the next second.
+    counts = {delay_s: _occasions([*times, *by_delay.get(delay_s + 1, ())]) for delay_s, times in by_delay.items()}
+    delay_s, count = max(counts.items(), key=lambda item: (item[1], len(by_delay[item[0]])), default=(0, 0))
+    return (delay_s, count) if count >= max(_EVIDENCE_MIN, _occasions(handled_at) / 2, _occasions(near) * 2) else None
+
+
+def _occasions(times_s: Iterable[float]) -> int:
+    ordered = sorted(times_s)
+    return sum(1 for before, at in pairwise([-math.inf, *ordered]) if at - before > _GRACE.total_seconds())
+
+
+def _seconds_of(start: bytes) -> float | None:
+    moment = moment_of(start)
+    return None if moment is None else moment.replace(tzinfo=UTC).timestamp()

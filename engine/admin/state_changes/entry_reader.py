@@ -15,8 +15,8 @@ from itertools import islice
 from operator import gt
 from typing import Generic, TypeVar
 
-from engine.admin.state_changes.log_files import LogFile
-from engine.admin.state_changes.log_input import DamagedLog, LogInput, ProblemCounter, ProblemKind
+from engine.admin.state_changes.log_files import LogFile, open_log
+from engine.admin.state_changes.log_input import DamagedLog, ProblemCounter, ProblemKind
 from engine.admin.state_changes.selection import Selection
 from engine.admin.state_changes.zones import UtcClock
 from engine.kafka.formats.state_change_lines import (
@@ -100,7 +100,7 @@ class EntryReader(Generic[Tag]):
         self._reads_from, self._reads_to = selection.reads_from, selection.reads_to
         self._problems = problems
         self._clock = clock
-        self._input = file.opened or LogInput(file.path, chunk_bytes)
+        self._input = open_log(file, chunk_bytes)
         self._rest = b""
         self._prefixed_rest = b""
         self._last_start = lead_start or file.first_start

@@ -50,6 +50,11 @@ class Check(Enum):
         Severity.WARNING,
         "the controller sent a broker changes that its log does not have",
     )
+    CLOCKS_APART = (
+        "clocks_apart",
+        Severity.WARNING,
+        "a broker's clock or time zone is wrong: the order of its lines among others is wrong, and so are durations",
+    )
     UNDER_MIN_ISR = ("under_min_isr", Severity.WARNING, "leaders began with fewer replicas in sync than configured")
     FAILED_CHANGES = (
         "failed_changes",

@@ -24,6 +24,7 @@ from engine.kafka.formats.state_change_lines import (
 
 _BROKER_NAME = re.compile(r"(?:broker|kafka|node|server|host)[-_.]?(\d{1,10})(?!\d|\.\d)", re.IGNORECASE)
 _LIVE_NAME = re.compile(r"\.log(?:\.gz)?$")
+_REPLACED = "another file took its place while klamm read the logs: start again"
 _LOOK_BYTES = 1 << 16
 _LOOK_BYTES_MAX = 1 << 20
 
@@ -41,6 +42,8 @@ class LogFile:
     """It comes from a merge: the broker precedes the time of each line."""
     opened: LogInput | None = None
     """A pipe, which can be read only once: open, with the bytes that were peeked at put back."""
+    inode: int | None = None
+    """What tells the file from one that takes its name; None if nothing does, as in a store."""
 
     @property
     def source(self) -> str:
@@ -91,6 +94,8 @@ def look_at(path: Path) -> LogFile | LogProblem | None:
         log = LogInput(path, _LOOK_BYTES)
         try:
             head = _head(log)
+            if not log.consumed_bytes and path.suffix == ".gz":
+                return LogProblem(source_name(path), ProblemKind.DAMAGED, "it is empty, which no gzip is")
             found = _described(path, head) if head else None
             if not isinstance(found, LogFile):
                 return found
@@ -98,7 +103,8 @@ def look_at(path: Path) -> LogFile | LogProblem | None:
                 log.give_back(head)
                 return replace(found, opened=log)
             last = None if log.is_gzip or found.is_merged else _last_start(path)
-            return replace(found, last_start=last, size_bytes=path.stat().st_size)
+            status = path.stat()
+            return replace(found, last_start=last, size_bytes=status.st_size, inode=status.st_ino or None)
         finally:
             if is_regular:
                 log.close()
@@ -107,6 +113,40 @@ def look_at(path: Path) -> LogFile | LogProblem | None:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         return LogProblem(source_name(path), ProblemKind.UNREADABLE, f"cannot be read: {reason}")
+
+
+def open_log(file: LogFile, chunk_bytes: int) -> LogInput:
+    """Open a log to read all of it, under its new name if its broker has rolled it since klamm looked at it.
+
+    Raises:
+        OSError: it cannot be opened, or another file has taken its name.
+    """
+    if file.opened is not None:
+        return file.opened
+    if file.inode is None or _is_still(file, file.path):
+        return LogInput(file.path, chunk_bytes)
+    renamed = next((path for path in file.path.parent.iterdir() if _is_still(file, path)), None)
+    if renamed is None and file.path.exists():
+        raise OSError(_REPLACED)
+    return LogInput(renamed or file.path, chunk_bytes)
+
+
+def replaced_logs(files: Iterable[LogFile]) -> list[LogProblem]:
+    """Return which logs have been rolled or replaced since klamm looked at them, for those who read by name."""
+    return [
+        LogProblem(file.source, ProblemKind.UNREADABLE, _REPLACED)
+        for file in files
+        if file.inode is not None and not _is_still(file, file.path)
+    ]
+
+
+def _is_still(file: LogFile, path: Path) -> bool:
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    # A file that became shorter was emptied and begun again.
+    return status.st_ino == file.inode and status.st_size >= file.size_bytes
 
 
 def _order(file: LogFile) -> tuple[bool, int, bytes, bool, str]:

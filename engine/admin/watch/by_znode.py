@@ -24,8 +24,7 @@ from engine.admin.watch.board import Board, Failure, failure_of
 from engine.admin.watch.frame import BrokerRegistration, Stage, StageSource
 from engine.admin.watch.knowledge import Knowledge
 from engine.admin.watch.merging import Assignments
-from engine.admin.watch.rotation import Rotation
-from engine.admin.watch.schedule import BACK_OFF_MAX_MS, BACK_OFF_MS
+from engine.admin.watch.schedule import BACK_OFF_MAX_MS, BACK_OFF_MS, Rotation
 from engine.common.clock import Clock
 from engine.common.errors import CoordinationError
 from engine.common.model import NO_CONTROLLER, BrokerInfo, TopicPartition
@@ -506,11 +505,11 @@ def _registration(broker_id: int, outcome: ReadOutcome) -> tuple[BrokerInfo, Bro
         return None
     data, stat = outcome
     try:
-        znode = BrokerIdZNode.decode(broker_id, data, broker_epoch=stat.czxid)
+        znode = BrokerIdZNode.decode(broker_id, data, stat.czxid, stat.mtime_ms)
     except ZnodeFormatError:
         return None
     jmx_port = None if znode.jmx_port < 0 else znode.jmx_port
-    return znode.broker, BrokerRegistration(stat.ctime_ms, znode.timestamp_ms, jmx_port)
+    return znode.broker, BrokerRegistration(stat.ctime_ms, znode.clock_apart_ms, jmx_port)
 
 
 async def _children(zk: ZkClient, path: str) -> list[str]:

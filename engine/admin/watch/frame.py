@@ -137,12 +137,11 @@ class PartitionOffsets(NamedTuple):
 class BrokerRegistration:
     """What ZooKeeper knows about a live broker besides ``BrokerInfo``.
 
-    ``written_ms`` is by the broker's own clock, ``created_ms`` by ZooKeeper's: they are milliseconds apart if both
-    clocks are right. None if unknown.
+    ``created_ms`` is by ZooKeeper's clock, ``clock_apart_ms`` how far the broker's was ahead of it. None if unknown.
     """
 
     created_ms: int | None = None
-    written_ms: int | None = None
+    clock_apart_ms: int | None = None
     jmx_port: int | None = None
 
 

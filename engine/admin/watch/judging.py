@@ -103,5 +103,10 @@ def facts_of(frame: Frame) -> HealthFacts:
         zookeeper_trouble=_zookeeper_trouble(frame),
         unreadable_topics=frame.unreadable,
         holding=frame.holding,
+        clocks_apart_ms={
+            broker: said.clock_apart_ms
+            for broker, said in frame.registrations.items()
+            if said.clock_apart_ms is not None and broker in live
+        },
         hidden_settings=frozenset(right.name for right in frame.denied if right.is_of_settings and right.name),
     )

@@ -7,8 +7,8 @@ from dataclasses import replace
 from operator import is_
 from types import MappingProxyType
 
+from engine.common.collection import shared
 from engine.common.model import NO_LEADER, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
-from engine.common.sharing import shared
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.common.topic_id import ZERO_TOPIC_ID
 from engine.kafka.protocol.apis.metadata import MetadataResponsePartition, MetadataResponseTopic

@@ -8,32 +8,39 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from operator import is_
 from typing import TYPE_CHECKING
 
 from engine.admin.brokers.metrics import TOPICS_MAX
 from engine.admin.cluster.asking import FAILURES
+from engine.admin.cluster.background import in_daemon_thread
 from engine.admin.cluster.connection import Cluster
-from engine.admin.cluster.errors import AnswerLost, Refused, Unreachable
+from engine.admin.cluster.errors import AdminError, AnswerLost, Refused, Unreachable
 from engine.admin.cluster.rights import Right
 from engine.admin.cluster.target import ClusterTarget, Side
-from engine.admin.groups.scope import GroupScope
+from engine.admin.cluster.wire import WireCluster
+from engine.admin.groups.scope import FoundGroups, GroupScope
+from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.health.leftover_throttles import has_throttles
 from engine.admin.health.reading import holding_of, read_holding
 from engine.admin.lag.measuring import LagMeter, LagOptions
+from engine.admin.lag.results import GroupLag, QueryLag
+from engine.admin.lag.spark_positions import Query, ReaderKind
+from engine.admin.lag.spark_queries import jobs_of, measure_queries
 from engine.admin.lag.spark_traces import QueryTraces
 from engine.admin.log_dirs.describing import NOT_ALLOWED, note_hidden_topics, read_log_dirs, topics_in
 from engine.admin.reassignment.lock import plan_in_the_way
 from engine.admin.topics.by_wire import read_reassignments
 from engine.admin.watch import by_wire
 from engine.admin.watch.board import Board
-from engine.admin.watch.by_trace import QueryReader
-from engine.admin.watch.frame import Stage, WatchedGroup
+from engine.admin.watch.by_wire import unmeasured
+from engine.admin.watch.frame import Stage, WatchedGroup, WatchedQuery
 from engine.admin.watch.knowledge import Knowledge
 from engine.admin.watch.shared_cluster import SharedCluster
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
+from engine.common.model import IsolationLevel
 from engine.common.snapshot import ClusterSnapshot
 from engine.kafka.client.broker_client import LastAnswer
 from engine.kafka.protocol.apis.metadata import MetadataResponse
@@ -42,7 +49,6 @@ from engine.kafka.zk.errors import SessionLost, ZooKeeperError
 if TYPE_CHECKING:
     from engine.admin.brokers.metrics_sources import ReadJmx
     from engine.admin.brokers.reading_metrics import FiguresReader
-    from engine.admin.watch.old_groups import OldGroupReader
     from engine.kafka.zk.client import ZkClient
 
 OPERATION_S = 10.0
@@ -59,6 +65,14 @@ _DENIED_MS = 60_000
 
 Told = tuple[int, tuple[str, ...]]
 """How many requests a reading took, and a line for each missing thing."""
+
+OLD_GROUPS_PER_READING = 5
+"""Each costs ZooKeeper two reads per partition, and ZooKeeper has other work to do."""
+
+READ_LIMIT_S = 20.0
+"""A store that has not answered by then is reported as hanging. Its late answer still counts."""
+
+_Found = tuple[list[Query], list[AdminError]]
 
 
 class StageReadings:
@@ -122,7 +136,6 @@ class StageReadings:
 
     def read_old_groups(self) -> None:
         """From now on read the groups that keep themselves in ZooKeeper, too."""
-        from engine.admin.watch.old_groups import OldGroupReader
 
         self._old_groups = OldGroupReader(self.slow)
 
@@ -334,3 +347,107 @@ _READERS: Mapping[Stage, Callable[[StageReadings], Awaitable[Told]]] = {
     Stage.METRICS: StageReadings._read_metrics,
     Stage.SPARK: StageReadings._read_spark,
 }
+
+
+class OldGroupReader:
+    """Reads groups in ZooKeeper: all names and states each time, lag and members of a few in turn."""
+
+    def __init__(self, cluster: SharedCluster) -> None:
+        self._cluster = cluster
+        options = LagOptions(looks_max=1)
+        self._meter = LagMeter(cluster, GroupScope(), lambda topic: True, options)
+        self._turn: list[str] = []
+        self.known: dict[str, WatchedGroup] = {}
+        """What was read last; it stays while ZooKeeper cannot be asked."""
+
+    async def read(self, now_ms: int) -> None:
+        """Bring ``known`` up to date.
+
+        Raises:
+            AdminError, ZooKeeperError: ZooKeeper does not answer.
+        """
+        from engine.admin.groups.old_consumers import old_group_names, read_old_states
+
+        zk = await self._cluster.zookeeper()
+        states = await read_old_states(zk, await old_group_names(zk))
+        still_listed = [name for name in self._turn if name in states]
+        waiting = set(still_listed)
+        ordered = [name for name in states if name not in waiting] + still_listed
+        chosen = ordered[:OLD_GROUPS_PER_READING]
+        self._turn = ordered[OLD_GROUPS_PER_READING:] + chosen
+        measured: dict[str, GroupLag] = {}
+        if chosen:
+            answer, _ = await self._meter.measure(found=FoundGroups((), tuple(chosen), {}))
+            measured = {group.group: group for group in answer.groups}
+        self.known = {name: self._watched(name, states[name], measured.get(name), now_ms) for name in states}
+        self._meter.forget_all_but(self.known)
+
+    def _watched(self, name: str, state: GroupState, lag: GroupLag | None, now_ms: int) -> WatchedGroup:
+        known = self.known.get(name)
+        if lag is None:
+            lag = unmeasured(name, GroupType.ZOOKEEPER, state) if known is None else replace(known.lag, state=state)
+        has_lag = lag.partition_count > 0 or (known is not None and known.has_lag)
+        sample = self._meter.latest.get((name, GroupType.ZOOKEEPER))
+        members = sample.members if sample is not None else None if known is None else known.members
+        since_ms = known.since_ms if known is not None and known.lag.state == lag.state else now_ms
+        return WatchedGroup(lag, members, None, "", since_ms, has_lag)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadQueries:
+    """The result of one reading; ``missing`` has a line for each missing thing. ``requests`` went to brokers."""
+
+    queries: tuple[WatchedQuery, ...]
+    missing: tuple[str, ...]
+    requests: int
+
+
+class QueryReader:
+    """Reads the traces of Spark's queries repeatedly, and asks brokers how far behind the queries are."""
+
+    def __init__(self, traces: QueryTraces, *, limit_s: float = READ_LIMIT_S) -> None:
+        self._traces = traces
+        self._limit_s = limit_s
+        self._reading: asyncio.Future[_Found] | None = None
+
+    async def read(self, wire: WireCluster | None) -> ReadQueries:
+        """Return the queries by path; without their lags if there is no ``wire`` or no broker answers.
+
+        Raises:
+            AdminError: nothing could be read, or the store hangs.
+        """
+        queries, failures = await self._read_traces()
+        if failures and not queries:
+            raise failures[0]
+        missing = [f"{error}: {error.where}" if error.where else str(error) for error in failures]
+        rows: list[QueryLag] | None = None
+        requests = 0
+        if wire is not None and queries:
+            try:
+                # A query is judged by its own history, so one sample is enough.
+                rows = await measure_queries(
+                    wire, queries, lambda topic: True, IsolationLevel.READ_UNCOMMITTED, with_times=True
+                )
+                requests = 2 * len(await wire.nodes())
+            except FAILURES as error:
+                missing.append(f"how far behind queries are is not known: {error}")
+        return ReadQueries(_watched(queries, rows), tuple(missing), requests)
+
+    async def _read_traces(self) -> _Found:
+        if self._reading is None:
+            self._reading = in_daemon_thread(self._traces.read, "watch-spark")
+        done, _ = await asyncio.wait({self._reading}, timeout=self._limit_s)
+        if not done:
+            raise Unreachable(f"the checkpoints and event logs could not be read within {self._limit_s:g} s")
+        reading, self._reading = self._reading, None
+        return reading.result()
+
+
+def _watched(queries: list[Query], rows: list[QueryLag] | None) -> tuple[WatchedQuery, ...]:
+    by_query: dict[tuple[ReaderKind, str, str], list[QueryLag]] = {}
+    for row in rows or ():
+        by_query.setdefault((row.kind, row.path, row.query_id), []).append(row)
+    watched = [
+        WatchedQuery(job, tuple(by_query.get((job.kind, job.path, job.query_id), ()))) for job in jobs_of(queries, rows)
+    ]
+    return tuple(sorted(watched, key=lambda query: (query.job.path, query.job.query_id)))

@@ -16,8 +16,8 @@ from functools import cache
 from typing import Any, Union
 from zlib import crc32
 
+from engine.common.collection import shared
 from engine.common.model import ReplicaAssignment
-from engine.common.sharing import shared
 
 Convert = Callable[[Any], Any]
 

@@ -51,6 +51,10 @@ from engine.runtime.turns import Turns, carry_out
 TOPICS_AT_ONCE = 1000
 """More names than this are answered in pieces: 200,000 unknown names would block the broker for 0.2 s."""
 
+_NEED_THE_CLUSTER = frozenset(
+    {ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER, ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT}
+)
+
 UNKNOWN_MS_MAX: Final = 5_000
 """How long a broker that has opened its listeners may keep a client waiting until a controller tells it of the cluster.
 It is less than any client waits for an answer.
@@ -302,8 +306,12 @@ def _partition(
 
 
 def once_known(spec: HandlerSpec) -> HandlerSpec:
-    """Let requests about the cluster wait until a controller has told this broker of it. Others pass."""
-    if spec.key not in (ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER):
+    """Let requests wait that need to know the cluster until a controller has told this broker of it. Others pass.
+
+    Commits are among them: to a coordinator that returned before its old session ended, all topics would be unknown,
+    and clients take that for the end of the topic.
+    """
+    if spec.key not in _NEED_THE_CLUSTER:
         return spec
 
     def once(handler: Callable[..., Any]) -> Callable[..., Any]:

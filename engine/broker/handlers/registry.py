@@ -26,14 +26,11 @@ Handler = TypeVar("Handler", bound=Callable[..., Any])
 _HANDLERS: dict[int, HandlerSpec] = {}
 
 
-def handles(
-    key: ApiKey, *, requires: Iterable[str], versions: tuple[int, int] | None = None
-) -> Callable[[Handler], Handler]:
-    """Register the decorated function for an API.
+def handles(key: ApiKey, *, requires: Iterable[str]) -> Callable[[Handler], Handler]:
+    """Register the decorated function for an API, in all declared versions.
 
     Args:
         requires: rights that a request may need, such as ``Read Topic``; empty if everybody may send it.
-        versions: all declared versions by default.
     """
     needed = tuple(map(Requirement.of, requires))
 
@@ -43,11 +40,8 @@ def handles(
                 f"{key.name} has two handlers: {_HANDLERS[key].handler.__module__} and {handler.__module__}"
             )
         spec = API_SPECS[key]
-        lowest, highest = versions or (spec.min_version, spec.max_version)
-        if lowest < spec.min_version or highest > spec.max_version:
-            raise ValueError(f"{key.name} declares versions {spec.min_version}-{spec.max_version} only")
         is_async = inspect.iscoroutinefunction(handler)
-        _HANDLERS[key] = HandlerSpec(key, lowest, highest, handler, is_async, requires=needed)
+        _HANDLERS[key] = HandlerSpec(key, spec.min_version, spec.max_version, handler, is_async, requires=needed)
         return handler
 
     return register

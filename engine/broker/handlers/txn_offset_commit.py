@@ -21,7 +21,7 @@ from engine.broker.coordinator.groups.commit_gathering import CommitErrors
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer, Offsets
 from engine.broker.coordinator.transactions.state_machine import ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.verifier import Verified
-from engine.broker.coordinator.write_errors import commit_error
+from engine.broker.coordinator.writer import commit_error
 from engine.broker.handlers.context import RequestContext
 from engine.broker.handlers.in_turns import Steps, by_topic, in_steps, pieces
 from engine.broker.handlers.preconditions import are_transactions_refused

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.broker.log.disk_jobs import CreateJob, DeleteJob, DiskJob, run_jobs
-from engine.broker.log.due_flushes import DueFlushes
 from engine.broker.log.environment import Flushable
+from engine.broker.log.flush_state import DueFlushes
 from engine.broker.log.log import Log
 from engine.broker.log.log_checkpoints import LogCheckpoints
 from engine.broker.log.log_dirs import LogDirs
@@ -457,10 +457,6 @@ class LogManager:
                 while deleted >= DROPPED_AT_ONCE_MAX:
                     is_busy = log.is_offline or log.cleaning.is_in_progress
                     yield (deleted := 0 if is_busy else log.delete_old_segments(self.clock.now_ms()))
-
-    def run_retention(self) -> int:
-        """Apply retention to all logs; return the number of deleted segments."""
-        return sum(self.retention_steps())
 
     def expire_producers(self) -> None:
         """Forget producers that were silent too long (``producer.id.expiration.check.interval.ms``)."""

@@ -11,8 +11,8 @@ from engine.broker.log.partition_folder import PartitionFolder
 from engine.broker.log.results import OffsetAtTime
 from engine.broker.log.segment import LogSegment
 from engine.common.model import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
+from engine.kafka.protocol.records.decode import iter_batch_records
 from engine.kafka.protocol.records.header import BatchHeader
-from engine.kafka.protocol.records.iterate import iter_batch_records
 
 HEADERS_AT_ONCE_MAX = 500
 """Maximum batches to look at in one step: timestamps out of order can make a search long."""

@@ -23,8 +23,8 @@ from engine.common.errors import CorruptFileError
 from engine.common.model import TopicPartition
 from engine.kafka.formats.control_records import read_end_transaction_marker
 from engine.kafka.formats.index_entries import AbortedTransaction
-from engine.kafka.protocol.records.buffers import Buffer
 from engine.kafka.protocol.records.header import BatchHeader
+from engine.kafka.protocol.records.layout import Buffer
 
 logger = logging.getLogger(__name__)
 

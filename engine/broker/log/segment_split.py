@@ -18,8 +18,8 @@ from engine.broker.log.segment_swap import NewSegment
 from engine.common.errors import KafkaError, KlammError
 from engine.kafka.formats.index_entries import RELATIVE_OFFSET_MAX
 from engine.kafka.formats.segment_files import CLEANED_SUFFIX, LOG_SUFFIX
+from engine.kafka.protocol.records.decode import iter_batch_records
 from engine.kafka.protocol.records.header import BatchHeader
-from engine.kafka.protocol.records.iterate import iter_batch_records
 
 _COPY_BYTES = 1024 * 1024
 

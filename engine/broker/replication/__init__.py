@@ -9,5 +9,6 @@ How the parts work together:
 * Of a follower, ``fetcher_manager`` gives each partition to a ``fetcher``; ``follower`` applies the leader's answers
   to the log, and ``truncation`` says where to cut it first.
 * ``log_dir_moves`` and ``log_dir_copy`` move a replica to another log dir. ``throttle`` limits copying.
-* ``wakeups`` lets requests that wait look again after a change.
+* ``partition_environment`` is what all partitions share. Its ``Wakeups`` let requests that wait look again after a
+  change.
 """

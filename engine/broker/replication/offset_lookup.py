@@ -169,6 +169,13 @@ def _readable_end(log: Log, isolation: IsolationLevel | None) -> int:
 
 
 async def _found(search: OffsetSearch, log: Log, timestamp: int) -> OffsetAtTime | None:
+    if log.config.record_magic < 1 and timestamp != EARLIEST_TIMESTAMP:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            "Cannot search offsets based on timestamp because message format version for partition "
+            f"{log.topic_partition} is {log.config.message_format_version} which is earlier than the minimum required "
+            "version 0.10.0-IV0",
+        )
     if timestamp in (EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP):
         return log_times.earliest_offset(log)
     if timestamp == LATEST_TIERED_TIMESTAMP:

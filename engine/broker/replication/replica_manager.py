@@ -26,13 +26,12 @@ from engine.broker.replication.log_dir_moves import LogDirMoves, run_here
 from engine.broker.replication.log_flushes import LogFlushes
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.partition import Partition
-from engine.broker.replication.partition_environment import PartitionEnvironment
+from engine.broker.replication.partition_environment import PartitionEnvironment, Wakeups
 from engine.broker.replication.replica_selector import ReplicaSelector, ReplicaView
 from engine.broker.replication.roles import make_nothing
 from engine.broker.replication.settings import ReplicationSettings
 from engine.broker.replication.state_change_log import StateChangeLogger
 from engine.broker.replication.throttle import ReplicationQuota
-from engine.broker.replication.wakeups import Wakeups
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
@@ -295,10 +294,6 @@ class ReplicaManager:
                 log.high_watermark,
             )
         return log
-
-    def delete_log(self, topic_partition: TopicPartition) -> None:
-        """Delete the replica's log if there is one; call ``forget_logs`` afterwards. Raises KafkaError."""
-        self.log_manager.delete(topic_partition)
 
     async def forget_logs(self, topic_partitions: Collection[TopicPartition]) -> bool:
         """Remove deleted logs from the checkpoints on the disk; return whether none of them names these logs now."""

@@ -164,7 +164,7 @@ class StopReplicaChange:
         if log is not None:
             self._deleted_in[stop.topic_partition] = log.log_dir
         try:
-            self._manager.delete_log(stop.topic_partition)
+            self._manager.log_manager.delete(stop.topic_partition)
         except KafkaError as error:
             is_storage = error.code is ErrorCode.KAFKA_STORAGE_ERROR
             self._ignore(

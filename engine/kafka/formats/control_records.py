@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.kafka.protocol.records.buffers import Buffer
+from engine.kafka.protocol.records.decode import iter_batch_records
 from engine.kafka.protocol.records.encode import RecordSection, encode_batch
 from engine.kafka.protocol.records.header import BatchHeader
-from engine.kafka.protocol.records.iterate import iter_batch_records
-from engine.kafka.protocol.records.layout import BATCH_OVERHEAD, CODEC_MASK
+from engine.kafka.protocol.records.layout import BATCH_OVERHEAD, CODEC_MASK, Buffer
 from engine.kafka.protocol.records.record import Record
 
 _KEY = struct.Struct(">hh")

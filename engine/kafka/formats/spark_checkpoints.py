@@ -129,14 +129,6 @@ def kafka_offsets(value: object) -> Offsets | None:
     return offsets
 
 
-def encode_offsets(offsets: Offsets) -> str:
-    """Return offsets in the offset log's format."""
-    topics: dict[str, dict[str, int]] = {}
-    for (topic, number), offset in sorted(offsets.items()):
-        topics.setdefault(topic, {})[str(number)] = offset
-    return json.dumps(topics, separators=(",", ":"))
-
-
 def _versioned(text: str, version_max: int, what: str, location: str) -> tuple[int, str]:
     first, _, rest = text.partition("\n")
     match = _VERSION.fullmatch(first.strip())

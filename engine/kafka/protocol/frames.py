@@ -12,9 +12,8 @@ from typing import Any
 
 from engine.common.errors import LocalProtocolError, RemoteProtocolError
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey, request_header_version, response_header_version
-from engine.kafka.protocol.codec import Buffer, decoder, encoder
+from engine.kafka.protocol.codec import Buffer, Outgoing, decoder, encoder
 from engine.kafka.protocol.declaration import Request, Response, request_class, response_class
-from engine.kafka.protocol.outgoing import Outgoing
 from engine.kafka.protocol.wire import STRING_BYTES_MAX, Malformed, skip_tagged
 
 _REQUEST_START = struct.Struct(">hhi")

@@ -39,7 +39,8 @@ class BrokerRegistration:
 
     Attributes:
         json_version: the version of its format.
-        timestamp_ms: when it was written.
+        timestamp_ms: when it was written, by the broker's own clock; -1: it does not say.
+        modified_ms: the same by ZooKeeper's clock, if it was read there.
         features: the minimum and maximum version of each supported feature.
     """
 
@@ -48,6 +49,17 @@ class BrokerRegistration:
     json_version: int = 5
     jmx_port: int = -1
     features: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    modified_ms: int | None = None
+
+    @property
+    def clock_apart_ms(self) -> int | None:
+        """How far the broker's clock was ahead of ZooKeeper's when it wrote this; None if unknown.
+
+        ZooKeeper writes milliseconds after the broker has looked at its clock, or seconds on a machine with much to do.
+        """
+        if self.modified_ms is None or self.timestamp_ms < 0:
+            return None
+        return self.timestamp_ms - self.modified_ms
 
 
 class BrokerIdZNode:
@@ -84,11 +96,14 @@ class BrokerIdZNode:
         return encode_json(values)
 
     @staticmethod
-    def decode(broker_id: int, data: bytes, broker_epoch: int = -1) -> BrokerRegistration:
+    def decode(
+        broker_id: int, data: bytes, broker_epoch: int = -1, modified_ms: int | None = None
+    ) -> BrokerRegistration:
         """Read a registration of any version from 1 on.
 
         Args:
             broker_epoch: the znode's czxid.
+            modified_ms: the znode's time of modification.
 
         Raises:
             ZnodeFormatError: it has version 0 or bad content.
@@ -105,6 +120,7 @@ class BrokerIdZNode:
             json_version=version,
             jmx_port=fields.integer("jmx_port") if "jmx_port" in fields else -1,
             features=_features(fields),
+            modified_ms=modified_ms,
         )
 
 
@@ -262,7 +278,7 @@ class BrokerZnodes:
 
 
 def _registration_of(broker_id: int) -> Decode[BrokerRegistration]:
-    return lambda data, stat: BrokerIdZNode.decode(broker_id, data, broker_epoch=stat.czxid)
+    return lambda data, stat: BrokerIdZNode.decode(broker_id, data, stat.czxid, stat.mtime_ms)
 
 
 def _describe(broker_id: int, data: bytes, stat: ZnodeStat) -> str:

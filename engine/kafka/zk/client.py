@@ -387,11 +387,6 @@ class ZkClient:
         """Forget one callback of a path, or all of them. Events already on their way are no longer delivered."""
         self._watches.remove(path, callback)
 
-    async def watch_and_check_exists(self, path: str, callback: WatchCallback) -> bool:
-        """Register a data callback, arm it, and say whether the znode exists now."""
-        self.watch_data(path, callback)
-        return await self.exists(path) is not None
-
     # Inside
 
     async def _check_chroot(self, may_make: bool) -> None:

@@ -30,8 +30,10 @@ from engine.admin.dump.rows import (
 from engine.admin.dump.text import problem_lines, row_line
 from engine.kafka.formats.index_entries import OFFSET_ENTRY, TIME_ENTRY
 from engine.kafka.formats.producer_snapshot import ProducerSnapshotEntry, encode_producer_snapshot
-from engine.kafka.protocol.records.batch import Codec, Record, encode_batch
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.records.record import Record
 
 DISK = Path(__file__).parents[3] / "fixtures" / "disk"
 SEGMENT = "00000000000000000000.log"

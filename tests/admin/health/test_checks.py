@@ -345,6 +345,14 @@ def test_what_brokers_and_zookeeper_say() -> None:
     assert [reason.severity for reason in seen.reasons][:2] == [Severity.CRITICAL] * 2
 
 
+def test_the_clocks_that_are_furthest_apart_come_first() -> None:
+    clocks = {0: 2_500, 1: -300_000, 2: 3}
+    assert found(facts(clocks_apart_ms=clocks))[Check.BROKER_CLOCKS] == (
+        "broker 1 (300.0 s behind ZooKeeper's when it registered)",
+        "broker 0 (2.5 s ahead of ZooKeeper's when it registered)",
+    )
+
+
 def test_of_a_silent_broker_it_is_told_how_much_it_leads() -> None:
     silent = {0: "no answer within 5 s", 2: "no answer within 5 s"}
     led = facts(partition((0, 1)), partition((0, 1)), partition((1, 0)), silent_brokers=silent)

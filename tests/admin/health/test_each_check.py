@@ -77,6 +77,10 @@ CLUSTERS: dict[Check, tuple[HealthFacts, HealthFacts]] = {
         of(PartitionSnapshot(0, MOVING, 0, (0, 1)), configs=THROTTLED),
     ),
     Check.DELETION_STUCK: (of(WELL, deletion_ages_ms={"old": 90_000}), of(WELL, deletion_ages_ms={"new": 2_000})),
+    Check.BROKER_CLOCKS: (
+        of(WELL, clocks_apart_ms={1: 7_000}),
+        of(WELL, clocks_apart_ms={1: 1_900, 2: -29_000}),  # Broker 2 may just have started slowly.
+    ),
     Check.ZOOKEEPER_UNREACHABLE: (of(WELL, zookeeper_trouble="it does not answer"), of(WELL, zookeeper_trouble=None)),
     Check.ZOOKEEPER_SLOW: (of(WELL, zookeeper_ms=250.0), of(WELL, zookeeper_ms=2.0)),
 }

@@ -18,8 +18,8 @@ from engine.admin.cluster.target import ClusterTarget, Origin
 from engine.admin.health.checks import ZOOKEEPER_SLOW_MS, assess
 from engine.admin.health.reading import read_health_facts, zookeeper_delay_ms
 from engine.admin.health.report import Check, HealthFacts
-from engine.common.clock import ManualClock
-from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.common.clock import ManualClock, SystemClock
+from engine.common.model import BrokerInfo, Endpoint, ReplicaAssignment, SecurityProtocol, TopicPartition
 from engine.common.snapshot import ClusterSnapshot, FailedLogDir, PartitionSnapshot, SnapshotSource, TopicSnapshot
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.describe_configs import (
@@ -29,6 +29,7 @@ from engine.kafka.protocol.apis.describe_configs import (
 )
 from engine.kafka.protocol.apis.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from engine.kafka.zk.admin_nodes import ReassignPartitionsZNode
+from engine.kafka.zk.brokers import BrokerIdZNode, BrokerRegistration
 from engine.kafka.zk.client import ZkClient
 
 SILENCE = "no answer within 3 s"
@@ -161,6 +162,17 @@ async def test_zookeeper_tells_of_deletions_reassignments_and_itself(zk_chroot: 
         await zk.ensure_path("/admin/delete_topics/t")
         await zk.create("/admin/reassign_partitions", ReassignPartitionsZNode.encode({TopicPartition("u", 1): (2,)}))
         await zk.ensure_path("/brokers/topics/damaged")
+        info = BrokerInfo(1, (Endpoint.of_protocol("127.0.0.1", 1, SecurityProtocol.PLAINTEXT),))
+        await zk.ensure_path("/brokers/ids")
+        await zk.create("/brokers/ids/1", BrokerIdZNode.encode(BrokerRegistration(info, 0)))
+        # A change of its listeners writes it again; when it was created says nothing about clocks.
+        registered = await zk.exists("/brokers/ids/1")
+        assert registered is not None
+        while (now_ms := SystemClock().now_ms()) <= registered.ctime_ms:
+            await asyncio.sleep(0)
+        await zk.set("/brokers/ids/1", BrokerIdZNode.encode(BrokerRegistration(info, now_ms + 300_000)))
+        written = await zk.exists("/brokers/ids/1")
+        assert written is not None and written.mtime_ms > registered.ctime_ms
         stat = await zk.exists("/admin/delete_topics/t")
         assert stat is not None
     target = ClusterTarget("t", Origin.OPTIONS, zookeeper=zk_chroot)
@@ -168,6 +180,7 @@ async def test_zookeeper_tells_of_deletions_reassignments_and_itself(zk_chroot: 
         facts = await read_health_facts(cluster, ManualClock(stat.ctime_ms + 1_500))
     assert facts.deletion_ages_ms == {"t": 1_500}
     assert facts.listed_reassignments == ("u-1",)
+    assert facts.clocks_apart_ms == {1: now_ms + 300_000 - written.mtime_ms}
     assert facts.zookeeper_ms is not None
     (complaint,) = facts.unreadable_topics
     assert "/brokers/topics/damaged" in complaint

@@ -14,9 +14,8 @@ from spark_traces import RECORDED, Made, event_lines, one_source, restore, write
 
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Unreachable
 from engine.admin.lag.spark_checkpoints import find_checkpoints, read_checkpoint
-from engine.admin.lag.spark_event_logs import find_event_logs, read_event_logs
 from engine.admin.lag.spark_positions import BATCHES_MAX, Query, ReaderKind
-from engine.admin.lag.spark_traces import QueryTraces
+from engine.admin.lag.spark_traces import QueryTraces, find_event_logs, read_event_logs
 from engine.admin.lag.stores import Entry, LocalStore, Location, expand, locate, whole_place
 from engine.admin.lag.verdicts import Point
 from engine.common.model import TopicPartition

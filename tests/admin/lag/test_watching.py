@@ -15,12 +15,11 @@ from engine.admin.cluster.errors import Refused, Unreachable
 from engine.admin.groups.values import GroupState, GroupType
 from engine.admin.lag import measuring
 from engine.admin.lag.history import History
-from engine.admin.lag.measuring import LagMeter, LagOptions
+from engine.admin.lag.measuring import LagMeter, LagOptions, watch_lag
 from engine.admin.lag.results import LagAnswer
 from engine.admin.lag.sampling import GroupSample, PartitionSample, Sample
 from engine.admin.lag.unread import Place, Times, UnreadRecord
 from engine.admin.lag.verdicts import LagStatus, Reason
-from engine.admin.lag.watching import watch_lag
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 

@@ -17,8 +17,8 @@ from engine.admin.perf.consumer import PerfConsumer, ReadLoad
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchRequest, FetchResponse
-from engine.kafka.protocol.records.buffers import Buffer
 from engine.kafka.protocol.records.header import BatchHeader
+from engine.kafka.protocol.records.layout import Buffer
 
 Scene = Callable[[ScriptedCluster, WireCluster], Awaitable[None]]
 

@@ -24,9 +24,9 @@ from engine.admin.perf.templates import (
 from engine.common.errors import KafkaError
 from engine.kafka.protocol.records.attributes import Codec
 from engine.kafka.protocol.records.checksum import verify_crc
+from engine.kafka.protocol.records.decode import iter_records
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.header import read_batch_header
-from engine.kafka.protocol.records.iterate import iter_records
 from engine.kafka.protocol.records.legacy import encode_message_set
 from engine.kafka.protocol.records.record import Record
 

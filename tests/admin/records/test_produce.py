@@ -24,9 +24,9 @@ from engine.kafka.protocol.apis.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from engine.kafka.protocol.records.decode import iter_records
 from engine.kafka.protocol.records.encode import encode_records
 from engine.kafka.protocol.records.header import iter_batches
-from engine.kafka.protocol.records.iterate import iter_records
 from engine.kafka.protocol.records.record import Record
 
 Scene = Callable[[ScriptedCluster, WireCluster], Awaitable[None]]
@@ -303,6 +303,25 @@ def test_the_last_reason_is_told_when_time_runs_out() -> None:
         with pytest.raises(Unreachable) as silent:
             await send(wire, records(1), delivery_timeout_s=0.5)
         assert silent.value.where == "topic t, led by broker 0"
+
+    play(scene)
+
+
+def test_brokers_that_give_no_producer_id_are_no_slow_brokers() -> None:
+    async def scene(cluster: ScriptedCluster, wire: WireCluster) -> None:
+        for code, reason in (
+            (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "COORDINATOR_LOAD_IN_PROGRESS"),
+            (None, "no answer"),
+        ):
+            for broker in cluster.brokers:
+                broker.answers[ApiKey.INIT_PRODUCER_ID] = lambda request, code=code: (
+                    SILENCE if code is None else InitProducerIdResponse(error_code=code)
+                )
+            with pytest.raises(
+                Unreachable, match=f"no broker gave a producer id within 0.5 s \\({reason}\\)"
+            ) as silent:
+                await send(wire, records(1), delivery_timeout_s=0.5)
+            assert "is it up?" in str(silent.value.hint)
 
     play(scene)
 

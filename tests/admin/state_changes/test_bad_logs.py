@@ -112,6 +112,35 @@ def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path: Path) -> No
     assert all(problem.kind is ProblemKind.UNREADABLE for problem in plan.problems)
 
 
+def test_logs_that_are_rolled_while_they_are_read_are_read_whole(tmp_path: Path) -> None:
+    """All names move on by one between the look at the logs and their turn; nothing is lost or read twice."""
+    older = write_log(tmp_path / "state-change.log.1", GOOD)
+    later = [entry(ms, 1, f"line {ms}").text for ms in range(100, 103)]
+    live = write_log(tmp_path / "state-change.log", later)
+    plan = plan_of(older, live)
+    older.rename(tmp_path / "state-change.log.2")
+    live.rename(tmp_path / "state-change.log.1")
+    write_log(tmp_path / "state-change.log", [entry(999, 1, "after the look").text])
+    assert [line for _, line in merged_lines(plan)] == [*GOOD, *later]
+    assert plan.problems == []
+
+
+@pytest.mark.parametrize("is_emptied", [True, False])
+def test_a_log_whose_name_another_has_taken_is_named(tmp_path: Path, is_emptied: bool) -> None:
+    log, other = good_log(tmp_path), write_log(tmp_path / "other", [entry(7, 2, "x").text])
+    plan = plan_of(log, other)
+    new = entry(999, 1, "n").text + "\n"
+    if is_emptied:
+        log.write_text(new)
+    else:
+        (tmp_path / "new").write_text(new)
+        (tmp_path / "new").replace(log)
+    assert [label for label, _ in merged_lines(plan)] == ["broker-2"]
+    (problem,) = plan.problems
+    assert problem.kind is ProblemKind.UNREADABLE
+    assert problem.message == "cannot be read: another file took its place while klamm read the logs: start again"
+
+
 def test_a_log_that_vanishes_before_its_turn_is_named(tmp_path: Path) -> None:
     later = write_log(tmp_path / "broker-2" / "state-change.log", [entry(10_000, 2, "late").text])
     plan = plan_of(good_log(tmp_path), later)
@@ -125,6 +154,19 @@ def test_empty_logs_are_no_trouble(tmp_path: Path) -> None:
     plan = plan_of(empty)
     assert merged_text(plan) == ""
     assert plan.problems == []
+
+
+def test_a_gzip_without_a_byte_is_named(tmp_path: Path) -> None:
+    """A disk that is full leaves it: the log that was to be in it is missing."""
+    empty = tmp_path / "broker-2" / "state-change.log.1.gz"
+    empty.parent.mkdir()
+    empty.touch()
+    nothing = write_log(tmp_path / "broker-3" / "state-change.log.gz", [], is_gzip=True)
+    plan = plan_of(good_log(tmp_path), empty, nothing)
+    assert [line for _, line in merged_lines(plan)] == GOOD
+    (problem,) = plan.problems
+    assert (problem.source, problem.kind) == (str(empty), ProblemKind.DAMAGED)
+    assert problem.message == "it is empty, which no gzip is"
 
 
 def test_zero_bytes_of_a_crash_hide_no_line(tmp_path: Path) -> None:

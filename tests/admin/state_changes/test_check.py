@@ -394,6 +394,53 @@ def test_what_a_later_request_replaces_was_not_missed(night: Night) -> None:
     assert finding(result, Check.OVERTAKEN_REQUESTS).count == 1
 
 
+MINUTES = 60 * SECOND
+
+
+def handled_after(night: Night, delays_ms: list[int]) -> CheckResult:
+    """The controller sends a request every 20 s; by its clock broker 2 handles each so much later."""
+    for number, delay_ms in enumerate(delays_ms):
+        night.at(10 * MINUTES + number * 20 * SECOND).controller(SENT)
+        night.ms += delay_ms
+        night.broker(2, HANDLED)
+    return night.result()
+
+
+@pytest.mark.parametrize(("apart_ms", "words"), [(5 * MINUTES + 40, "ahead of"), (-5 * MINUTES, "behind")])
+def test_a_broker_whose_clock_is_wrong(night: Night, apart_ms: int, words: str) -> None:
+    result = handled_after(night, [apart_ms + delay for delay in (2, 30, 700, 5)])
+    assert bad(result) == {"clocks_apart": 1}
+    assert finding(result, Check.CLOCKS_APART).examples == (
+        f"{finding(result, Check.CLOCKS_APART).first_start.decode()[1:-1].replace(',', '.')} broker 2's log is 300 s "  # type: ignore[union-attr]
+        f"{words} that of broker 1, the controller, by requests on 4 occasions",
+    )
+
+
+def test_requests_that_came_late_do_not_speak_of_a_clock(night: Night) -> None:
+    """A broker that was frozen handles what has come meanwhile at once, and later requests in time."""
+    assert bad(handled_after(night, [65 * SECOND, 45 * SECOND, 25 * SECOND, 5 * SECOND, 3])) == {}
+
+
+def test_the_requests_of_one_restart_are_no_evidence_of_a_clock(night: Night) -> None:
+    """A rolling restart brings the same requests again; of one time there is only the broker's log, of one another's."""
+    for second in range(4):
+        night.at(second * SECOND).broker(2, HANDLED)
+        night.at(MINUTES + second * SECOND).controller(SENT)
+    assert "clocks_apart" not in bad(night.result())
+
+
+def test_two_requests_are_no_evidence_of_a_clock(night: Night) -> None:
+    assert bad(handled_after(night, [5 * MINUTES, 5 * MINUTES])) == {}
+
+
+def test_a_log_that_goes_further_back_does_not_speak_of_a_clock(night: Night) -> None:
+    """Requests of equal size come every ten minutes; the controller's log lacks all but the last of them."""
+    for number in range(4):
+        night.at(number * 10 * MINUTES).broker(2, HANDLED)
+    night.controller(SENT)
+    assert bad(night.result()) == {}
+
+
 def test_a_clock_that_is_behind_makes_no_missed_change(night: Night) -> None:
     """By its own clock the broker handles a request before the controller sends it."""
     night.broker(2, HANDLED).at(300).controller(SENT).at(GRACE).controller("x").broker(2, "y")

@@ -16,9 +16,9 @@ from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.lag.spark_positions import Query
 from engine.admin.lag.spark_traces import QueryTraces
 from engine.admin.lag.verdicts import LagStatus
-from engine.admin.watch.by_trace import QueryReader
 from engine.admin.watch.frame import Frame, LinkState, Stage, StageSource
 from engine.admin.watch.live_feed import LiveFeed
+from engine.admin.watch.stage_readings import QueryReader
 
 
 def checkpoint(folder: Path) -> str:

@@ -362,7 +362,7 @@ async def test_groups_that_keep_themselves_in_zookeeper_are_watched_too(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So the two take turns.
-    monkeypatch.setattr("engine.admin.watch.old_groups.OLD_GROUPS_PER_READING", 1)
+    monkeypatch.setattr("engine.admin.watch.stage_readings.OLD_GROUPS_PER_READING", 1)
     with znode_writer(cluster.zookeeper_connect) as write:
         root = "/consumers/of-old"
         write({f"{root}/offsets/orders/0": b"0", f"{root}/ids/of-old_host-1500000000000-0a1b2c3d": b"{}"}, False)

@@ -18,8 +18,7 @@ from engine.admin.watch.feed import FrameBox
 from engine.admin.watch.frame import Frame
 from engine.admin.watch.knowledge import Knowledge
 from engine.admin.watch.live_feed import LiveFeed
-from engine.admin.watch.rotation import READS_PER_S, SUSPECTS_PER_S, Rotation
-from engine.admin.watch.schedule import BACK_OFF_MAX_MS, StageSchedule
+from engine.admin.watch.schedule import BACK_OFF_MAX_MS, READS_PER_S, SUSPECTS_PER_S, Rotation, StageSchedule
 from engine.common.model import LeaderAndIsr, LeaderIsrAndControllerEpoch, ReplicaAssignment, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, SnapshotSource
 from engine.kafka.protocol.apis.metadata import (

@@ -23,7 +23,7 @@ from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from engine.kafka.protocol.records import convert
 from engine.kafka.protocol.records.attributes import Codec
-from engine.kafka.protocol.records.batch import iter_records
+from engine.kafka.protocol.records.decode import iter_records
 from engine.kafka.protocol.records.header import iter_batches
 from engine.runtime.offload import Offloader
 

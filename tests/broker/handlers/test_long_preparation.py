@@ -25,7 +25,7 @@ from engine.kafka.protocol.apis.produce import (
     TopicProduceData,
 )
 from engine.kafka.protocol.records.attributes import Codec, TimestampType
-from engine.kafka.protocol.records.batch import iter_records
+from engine.kafka.protocol.records.decode import iter_records
 from engine.kafka.protocol.records.header import iter_batches
 from engine.kafka.protocol.records.legacy import encode_message_set
 from engine.kafka.protocol.records.record import Record

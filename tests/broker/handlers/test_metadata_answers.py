@@ -277,8 +277,11 @@ def test_operations_are_told_of_names_without_a_topic_too(wants: bool) -> None:
     assert told(MetadataRequestTopic(name=None, topic_id=b"?" * 16)) == [NOT_REQUESTED]
 
 
+NEED_THE_CLUSTER = (ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER, ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT)
+
+
 @pytest.mark.parametrize("is_large", [False, True])
-@pytest.mark.parametrize("key", [ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER])
+@pytest.mark.parametrize("key", NEED_THE_CLUSTER)
 def test_nobody_is_told_of_no_brokers_before_a_controller_has_named_them(key: ApiKey, is_large: bool) -> None:
     """librdkafka closes all its connections then. Who has to decide about the request decides after the wait."""
     passed: list[object] = []
@@ -305,5 +308,5 @@ def test_nobody_is_told_of_no_brokers_before_a_controller_has_named_them(key: Ap
 
 
 def test_others_do_not_wait_until_the_cluster_is_known() -> None:
-    others = [spec for key, spec in all_handlers().items() if key not in (ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER)]
+    others = [spec for key, spec in all_handlers().items() if key not in NEED_THE_CLUSTER]
     assert others and all(once_known(spec) is spec for spec in others)

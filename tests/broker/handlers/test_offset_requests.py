@@ -125,6 +125,16 @@ class TestListOffsets:
 
         alone(tmp_path, test, log_config=LogConfig(retention_ms=-1))
 
+    def test_records_without_times_are_not_searched_by_time(self, tmp_path: Path) -> None:
+        """Message format 0 has no times. Kafka 3.9.1 was asked: it refuses."""
+
+        async def test(w: World, broker: StandInBroker) -> None:
+            refused = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
+            for timestamp, error in ((LATEST, 0), (EARLIEST, 0), (MAX_TIMESTAMP, refused), (1500, refused)):
+                assert offset(broker, timestamp).error_code == error
+
+        alone(tmp_path, test, log_config=LogConfig(message_format_version="0.9.0"))
+
     @pytest.mark.parametrize(
         ("timestamp", "since"), [(MAX_TIMESTAMP, 7), (EARLIEST_LOCAL, 8), (LATEST_TIERED, 9), (-6, 99)]
     )

@@ -39,8 +39,9 @@ from engine.common.clock import ManualClock
 from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.attributes import Codec
-from engine.kafka.protocol.records.batch import iter_batches, iter_records
+from engine.kafka.protocol.records.decode import iter_records
 from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.header import iter_batches
 from engine.kafka.protocol.records.record import Record
 
 SMALL = {"segment_bytes": 700, "segment_index_bytes": 120, "index_interval_bytes": 100, "file_delete_delay_ms": 2000}

@@ -30,8 +30,10 @@ from engine.broker.log.results import OffsetsOutOfOrder, UnexpectedAppendOffset
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.attributes import Codec, TimestampType
-from engine.kafka.protocol.records.batch import encode_batch, iter_records, read_batch_header, verify_crc
-from engine.kafka.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.checksum import verify_crc
+from engine.kafka.protocol.records.decode import iter_records
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.header import iter_batches, read_batch_header
 from engine.kafka.protocol.records.layout import BATCH_OVERHEAD, MAX_TIMESTAMP
 from engine.kafka.protocol.records.legacy import encode_message_set
 from engine.kafka.protocol.records.record import Record

@@ -13,12 +13,13 @@ from engine.broker.log.cleaner.key_map import EXACT_KEY_BYTES_MAX, KeyMap, fold
 from engine.broker.log.cleaner.messages import CleaningLimits, CleaningPlan, LastOfProducer
 from engine.broker.log.cleaner.stats import CleaningStats
 from engine.kafka.formats.index_entries import AbortedTransaction
-from engine.kafka.protocol.records.batch import Codec, Record, TimestampType, encode_batch
+from engine.kafka.protocol.records.attributes import Codec, TimestampType
 from engine.kafka.protocol.records.checksum import stamp_crc
-from engine.kafka.protocol.records.encode import empty_batch
+from engine.kafka.protocol.records.decode import iter_batch_records, iter_records
+from engine.kafka.protocol.records.encode import empty_batch, encode_batch
 from engine.kafka.protocol.records.header import BatchHeader, read_batch_header
-from engine.kafka.protocol.records.iterate import iter_batch_records, iter_records
 from engine.kafka.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.records.record import Record
 
 RETENTION_MS = 5000
 LIMITS = CleaningLimits(1 << 20, 1 << 20, 4096, RETENTION_MS, 1 << 20, 1 << 16, float("inf"))

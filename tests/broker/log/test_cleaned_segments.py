@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from engine.broker.log.cleaner import cleaning
-from engine.broker.log.cleaner.cleaning import CleanedSegments
+from engine.broker.log.cleaner.cleaning import CleanedSegments, Pace
 from engine.broker.log.cleaner.messages import CleaningLimits
-from engine.broker.log.cleaner.throttle import Pace
 from engine.broker.log.indexes import TransactionIndex
 from engine.broker.log.segment import LogSegment
 from engine.broker.log.segment_paths import SegmentPaths
@@ -25,7 +24,8 @@ from engine.kafka.formats.segment_files import (
     OFFSET_INDEX_SUFFIX,
     TIME_INDEX_SUFFIX,
 )
-from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 
 LIMITS = CleaningLimits(1 << 20, 4096, 200, 5000, 1 << 20, 1 << 16, float("inf"))
 NEWEST_NS = 1_700_000_000_000_000_000

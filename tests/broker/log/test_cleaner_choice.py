@@ -15,13 +15,12 @@ import pytest
 from cleaning import clean_once, dirty, prepare
 from log_folders import NOW_MS, StandIn, data_batch, open_log, read_all
 
-from engine.broker.log.cleaner import throttle, worker
+from engine.broker.log.cleaner import cleaning, worker
 from engine.broker.log.cleaner.choice import filthiest, may_be_cleaned
-from engine.broker.log.cleaner.cleaning import _Cleaning
+from engine.broker.log.cleaner.cleaning import Pace, _Cleaning
 from engine.broker.log.cleaner.key_map import LOOK_KEYS, KeyMap
 from engine.broker.log.cleaner.messages import Failed, FailureKind, Finished, decode_report, encode_plan
 from engine.broker.log.cleaner.settings import RATE_MAX, CleanerSettings
-from engine.broker.log.cleaner.throttle import Pace
 from engine.broker.log.log import Log
 from engine.broker.log.segment_swap import NewSegment
 from engine.common.errors import KafkaError, StorageError
@@ -241,7 +240,7 @@ def test_the_pace_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s, told = [0.0], []
 
     def sleep(seconds: float) -> None:
-        assert 0 < seconds <= throttle.PAUSE_S_MAX
+        assert 0 < seconds <= cleaning.PAUSE_S_MAX
         now_s[0] += seconds
 
     monkeypatch.setattr(time, "monotonic", lambda: now_s[0])
@@ -254,7 +253,7 @@ def test_the_pace_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s[0] += 1000
     for _ in range(100):
         pace.spend(100)
-    assert now_s[0] == pytest.approx(10 + 1000 + 10 - throttle.SAVED_S_MAX, abs=0.5)
+    assert now_s[0] == pytest.approx(10 + 1000 + 10 - cleaning.SAVED_S_MAX, abs=0.5)
 
 
 class FullDisk:

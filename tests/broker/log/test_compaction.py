@@ -33,10 +33,13 @@ from engine.broker.log.cleaner.messages import GroupCleaned
 from engine.broker.log.cleaner.settings import CleanerSettings
 from engine.broker.log.log import Log
 from engine.common.errors import CorruptFileError, KafkaError
-from engine.kafka.protocol.records.batch import Codec, Record, TimestampType, encode_batch, iter_batches
+from engine.kafka.protocol.records.attributes import Codec, TimestampType
 from engine.kafka.protocol.records.checksum import stamp_crc
 from engine.kafka.protocol.records.compression import DECOMPRESSED_BYTES_MAX
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.header import iter_batches
 from engine.kafka.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.records.record import Record
 
 
 def test_the_last_value_of_each_key_stays_where_it_was(tmp_path: Path) -> None:

@@ -25,7 +25,10 @@ from engine.broker.log.cleaner.messages import Report
 from engine.broker.log.cleaner.settings import CleanerSettings
 from engine.broker.log.log import Log
 from engine.kafka.config.log_config import LogConfig
-from engine.kafka.protocol.records.batch import Codec, Record, encode_batch, iter_batches
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.record import Record
 
 STEPS = 80
 KEYS = 14

@@ -9,7 +9,7 @@ from log_folders import NOW_MS, marker_batch, open_log, read_all
 
 from engine.broker.log.append_origin import AppendOrigin
 from engine.broker.log.log import Log
-from engine.kafka.protocol.records.batch import iter_batches
+from engine.kafka.protocol.records.header import iter_batches
 
 
 def test_the_last_batch_of_an_active_producer_stays_as_an_empty_one(tmp_path: Path) -> None:

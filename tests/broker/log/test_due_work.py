@@ -12,8 +12,8 @@ import pytest
 from log_folders import NOW_MS, data_batch
 from managed_logs import ManagedLogs, checkpoint, run_jobs
 
-from engine.broker.log.due_flushes import DueFlushes
 from engine.broker.log.environment import Flushable
+from engine.broker.log.flush_state import DueFlushes
 from engine.broker.log.log import Log
 from engine.broker.log.producer_state import ProducerStateManager
 from engine.common.model import TopicPartition
@@ -73,7 +73,7 @@ def test_retention_visits_every_log(tmp_path: Path) -> None:
     for partition in (A, B, C):
         broker.create(partition, 4)
     broker.config = replace(broker.config)
-    assert broker.logs.run_retention() == 0
+    assert sum(broker.logs.retention_steps()) == 0
     broker.clock.advance(2000)
     deleted = list(broker.logs.retention_steps())
     assert len(deleted) == 3

@@ -19,7 +19,7 @@ from engine.broker.log.log import Log
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records.attributes import Codec
-from engine.kafka.protocol.records.batch import iter_records
+from engine.kafka.protocol.records.decode import iter_records
 from engine.kafka.protocol.records.header import iter_batches
 from engine.kafka.protocol.records.layout import BATCH_OVERHEAD
 

@@ -28,7 +28,7 @@ from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.checkpoints import HIGH_WATERMARK_CHECKPOINT, decode_offset_checkpoint
 from engine.kafka.formats.index_entries import iter_aborted_transactions, iter_offset_index, iter_time_index
 from engine.kafka.formats.producer_snapshot import decode_producer_snapshot
-from engine.kafka.protocol.records.batch import iter_records
+from engine.kafka.protocol.records.decode import iter_records
 from engine.kafka.protocol.records.header import iter_batches
 
 CONFIGS = {

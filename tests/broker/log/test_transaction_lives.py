@@ -28,8 +28,8 @@ from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.control_records import ControlRecordType, read_end_transaction_marker
 from engine.kafka.formats.index_entries import AbortedTransaction
+from engine.kafka.protocol.records.decode import iter_batch_records
 from engine.kafka.protocol.records.header import iter_batches
-from engine.kafka.protocol.records.iterate import iter_batch_records
 
 TP = TopicPartition("topic", 0)
 PRODUCERS = (1, 2, 3)

@@ -33,7 +33,7 @@ from engine.kafka.protocol.apis.delete_records import (
 )
 from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, FetchTopic
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from engine.kafka.protocol.records.batch import iter_records
+from engine.kafka.protocol.records.decode import iter_records
 
 BAD, GOOD = TopicPartition("orders", 0), TopicPartition("orders", 1)
 CONFIG = LogConfig(
@@ -134,7 +134,7 @@ async def scenario(w: World, client: Client) -> None:
     logs = w.brokers[1].log_manager
     logs.run_due()
     logs.checkpoint()
-    logs.run_retention()
+    sum(logs.retention_steps())
     for where in (BAD, GOOD):
         log = logs.get(where)
         client.start[where] = client.start[where] if log is None else log.log_start_offset

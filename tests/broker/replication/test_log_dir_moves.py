@@ -468,7 +468,7 @@ async def test_a_move_ends_with_its_replica(tmp_path: Path) -> None:
         assert await move(w, 1, target) is ErrorCode.NONE
         await w.let_pass(500)
         broker = w.brokers[1]
-        broker.replica_manager.delete_log(TP)
+        broker.replica_manager.log_manager.delete(TP)
         assert broker.log_manager.future_logs == {}
         assert broker.log_manager.logs == {}
         assert [name.endswith("-delete") for path in dirs(broker) for name in folders(path)] == [True, True]

@@ -19,7 +19,8 @@ from engine.kafka.protocol.apis.fetch import FetchPartition, FetchRequest, Fetch
 from engine.kafka.protocol.apis.metadata import MetadataRequest
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from engine.kafka.protocol.frames import encode_request
-from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 
 FUZZ_ROUNDS = 400 * rounds("KLAMM_FUZZ_ROUNDS", 1)
 

@@ -10,8 +10,11 @@ from wire_client import LATEST, ConnectionClosed, WireClient, create_topic, fetc
 
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import ApiKey
-from engine.kafka.protocol.records.batch import Codec, Record, encode_batch, stamp_crc
+from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.checksum import stamp_crc
+from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.records.record import Record
 
 TIME_MS = 1_700_000_000_000
 LENGTH, MAGIC, ATTRIBUTES, LAST_DELTA, COUNT, RECORDS = 8, 16, 21, 23, 57, 61

@@ -14,7 +14,8 @@ from wire_client import WireClient, create_topic, produce, read_all, wait_until_
 from engine.broker.server.process import main
 from engine.kafka.config.properties import format_properties
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
-from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 from engine.local.addresses import own_loopback_address
 
 BATCH = encode_batch([Record(0, 1_700_000_000_000, b"k", b"v")])

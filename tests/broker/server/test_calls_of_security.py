@@ -26,7 +26,8 @@ from engine.kafka.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from engine.kafka.protocol.apis.sasl_handshake import SaslHandshakeRequest
 from engine.kafka.protocol.declaration import Request
 from engine.kafka.protocol.frames import decode_response, encode_request
-from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 

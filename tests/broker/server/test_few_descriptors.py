@@ -13,7 +13,8 @@ from broker_program import BrokerProgram
 from wire_client import ConnectionClosed, WireClient, create_topic, produce, read_all
 
 from engine.common.errors import ErrorCode
-from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 from engine.local.addresses import own_loopback_address
 
 OPEN_FILES = 200

@@ -16,10 +16,16 @@ from broker_program import BrokerProgram, settings
 from wire_client import ConnectionClosed, WireClient, create_topic, wait_until_led
 
 from engine.broker.handlers.registry import all_handlers
+from engine.common.errors import ErrorCode
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest
 from engine.kafka.protocol.apis.describe_configs import DescribeConfigsResourceResult
 from engine.kafka.protocol.apis.metadata import MetadataRequest
+from engine.kafka.protocol.apis.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 from engine.kafka.protocol.declaration import Struct
 from engine.kafka.protocol.frames import decode_response
 from engine.local.addresses import own_loopback_address
@@ -102,6 +108,26 @@ def test_who_asks_before_the_controller_tells_is_told_of_all_brokers(tmp_path: P
                 cluster.resume_broker(0)
                 told = client.answer(ApiKey.METADATA, 12)
             assert ({broker.node_id for broker in told.brokers}, told.controller_id) == ({0, 1}, 0)
+            assert second.terminate() == 0
+
+
+def test_a_commit_before_the_controller_tells_does_not_hear_that_its_topic_is_gone(tmp_path: Path) -> None:
+    """A coordinator that is killed and back before its session ends is asked again at once, at the same address."""
+    host = own_loopback_address()
+    topic = OffsetCommitRequestTopic(
+        name="t", partitions=[OffsetCommitRequestPartition(partition_index=0, committed_offset=1)]
+    )
+    with LocalCluster(1, config={"zookeeper.session.timeout.ms": "60000"}) as cluster:
+        create_topic(cluster.bootstrap_servers, "t")
+        own = settings(tmp_path, host, cluster.zookeeper_connect, broker_id="1")
+        cluster.pause_broker(0)
+        with BrokerProgram(tmp_path, own) as second:
+            second.wait_until_started()
+            with WireClient(f"{host}:9092") as client:
+                client.send(OffsetCommitRequest(group_id="g", topics=[topic]), 7)
+                cluster.resume_broker(0)
+                told = client.answer(ApiKey.OFFSET_COMMIT, 7)
+            assert [p.error_code for t in told.topics for p in t.partitions] == [ErrorCode.NOT_COORDINATOR]
             assert second.terminate() == 0
 
 

@@ -42,7 +42,8 @@ from engine.kafka.protocol.apis.offset_commit import (
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from engine.kafka.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from engine.kafka.protocol.apis.sasl_handshake import SaslHandshakeRequest
-from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 from engine.kafka.zk.client import ZkClient
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper

@@ -22,7 +22,8 @@ from wire_client import WireClient, create_topic, fetch, produce
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.apis.delete_topics import DeleteTopicsRequest
 from engine.kafka.protocol.apis.metadata import MetadataRequest
-from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 from engine.local.cluster import LocalCluster
 
 ROUNDS = rounds("KLAMM_HOSTILE_ROUNDS", 1)

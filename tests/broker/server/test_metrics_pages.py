@@ -48,9 +48,9 @@ from engine.kafka.protocol.apis.list_groups import ListGroupsRequest
 from engine.kafka.protocol.apis.metadata import MetadataRequest
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from engine.kafka.protocol.frames import encode_request
-from engine.kafka.protocol.records.batch import Record
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.records.record import Record
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 

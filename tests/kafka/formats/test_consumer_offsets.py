@@ -36,7 +36,9 @@ from engine.kafka.formats.consumer_protocol import (
     encode_subscription,
 )
 from engine.kafka.formats.versioned import json_fields, read_version
-from engine.kafka.protocol.records.batch import Record, iter_batches, iter_records
+from engine.kafka.protocol.records.decode import iter_records
+from engine.kafka.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.record import Record
 
 DISK = Path(__file__).parents[3] / "fixtures" / "disk"
 SEGMENTS = [DISK / folder / "data" / "__consumer_offsets-0" for folder in ("clean", "formats-mixed")]

@@ -15,7 +15,10 @@ from engine.kafka.formats.control_records import (
     decode_end_transaction_marker,
     encode_end_transaction_batch,
 )
-from engine.kafka.protocol.records.batch import Record, iter_batch_records, iter_batches, read_batch_header, verify_crc
+from engine.kafka.protocol.records.checksum import verify_crc
+from engine.kafka.protocol.records.decode import iter_batch_records
+from engine.kafka.protocol.records.header import iter_batches, read_batch_header
+from engine.kafka.protocol.records.record import Record
 
 SEGMENT = Path(__file__).parents[3] / "fixtures/disk/clean/data/tx-0/00000000000000000000.log"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from spark_traces import RECORDED, WITHOUT_KAFKA
+from spark_traces import RECORDED, WITHOUT_KAFKA, encode_offsets
 
 from engine.common.errors import CorruptFileError
 from engine.common.model import TopicPartition
@@ -19,7 +19,6 @@ from engine.kafka.formats.spark_checkpoints import (
     decode_initial_offsets,
     decode_metadata,
     decode_offset_log,
-    encode_offsets,
     kafka_offsets,
 )
 

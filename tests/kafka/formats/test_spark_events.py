@@ -10,14 +10,16 @@ from spark_traces import RECORDED, WITHOUT_KAFKA
 
 from engine.common.errors import CorruptFileError
 from engine.common.model import TopicPartition
-from engine.kafka.formats.spark_event_files import codec_of, files_in_order, whole_lines
 from engine.kafka.formats.spark_events import (
     QueryProgress,
     QueryStarted,
     QueryTerminated,
+    codec_of,
     decode_query_event,
+    files_in_order,
     is_by_listener,
     is_query_event,
+    whole_lines,
 )
 
 LOGS = [path for path in sorted(RECORDED.glob("*/*/events/**/*")) if path.is_file() and "appstatus" not in path.name]

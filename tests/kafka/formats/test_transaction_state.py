@@ -23,7 +23,7 @@ from engine.kafka.formats.transaction_state import (
     encode_value,
 )
 from engine.kafka.formats.versioned import read_version
-from engine.kafka.protocol.records.batch import iter_records
+from engine.kafka.protocol.records.decode import iter_records
 
 SEGMENT = Path(__file__).parents[3] / "fixtures/disk/clean/data/__transaction_state-0/00000000000000000000.log"
 

@@ -18,7 +18,8 @@ def _kinds(events: list[WatchEvent]) -> list[WatchEventKind]:
 async def test_life_of_a_znode_is_told_without_reading_again(connect, until) -> None:
     async with connect() as client, connect() as other:
         events: list[WatchEvent] = []
-        assert not await client.watch_and_check_exists("/a", events.append)
+        client.watch_data("/a", events.append)
+        assert await client.exists("/a") is None
         for step, kind in (
             (other.create("/a", b"1"), WatchEventKind.CREATED),
             (other.set("/a", b"2"), WatchEventKind.DATA_CHANGED),

@@ -135,6 +135,14 @@ def test_broker_registrations_of_all_versions() -> None:
     assert BrokerIdZNode.decode(1, v5).features == {"f": {"min_version": 1, "max_version": 3}}
 
 
+def test_a_registration_shows_how_far_two_clocks_are_apart() -> None:
+    znode = b'{"version":1,"host":"h","port":9092,"jmx_port":-1,"timestamp":"5000"}'
+    assert BrokerIdZNode.decode(1, znode, 26, 8_000).clock_apart_ms == -3_000
+    assert BrokerIdZNode.decode(1, znode, 26).clock_apart_ms is None
+    untimed = znode.replace(b',"timestamp":"5000"', b"")
+    assert BrokerIdZNode.decode(1, untimed, 26, 8_000).clock_apart_ms is None
+
+
 def test_registration_without_plain_listener_tells_old_clients_nothing() -> None:
     endpoint = Endpoint("::1", 9093, "SECURE", SecurityProtocol.SSL)
     written = json.loads(BrokerIdZNode.encode(BrokerRegistration(BrokerInfo(1, (endpoint,), "r"), 5)))

@@ -9,7 +9,8 @@ from wire_client import WireClient, produce
 
 from engine.common.errors import ErrorCode
 from engine.kafka.protocol.apis.init_producer_id import InitProducerIdRequest
-from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 
 NOW_MS = time.time_ns() // 1_000_000
 """A start forgets a producer whose records are older than a day, as in Kafka."""

@@ -13,7 +13,8 @@ from typing import Any
 from engine.kafka.protocol.api_keys import API_SPECS, ApiKey
 from engine.kafka.protocol.declaration import Field, Struct, request_class
 from engine.kafka.protocol.frames import encode_request
-from engine.kafka.protocol.records.batch import Record, encode_batch
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 from engine.kafka.protocol.types import BOOL, FLOAT64, RECORDS, STRING, UUID, Array, Blob, Scalar
 
 ODD_NAMES = ("", "a", "*", "größer", "x\x00y", "../..", "n" * 250, "kafka-cluster", "0", "1", "__consumer_offsets",

@@ -25,7 +25,9 @@ from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataRequest
 from engine.kafka.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from engine.kafka.protocol.declaration import Request
 from engine.kafka.protocol.frames import decode_response, encode_request
-from engine.kafka.protocol.records.batch import Record, iter_batches, iter_records
+from engine.kafka.protocol.records.decode import iter_records
+from engine.kafka.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.record import Record
 
 EARLIEST, LATEST = -2, -1
 

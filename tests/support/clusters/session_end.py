@@ -20,7 +20,9 @@ async def session_ended(zk: ZkClient, broker_id: int, kill: Callable[[], None]) 
     def on_event(event: WatchEvent) -> None:
         gone.set()
 
-    assert await zk.watch_and_check_exists(f"/brokers/ids/{broker_id}", on_event)
+    path = f"/brokers/ids/{broker_id}"
+    zk.watch_data(path, on_event)
+    assert await zk.exists(path) is not None
     await asyncio.to_thread(kill)
     async with asyncio.timeout(_DEADLINE_S):
         await gone.wait()

@@ -33,6 +33,7 @@ from engine.admin.watch.judging import HealthMemory
 from engine.admin.watch.log_ends import LogEnds, Rows
 from engine.admin.watch.replica_logs import LogsMaker, ReplicaLogs
 from engine.common.assignment import assign_replicas
+from engine.common.collection import shared
 from engine.common.model import (
     NO_CONTROLLER,
     NO_LEADER,
@@ -42,7 +43,6 @@ from engine.common.model import (
     SecurityProtocol,
     TopicPartition,
 )
-from engine.common.sharing import shared
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot, ReplicaLog, SnapshotSource, TopicSnapshot
 
 START_MS = 1_795_000_000_000
@@ -425,7 +425,7 @@ class FakeCluster:
         data: dict[str, object] = {"cluster": snapshot, "min_isr": self._min_isr, "plan": ""}
         data["queries"] = tuple(one.watched(self._ends) for _, one in sorted(self._queries.items()))
         if self._has_zookeeper:
-            data["registrations"] = {b: BrokerRegistration(ms, ms) for b, ms in self._registered_ms.items()}
+            data["registrations"] = {b: BrokerRegistration(ms, 0) for b, ms in self._registered_ms.items()}
             data["zookeeper_ms"] = 1.2
         if self._has_wire:
             data["offsets"] = self._ends

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from engine.common.model import TopicPartition
-from engine.kafka.formats.spark_checkpoints import encode_offsets
 
 RECORDED = Path(__file__).parents[3] / "fixtures" / "spark"
 
@@ -29,6 +28,14 @@ class Made:
     committed_ms: int | None
     sources: tuple[Ends, ...]
     latest: tuple[Ends, ...] = ()
+
+
+def encode_offsets(offsets: Ends) -> str:
+    """Return offsets in the offset log's format."""
+    topics: dict[str, dict[str, int]] = {}
+    for (topic, number), offset in sorted(offsets.items()):
+        topics.setdefault(topic, {})[str(number)] = offset
+    return json.dumps(topics, separators=(",", ":"))
 
 
 def one_source(planned_ms: int, committed_ms: int | None, topic: str, *ends: int) -> Made:

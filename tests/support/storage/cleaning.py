@@ -24,7 +24,10 @@ from engine.broker.log.cleaner.messages import (
 from engine.broker.log.cleaner.settings import CleanerSettings
 from engine.broker.log.log import Log
 from engine.kafka.config.log_config import LogConfig
-from engine.kafka.protocol.records.batch import Record, encode_batch, iter_batches, iter_records
+from engine.kafka.protocol.records.decode import iter_records
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.header import iter_batches
+from engine.kafka.protocol.records.record import Record
 
 DAY_MS = 86_400_000
 CONFIG = LogConfig(

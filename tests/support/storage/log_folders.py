@@ -13,7 +13,7 @@ from engine.broker.log.log import Log
 from engine.broker.log.log_loader import Checkpoints, load_log
 from engine.common.clock import ManualClock
 from engine.kafka.config.log_config import LogConfig
-from engine.kafka.protocol.records.batch import iter_records
+from engine.kafka.protocol.records.decode import iter_records
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.header import BatchHeader, iter_batches
 from engine.kafka.protocol.records.record import Record

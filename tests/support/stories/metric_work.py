@@ -26,8 +26,8 @@ from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest
 from engine.kafka.protocol.apis.find_coordinator import FindCoordinatorRequest
 from engine.kafka.protocol.apis.list_groups import ListGroupsRequest
 from engine.kafka.protocol.apis.metadata import MetadataRequest
-from engine.kafka.protocol.records.batch import Record
 from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.record import Record
 
 COUNTED = "counted"
 OTHERS = "others"

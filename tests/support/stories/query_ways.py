@@ -16,8 +16,8 @@ from klamm_program import Ran
 from patience import within
 
 from engine.admin.lag.spark_checkpoints import read_checkpoint
-from engine.admin.lag.spark_event_logs import find_event_logs, read_event_logs
 from engine.admin.lag.spark_positions import BATCHES_MAX, Query, ReaderKind
+from engine.admin.lag.spark_traces import find_event_logs, read_event_logs
 from engine.admin.lag.stores import locate
 from engine.kafka.formats.spark_checkpoints import Offsets, kafka_offsets
 

@@ -19,8 +19,7 @@ from engine.broker.coordinator.groups.loading import logger
 from engine.broker.coordinator.groups.records import OFFSETS_BASE_SEQUENCE, offset_value
 from engine.broker.coordinator.groups.settings import OffsetsTopicSettings
 from engine.broker.coordinator.groups.values import CommittedOffset, Offsets
-from engine.broker.coordinator.write_errors import commit_error
-from engine.broker.coordinator.writer import InternalTopicWriter
+from engine.broker.coordinator.writer import InternalTopicWriter, commit_error
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition

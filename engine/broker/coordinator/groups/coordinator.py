@@ -27,8 +27,7 @@ from engine.broker.coordinator.groups.values import (
     SyncResult,
 )
 from engine.broker.coordinator.ownership import Content, OwnedPartition, OwnedPartitions
-from engine.broker.coordinator.write_errors import store_error
-from engine.broker.coordinator.writer import InternalTopicWriter
+from engine.broker.coordinator.writer import InternalTopicWriter, store_error
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.clock import Clock

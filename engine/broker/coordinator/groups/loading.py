@@ -24,8 +24,8 @@ from engine.kafka.formats.consumer_offsets import (
 )
 from engine.kafka.formats.control_records import ControlRecordType, control_record_type
 from engine.kafka.protocol.records import layout
+from engine.kafka.protocol.records.decode import iter_batch_records
 from engine.kafka.protocol.records.header import BatchHeader, iter_batches
-from engine.kafka.protocol.records.iterate import iter_batch_records
 from engine.kafka.protocol.records.record import Record
 from engine.kafka.protocol.records.varint import VARINTS, read_varint
 

@@ -25,8 +25,7 @@ from engine.broker.coordinator.groups.settings import OffsetsTopicSettings
 from engine.broker.coordinator.groups.state_machine import GroupMachine
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer, GroupState, Offsets
 from engine.broker.coordinator.ownership import OwnedPartitions
-from engine.broker.coordinator.write_errors import commit_error
-from engine.broker.coordinator.writer import InternalTopicWriter
+from engine.broker.coordinator.writer import InternalTopicWriter, commit_error
 from engine.broker.log.producer_entry import Verification
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode

@@ -22,8 +22,7 @@ from engine.broker.coordinator.transactions.records import TransactionLoader, lo
 from engine.broker.coordinator.transactions.settings import TransactionSettings
 from engine.broker.coordinator.transactions.state_machine import Decision, ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.transaction import ENDING, Transaction, Transition
-from engine.broker.coordinator.write_errors import TOO_LARGE, coordinator_error
-from engine.broker.coordinator.writer import InternalTopicWriter
+from engine.broker.coordinator.writer import TOO_LARGE, InternalTopicWriter, coordinator_error
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.clock import Clock

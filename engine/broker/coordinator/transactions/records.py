@@ -17,9 +17,9 @@ from engine.kafka.formats.transaction_state import (
     encode_key,
     encode_state,
 )
+from engine.kafka.protocol.records.decode import iter_batch_records
 from engine.kafka.protocol.records.encode import encode_batch, encode_single
 from engine.kafka.protocol.records.header import BatchHeader, iter_batches
-from engine.kafka.protocol.records.iterate import iter_batch_records
 from engine.kafka.protocol.records.record import Record
 
 logger = logging.getLogger("kafka.coordinator.transaction.TransactionStateManager")

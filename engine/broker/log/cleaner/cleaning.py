@@ -27,7 +27,6 @@ from engine.broker.log.cleaner.messages import (
 )
 from engine.broker.log.cleaner.record_scan import index_records
 from engine.broker.log.cleaner.stats import CleaningStats
-from engine.broker.log.cleaner.throttle import Pace
 from engine.broker.log.cleaner.transactions import CleanedTransactions
 from engine.broker.log.file_range import write_fully
 from engine.broker.log.segment import LogSegment
@@ -45,10 +44,14 @@ from engine.kafka.formats.segment_files import (
     TIME_INDEX_SUFFIX,
 )
 from engine.kafka.protocol.records.checksum import verify_crc
-from engine.kafka.protocol.records.decode import record_section
+from engine.kafka.protocol.records.decode import iter_batch_records, record_section
 from engine.kafka.protocol.records.header import BatchHeader, read_batch_header
-from engine.kafka.protocol.records.iterate import iter_batch_records
 from engine.kafka.protocol.records.layout import BATCH_OVERHEAD
+
+LOOK_BYTES = 1024 * 1024
+PAUSE_S_MAX = 0.3
+PROGRESS_INTERVAL_S = 0.5
+SAVED_S_MAX = 1.0
 
 
 def read_segment(path: Path, buffer_bytes: int, pace: Pace) -> Iterator[tuple[bytes, int, BatchHeader]]:
@@ -360,3 +363,38 @@ def remove_leftovers(folder: Path) -> None:
     """Remove the files of an interrupted cleaning: they would mislead the next start after a crash."""
     for path in folder.glob(f"*{CLEANED_SUFFIX}"):
         path.unlink(missing_ok=True)
+
+
+class Pace:
+    """Keeps reads and writes below ``log.cleaner.io.max.bytes.per.second``, and calls ``on_progress`` now and then.
+
+    It accounts for every read and write, and sleeps if they are too fast.
+    """
+
+    def __init__(self, bytes_per_second: float, on_progress: Callable[[int], None]) -> None:
+        self._rate = bytes_per_second
+        self._on_progress = on_progress
+        self._total_bytes = 0
+        self._unseen_bytes = 0
+        self._paid_until_s = self._told_s = time.monotonic()
+
+    def spend(self, size_bytes: int) -> None:
+        """Account for bytes that were read or written."""
+        self._unseen_bytes += size_bytes
+        if self._unseen_bytes >= min(LOOK_BYTES, self._rate * PAUSE_S_MAX):
+            self._look()
+
+    def _look(self) -> None:
+        self._total_bytes += self._unseen_bytes
+        # Only the last second's unused budget is saved up: no long burst may follow a pause.
+        begin_s = max(self._paid_until_s, time.monotonic() - SAVED_S_MAX)
+        self._paid_until_s = begin_s + self._unseen_bytes / self._rate
+        self._unseen_bytes = 0
+        while True:
+            now_s = time.monotonic()
+            if now_s - self._told_s >= PROGRESS_INTERVAL_S:
+                self._told_s = now_s
+                self._on_progress(self._total_bytes)
+            if now_s >= self._paid_until_s:
+                return
+            time.sleep(min(self._paid_until_s - now_s, PAUSE_S_MAX))

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 
 from engine.kafka.formats.control_records import ControlRecordType, control_record_type
 from engine.kafka.formats.index_entries import AbortedTransaction
-from engine.kafka.protocol.records.buffers import Buffer
+from engine.kafka.protocol.records.decode import iter_batch_records
 from engine.kafka.protocol.records.header import BatchHeader
-from engine.kafka.protocol.records.iterate import iter_batch_records
+from engine.kafka.protocol.records.layout import Buffer
 
 
 class _Aborted:

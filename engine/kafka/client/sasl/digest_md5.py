@@ -11,9 +11,7 @@ from engine.kafka.client.sasl.exchange import Exchange, SaslError
 _FIELD = re.compile(r'\s*([\w-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^,\s]*))\s*(?:,|$)')
 
 
-def digest_md5_exchange(
-    username: str, password: str, *, service: str, server_name: str, client_nonce: str | None = None
-) -> Exchange:
+def digest_md5_exchange(username: str, password: str, *, service: str, server_name: str) -> Exchange:
     """Prove that the password is known, and check that the server knows it too.
 
     Raises:
@@ -23,7 +21,7 @@ def digest_md5_exchange(
     nonce, realm = challenge.get("nonce", ""), challenge.get("realm", server_name)
     if not nonce or "auth" not in challenge.get("qop", "auth").split(","):
         raise SaslError("the server's DIGEST-MD5 challenge is malformed, or asks for encryption")
-    cnonce, uri = client_nonce or secrets.token_urlsafe(24), f"{service}/{server_name}"
+    cnonce, uri = secrets.token_urlsafe(24), f"{service}/{server_name}"
     secret = _md5(b":".join(map(_text, (username, realm, password))))
     a1 = _md5(b":".join((secret, nonce.encode(), cnonce.encode()))).hex()
 

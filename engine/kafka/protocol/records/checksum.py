@@ -11,7 +11,7 @@ import zlib
 from crc32c import crc32c
 
 from engine.kafka.protocol.records import layout
-from engine.kafka.protocol.records.buffers import Buffer
+from engine.kafka.protocol.records.layout import Buffer
 
 _CRC = struct.Struct(">I")
 

@@ -10,8 +10,8 @@ import zlib
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.protocol.records.attributes import Codec, codec_named, codec_of
-from engine.kafka.protocol.records.buffers import Buffer
-from engine.kafka.protocol.records.unpacking_errors import Corrupt, TooLarge
+from engine.kafka.protocol.records.faults import Corrupt, TooLarge
+from engine.kafka.protocol.records.layout import Buffer
 
 __all__ = ["DECOMPRESSED_BYTES_MAX", "DEFAULT_LEVELS", "Codec", "codec_named", "codec_of", "compress", "decompress"]
 

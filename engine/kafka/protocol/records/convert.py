@@ -10,11 +10,11 @@ from collections.abc import Iterable
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.protocol.records.attributes import Codec, TimestampType
-from engine.kafka.protocol.records.buffers import Buffer
 from engine.kafka.protocol.records.compression import DECOMPRESSED_BYTES_MAX
+from engine.kafka.protocol.records.decode import iter_batch_records
 from engine.kafka.protocol.records.encode import encode_batch
 from engine.kafka.protocol.records.header import BatchHeader, iter_batches
-from engine.kafka.protocol.records.iterate import iter_batch_records
+from engine.kafka.protocol.records.layout import Buffer
 from engine.kafka.protocol.records.legacy import Message, encode_message_set
 from engine.kafka.protocol.records.record import Record
 

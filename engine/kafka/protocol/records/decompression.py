@@ -7,7 +7,7 @@ from typing import Any
 
 import cramjam
 
-from engine.kafka.protocol.records.unpacking_errors import Corrupt, TooLarge
+from engine.kafka.protocol.records.faults import Corrupt, TooLarge
 
 _SMALL_BYTES = 256 * 1024
 

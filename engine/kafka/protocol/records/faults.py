@@ -1,4 +1,4 @@
-"""The errors for bytes that are not records: an inner exception for the loops, and the wire error made from it."""
+"""The errors for bytes that are not records: inner exceptions, and the wire error made from one."""
 
 from __future__ import annotations
 
@@ -30,3 +30,11 @@ def wrong_length(difference: int) -> BadRecord:
 
 def left_over(size: int, count: int) -> BadRecord:
     return BadRecord(f"{size} bytes are left after the {count} records that it declares")
+
+
+class Corrupt(Exception):
+    """The compressed bytes are not what their codec says; the text says how."""
+
+
+class TooLarge(Exception):
+    """The plain bytes would not fit the limit."""

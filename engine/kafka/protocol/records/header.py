@@ -13,7 +13,7 @@ from typing import NamedTuple
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.protocol.records import layout
 from engine.kafka.protocol.records.attributes import Codec, TimestampType, codec_of
-from engine.kafka.protocol.records.buffers import Buffer
+from engine.kafka.protocol.records.layout import Buffer
 
 UNKNOWN_COUNT = -1
 """Record count of a compressed v0 or v1 wrapper: only the compressed part has it."""

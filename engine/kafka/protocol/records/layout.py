@@ -1,6 +1,6 @@
 """Where the fields of a record batch are: version 2 (KIP-98) first, then the messages of v0 and v1.
 
-Offsets are from the batch's first byte in the log.
+Offsets are from the batch's first byte in the log. The bytes are in a ``Buffer``: any of Python's contiguous ones.
 """
 
 from __future__ import annotations
@@ -54,3 +54,5 @@ LEGACY_HEADER_V0 = struct.Struct(">qiIbb")
 
 LEGACY_HEADER_V1 = struct.Struct(">qiIbbq")
 """offset, size, crc, magic, attributes, timestamp."""
+
+Buffer = bytes | bytearray | memoryview

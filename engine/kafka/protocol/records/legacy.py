@@ -14,9 +14,9 @@ from typing import NamedTuple
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.protocol.records import layout
 from engine.kafka.protocol.records.attributes import Codec, TimestampType
-from engine.kafka.protocol.records.buffers import Buffer
 from engine.kafka.protocol.records.compression import DECOMPRESSED_BYTES_MAX, compress, decompress
 from engine.kafka.protocol.records.header import BatchHeader, read_batch_header
+from engine.kafka.protocol.records.layout import Buffer
 from engine.kafka.protocol.records.record import Record
 
 _INT32 = struct.Struct(">i")

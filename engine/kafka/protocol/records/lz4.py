@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import cramjam
 
-from engine.kafka.protocol.records.buffers import Buffer
 from engine.kafka.protocol.records.decompression import decompress_within
-from engine.kafka.protocol.records.unpacking_errors import Corrupt
+from engine.kafka.protocol.records.faults import Corrupt
+from engine.kafka.protocol.records.layout import Buffer
 
 _MAGIC = b"\x04\x22\x4d\x18"
 _DESCRIPTOR = b"\x60\x40"

@@ -9,8 +9,8 @@ import struct
 
 import cramjam
 
-from engine.kafka.protocol.records.buffers import Buffer
-from engine.kafka.protocol.records.unpacking_errors import Corrupt, TooLarge
+from engine.kafka.protocol.records.faults import Corrupt, TooLarge
+from engine.kafka.protocol.records.layout import Buffer
 
 _MAGIC = b"\x82SNAPPY\x00"
 _FRAME_HEADER = _MAGIC + struct.pack(">ii", 1, 1)

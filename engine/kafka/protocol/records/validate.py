@@ -20,7 +20,6 @@ from engine.kafka.protocol.records.append_rules import (
     refuse_records,
 )
 from engine.kafka.protocol.records.attributes import Codec, TimestampType
-from engine.kafka.protocol.records.buffers import Buffer
 from engine.kafka.protocol.records.checksum import stamp_crc
 from engine.kafka.protocol.records.compression import DECOMPRESSED_BYTES_MAX, compress
 from engine.kafka.protocol.records.convert import to_v2
@@ -35,6 +34,7 @@ from engine.kafka.protocol.records.faults import (
     wrong_length,
 )
 from engine.kafka.protocol.records.header import BatchHeader, iter_batches, read_batch_header
+from engine.kafka.protocol.records.layout import Buffer
 from engine.kafka.protocol.records.legacy import Message, read_messages
 from engine.kafka.protocol.records.varint import read_tail
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import cramjam
 
-from engine.kafka.protocol.records.buffers import Buffer
 from engine.kafka.protocol.records.decompression import decompress_within
-from engine.kafka.protocol.records.unpacking_errors import Corrupt
+from engine.kafka.protocol.records.faults import Corrupt
+from engine.kafka.protocol.records.layout import Buffer
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
 _BLOCK_MAX = 128 * 1024

@@ -21,8 +21,8 @@ from engine.common.model import TopicPartition
 from engine.kafka.config.metadata_version import parse_metadata_version
 from engine.kafka.formats.consumer_offsets import OffsetCommitKey, OffsetCommitValue, decode_key, decode_value
 from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.decode import iter_records
 from engine.kafka.protocol.records.encode import encode_batch
-from engine.kafka.protocol.records.iterate import iter_records
 
 IBP = parse_metadata_version("3.9")
 PARTITIONS = [TopicPartition(topic, index) for topic in ("t", "long-" * 40, "ü") for index in (0, 1, 300)]

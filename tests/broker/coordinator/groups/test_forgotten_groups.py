@@ -17,8 +17,8 @@ from engine.common.errors import ErrorCode
 from engine.common.model import TopicPartition
 from engine.common.turns import at_once
 from engine.kafka.formats.consumer_offsets import decode_key, decode_value
+from engine.kafka.protocol.records.decode import iter_records
 from engine.kafka.protocol.records.header import iter_batches
-from engine.kafka.protocol.records.iterate import iter_records
 
 E = ErrorCode
 DAY_MS = 24 * 3_600_000

@@ -28,8 +28,8 @@ from engine.kafka.formats.consumer_offsets import (
     decode_value,
 )
 from engine.kafka.protocol.records.attributes import Codec
+from engine.kafka.protocol.records.decode import iter_batch_records
 from engine.kafka.protocol.records.header import iter_batches
-from engine.kafka.protocol.records.iterate import iter_batch_records
 from engine.kafka.protocol.records.record import Record
 
 IBP = parse_metadata_version("3.9")

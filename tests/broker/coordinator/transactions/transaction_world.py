@@ -28,8 +28,8 @@ from engine.kafka.protocol.apis.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from engine.kafka.protocol.records.decode import iter_batch_records
 from engine.kafka.protocol.records.header import iter_batches
-from engine.kafka.protocol.records.iterate import iter_batch_records
 from engine.runtime.purgatory import Purgatory
 
 STATE_PARTITION = TopicPartition("__transaction_state", 0)

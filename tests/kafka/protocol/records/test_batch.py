@@ -6,20 +6,12 @@ import pytest
 
 from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.protocol.records import layout
-from engine.kafka.protocol.records.batch import (
-    BatchHeader,
-    Codec,
-    Record,
-    TimestampType,
-    empty_batch,
-    encode_batch,
-    iter_batches,
-    iter_records,
-    read_batch_header,
-    stamp_crc,
-    verify_crc,
-)
-from engine.kafka.protocol.records.encode import encode_single
+from engine.kafka.protocol.records.attributes import Codec, TimestampType
+from engine.kafka.protocol.records.checksum import stamp_crc, verify_crc
+from engine.kafka.protocol.records.decode import iter_records
+from engine.kafka.protocol.records.encode import empty_batch, encode_batch, encode_single
+from engine.kafka.protocol.records.header import BatchHeader, iter_batches, read_batch_header
+from engine.kafka.protocol.records.record import Record
 
 RECORDS = [
     Record(7, 1_000, b"key", b"value", [("h", b"1"), ("empty", b""), ("null", None), ("ü", b"\x00")]),

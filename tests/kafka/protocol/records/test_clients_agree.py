@@ -12,17 +12,13 @@ import kafka.record.legacy_records as py_old
 import pytest
 from kafka.record.memory_records import MemoryRecords
 
-from engine.kafka.protocol.records.batch import (
-    Codec,
-    Record,
-    TimestampType,
-    encode_batch,
-    iter_batches,
-    iter_records,
-    read_batch_header,
-    verify_crc,
-)
+from engine.kafka.protocol.records.attributes import Codec, TimestampType
+from engine.kafka.protocol.records.checksum import verify_crc
+from engine.kafka.protocol.records.decode import iter_records
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.header import iter_batches, read_batch_header
 from engine.kafka.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.records.record import Record
 
 OLD_CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]
 RECORDS = [

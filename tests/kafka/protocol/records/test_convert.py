@@ -8,9 +8,13 @@ import pytest
 from kafka.record.memory_records import MemoryRecords
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.kafka.protocol.records.batch import Codec, Record, TimestampType, encode_batch, iter_batches, iter_records
+from engine.kafka.protocol.records.attributes import Codec, TimestampType
 from engine.kafka.protocol.records.convert import down_convert
+from engine.kafka.protocol.records.decode import iter_records
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.header import iter_batches
 from engine.kafka.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.records.record import Record
 
 DISK = Path(__file__).parents[4] / "fixtures" / "disk"
 OLD_CODECS = [Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4]

@@ -15,21 +15,14 @@ from soak import rounds
 from engine.common.errors import KafkaError
 from engine.kafka.protocol.records import layout
 from engine.kafka.protocol.records.append_rules import AppendRules
-from engine.kafka.protocol.records.attributes import TimestampType
-from engine.kafka.protocol.records.batch import (
-    Codec,
-    Record,
-    encode_batch,
-    iter_batch_records,
-    iter_batches,
-    iter_records,
-    read_batch_header,
-)
+from engine.kafka.protocol.records.attributes import Codec, TimestampType
 from engine.kafka.protocol.records.compression import decompress
 from engine.kafka.protocol.records.convert import down_convert
-from engine.kafka.protocol.records.decode import record_section
-from engine.kafka.protocol.records.iterate import iter_batch_values
+from engine.kafka.protocol.records.decode import iter_batch_records, iter_batch_values, iter_records, record_section
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.header import iter_batches, read_batch_header
 from engine.kafka.protocol.records.legacy import encode_message_set
+from engine.kafka.protocol.records.record import Record
 from engine.kafka.protocol.records.validate import prepare_append, scan_section
 
 INT64 = st.integers(-1, 2**62)

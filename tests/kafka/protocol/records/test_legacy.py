@@ -8,17 +8,13 @@ import zlib
 import pytest
 
 from engine.common.errors import ErrorCode, KafkaError
-from engine.kafka.protocol.records.batch import (
-    Codec,
-    Record,
-    TimestampType,
-    iter_records,
-    read_batch_header,
-    verify_crc,
-)
+from engine.kafka.protocol.records.attributes import Codec, TimestampType
+from engine.kafka.protocol.records.checksum import verify_crc
 from engine.kafka.protocol.records.compression import compress
-from engine.kafka.protocol.records.header import UNKNOWN_COUNT
+from engine.kafka.protocol.records.decode import iter_records
+from engine.kafka.protocol.records.header import UNKNOWN_COUNT, read_batch_header
 from engine.kafka.protocol.records.legacy import encode_message, encode_message_set, read_messages
+from engine.kafka.protocol.records.record import Record
 
 RECORDS = [Record(20, 100, b"a", b"1"), Record(21, 300, None, b"2"), Record(25, 200, b"c", None)]
 

@@ -11,19 +11,12 @@ from pathlib import Path
 import pytest
 
 from engine.kafka.protocol.records import layout
-from engine.kafka.protocol.records.batch import (
-    BatchHeader,
-    Codec,
-    TimestampType,
-    encode_batch,
-    iter_batch_records,
-    iter_batches,
-    iter_records,
-    verify_crc,
-)
+from engine.kafka.protocol.records.attributes import Codec, TimestampType
+from engine.kafka.protocol.records.checksum import verify_crc
 from engine.kafka.protocol.records.compression import decompress
-from engine.kafka.protocol.records.decode import record_section
-from engine.kafka.protocol.records.encode import encode_records
+from engine.kafka.protocol.records.decode import iter_batch_records, iter_records, record_section
+from engine.kafka.protocol.records.encode import encode_batch, encode_records
+from engine.kafka.protocol.records.header import BatchHeader, iter_batches
 from engine.kafka.protocol.records.legacy import encode_message_set, read_messages
 from engine.kafka.protocol.records.validate import scan_section
 

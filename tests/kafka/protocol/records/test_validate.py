@@ -10,21 +10,15 @@ from engine.common.errors import ErrorCode, KafkaError
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.protocol.records import layout
 from engine.kafka.protocol.records.append_rules import REFUSED_MAX, AppendRules, RecordValidationError
-from engine.kafka.protocol.records.batch import (
-    BatchHeader,
-    Codec,
-    Record,
-    TimestampType,
-    encode_batch,
-    iter_batches,
-    iter_records,
-    read_batch_header,
-    stamp_crc,
-    verify_crc,
-)
-from engine.kafka.protocol.records.buffers import Buffer
+from engine.kafka.protocol.records.attributes import Codec, TimestampType
+from engine.kafka.protocol.records.checksum import stamp_crc, verify_crc
 from engine.kafka.protocol.records.compression import compress
+from engine.kafka.protocol.records.decode import iter_records
+from engine.kafka.protocol.records.encode import encode_batch
+from engine.kafka.protocol.records.header import BatchHeader, iter_batches, read_batch_header
+from engine.kafka.protocol.records.layout import Buffer
 from engine.kafka.protocol.records.legacy import encode_message, encode_message_set
+from engine.kafka.protocol.records.record import Record
 from engine.kafka.protocol.records.validate import PreparedRecords, _Append, check_batch, prepare_append
 
 NOW = 1_700_000_000_000
