@@ -219,7 +219,7 @@ def test_where_it_is_narrow_the_change_is_not_cut_for_words_that_say_it_twice() 
     kind = EventKind.GROUP_MEMBERS_CHANGED
     left = Event(0, kind, "group billing", "1", "0", reason="billing-1 left")
     assert told(left) == "members  group billing  1 → 0  billing-1 left"
-    assert told(left, Event(0, kind, "group fraud", "1", "2")) == "members changed  2 times  group billing, group fraud"
+    assert told(left, Event(0, kind, "group fraud", "1", "2")) == "group members  2 times  group billing, group fraud"
     rate = Event(0, EventKind.BROKER_CONFIG_CHANGED, "broker 3", "", "x.rate=9")
     assert told(rate) == "config  broker 3  x.rate=9"
     assert told(Event(0, EventKind.BROKER_DOWN, "broker 3")) == "broker down  broker 3"

@@ -69,10 +69,11 @@ def change_text(event: Event) -> str:
 def short_kind(run: Run) -> str:
     """Return what happened, without what the subject and the change say themselves: they are cut where it is narrow."""
     event, words = run.event, kind_cell(run.event).text
-    if not words.endswith(" changed"):
-        return words
-    words = words.removeprefix(f"{event.subject.partition(' ')[0]} ")
-    return words.removesuffix(" changed") if run.count == 1 and change_text(event) else words
+    what = words.removesuffix(" changed")
+    if run.count > 1:
+        return what if " " in what else words
+    is_told = what != words and change_text(event)
+    return what.removeprefix(f"{event.subject.partition(' ')[0]} ") if is_told else words
 
 
 def run_line(run: Run, kind_width: int, *, is_short: bool = False) -> Line:
