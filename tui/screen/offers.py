@@ -306,7 +306,11 @@ def _reset(view: View, items: Sequence[Any]) -> Offer:
     if group is None:
         is_problem = view.location.page == "overview"
         return NotNow("put the cursor on a group that one record holds up" if is_problem else "choose one group")
-    named = [one for one in _partitions_of(view, group, items) if view.location.page == "group" or view.board.standstills.holds_up(group, one)]
+    named = [
+        one
+        for one in _partitions_of(view, group, items)
+        if view.location.page == "group" or view.board.standstills.holds_up(group, one)
+    ]
     fields = (
         FieldNeeded("topics", "Topics", scope_text(named), "orders or orders:0,1; *: all that the group has committed"),
         FieldNeeded("to", "To", _next_offset(view, group, named), RESET_HINT),
