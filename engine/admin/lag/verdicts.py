@@ -15,8 +15,8 @@ The rules are Burrow's (2025), carried over from commits, which it watches, to s
     jump by rule 5. It is WARN if it has stood still for more than twice as long as between any two moves before.
 8.  The lag fell at least once: OK. Else WARN.
 
-Burrow does not know who owns a partition, and these additions to rules 5 and 7 are not Burrow's. Where nobody owns it, a
-jump is most likely a reset, which is no reading, and moves before may be those of consumers that are gone. But moves
+Burrow does not know who owns a partition, and these additions to rules 5 and 7 are not Burrow's. Where nobody owns it,
+a jump is most likely a reset, which is no reading, and moves before may be those of consumers that are gone. But moves
 that go on may be those of a consumer that chose its partitions itself: it commits, and is no member.
 
 A reader that seems to stand still by rule 7 may just commit rarely: ``pace`` looks that up, and then it is unknown.
