@@ -320,12 +320,14 @@ def _past_of(board: Board, item: PartitionItem) -> list[Line]:
         lines += _title("out of the ISR") if row.absences else []
         for absence in row.absences[-_ROWS:][::-1]:
             since = "before the first look" if absence.since_ms is None else clock_time(absence.since_ms)
-            is_over = not absence.is_present(item.partition)
-            if is_over and absence.until_ms is None:
+            lasted_s = absence.lasted_s(board.frame.at_ms)
+            lasted = "" if lasted_s is None else f" for {span(lasted_s)}"
+            if absence.is_present(item.partition):
+                lines.append(line((f"broker {absence.broker} since {since}{lasted}", Tone.BAD), ", and still is"))
+            elif absence.until_ms is None:
                 lines.append(line(f"broker {absence.broker} since {since}, and is no replica any more"))
-                continue
-            text = f"broker {absence.broker} since {since} for {span(absence.lasted_s(board.frame.at_ms))}"
-            lines.append(line((text, Tone.PLAIN if is_over else Tone.BAD), "" if is_over else ", and still is"))
+            else:
+                lines.append(line(f"broker {absence.broker} from {since} to {clock_time(absence.until_ms)}{lasted}"))
     return [*lines, *_happened(reversed(own))]
 
 

@@ -389,7 +389,8 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
             lines.append(
                 line("  ", *name, f"{short_count(rate):>8} ", ("▇" * round(rate / busiest[0][1] * bar), Tone.QUIET))
             )
-    return lines or [line(("  nothing is written, as far as is known", Tone.QUIET))]
+    told = "not measured so far" if board.rates.in_per_s is None else "nothing is written, as far as is known"
+    return lines or [line((f"  {told}", Tone.QUIET))]
 
 
 def _moves(board: Board, width: int, lines_max: int) -> list[Line]:

@@ -167,7 +167,7 @@ def _summary(view: View, width: int) -> list[Line]:
     board = view.board
     folded = 0 if view.is_filtered else len(board.events) - len(board.folded_events())
     told = f"{counted(len(board.events), 'event')}{f', {count(folded)} of them folded' * bool(folded)}"
-    text = f"{told}   klamm does not see what comes and goes between two looks"
+    text = f"{told}   z shows the grave ones   klamm does not see what comes and goes between two looks"
     number, incidents = view.location.incident, view.board.history.incidents
     if number is not None and number in incidents:
         cause = incidents[number].cause
