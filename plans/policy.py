@@ -45,8 +45,8 @@ _KEYS: Mapping[str, tuple[str, ...]] = {
     "topics": ("forbidden",),
     "cluster": ("unchanged",),
 }
-_HEADER = re.compile(r"\s*\[\s*([^\[\]]+?)\s*\]")
-_KEY = re.compile(r"""\s*("[^"]*"|'[^']*'|[\w-]+(?:\s*\.\s*[\w-]+)*)\s*=""")
+_HEADER = re.compile(r"\s*+\[([^\[\]]++)\]")
+_KEY = re.compile(r"""\s*+("[^"]*"|'[^']*'|[\w-]++(?:\s*+\.\s*+[\w-]++)*+)\s*+=""")
 _TOML_LINE = re.compile(r"\(at line (\d+), column \d+\)")
 
 

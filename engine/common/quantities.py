@@ -12,7 +12,7 @@ from collections.abc import Sequence
 _NUMBER = r"(\d+(?:\.\d+)?)"
 _SIZE = re.compile(rf"{_NUMBER}\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
 _DURATION = re.compile(rf"{_NUMBER}\s*(µs|us|ms|s|m|min|h|d|w)?", re.IGNORECASE)
-_SPAN = re.compile(r"(?=\d)(?:(\d+)d)?\s*(?:(\d+)h)?\s*(?:(\d+)m)?\s*(?:(\d+)s)?", re.IGNORECASE)
+_SPAN = re.compile(r"(?=\d)(?:(\d+)d)?\s*+(?:(\d+)h)?\s*+(?:(\d+)m)?\s*+(?:(\d+)s)?", re.IGNORECASE)
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 _SPANS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}

@@ -1,8 +1,9 @@
 """TCP proxies in front of brokers' inter-broker listeners, which can cut the lines between two of them.
 
-The client id of the first request tells who connects, because followers and controllers put their broker's id into it.
-A line is cut in one of two ways: refused (connections are reset, new ones too) or silent (bytes are held back until the
-line is repaired, as in a network that drops packets).
+The client id of the first request tells who connects, because brokers put their id into it. A line is cut in one of
+three ways: refused (connections are reset, new ones too), silent (bytes are held back until the line is repaired, as in
+a network that drops packets) or forgotten (open connections stay silent for good, and new ones work, as after a
+firewall has restarted).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from enum import Enum
 from typing import Any, TypeVar
 
 _CLIENT_ID_AT = 4 + 8
-_BROKER_ID = re.compile(rb"(?:broker-)?(\d+)(?:-fetcher-\d+)?")
+_BROKER_ID = re.compile(rb"(?:broker-)?(\d+)(?:-fetcher-\d+|-txn-marker-sender|-txn-verifier)?")
 _CHUNK_BYTES = 1 << 18
 
 T = TypeVar("T")
@@ -28,6 +29,7 @@ class Cut(Enum):
 
     REFUSED = "refused"
     SILENT = "silent"
+    FORGOTTEN = "forgotten"
 
 
 class _Line:
@@ -41,6 +43,10 @@ class _Line:
 
     def set(self, cut: Cut | None) -> None:
         self.cut = cut
+        if cut is Cut.FORGOTTEN:
+            # Open connections keep the event, which nobody sets again.
+            self.flows.clear()
+            self.flows = asyncio.Event()
         if cut is Cut.SILENT:
             self.flows.clear()
         else:
@@ -59,6 +65,8 @@ class CutProxies:
         self._servers: list[asyncio.Server] = []
         self._lines: dict[frozenset[int], _Line] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self.strangers: set[bytes] = set()
+        """Client ids that name no broker: their lines are never cut."""
 
     def __enter__(self) -> CutProxies:
         self._thread.start()
@@ -125,16 +133,20 @@ class CutProxies:
         upstream: asyncio.StreamWriter | None = None
         line: _Line | None = None
         try:
-            head, source = await _first_bytes(reader)
-            line = self._line(source, broker_id)
+            head, client_id = await _first_bytes(reader)
+            match = _BROKER_ID.fullmatch(client_id)
+            if match is None:
+                self.strangers.add(client_id)
+            line = self._line(-1 if match is None else int(match[1]), broker_id)
             if line.cut is Cut.REFUSED:
                 writer.transport.abort()
                 return
             line.writers.add(writer)
             from_upstream, upstream = await asyncio.open_connection(host, to_port, limit=_CHUNK_BYTES)
-            await line.flows.wait()
+            flows = line.flows
+            await flows.wait()
             upstream.write(head)
-            both = (_pump(reader, upstream, line), _pump(from_upstream, writer, line))
+            both = (_pump(reader, upstream, flows), _pump(from_upstream, writer, flows))
             pumps = [self._loop.create_task(pump) for pump in both]
             try:
                 await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
@@ -153,18 +165,17 @@ class CutProxies:
                     end.transport.abort()
 
 
-async def _first_bytes(reader: asyncio.StreamReader) -> tuple[bytes, int]:
-    """Return the start of the first request, and the id of the broker that sends it."""
+async def _first_bytes(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    """Return the start of the first request, and the id of the client that sends it."""
     head = await reader.readexactly(_CLIENT_ID_AT + 2)
     (size,) = struct.unpack_from(">h", head, _CLIENT_ID_AT)
     client_id = await reader.readexactly(max(size, 0))
-    match = _BROKER_ID.fullmatch(client_id)
-    return head + client_id, -1 if match is None else int(match[1])
+    return head + client_id, client_id
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, line: _Line) -> None:
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, flows: asyncio.Event) -> None:
     with suppress(OSError):
         while chunk := await reader.read(_CHUNK_BYTES):
-            await line.flows.wait()
+            await flows.wait()
             writer.write(chunk)
             await writer.drain()

@@ -34,6 +34,7 @@ SETTINGS = {
     "replica.lag.time.max.ms": str(LAG_MS),
     "replica.socket.timeout.ms": "5000",
     "controller.socket.timeout.ms": "5000",
+    "request.timeout.ms": "5000",
     "controlled.shutdown.retry.backoff.ms": "300",
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
@@ -115,6 +116,8 @@ class FaultCluster:
             broker.kill()
         self.local.stop()
         self.proxies.__exit__()
+        is_readable = error is None and not self.clients
+        assert not (is_readable and self.proxies.strangers), f"no line of {self.proxies.strangers} is ever cut"
 
     def _secure(self, directory: Path, own: Mapping[int, dict[str, str]]) -> dict[str, str]:
         """Give each broker's own settings a listener for clients; return what all brokers need for SASL_SSL."""

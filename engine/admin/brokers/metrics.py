@@ -34,9 +34,9 @@ TOPICS_MAX: Final = 2_000
 QUOTA_TYPES: Final = ("Produce", "Fetch", "Request", "ControllerMutation")
 """MBeans about the use of quotas, one for each user and client id of each kind."""
 
-_PROPERTY: Final = re.compile(r'(\w[\w-]*)=("(?:\\.|[^"\\])*"|[^,]*)')
+_PROPERTY: Final = re.compile(r'(?<![\w-])(\w[\w-]*+)=("(?:\\.|[^"\\])*+"|[^,]*)')
 _SERIES: Final = re.compile(r"(kafka_(?:server|network)_\w+)(?:\{(.*)\})? (\S+)")
-_LABEL: Final = re.compile(r'(\w+)="((?:\\.|[^"\\])*)"')
+_LABEL: Final = re.compile(r'\b(\w++)="((?:\\.|[^"\\])*+)"')
 
 
 class Teller(StrEnum):

@@ -57,7 +57,7 @@ ReadJmx = Callable[[Mapping[int, Source], Sequence[str], float, float], Awaitabl
 Gives the reason for a broker that does not tell. It never fails."""
 
 
-_REFERENCE: Final = re.compile(r"\$\{[^}]*:[^}]*\}")
+_REFERENCE: Final = re.compile(r"\$\{[^}:]*+:[^}]*+\}")
 
 
 def resolved_pattern(pattern: str) -> str:

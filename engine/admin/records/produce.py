@@ -318,7 +318,7 @@ class Producer:
             request = self._request(lanes, version)
             if self._options.acks == 0:
                 self._has_sent = True
-                client.post(request, version).cancel()
+                client.tell(request, version)
                 # A request with acks=0 has no answer: the answer to the next one shows that it was read.
                 await self._wire.call_broker(leader_id, MetadataRequest(topics=[]))
                 for lane in lanes:

@@ -170,12 +170,12 @@ _ELSE = re.compile(
 """How a line begins that is not Kafka's: with another time or a pod in brackets, or with the journal's time."""
 
 _TIMED = re.compile(
-    rb"\[?(\d{4}[-/]\d\d[-/]\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(?: ?(Z|[+-]\d\d:?\d\d))?\]?:?[ \t]+(.*)",
+    rb"\[?(\d{4}[-/]\d\d[-/]\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,9}))?(?: ?(Z|[+-]\d\d:?\d\d))?\]?:?[ \t]++(.*)",
     re.DOTALL,
 )
 _OF_A_CONTAINER = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) std(?:out|err) [FP] (.*)", re.DOTALL)
 _WITH_TIME_OF_ITS_OWN = re.compile(
-    rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S* +(?:\S+ [^\s:]+: )?(?=\[?\d{4}[-/]\d\d[-/]\d\d[T ]|\{)(.*)", re.DOTALL
+    rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S* ++(?:\S+ [^\s:]+: )?(?=\[?\d{4}[-/]\d\d[-/]\d\d[T ]|\{)(.*)", re.DOTALL
 )
 """A line after the time of who wrapped it: ``kubectl logs --timestamps``, ``journalctl -o short-iso``."""
 _OF_A_POD = re.compile(rb"\[pod/[^\s\]]+\] (.*)", re.DOTALL)

@@ -132,8 +132,9 @@ class ReplicaElections:
         request = yield from carry_out(ReadPreferredElection())
         undergoing = () if request is None else request.values
         completed = [p for p in undergoing if self._has_completed(p)]
-        deleted = [p for p in undergoing if p not in completed and p.topic in self._context.topics_to_be_deleted]
-        pending = [p for p in undergoing if p not in completed and p not in deleted]
+        left = [p for p in undergoing if not self._has_completed(p)]
+        deleted = [p for p in left if p.topic in self._context.topics_to_be_deleted]
+        pending = [p for p in left if p.topic not in self._context.topics_to_be_deleted]
         self._log.info(f"Partitions undergoing preferred replica election: {comma(undergoing)}")
         self._log.info(f"Partitions that completed preferred replica election: {comma(completed)}")
         self._log.info(f"Skipping preferred replica election for partitions due to topic deletion: {comma(deleted)}")

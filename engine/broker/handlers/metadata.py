@@ -2,8 +2,9 @@
 
 Behaviour
 * Brokers, controller and topics from the controller's UpdateMetadata requests, with addresses on the request's
-  listener. Before the first UpdateMetadata the answer waits, until the broker has been open for five seconds. Then it
-  has no brokers, and the controller is -1. Kafka does not wait: a client that believes it has nobody left to ask.
+  listener. Before the first UpdateMetadata the answer waits, until the broker has been open for 20 seconds. Then it
+  has no brokers, and the controller is -1. A broker that has replicas waits for the first one that names topics. Kafka
+  does not wait: a client that believes it has nobody left to ask, or that its topic is gone.
 * If the client and ``auto.create.topics.enable`` allow it, the broker creates a missing topic and answers
   LEADER_NOT_AVAILABLE until it has a leader. Otherwise the answer is UNKNOWN_TOPIC_OR_PARTITION
   (INVALID_TOPIC_EXCEPTION for a bad name).
@@ -55,9 +56,10 @@ _NEED_THE_CLUSTER = frozenset(
     {ApiKey.METADATA, ApiKey.DESCRIBE_CLUSTER, ApiKey.OFFSET_COMMIT, ApiKey.TXN_OFFSET_COMMIT}
 )
 
-UNKNOWN_MS_MAX: Final = 5_000
+UNKNOWN_MS_MAX: Final = 20_000
 """How long a broker that has opened its listeners may keep a client waiting until a controller tells it of the cluster.
-It is less than any client waits for an answer.
+A controller that takes over 12,000 partitions on a busy machine needs seven seconds, and the session of a dead one ends
+after 18. Most clients wait 30 seconds for an answer.
 """
 
 PARTITIONS_AT_ONCE = 5000

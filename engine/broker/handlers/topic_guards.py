@@ -53,7 +53,13 @@ _PRODUCED = Partitions(ApiKey.PRODUCE, "topic_data", "responses", base_offset=-1
 
 def guard_produce(ask: Ask, request: Any) -> Any:
     topics, transactional_id = request.topic_data, request.transactional_id
-    if transactional_id is not None and _is_transactional(request) and not ask.may(WRITE, TXN, transactional_id):
+    if transactional_id is not None and _is_lazy(topics):
+        return _produce_in_transaction(ask, request)
+    if (
+        transactional_id is not None
+        and at_once(_is_transactional(request))
+        and not ask.may(WRITE, TXN, transactional_id)
+    ):
         steps = _produce_refused(ask, request, [], topics, NO_TXN)
     elif len(topics) <= PRODUCED_AT_ONCE_MAX and all(
         ask.may(WRITE, TOPIC, topic.name, count=len(topic.partition_data)) for topic in topics
@@ -65,8 +71,7 @@ def guard_produce(ask: Ask, request: Any) -> Any:
         sum(1 + len(topic.partition_data) for topic in topics) <= PARTED_AT_ONCE_MAX
     ):
         return at_once(steps)
-    if isinstance(topics, LazyArray) or any(isinstance(topic.partition_data, LazyArray) for topic in topics):
-        # The request is large, and has its own bytes.
+    if _is_lazy(topics):
         return steps
     for topic in topics:
         for data in topic.partition_data:
@@ -74,6 +79,17 @@ def guard_produce(ask: Ask, request: Any) -> Any:
                 # The request may be handled later, when the bytes that it came in are gone.
                 data.records = memoryview(bytearray(data.records))
     return steps
+
+
+def _is_lazy(topics: Any) -> bool:
+    """Return whether a request is large: then it has its own bytes, and to look at all of them takes long."""
+    return isinstance(topics, LazyArray) or any(isinstance(topic.partition_data, LazyArray) for topic in topics)
+
+
+def _produce_in_transaction(ask: Ask, request: Any) -> Steps[Any]:
+    if (yield from _is_transactional(request)) and not ask.may(WRITE, TXN, request.transactional_id):
+        return (yield from _produce_refused(ask, request, [], request.topic_data, NO_TXN))
+    return (yield from _produce_to_some(ask, request))
 
 
 def _produce_to_some(ask: Ask, request: Any) -> Steps[Any]:
@@ -93,9 +109,11 @@ def _produce_refused(ask: Ask, request: Any, kept: list[Any], refused: list[Any]
     return lambda answer: answer if answer in (NO_RESPONSE, CLOSE_CONNECTION) else merge(answer)
 
 
-def _is_transactional(request: Any) -> bool:
+def _is_transactional(request: Any) -> Steps[bool]:
     for topic in request.topic_data:
+        yield
         for data in topic.partition_data:
+            yield
             records = data.records
             is_batch = records is not None and len(records) >= BATCH_OVERHEAD and records[MAGIC] == 2
             if is_batch and records[ATTRIBUTES + 1] & TRANSACTIONAL_BIT:

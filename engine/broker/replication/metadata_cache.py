@@ -117,7 +117,9 @@ class MetadataCache:
         """Values that readers derived from the snapshot and want to keep. They compare the parts of the snapshot by
         identity: an update keeps brokers, nodes and topics that it does not change."""
         self.known = asyncio.Event()
-        """Set once a controller has told this broker which brokers there are, or has had the time to."""
+        """Set once a controller has told this broker of the cluster, or has had the time to."""
+        self.expects_topics = False
+        """The broker has replicas, so there are topics: a new controller names all brokers first and topics later."""
         self._log = StateChangeLogger(broker_id)
 
     @property
@@ -214,7 +216,7 @@ class MetadataCache:
         )
         if deleted or has_new_brokers:
             self.derived.clear()
-        if brokers:
+        if brokers and (count or not self.expects_topics):
             self.known.set()
         if count:
             added = count - len(deleted)

@@ -30,3 +30,5 @@ class ReplicationSettings:
     alter_log_dirs_quota_window_count: int = 11
     alter_log_dirs_quota_window_ms: int = 1000
     replica_socket_timeout_ms: int = 30_000
+    controller_socket_timeout_ms: int = 30_000
+    """For what a broker asks of the controller."""

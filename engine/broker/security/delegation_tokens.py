@@ -22,7 +22,7 @@ from engine.common.errors import CoordinationError, ErrorCode, KafkaError
 from engine.common.model import SecurityProtocol
 from engine.common.topic_id import topic_id_text
 from engine.kafka.config.broker import BrokerConfig
-from engine.kafka.formats.scram_credential import ITERATIONS_MIN, ScramCredential
+from engine.kafka.formats.scram_credential import HASHES, ITERATIONS_MIN, ScramCredential
 from engine.kafka.zk.change_follower import ChangeFollower
 from engine.kafka.zk.errors import ZnodeFormatError
 from engine.kafka.zk.kafka_client import KafkaZkClient
@@ -189,8 +189,8 @@ class DelegationTokens:
     def _forget(self, token_id: str) -> None:
         self.all.pop(token_id, None)
         self._ids.pop(self.hmac(token_id), None)
-        for known in [known for known in self._credentials if known[1] == token_id]:
-            del self._credentials[known]
+        for mechanism in HASHES:
+            self._credentials.pop((mechanism, token_id), None)
 
     def _owned(self, who: str, token_hmac: bytes) -> DelegationToken:
         token_id = self._ids.get(token_hmac)

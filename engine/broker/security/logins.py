@@ -140,7 +140,8 @@ class Login:
         if mechanism not in policy.mechanisms:
             logger.info("SASL mechanism '%.200s' requested by client is not supported %s", mechanism, self._who)
             answer = SaslHandshakeResponse(error_code=ErrorCode.UNSUPPORTED_SASL_MECHANISM, mechanisms=enabled)
-            return self._refused(answer)
+            # As in Kafka, a renewal then ends without a word.
+            return self._refused(CLOSE_UNAUTHENTICATED if self._logged_in_by is not None else answer)
         self._mechanism = mechanism
         self._exchange = policy.mechanisms[mechanism].begin()
         next(self._exchange)
@@ -155,11 +156,12 @@ class Login:
             # No handshake came before.
             return self._refused(CLOSE_UNAUTHENTICATED)
         try:
-            answer, lifetime_ms = self._step(token)
+            token, lifetime_ms = self._step(token)
         except LoginRefused as refused:
             code = ErrorCode.SASL_AUTHENTICATION_FAILED
-            return self._refused(SaslAuthenticateResponse(error_code=code, error_message=self._told(refused)))
-        return SaslAuthenticateResponse(error_message="", auth_bytes=answer, session_lifetime_ms=lifetime_ms)
+            answer = SaslAuthenticateResponse(error_code=code, error_message=self._told(refused))
+            return self._refused(CLOSE_UNAUTHENTICATED if self._has_other_mechanism else answer)
+        return SaslAuthenticateResponse(error_message="", auth_bytes=token, session_lifetime_ms=lifetime_ms)
 
     def take_token(self, token: bytes) -> Any:
         """Take one bare token; a refusal has no answer."""
@@ -168,6 +170,11 @@ class Login:
         except LoginRefused:
             return self._refused(CLOSE_UNAUTHENTICATED)
         return Outgoing(_SIZE.pack(len(answer)) + answer)
+
+    @property
+    def _has_other_mechanism(self) -> bool:
+        """Whether a renewal is not by the mechanism of the login. As in Kafka, it then ends without a word."""
+        return self._logged_in_by not in (None, self._mechanism)
 
     def _may_renew(self) -> bool:
         """Whether another login may replace the current one: only if that expires, and not too soon after the last."""
@@ -186,11 +193,10 @@ class Login:
             LoginRefused.
         """
         assert self._exchange is not None, "tokens follow a handshake"
-        if self._logged_in_by is not None and self._logged_in_by != self._mechanism:
+        if self._has_other_mechanism:
             raise LoginRefused(
                 f"SASL mechanism '{self._mechanism}' requested by client is not supported for re-authentication of "
-                f"mechanism '{self._logged_in_by}'",
-                told=True,
+                f"mechanism '{self._logged_in_by}'"
             )
         try:
             return self._exchange.send(token), 0

@@ -523,6 +523,7 @@ class KafkaServer:
 
     async def _open_network(self) -> None:
         """Start answering. Earlier, while it waited for its id, this broker would have told clients about no topics."""
+        self.metadata_cache.expects_topics = bool(self.log_manager.logs)
         for listener in self._bound:
             await self.network.accept(listener)
         asyncio.get_running_loop().call_later(UNKNOWN_MS_MAX / 1000, self.metadata_cache.known.set)

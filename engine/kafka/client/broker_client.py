@@ -207,6 +207,7 @@ class BrokerClient:
         self._renewal: asyncio.TimerHandle | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._wire: _Wire | None = None
+        self._connecting = asyncio.Lock()
         self._closings = 0
         """Number of closes: a connection that opens after a close would belong to nobody."""
         self._waiting: dict[int, _Waiting] = {}
@@ -233,7 +234,10 @@ class BrokerClient:
             return
         closings = self._closings
         try:
-            async with asyncio.timeout(self._connect_timeout_ms / 1000):
+            # Those that come at once share one connection: of a second one nobody would hear that it was lost.
+            async with asyncio.timeout(self._connect_timeout_ms / 1000), self._connecting:
+                if self._wire is not None:
+                    return
                 wire = await self._open()
                 if self._closings != closings:
                     if wire.transport is not None:
@@ -353,7 +357,8 @@ class BrokerClient:
         do. Nobody may change the request meanwhile, and later requests may overtake it.
 
         Raises:
-            ConnectionLost, RequestTimedOut, RemoteProtocolError.
+            ConnectionLost, RemoteProtocolError.
+            RequestTimedOut: the connection is closed as well, since the peer may be gone without a word.
             Unchanged: the answer is the ``last`` one.
         """
         if not self.is_connected and self._held is None:
@@ -373,8 +378,23 @@ class BrokerClient:
                     _, answer = await beside_loop(decode_response, answer, request.api_key, api_version)
                 return answer
         except TimeoutError as error:
-            name = type(request).__name__.removesuffix("Request")
-            raise RequestTimedOut(f"no answer to {name} within {limit_ms / 1000:g} s", address=self.address) from error
+            silence = _silence(request, limit_ms)
+            self._was_not_answered(future, silence)
+            raise RequestTimedOut(silence, address=self.address) from error
+        except asyncio.CancelledError:
+            # The answer is still due: others may ask here, and be as impatient.
+            loop = asyncio.get_running_loop()
+            loop.call_later(limit_ms / 1000, self._was_not_answered, future, _silence(request, limit_ms))
+            raise
+
+    def _was_not_answered(self, future: asyncio.Future[Any], silence: str) -> None:
+        """End the connection, unless an earlier request still has time: answers come in the order of the requests."""
+        for waiting in self._waiting.values():
+            if waiting.future is future:
+                self.broken(silence)
+                return
+            if not waiting.future.done():
+                return
 
     def post(self, request: Request, api_version: int, last: LastAnswer | None = None) -> asyncio.Future[Response]:
         """Write a request now and return a future for its answer; the connection must be open."""
@@ -496,7 +516,7 @@ class BrokerClient:
             self.broken(reason)
 
     def broken(self, reason: str) -> None:
-        """End the connection and every request in flight. Only the wire and ``close`` call this."""
+        """End the connection and every request in flight."""
         wire, self._wire = self._wire, None
         self.totals.closed += wire is not None
         self._is_admitted = False
@@ -518,6 +538,10 @@ class BrokerClient:
 
 
 __all__ = ["BrokerClient", "NetworkError"]
+
+
+def _silence(request: Request, limit_ms: float) -> str:
+    return f"no answer to {type(request).__name__.removesuffix('Request')} within {limit_ms / 1000:g} s"
 
 
 def _reason(error: OSError) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from engine.common.errors import ConfigError
 from engine.kafka.config.properties import parse_properties
 
-_REFERENCE = re.compile(r"\$\{([^}]*?):(([^}]*?):)?([^}]*?)\}")
+_REFERENCE = re.compile(r"\$\{([^}:]*+):(?:([^}:]*+):)?([^}]*+)\}")
 _CLASSES = {
     "org.apache.kafka.common.config.provider.EnvVarConfigProvider": "env",
     "org.apache.kafka.common.config.provider.FileConfigProvider": "file",
@@ -33,7 +33,7 @@ def resolve_references(entries: Mapping[str, str], environment: Mapping[str, str
 
     def look_up(key: str) -> Callable[[re.Match[str]], str]:
         def replace(match: re.Match[str]) -> str:
-            name, path, wanted = match[1], match[3] or "", match[4]
+            name, path, wanted = match[1], match[2] or "", match[3]
             if name not in providers:
                 return match[0]
             prefix = f"config.providers.{name}.param."

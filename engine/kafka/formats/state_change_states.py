@@ -37,7 +37,7 @@ _REQUEST_STATE = re.compile(
     r"controllerEpoch=(-?\d{1,10}), leader=(-?\d{1,10}), leaderEpoch=(-?\d{1,10}), isr=\[?([\d, ]*?)\]?"
     r", (?:zkVersion|partitionEpoch)=(-?\d{1,10})\b(?:.*?leaderRecoveryState=(\d))?"
 )
-_JSON_STATE = re.compile(r"\{[^{}]*\"leader\"[^{}]*\}")
+_JSON_STATE = re.compile(r"\{(?=[^{}]*\"leader\")[^{}]*+\}")
 _BROKER_ID = re.compile(r"brokerId=(\d{1,10})")
 _ID = re.compile(r"\d{1,10}")
 

@@ -87,6 +87,13 @@ def test_a_page_by_no_rules_tells_rates() -> None:
     assert found.topics is not None and found.topics[0].bytes_in.total == 11.0
 
 
+def test_a_long_word_on_a_page_is_read_once() -> None:
+    """To look for a label from each of its letters on would take minutes."""
+    word = "a" * 500_000
+    assert beans_of_page(f'kafka_server_x{{{word},topic="t"}} 1\n') == {}
+    assert bean_of(f"kafka.server:{word},name=N,topic=t") == ("N", "t")
+
+
 def test_two_readings_of_counts_make_rates() -> None:
     before = beans_of_page(USUAL)
     after = beans_of_page(

@@ -45,6 +45,7 @@ from engine.broker.handlers.offset_fetch import offset_fetch
 from engine.broker.handlers.offset_for_leader_epoch import offset_for_leader_epoch
 from engine.broker.handlers.registry import all_handlers
 from engine.broker.handlers.sync_group import sync_group
+from engine.broker.handlers.topic_guards import guard_produce
 from engine.broker.handlers.txn_offset_commit import txn_offset_commit
 from engine.broker.handlers.update_features import update_features
 from engine.broker.handlers.user_scram_credentials import alter_user_scram_credentials
@@ -131,6 +132,9 @@ from engine.kafka.protocol.apis.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
+from engine.kafka.protocol.codec import decoder
+from engine.kafka.protocol.frames import encode_request
+from engine.kafka.protocol.large_arrays import LazyArray
 from engine.runtime.purgatory import Purgatory
 from engine.runtime.turns import Breather
 
@@ -731,3 +735,27 @@ async def test_very_many_users_are_changed_in_turns() -> None:
         (name, ErrorCode.NOT_CONTROLLER) for name in NAMES
     ]
     assert turns >= 2 * MANY
+
+
+def test_whether_a_large_produce_request_is_of_a_transaction_is_found_out_in_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """To look through 85,000 topics at once would hold the event loop for 80 ms."""
+    topics = [TopicProduceData(name=f"t{number}", partition_data=[]) for number in range(20_000)]
+    request = ProduceRequest(transactional_id="id", acks=1, timeout_ms=1, topic_data=topics)
+    encoded = bytes(encode_request(request, 11, 1, ""))[4:]
+    body = decoder(ProduceRequest, 11, is_bounded=True)(memoryview(encoded), 11)[0]
+    read: list[object] = []
+
+    def noted(array: LazyArray) -> Any:
+        for item in iterated(array):
+            read.append(item)
+            yield item
+
+    iterated = LazyArray.__iter__
+    monkeypatch.setattr(LazyArray, "__iter__", noted)
+    steps = guard_produce(SimpleNamespace(may=lambda *_, **__: True), body)
+    assert not read
+    for taken in range(1, 100):
+        next(steps)
+        assert len(read) == taken

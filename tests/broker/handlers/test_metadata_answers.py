@@ -307,6 +307,22 @@ def test_nobody_is_told_of_no_brokers_before_a_controller_has_named_them(key: Ap
     test()
 
 
+@pytest.mark.parametrize("leader", [0, LEADER_DURING_DELETE])
+def test_a_broker_with_replicas_tells_nobody_that_there_are_no_topics(leader: int) -> None:
+    """A controller that takes over names the brokers first. Some clients give up what they have for a topic then."""
+
+    @in_event_loop
+    async def test() -> None:
+        cache = MetadataCache(0)
+        cache.expects_topics = True
+        tell(cache)
+        assert not cache.known.is_set()
+        tell(cache, state("a", 0, leader, ALL))
+        assert cache.known.is_set(), "also if the only topic is being deleted"
+
+    test()
+
+
 def test_others_do_not_wait_until_the_cluster_is_known() -> None:
     others = [spec for key, spec in all_handlers().items() if key not in NEED_THE_CLUSTER]
     assert others and all(once_known(spec) is spec for spec in others)

@@ -108,7 +108,7 @@ def test_produce_requests_are_large_by_their_partitions(version: int) -> None:
         handlers = {ApiKey.PRODUCE: noted("at once")}
         async with serving(handlers, large_handlers={ApiKey.PRODUCE: noted("in turns")}) as (_, host, port):
             reader, writer = await asyncio.open_connection(host, port)
-            sent = [(1, LARGE_FRAME_BYTES), (many - 2, 200), (many, 200), (many, 10)]
+            sent = [(1, LARGE_FRAME_BYTES), (many - 2, 200), (many, 200), (many, 4)]
             for number, (partitions, size) in enumerate(sent):
                 request = produce_request(partitions, bytes(size), None if version < 3 else "an id")
                 writer.write(bytes(encode_request(request, version, number, "c")))

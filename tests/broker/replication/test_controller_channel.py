@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from engine.broker.replication.controller_channel import ControllerChannel, Cont
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.settings import ReplicationSettings
 from engine.kafka.client.broker_client import BrokerClient
-from engine.kafka.client.errors import ConnectionLost
+from engine.kafka.client.errors import ConnectionLost, RequestTimedOut
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataResponse
 from engine.kafka.protocol.apis.update_metadata import (
@@ -102,6 +103,35 @@ def test_a_controller_that_moves_while_versions_are_asked_is_not_connected_to_ag
             with pytest.raises(ConnectionLost, match="has moved"):
                 await ask(channel)
             assert await ask(channel) == 2
+            await channel.close()
+
+    run(test)
+
+
+def test_a_controller_that_gives_no_answer_is_connected_to_again() -> None:
+    """A broker in its place at the same address, or the same one behind a restarted firewall, answers then."""
+
+    async def test() -> None:
+        cache = MetadataCache(1)
+        channel = ControllerChannel(cache, ReplicationSettings(1, controller_socket_timeout_ms=50))
+        is_silent = True
+
+        async def answer(request: RequestHead, body: Any) -> MetadataResponse:
+            if is_silent:
+                await asyncio.Event().wait()
+            return MetadataResponse(controller_id=1, brokers=[], topics=[])
+
+        async with serving({ApiKey.METADATA: answer}) as (_, host1, port1):
+            controlled_by(cache, 1, b1=(host1, port1))
+            with pytest.raises(RequestTimedOut, match=r"within 0\.05 s"):
+                await ask(channel)
+            is_silent = False
+            async with asyncio.timeout(20):
+                while True:
+                    # A busy machine may need longer than the limit even for this.
+                    with suppress(RequestTimedOut):
+                        assert await ask(channel) == 1
+                        break
             await channel.close()
 
     run(test)

@@ -48,7 +48,7 @@ def ask_all(address: str, name: str) -> dict[str, bytes | None]:
     answers: dict[str, bytes | None] = {}
     # The request that creates a topic comes last: klamm may list the topic at once, and Kafka did not have it yet.
     for exchange in sorted(exchanges(name), key=lambda each: "absent" in each["api"]):
-        with WireClient(address) as client:
+        with WireClient(address, timeout_s=60) as client:
             client.socket.sendall(bytes.fromhex(exchange["request"]))
             try:
                 answers[exchange["api"]] = client.read_frame()

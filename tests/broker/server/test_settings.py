@@ -13,6 +13,9 @@ import pytest
 from network_serving import run
 from secured_zookeeper import digest_module
 
+from engine.broker.log.log_manager import LogManager
+from engine.broker.network.server import SocketServer
+from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.server.kafka_server import LOOP_LAG_MS_MAX, KafkaServer
 from engine.broker.server.settings import (
     advertised,
@@ -110,6 +113,21 @@ def test_the_gauge_sees_who_holds_the_loop_and_the_log_tells(caplog: pytest.LogC
         assert "event loop was blocked" in caplog.text
         assert gauge.take_max_ms() == 0
         gauge.stop()
+        server.offloader.close()
+
+    run(check)
+
+
+@pytest.mark.parametrize("logs", [{}, {("orders", 0): "a log"}])
+def test_a_broker_that_has_replicas_expects_to_hear_of_topics(logs: dict[tuple[str, int], str]) -> None:
+    async def check() -> None:
+        server = KafkaServer(config())
+        server.metadata_cache = MetadataCache(0)
+        server.log_manager = cast("LogManager", SimpleNamespace(logs=logs))
+        server.network = cast("SocketServer", SimpleNamespace(start_idle_sweep=lambda: None))
+        server._bound = []
+        await server._open_network()
+        assert server.metadata_cache.expects_topics is bool(logs)
         server.offloader.close()
 
     run(check)

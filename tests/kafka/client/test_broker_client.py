@@ -129,11 +129,102 @@ def test_the_client_says_what_went_wrong() -> None:
             client = BrokerClient(host, port, client_id="c")
             with pytest.raises(RequestTimedOut, match=r"no answer to Metadata within 0\.05 s"):
                 await client.send(MetadataRequest(topics=[]), 4, timeout_ms=50)
+            await client.connect()
             waiting = asyncio.ensure_future(client.send(MetadataRequest(topics=[]), 4))
             await asyncio.sleep(0)
             await server.stop()
             with pytest.raises(ConnectionLost):
                 await waiting
+            await client.close()
+
+    run(check)
+
+
+def test_a_request_without_an_answer_ends_the_connection() -> None:
+    """The peer may be gone without a word: only a new connection reaches whoever has taken its place."""
+
+    async def check() -> None:
+        asked: list[str] = []
+
+        def handler(request: RequestHead, body: MetadataRequest) -> Any:
+            asked.append(body.topics[0].name)
+            return Deferred() if asked == ["first"] else answer_with_name(request, body)
+
+        async with serving({ApiKey.METADATA: handler}) as (_, host, port):
+            client = BrokerClient(host, port, client_id="c")
+            await client.connect()
+            first = asyncio.create_task(client.send(asking("first"), 4, timeout_ms=50))
+            behind = asyncio.create_task(client.send(asking("behind"), 4))
+            with pytest.raises(RequestTimedOut):
+                await first
+            with pytest.raises(ConnectionLost, match=r"no answer to Metadata within 0\.05 s"):
+                await behind
+            assert not client.is_connected
+            assert name_of(await client.send(asking("again"), 4)) == "again"
+            assert (client.totals.created, client.totals.closed) == (2, 1)
+            await client.close()
+
+    run(check)
+
+
+def test_a_request_that_nobody_waits_for_any_more_is_still_due() -> None:
+    """Else a connection whose users are less patient than it is would stay silent for as long as they ask."""
+
+    async def check() -> None:
+        asked: list[str] = []
+
+        def handler(request: RequestHead, body: MetadataRequest) -> Any:
+            asked.append(body.topics[0].name)
+            return Deferred() if asked == ["first"] else answer_with_name(request, body)
+
+        async with serving({ApiKey.METADATA: handler}) as (_, host, port):
+            client = BrokerClient(host, port, client_id="c", request_timeout_ms=50)
+            await client.connect()
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.01):
+                    await client.send(asking("first"), 4)
+            async with asyncio.timeout(30):
+                while client.is_connected:
+                    await asyncio.sleep(0.01)
+            assert name_of(await client.send(asking("again"), 4, timeout_ms=30_000)) == "again"
+            await client.close()
+
+    run(check)
+
+
+def test_a_request_that_waits_behind_a_longer_one_does_not_end_the_connection() -> None:
+    """Answers come in order: that this one is missing says nothing about the peer before the first one's time is up."""
+
+    async def check() -> None:
+        may_answer = asyncio.Event()
+
+        async def handler(request: RequestHead, body: MetadataRequest) -> Any:
+            await may_answer.wait()
+            return answer_with_name(request, body)
+
+        async with serving({ApiKey.METADATA: handler}) as (_, host, port):
+            client = BrokerClient(host, port, client_id="c")
+            await client.connect()
+            long = asyncio.create_task(client.send(asking("long"), 4))
+            await asyncio.sleep(0)
+            with pytest.raises(RequestTimedOut):
+                await client.send(asking("short"), 4, timeout_ms=50)
+            may_answer.set()
+            assert name_of(await long) == "long"
+            assert name_of(await client.send(asking("after"), 4)) == "after"
+            assert client.totals.created == 1
+            await client.close()
+
+    run(check)
+
+
+def test_requests_that_come_at_once_share_one_connection() -> None:
+    async def check() -> None:
+        async with serving({ApiKey.METADATA: answer_with_name}) as (_, host, port):
+            client = BrokerClient(host, port, client_id="c")
+            answers = await asyncio.gather(*(client.send(asking(name), 4) for name in "ab"))
+            assert [name_of(answer) for answer in answers] == ["a", "b"]
+            assert client.totals.created == 1
             await client.close()
 
     run(check)

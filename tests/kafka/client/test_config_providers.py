@@ -20,8 +20,10 @@ def test_each_provider(tmp_path: Path) -> None:
         "b": f"${{file:{tmp_path}/secrets.properties:user}}/${{file:{tmp_path}/secrets.properties:password}}",
         "c": f"${{directory:{tmp_path}:password}}",
         "d": "${unknown:x} $ {} ${plain}",
+        "e": "${" + ":" * 100_000,
     }
-    assert resolve_references(told, {"NAME": "n"}) == {"a": "n!", "b": "alice/s3cret", "c": "other", "d": told["d"]}
+    found = {"a": "n!", "b": "alice/s3cret", "c": "other", "d": told["d"], "e": told["e"]}
+    assert resolve_references(told, {"NAME": "n"}) == found
 
 
 def test_declared_under_another_name() -> None:

@@ -8,7 +8,7 @@ import secrets
 
 from engine.kafka.client.sasl.exchange import Exchange, SaslError
 
-_FIELD = re.compile(r'\s*([\w-]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|([^,\s]*))\s*(?:,|$)')
+_FIELD = re.compile(r'[\s,]*+([\w-]++)\s*+=\s*+(?:"((?:\\.|[^"\\])*+)"|([^,\s]*+))\s*+(?:,|$)')
 
 
 def digest_md5_exchange(username: str, password: str, *, service: str, server_name: str) -> Exchange:
@@ -54,5 +54,10 @@ def _quoted(text: str) -> str:
 
 
 def _fields(message: str) -> dict[str, str]:
-    found = _FIELD.findall(message)
-    return {name: re.sub(r"\\(.)", r"\1", quoted) if quoted else plain for name, quoted, plain in found}
+    """Return the fields up to the first malformed one: to look for others behind it takes the square of the length."""
+    found, end = {}, 0
+    while match := _FIELD.match(message, end):
+        name, quoted, plain = match.groups()
+        found[name] = re.sub(r"\\(.)", r"\1", quoted) if quoted else plain or ""
+        end = match.end()
+    return found

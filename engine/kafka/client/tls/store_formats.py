@@ -19,7 +19,7 @@ from engine.common.errors import ConfigError
 _JKS, _JCEKS = b"\xfe\xed\xfe\xed", b"\xce\xce\xce\xce"
 _SUN_KEY_PROTECTOR = bytes.fromhex("060a2b060104012a02110101")
 """The only cipher of keys in a JKS file, as an encoded OID: 1.3.6.1.4.1.42.2.17.1.1."""
-_PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----\s*(.*?)\s*-----END \1-----", re.DOTALL)
+_PEM_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]++)-----((?:[^-]++|-(?!----))*+)-----END \1-----")
 
 EXTRA = "pip install 'klamm[security]'"
 
@@ -60,7 +60,7 @@ def read_pem(text: str, where: str) -> Store:
     Raises:
         ConfigError: there is no PEM block.
     """
-    blocks = [(match[1], _wrapped(match[1], match[2])) for match in _PEM_BLOCK.finditer(text)]
+    blocks = [(match[1], _wrapped(match[1], match[2].strip())) for match in _PEM_BLOCK.finditer(text)]
     if not blocks:
         raise ConfigError(f"{where} holds no PEM block (-----BEGIN …-----)")
     certificates = "".join(block for label, block in blocks if label.endswith("CERTIFICATE"))

@@ -166,7 +166,8 @@ class ReplicationKeys:
         "Percentage of a broker's preferred partitions that may be led by others before the controller acts."
     )
     controller_socket_timeout_ms = INT(30000, MEDIUM).with_effect(
-        "Milliseconds that the controller waits for a broker's answer before it connects again."
+        "Milliseconds that the controller waits for a broker's answer, and a broker for the controller's, before it "
+        "connects again."
     )
     controlled_shutdown_enable = BOOLEAN(True, MEDIUM).with_effect(
         "Hand leadership over before the broker ends. If off, clients notice every restart."
