@@ -14,12 +14,15 @@ from fake_cluster import FakeCluster, big_cluster
 from fake_feed import FakeFeed
 
 from engine.admin.analysis import absences, history
+from engine.admin.analysis.incidents import Runs
 from engine.admin.analysis.timeline import timelines
 from engine.admin.watch.events import Event, EventKind
 from engine.common.model import TopicPartition
+from tui.drawing.lines import text_of
 from tui.drawing.table_model import Filter, TableModel
 from tui.pages import timeline
 from tui.pages.page import View
+from tui.pages.timeline import run_line, short_kind
 from tui.state.board import Board, NumberedEvents
 from tui.state.location import Location
 
@@ -206,3 +209,17 @@ def test_a_long_change_is_cut_so_that_its_column_fits() -> None:
     text = column.cell((0, event)).text
     assert len(text) == 80 and text.endswith("…")
     assert column.value((0, event)) == event.after, "what is exported is whole"
+
+
+def test_where_it_is_narrow_the_change_is_not_cut_for_words_that_say_it_twice() -> None:
+    def told(*events: Event) -> str:
+        (run,) = Runs(events)
+        return text_of(run_line(run, len(short_kind(run)) + 2, is_short=True)).partition("  ")[2]
+
+    kind = EventKind.GROUP_MEMBERS_CHANGED
+    left = Event(0, kind, "group billing", "1", "0", reason="billing-1 left")
+    assert told(left) == "members  group billing  1 → 0  billing-1 left"
+    assert told(left, Event(0, kind, "group fraud", "1", "2")) == "group members  2 times  group billing, group fraud"
+    rate = Event(0, EventKind.BROKER_CONFIG_CHANGED, "broker 3", "", "x.rate=9")
+    assert told(rate) == "config  broker 3  x.rate=9"
+    assert told(Event(0, EventKind.BROKER_DOWN, "broker 3")) == "broker down  broker 3"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,18 +11,22 @@ from dashboards import Driven, dashboard, drive
 from fake_cluster import FakeCluster
 from fake_feed import FakeFeed
 
+from engine.admin.cluster.errors import BadRequest
 from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
+from engine.admin.health.report import Check, HealthReason, HealthReport, HealthStatus, Severity
 from engine.common.model import NO_LEADER, TopicPartition
+from tui.dialogs.dialog import TextDialog
 from tui.drawing.cells import Cell
 from tui.operations.elections import Elect, sum_of
-from tui.operations.groups import DeleteGroups
+from tui.operations.groups import RESET_HINT, DeleteGroups, ResetOffsets
 from tui.operations.operation import Outcome
 from tui.operations.partitions import AbortHanging, DeleteRecords, VerifyReplicas
 from tui.operations.reassignments import sum_of as cancel_sum
 from tui.operations.topics import DeleteTopics
 from tui.screen.action_handlers import chosen
-from tui.screen.offers import NotNow, Offer, offer_for
+from tui.screen.offers import Ask, NotNow, Offer, offer_for
 from tui.state.location import Location
+from tui.state.problems import problems_of
 
 ELECTIONS = {"leader.elect": ElectionType.PREFERRED, "leader.elect_unclean": ElectionType.UNCLEAN}
 
@@ -191,3 +196,67 @@ def test_a_result_leads_with_how_many_rows_have_which_result() -> None:
     rows = [(Cell(f"orders-{number}"), Cell("failed" if number == 3 else "elected")) for number in range(5)]
     assert Outcome("Elect", ("partition", "result"), tuple(rows)).counts == "4 elected, 1 failed"
     assert not Outcome("Elect", ("partition", "result"), tuple(rows[:1])).counts, "one row says it itself"
+
+
+def test_the_record_at_which_members_stood_is_stepped_over_once_they_have_left() -> None:
+    """Nobody may set offsets while they live: the offer is needed when nobody reads any more."""
+
+    async def look(driven: Driven) -> None:
+        cluster, held = driven.feed.cluster, TopicPartition("orders", 3)
+        cluster.add_group("stuck", "orders", reads=cluster.rate, lag=50)
+        cluster.stop_at("stuck", held, 5)
+        await driven.tick(30)
+
+        def prefilled() -> list[str]:
+            asked = offered(driven, "group.reset")
+            assert isinstance(asked, Ask)
+            return [one.value for one in asked.fields]
+
+        assert prefilled() == ["orders:3", "+1"]
+        cluster.leave("stuck")
+        await driven.tick(30)
+        assert driven.lines_with("group stuck STOP"), driven.text
+        assert prefilled() == ["orders:3", "+1"]
+        assert "step over it (O), then start" in " ".join(driven.text.split()), driven.text
+        await driven.press("enter")
+        driven.main.go_to(Location("group", group="stuck", row="orders-3"))
+        await driven.settled()
+        assert prefilled() == ["orders:3", "+1"]
+        driven.main.go_to(Location("group", group="stuck", row="orders-2"))
+        await driven.settled()
+        assert prefilled() == ["orders:2", ""], "no record held it up"
+        cluster.stop_at("stuck", held, 6)
+        await driven.tick(2)
+        driven.main.go_to(Location("group", group="stuck", row="orders-3"))
+        await driven.settled()
+        assert prefilled() == ["orders:3", ""], "the step was made"
+        (found,) = [one for one in problems_of(driven.app.board) if one.key == "group stuck"]
+        assert found.examples[1].startswith("orders-3, "), "nobody reads it, though its verdict takes some looks"
+        assert " and 3 more: " in found.examples[1]
+
+    shown(look, FakeFeed(FakeCluster(3, {"orders": 6}), plays=False))
+
+
+@pytest.mark.parametrize("nothing", ["", " "])
+def test_offsets_set_to_nowhere_are_refused_in_the_words_of_the_field(nothing: str) -> None:
+    with pytest.raises(BadRequest, match="say where to") as refused:
+        ResetOffsets.of("billing", "*", nothing)
+    assert refused.value.hint == RESET_HINT
+
+
+def test_why_works_on_the_screen_of_moves() -> None:
+    async def look(driven: Driven) -> None:
+        driven.main.go_to(Location("reassignments"))
+        await driven.settled()
+        await driven.press("w")
+        assert driven.app.screen is driven.main, "nothing moves"
+        frame = driven.app.board.frame
+        reason = HealthReason(Check.LEAKED_THROTTLES, Severity.WARNING, 1, ("topic t: x=*",))
+        report = HealthReport(HealthStatus.WARNING, (reason,))
+        driven.app.take(replace(frame, sequence=frame.sequence + 1, health=report, events=()))
+        await driven.settled()
+        await driven.press("w")
+        await driven.sees("1 throttle setting left  topic t: x=*")
+        assert isinstance(driven.app.screen, TextDialog)
+
+    shown(look, FakeFeed(FakeCluster(3, {"orders": 6}), plays=False))

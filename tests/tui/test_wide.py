@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -69,6 +70,20 @@ def test_beside_the_table_stands_what_there_is_to_say_of_the_row_under_the_curso
             assert told in aside(driven)
         await driven.press("1")
         assert not driven.main.query_one("#room").display
+
+    shown("live", look, size=HUGE)
+
+
+def test_a_replica_that_is_back_was_out_until_a_time() -> None:
+    async def look(driven: Driven) -> None:
+        await driven.tick(6)
+        driven.feed.cluster.kill(2)
+        await driven.tick(3)
+        await driven.press("4")
+        assert re.search(r"broker 2 since \S+ for \S+, and still is", aside(driven)), aside(driven)
+        driven.feed.cluster.start(2)
+        await driven.tick(20)
+        assert re.search(r"broker 2 from (\S+) to (?!\1)\S+ for ", aside(driven)), aside(driven)
 
     shown("live", look, size=HUGE)
 

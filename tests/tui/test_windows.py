@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 from dashboards import Driven, dashboard, drive
@@ -165,6 +166,8 @@ def test_settings_are_edited_in_their_table_and_altered_together() -> None:
         await driven.press("d", "down", "d")
         await driven.sees("compression.type is not set here")
         assert "dropped → 604800000" in driven.drawn
+        dropped = next(one for one in window._model.shown if one.name == "retention.ms")
+        assert window._value(replace(dropped, default="")).text == "dropped → empty"
         await driven.press("down", "enter")
         await driven.sees("log.dirs cannot be altered while the broker runs")
         await driven.press("down", "enter", *"2M", "enter")

@@ -52,7 +52,7 @@ class ConfirmDialog(Dialog[bool]):
         lines += [()] * bool(lines) + [line(text) for text in prepared.lines]
         widgets: list[Widget] = [LinesScroll(lines, id="preview"), command_view(prepared.command, self._leads)]
         if prepared.typed is not None:
-            widgets.append(Input(id="typed"))
+            widgets.append(Input(id="typed", placeholder=f"type {plain(prepared.typed)} here"))
         return widgets
 
     def on_mount(self) -> None:

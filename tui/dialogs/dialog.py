@@ -166,7 +166,7 @@ class TextDialog(Dialog[None]):
         folds: bool = False, also: Also | None = None, renewed: Callable[[], list[Line]] | None = None,
     ) -> None:  # fmt: skip
         more = "" if also is None else f"   {key_label(also.key)} {also.does}"
-        super().__init__(title, "esc closes" + "   y copies the command" * bool(copied) + more)
+        super().__init__(title, "esc closes" + "   ^y copies the command" * bool(copied) + more)
         self._lines = lines
         self._copied, self._leads = copied, leads
         self._also = also

@@ -129,7 +129,7 @@ class SettingsDialog(Dialog[AlterSettings]):
             text = "hidden" if one.is_secret else NOTHING if one.value is None else one.value
             return Cell(plain(text), Tone.STRONG if one.is_own else Tone.QUIET if one.is_fixed else Tone.PLAIN)
         new = self._edits[one.name]
-        shown = f"dropped → {NOTHING if one.default is None else one.default}" if new is None else new
+        shown = f"dropped → {NOTHING if one.default is None else one.default or 'empty'}" if new is None else new
         before = f"{one.value} → " if new is not None and one.value is not None and not one.is_secret else ""
         return Cell(plain(f"{before}{shown}"), Tone.ACCENT)
 

@@ -105,6 +105,8 @@ class ResetOffsets(Operation):
 def parse_reset(text: str) -> tuple[ResetSpec, tuple[str, ...]]:
     """Return where to, and the option that says the same; raises BadRequest if ``RESET_HINT`` does not name it."""
     word = text.strip()
+    if not word:
+        raise BadRequest("say where to", hint=RESET_HINT)
     simple = {"earliest": ResetTo.EARLIEST, "latest": ResetTo.LATEST, "current": ResetTo.CURRENT}
     if word.lower() in simple:
         return ResetSpec(simple[word.lower()]), (f"--to-{word.lower()}",)

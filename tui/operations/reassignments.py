@@ -193,12 +193,13 @@ class RemoveThrottles(Operation):
             }
             failed = await delete_throttles(cluster, same)
             rows = tuple(
-                (Cell(str(entity)), Cell(", ".join(same[entity])), result_cell("removed", is_good=True))
-                for entity in same
+                (Cell(str(entity)), Cell(setting), result_cell("removed", is_good=True))
+                for entity, kept in same.items()
                 if entity not in failed
+                for setting in kept
             )
             verdict = "some throttles stay" if failed else ""
-            return Outcome(self.title, ("of", "settings", "result"), rows, (), tuple(failed.values()), verdict)
+            return Outcome(self.title, ("of", "setting", "result"), rows, (), tuple(failed.values()), verdict)
 
         lines, commands = [], []
         for entity, settings in found.foreign.items():

@@ -13,7 +13,6 @@ from engine.admin.analysis.incidents import Incident
 from engine.admin.analysis.timeline import timelines
 from engine.admin.brokers.metrics import IDLE_LOW_PERCENT, TOPICS_MAX, BrokerFigures
 from engine.admin.lag.results import PartitionLag, QueryPartitionLag
-from engine.admin.lag.stepping_over import may_step_over
 from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.events import Event
 from engine.admin.watch.frame import Stage, WatchedGroup
@@ -321,12 +320,14 @@ def _past_of(board: Board, item: PartitionItem) -> list[Line]:
         lines += _title("out of the ISR") if row.absences else []
         for absence in row.absences[-_ROWS:][::-1]:
             since = "before the first look" if absence.since_ms is None else clock_time(absence.since_ms)
-            is_over = not absence.is_present(item.partition)
-            if is_over and absence.until_ms is None:
+            lasted_s = absence.lasted_s(board.frame.at_ms)
+            lasted = "" if lasted_s is None else f" for {span(lasted_s)}"
+            if absence.is_present(item.partition):
+                lines.append(line((f"broker {absence.broker} since {since}{lasted}", Tone.BAD), ", and still is"))
+            elif absence.until_ms is None:
                 lines.append(line(f"broker {absence.broker} since {since}, and is no replica any more"))
-                continue
-            text = f"broker {absence.broker} since {since} for {span(absence.lasted_s(board.frame.at_ms))}"
-            lines.append(line((text, Tone.PLAIN if is_over else Tone.BAD), "" if is_over else ", and still is"))
+            else:
+                lines.append(line(f"broker {absence.broker} from {since} to {clock_time(absence.until_ms)}{lasted}"))
     return [*lines, *_happened(reversed(own))]
 
 
@@ -341,7 +342,7 @@ def _group(view: View, group: WatchedGroup, width: int) -> list[Line]:
     lines += _chart("lag", [sample.value if isfinite(sample.value) else None for sample in samples], width, short_count)
     lines += _furthest_behind(group.lag.partitions, width)
     lines += [*_title("members"), *member_lines(group, _ROWS)]
-    return [*lines, *_events_of(view.board, lambda event: event.subject == group.name)]
+    return [*lines, *_events_of(view.board, lambda event: event.subject == f"group {group.name}")]
 
 
 def _furthest_behind(partitions: Iterable[PartitionLag | QueryPartitionLag], width: int) -> list[Line]:
@@ -370,19 +371,19 @@ def _group_partition(view: View, one: PartitionLag, width: int) -> list[Line]:
             text = f"a transaction holds back committed records from {count(held.start_offset)} on: Z on Partitions (4)"
             lines += _told(text, width, Tone.WARN)
     lines += _told(one.error, width, Tone.BAD) if one.error else []
-    stands_alone = may_step_over(group.lag)
-    if one.reason is Reason.STANDS_STILL and not stands_alone:
+    is_held = view.board.standstills.holds_up(group.name, one)
+    if one.reason is Reason.STANDS_STILL and not is_held:
         lines += [*_title("what to do"), *_told(groups.LOOK_AT_MEMBERS, width)]
     if one.status.is_trouble and one.committed_offset is not None and view.target is not None:
         shown = view.off_board.record_at(one.topic, one.partition, one.committed_offset)
         lines += [*_title("the record that comes next"), *_record(shown, width)]
         where = one.topic, "--partition", str(one.partition), "--offset", str(one.committed_offset), "-n", "1"
         lines += _told(command_text(["consume", *where], view.target), width, Tone.QUIET)
-        if one.reason is Reason.STANDS_STILL and stands_alone:
+        if is_held:
             known = None if shown is None else shown.record
             to = ("--shift-by", "1") if known is None else ("--to-offset", str(known.offset + 1))
             step = group.name, "--topic", f"{one.topic}:{one.partition}", *to, "--execute"
-            lines += _title("step over it, once its members are stopped: O, or")
+            lines += _title(f"step over it{', once its members are stopped' if one.consumer_id else ''}: O, or")
             lines += _told(command_text(["groups", "reset-offsets", *step], view.target), width, Tone.QUIET)
     return lines
 

@@ -284,7 +284,8 @@ def _past_changes(view: View, group: str) -> list[Line]:
     past = group_past(view.board.events, group)
     if not past.changes:
         return []
-    lines = [line((f"rebalanced {counted(past.rebalances, 'time')} since the dashboard started", Tone.QUIET))]
+    seen = f"rebalanced at least {counted(past.rebalances, 'time')}" if past.rebalances else "no rebalance seen"
+    lines = [line((f"{seen} since the dashboard started", Tone.QUIET))]
     for change in past.changes[: 4 if view.height >= TALL else 1]:
         after = "" if change.lasted_ms is None else f"   after {span(change.lasted_ms / 1000)}"
         text = f"{change_text(change.event)}{' members' if change.is_of_members else after}"

@@ -21,7 +21,7 @@ from tui.drawing.units import at_least, count, counted, plain, short_count, span
 from tui.pages import brokers, reassignments
 from tui.pages.groups import status_cell, time_lag_cell, trend_cell, unknown_told
 from tui.pages.page import Page, View
-from tui.pages.timeline import run_line, severity
+from tui.pages.timeline import run_line, severity, short_kind
 from tui.state.board import Board
 from tui.state.problems import Problem, age_told, problems_of, why_lines
 
@@ -389,7 +389,8 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
             lines.append(
                 line("  ", *name, f"{short_count(rate):>8} ", ("▇" * round(rate / busiest[0][1] * bar), Tone.QUIET))
             )
-    return lines or [line(("  nothing is written, as far as is known", Tone.QUIET))]
+    told = "not measured so far" if board.rates.in_per_s is None else "nothing is written, as far as is known"
+    return lines or [line((f"  {told}", Tone.QUIET))]
 
 
 def _moves(board: Board, width: int, lines_max: int) -> list[Line]:
@@ -445,7 +446,7 @@ def _events(board: Board, width: int, lines_max: int) -> list[Line]:
     )
     if not kept:
         return [line(("  none since the dashboard started", Tone.QUIET))]
-    kind = max(len(run.event.kind) for run in kept) + 2
+    kind = max(len(short_kind(run)) for run in kept) + 2
     return [fitted(line(" ", *run_line(run, kind, is_short=True)), width) for run in kept]
 
 

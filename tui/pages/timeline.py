@@ -66,11 +66,22 @@ def change_text(event: Event) -> str:
     return event.after or event.before
 
 
+def short_kind(run: Run) -> str:
+    """Return what happened, without what the subject and the change say themselves: they are cut where it is narrow."""
+    event, words = run.event, kind_cell(run.event).text
+    what = words.removesuffix(" changed")
+    if run.count > 1:
+        return what if " " in what else words
+    is_told = what != words and change_text(event)
+    return what.removeprefix(f"{event.subject.partition(' ')[0]} ") if is_told else words
+
+
 def run_line(run: Run, kind_width: int, *, is_short: bool = False) -> Line:
-    """Return the events of one kind in one moment as a line; a short one has no tenths of seconds."""
+    """Return the events of one kind in one moment as a line; a short one has no tenths of seconds, and few words."""
     event, kind = run.event, kind_cell(run.event)
+    words = short_kind(run) if is_short else kind.text
     at = clock_time(event.at_ms)
-    head = ((f"{at.partition('.')[0] if is_short else at}  ", Tone.QUIET), (f"{kind.text:<{kind_width}}", kind.tone))
+    head = ((f"{at.partition('.')[0] if is_short else at}  ", Tone.QUIET), (f"{words:<{kind_width}}", kind.tone))
     if run.count == 1:
         subject = (f"{plain(event.subject)}  ", Tone.STRONG)
         return line(*head, subject, f"{plain(change_text(event))}  ", (plain(event.reason), Tone.QUIET))
@@ -156,7 +167,7 @@ def _summary(view: View, width: int) -> list[Line]:
     board = view.board
     folded = 0 if view.is_filtered else len(board.events) - len(board.folded_events())
     told = f"{counted(len(board.events), 'event')}{f', {count(folded)} of them folded' * bool(folded)}"
-    text = f"{told}   klamm does not see what comes and goes between two looks"
+    text = f"{told}   z shows the grave ones   klamm does not see what comes and goes between two looks"
     number, incidents = view.location.incident, view.board.history.incidents
     if number is not None and number in incidents:
         cause = incidents[number].cause

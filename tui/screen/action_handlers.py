@@ -111,6 +111,9 @@ def _why(screen: MainScreen) -> None:
         if item is not None and problem is None:
             screen.tell(f"nothing is wrong with group {group}")
             return
+    elif screen.location.page == "reassignments":
+        problem = next((one for one in problems_of(screen.dashboard.board) if one.opens.page == "reassignments"), None)
+        item = problem
     if item is None or problem is None:
         screen.tell("nothing is wrong")
         return

@@ -15,7 +15,7 @@ from engine.admin.cluster.target import Side
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
 from engine.admin.lag.results import PartitionLag
-from engine.admin.lag.stepping_over import may_step_over, scope_text, stands
+from engine.admin.lag.stepping_over import scope_text
 from engine.admin.watch.frame import Stage
 from engine.common.quantities import counted
 from tui.drawing.units import byte_rate, size
@@ -319,7 +319,11 @@ def _reset(view: View, items: Sequence[Any]) -> Offer:
     if group is None:
         is_problem = view.location.page == "overview"
         return NotNow("put the cursor on a group that one record holds up" if is_problem else "choose one group")
-    named = [one for one in _partitions_of(view, group, items) if view.location.page == "group" or stands(one)]
+    named = [
+        one
+        for one in _partitions_of(view, group, items)
+        if view.location.page == "group" or view.board.standstills.holds_up(group, one)
+    ]
     fields = (
         FieldNeeded("topics", "Topics", scope_text(named), "orders or orders:0,1; *: all that the group has committed"),
         FieldNeeded("to", "To", _next_offset(view, group, named), RESET_HINT),
@@ -336,8 +340,7 @@ def _partitions_of(view: View, name: str, items: Sequence[Any]) -> Sequence[Part
 
 def _next_offset(view: View, name: str, named: Sequence[PartitionLag]) -> str:
     """Return where the one partition that a record holds up goes on; empty: only a person can say where to."""
-    group = next((group for group in view.board.frame.groups if group.name == name), None)
-    if group is None or len(named) != 1 or not (stands(named[0]) and may_step_over(group.lag)):
+    if len(named) != 1 or not view.board.standstills.holds_up(name, named[0]):
         return ""
     read = view.off_board.record_at(named[0].topic, named[0].partition, named[0].committed_offset)
     # In a compacted topic the record may come some offsets later.

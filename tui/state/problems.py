@@ -10,10 +10,10 @@ from engine.admin.analysis.causes import missing_brokers
 from engine.admin.analysis.disks import NO_ROOM_SOON_S, DirTrend, room_advice
 from engine.admin.analysis.incidents import runs_around
 from engine.admin.analysis.moves import CopyState
+from engine.admin.analysis.rebalances import changes_of_members
 from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, throttles_told, what_is_held
 from engine.admin.health.report import Check, HealthReason, Severity
 from engine.admin.lag.results import PartitionLag
-from engine.admin.lag.stepping_over import may_step_over
 from engine.admin.lag.verdicts import Reason
 from engine.admin.watch.events import EventKind
 from engine.admin.watch.frame import WatchedGroup
@@ -92,10 +92,12 @@ _OF_READERS: Mapping[Reason | None, str] = {
     Reason.STANDS_STILL: f"{LOOK_AT_MEMBERS}; see the record at which each partition stands (enter)",
     Reason.LAG_NEVER_FELL: "it reads less than comes in: give it more consumers; see who reads what (enter)",
 }
+_OFTEN = 3
 _OVER_A_RECORD = (
     "look at what its members log, and at the record before which they stand (enter, enter); "
     "once they are stopped, step over it (O)"
 )
+_STEP_OVER = "look at the record before which its members stood (enter, enter); step over it (O), then start them again"
 _FOLLOWS: Mapping[Check, EventKind] = {
     Check.OFFLINE_PARTITIONS: EventKind.PARTITION_OFFLINE,
     Check.UNDER_MIN_ISR: EventKind.ISR_SHRANK,
@@ -184,9 +186,13 @@ def why_lines(
 
     ``run_width``: what happened many times takes one line of at most that many cells, which ends with names of cases.
     """
-    lines = [line((f"{problem.sign} {problem.subject}", problem.tone), f"  {problem.effect}")]
+    effect = problem.effect
+    if len(problem.examples) > 1:
+        # In a row it names the first cases.
+        effect = effect.partition(plain(problem.examples[0]))[0].rstrip(", ")
+    lines = [line((f"{problem.sign} {problem.subject}", problem.tone), f"  {effect}")]
     cases = (problem.means, *problem.examples)
-    lines += [line(f"  {plain(one)}") for one in cases if one not in ("", problem.effect)]
+    lines += [line(f"  {plain(one)}") for one in cases if one not in ("", effect)]
     # If nobody saw it begin, nobody knows what happened then.
     since, past = problem.since, board.history
     setting = "throttled" * (problem.key == Check.LEAKED_THROTTLES)
@@ -296,6 +302,8 @@ def _problem(board: Board, reason: HealthReason) -> Problem:
     one, many = _SUBJECTS[reason.check]
     if reason.check is Check.RUNNING_REASSIGNMENTS and _is_held_up(board):
         one, many = "{} reassignment held up", "{} reassignments held up"
+    rest = reason.count - len(reason.examples)
+    more = (f"and {counted(rest, 'other')}",) if reason.examples and rest > 0 else ()
     return Problem(
         reason.check.value,
         Tone.BAD if reason.severity is Severity.CRITICAL else Tone.WARN,
@@ -303,7 +311,7 @@ def _problem(board: Board, reason: HealthReason) -> Problem:
         _effect(board, reason),
         board.since.get(reason.check),
         _PLACES.get(reason.check, Location("brokers")),
-        examples=reason.examples,
+        examples=(*reason.examples, *more),
         advice=_advice_of(board, reason),
         incident=_incident_of(board, reason.check),
         mends=_mends(reason),
@@ -441,6 +449,7 @@ def _of_groups(board: Board) -> Iterator[Problem]:
         parts = [*([] if still_s is None else [f"no commit for {span(still_s)}"]), f"{lag} behind"]
         if group.lag.time_lag_ms is not None:
             parts.append(time_lag_cell(group.lag).text)
+        held = [one for one in group.lag.partitions if board.standstills.holds_up(group.name, one)]
         growth = growth_of(group.lag)
         if growth is not None and abs(growth) >= 1:
             parts.append(f"{'↑' if growth > 0 else '↓'} {short_count(abs(growth))}/s")
@@ -448,22 +457,25 @@ def _of_groups(board: Board) -> Iterator[Problem]:
             f"group {group.name}", status.tone, f"group {plain(group.name)} {status.text}", ", ".join(parts),
             board.since.get(("group", group.name)), Location("group", group=group.name, only=Only.IN_TROUBLE),
             is_of_cluster=False,
-            examples=tuple(_cases_of(group, still_s)),
-            advice=_OVER_A_RECORD if may_step_over(group.lag) else _OF_READERS.get(
-                group.lag.reason, "see which partitions are behind, and who owns them (enter)"
-            ),
-            mends=("group.reset",) if may_step_over(group.lag) else (),
+            examples=tuple(_cases_of(board, group, still_s)),
+            advice=(_OVER_A_RECORD if any(one.consumer_id for one in held) else _STEP_OVER) if held
+            else _OF_READERS.get(group.lag.reason, "see which partitions are behind, and who owns them (enter)"),
+            mends=("group.reset",) if held else (),
         )  # fmt: skip
 
 
-def _cases_of(group: WatchedGroup, still_s: float | None) -> Iterator[str]:
+def _cases_of(board: Board, group: WatchedGroup, still_s: float | None) -> Iterator[str]:
     """Say why a group is in trouble, and whose partitions are the reason, the reader furthest behind first."""
     lag = group.lag
     if why := why_of(lag, still_s):
         yield why
+    changes = changes_of_members(board.events, group.name, board.frame.at_ms)
+    if changes >= _OFTEN:
+        yield f"its members left or joined {count(changes)} times in the last minute: see whether they crash"
     by_reader: dict[str, list[PartitionLag]] = {}
     for one in sorted(lag.partitions, key=lambda one: -(one.lag or 0)):
-        if one.status is lag.status:
+        is_unread = lag.reason is Reason.NOBODY_READS and one.is_behind and not one.consumer_id
+        if one.status is lag.status or is_unread:
             by_reader.setdefault(reader_of(group, one), []).append(one)
     for reader, found in list(by_reader.items())[:_NAMED_MAX]:
         rest = len(found) - _NAMED_MAX

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from engine.admin.groups.values import GroupState
 from engine.admin.watch.events import Event, EventKind
@@ -14,6 +15,7 @@ _REBALANCING = (
     GroupState.ASSIGNING,
     GroupState.RECONCILING,
 )
+_MINUTE_MS = 60_000
 _KINDS = (EventKind.GROUP_STATE_CHANGED, EventKind.GROUP_MEMBERS_CHANGED)
 
 
@@ -31,7 +33,10 @@ class GroupChange:
 
 @dataclass(frozen=True, slots=True)
 class GroupPast:
-    """The changes of a group, the newest first, and how often it was seen to begin a rebalance."""
+    """The changes of a group, the newest first, and how often it rebalanced at least.
+
+    A rebalance that nobody saw is known by the members who came or went.
+    """
 
     changes: tuple[GroupChange, ...]
     rebalances: int
@@ -39,14 +44,24 @@ class GroupPast:
 
 def group_past(events: Iterable[Event], group: str) -> GroupPast:
     """Return a group's past from all events, which come the oldest first."""
-    changes, rebalances, since_ms = [], 0, None
+    changes, rebalances, since_ms, state, rebalancing_ms = [], 0, None, "", -1
     for event in events:
         if event.kind not in _KINDS or event.subject != f"group {group}":
             continue
         if event.kind is EventKind.GROUP_MEMBERS_CHANGED:
             changes.append(GroupChange(event))
+            is_of_seen = state in _REBALANCING or event.at_ms == rebalancing_ms
+            rebalances += event.after != "0" and not is_of_seen
             continue
         changes.append(GroupChange(event, None if since_ms is None else event.at_ms - since_ms))
-        since_ms = event.at_ms
+        since_ms, state = event.at_ms, event.after
+        if event.before in _REBALANCING:
+            rebalancing_ms = event.at_ms
         rebalances += event.after in _REBALANCING and event.before not in _REBALANCING
     return GroupPast(tuple(reversed(changes)), rebalances)
+
+
+def changes_of_members(events: Sequence[Event], group: str, now_ms: int) -> int:
+    """Return how often members came or went in the last minute."""
+    last = takewhile(lambda event: event.at_ms > now_ms - _MINUTE_MS, reversed(events))
+    return sum(event.kind is EventKind.GROUP_MEMBERS_CHANGED and event.subject == f"group {group}" for event in last)

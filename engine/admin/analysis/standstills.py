@@ -6,11 +6,12 @@ while records come is WARN within two or three looks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from engine.admin.lag.paces import Paces
-from engine.admin.lag.results import GroupLag
+from engine.admin.lag.results import GroupLag, PartitionLag
+from engine.admin.lag.stepping_over import may_step_over, stands
 from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Frame, Stage, WatchedGroup
@@ -26,6 +27,8 @@ class Standstills:
         self._paces = Paces()
         self._stalled: dict[str, int] = {}
         """For how many seconds each has committed nothing."""
+        self._held: frozenset[tuple[str, str, int | None]] = frozenset()
+        """Groups, partitions, and the offsets of the records that hold them up."""
         self._at_ms = 0
         self._read_ms: int | None = None
 
@@ -36,11 +39,13 @@ class Standstills:
         """
         if frame.at_ms < self._at_ms:
             self._stalled.clear()
+            self._held = frozenset()
         self._at_ms = frame.at_ms
         told = self._paces.take((group.lag for group in frame.groups), frame.at_ms)
         lags = [_warned(lag) if self._is_still(lag) else lag for lag in told]
         pairs = zip(frame.groups, lags, strict=True)
         groups = tuple(group if group.lag is lag else replace(group, lag=lag) for group, lag in pairs)
+        self._held = frozenset(self._held_in(groups))
         events = tuple(self._events(frame, groups))
         if not events and all(new is old for new, old in zip(groups, frame.groups, strict=True)):
             return frame
@@ -50,6 +55,19 @@ class Standstills:
         """Return for how long a group has committed nothing, before the verdict on a standstill is there."""
         is_early = group.lag.status is LagStatus.WARN and group.lag.reason is Reason.STANDS_STILL
         return self._paces.still_s(group.lag) if is_early else None
+
+    def holds_up(self, group: str, one: PartitionLag) -> bool:
+        """Whether the next record seems to hold up the reader of a partition, or did so until that reader left."""
+        return (group, one.name, one.committed_offset) in self._held
+
+    def _held_in(self, groups: Iterable[WatchedGroup]) -> Iterator[tuple[str, str, int | None]]:
+        for group in groups:
+            if group.lag.status.is_fine:
+                continue
+            may_hold = may_step_over(group.lag)
+            for one in group.lag.partitions:
+                if (may_hold and stands(one)) or (not one.consumer_id and self.holds_up(group.name, one)):
+                    yield group.name, one.name, one.committed_offset
 
     def _is_still(self, lag: GroupLag) -> bool:
         never_fell = lag.reason is Reason.LAG_NEVER_FELL and self._paces.still_s(lag) is not None

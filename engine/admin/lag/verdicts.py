@@ -12,11 +12,11 @@ The rules are Burrow's (2025), carried over from commits, which it watches, to s
 6.  Everything that was there two samples ago has been read: OK.
 7.  The offset has stood still for all of the time, or more than twice as long as it moved before: STALL where somebody
     owns the partition, STOP if nobody does. It is STOP already if it has stood still as long as a move would now be a
-    jump by rule 5.
+    jump by rule 5. It is WARN if it has stood still for more than twice as long as between any two moves before.
 8.  The lag fell at least once: OK. Else WARN.
 
-Burrow does not know who owns a partition, and these additions to rules 5 and 7 are not Burrow's. Where nobody does, a
-jump is most likely a reset, which is no reading, and moves before may be those of consumers that are gone. But moves
+Burrow does not know who owns a partition, and these additions to rules 5 and 7 are not Burrow's. Where nobody owns it,
+a jump is most likely a reset, which is no reading, and moves before may be those of consumers that are gone. But moves
 that go on may be those of a consumer that chose its partitions itself: it commits, and is no member.
 
 A reader that seems to stand still by rule 7 may just commit rarely: ``pace`` looks that up, and then it is unknown.
@@ -316,6 +316,8 @@ def _judge_known(points: Sequence[KnownPoint], is_owned: bool | None) -> Verdict
         if is_owned is False:
             return Verdict(LagStatus.STOP, Reason.NOBODY_READS)
         return Verdict(LagStatus.STALL, Reason.STANDS_STILL)
+    if not _keeps_up(points) and len(_moves(points)) > 1 and _has_stopped(points, factor=2):
+        return Verdict(LagStatus.WARN, Reason.STANDS_STILL)
     return _trend(points, LagStatus.WARN)
 
 
@@ -392,10 +394,10 @@ def _since_a_jump(points: Sequence[KnownPoint]) -> Sequence[KnownPoint]:
     return points[begin:]
 
 
-def _has_stopped(points: Sequence[KnownPoint]) -> bool:
-    """Whether the offset moved, and has stood still since for longer than before."""
+def _has_stopped(points: Sequence[KnownPoint], factor: int = 1) -> bool:
+    """Whether the offset moved, and has stood still since for more than ``factor`` times as long as before."""
     times_ms = [points[0].time_ms, *(points[index].time_ms for index in _moves(points))]
     if len(times_ms) == 1:
         return False
     longest_ms = max(after - before for before, after in pairwise(times_ms))
-    return is_telling(points[_moves(points)[-1] :]) and points[-1].time_ms - times_ms[-1] > longest_ms
+    return is_telling(points[_moves(points)[-1] :]) and points[-1].time_ms - times_ms[-1] > factor * longest_ms

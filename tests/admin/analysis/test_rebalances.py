@@ -8,13 +8,16 @@ from fake_cluster import FakeCluster
 
 from engine.admin.analysis.rebalances import group_past
 from engine.admin.groups.values import GroupMember, GroupState
+from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.watch.diff import diff
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Frame
+from tui.pages.all_pages import aside_of
 from tui.pages.groups import GROUP_PAGE
 from tui.pages.page import View
 from tui.state.board import Board
 from tui.state.location import Location
+from tui.state.problems import problems_of
 
 
 def member(number: int, instance: str | None = None) -> GroupMember:
@@ -58,7 +61,9 @@ def test_states_with_their_times_and_who_came_and_left() -> None:
         ("PreparingRebalance", "CompletingRebalance", "", 5_000),
         ("Stable", "PreparingRebalance", "", None),
     ]
-    assert past.rebalances == 1, "its two halves are one"
+    assert past.rebalances == 2, "the two halves of the first are one; of the last only the members were seen"
+    left = [Event(0, EventKind.GROUP_MEMBERS_CHANGED, "group billing", "1", "0")]
+    assert group_past(left, "billing").rebalances == 0, "nobody is left to share partitions"
 
 
 def test_a_static_member_that_restarts_and_members_that_nobody_knows_are_no_change() -> None:
@@ -83,8 +88,30 @@ def test_the_page_of_a_group_shows_its_past() -> None:
     for height, count in ((40, 4), (24, 1)):
         view = View(board, Location("group", group="billing"), height=height)
         told = ["".join(text for text, _ in one) for one in GROUP_PAGE.summary(view, 100)]
-        at = next(index for index, text in enumerate(told) if "rebalanced 1 time" in text)
+        at = next(index for index, text in enumerate(told) if "rebalanced at least 3 times" in text)
         shown = told[at + 1 : at + 1 + count]
         assert len(shown) == count and "2 → 1 members   app at /10.0.0.3 left" in shown[0]
         if count > 1:
             assert "CompletingRebalance → Stable   after 5s" in shown[1]
+
+
+def test_members_that_come_and_go_are_named_where_their_group_is_in_trouble() -> None:
+    """A consumer that crashes on one record and is started again is a member most of the time."""
+    frames = [with_group(first_frame(), GroupState.STABLE, member(1))]
+    (group,) = frames[0].groups
+    stall = replace(group, lag=replace(group.lag, status=LagStatus.STALL, reason=Reason.STANDS_STILL))
+    frames[0] = replace(frames[0], groups=(stall,), events=())
+    for number in range(2, 5):
+        frames.append(with_group(frames[-1], GroupState.STABLE, member(number)))
+    board = Board()
+    for at, frame in enumerate(frames):
+        board.take(frame)
+        (problem,) = [one for one in problems_of(board) if one.key == "group billing"]
+        named = [one for one in problem.examples if "times in the last minute" in one]
+        told = ["its members left or joined 3 times in the last minute: see whether they crash"]
+        assert named == (told if at == 3 else [])
+    aside = ["".join(text for text, _ in one) for one in aside_of(View(board, Location("groups")), "groups", stall, 90)]
+    assert any("group members changed" in one for one in aside), aside
+    later = replace(frames[-1], sequence=99, at_ms=frames[-1].at_ms + 61_000, events=())
+    board.take(later)
+    assert not any("minute" in one for problem in problems_of(board) for one in problem.examples)

@@ -60,6 +60,11 @@ def series(*pairs: tuple[int | None, int | None], step_ms: int = 5_000) -> list[
         # It moved for 5 s, then stood for 10 s: not more than twice as long.
         ([(5, 90), (6, 90), (6, 90), (6, 90)], OK, Reason.LAG_FELL),
         ([(5, 90), (6, 90), (6, 90), (6, 90), (6, 90)], STALL, Reason.STANDS_STILL),
+        # It moved at each sample, then stood for more than twice as long as ever before.
+        ([(5, 90), (6, 91), (26, 92), (27, 93), (28, 94), (28, 95), (28, 96)], OK, Reason.LAG_FELL),
+        ([(5, 90), (6, 91), (26, 92), (27, 93), (28, 94), (28, 95), (28, 96), (28, 97)], WARN, Reason.STANDS_STILL),
+        # It commits at every third sample.
+        ([(5, 90), *[(15, 90)] * 3, *[(25, 90)] * 3, *[(35, 90)] * 6], OK, Reason.LAG_FELL),
         # The log was created again: what came before does not count.
         ([(50, 90), (60, 95), (1, 3), (2, 4)], UNKNOWN, Reason.TOO_FEW_SAMPLES),
         ([(50, 90), (60, 95), (1, 30), (2, 40), (3, 50)], WARN, Reason.LAG_NEVER_FELL),

@@ -302,6 +302,10 @@ class FakeCluster:
         self._groups[group].committed[name] = offset
         self._groups[group].stuck.add(name)
 
+    def leave(self, group: str) -> None:
+        """Make all members of a group leave."""
+        self._groups[group].leave()
+
     def resume_reading(self, group: str, reads: float) -> None:
         """Let the members of a group read again, so many records of each partition in a second."""
         self._groups[group].reads = reads

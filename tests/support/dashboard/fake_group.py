@@ -45,6 +45,10 @@ class FakeGroup:
                 self.committed[name] = min(end, offset + round(self.reads * seconds))
             self._points[name] = [*self._points.get(name, ()), Point(now_ms, self.committed[name], end)][-_POINTS_MAX:]
 
+    def leave(self) -> None:
+        """Have all members leave."""
+        self.reads, self._member_ids = 0.0, []
+
     def watched(self, ends: Mapping[TopicPartition, PartitionOffsets], coordinator: int | None) -> WatchedGroup:
         """Return the group as a frame has it."""
         owners = dict(zip(self.committed, self._member_ids * len(self.committed), strict=False))
