@@ -155,7 +155,7 @@ def test_advice_on_health_is_told_in_commands() -> None:
     found = report_of([(Check.OFFLINE_PARTITIONS, ["t-0"]), (Check.UNDER_MIN_ISR, ["t-1"])])
     *_, last = health_report(found, fails_on=HealthStatus.CRITICAL).sections
     assert last.text == [
-        "offline_partitions: start a broker that has a replica; as a last resort, if one is not down, "
+        "offline_partitions: start a broker that has a replica; as a last resort, where another replica is up, "
         "klamm elect unclean --topic TOPIC --partition N",
         "under_min_isr: producers with acks=all are refused: klamm topics describe --under-min-isr-partitions",
     ]

@@ -434,6 +434,37 @@ def test_moves_are_throttled_and_cancelled(three_brokers: LocalCluster, by_wire:
     assert prepared(target, cancel).run is None
 
 
+def test_the_rate_of_moves_rises_where_somebody_throttles_all_replicas(
+    three_brokers: LocalCluster, by_wire: Klamm, tmp_path: Path
+) -> None:
+    target, name = target_of(three_brokers), f"s-{uuid4().hex[:8]}"
+    filled(by_wire, name, "0:1")
+    lists = [f"{side}.replication.throttled.replicas" for side in ("leader", "follower")]
+    rates = [f"{side}.replication.throttled.rate" for side in ("leader", "follower")]
+    every = ",".join(f"{key}=*" for key in lists)
+    assert by_wire("configs", "alter", "--topic", name, "--add-config", every, "--yes").code == 0
+    for broker in range(3):
+        slow = ",".join(f"{key}=1000" for key in rates)
+        assert by_wire("configs", "alter", "--broker", broker, "--add-config", slow, "--yes").code == 0
+    plan = tmp_path / "plan.json"
+    plan.write_text(f'{{"version":1,"partitions":[{{"topic":"{name}","partition":0,"replicas":[2,1]}}]}}')
+    words = ("--reassignment-json-file", plan, "--yes", "--rollback-file", tmp_path / "back.json")
+    assert by_wire("reassign", "execute", *words).code == 5
+    shown = prepared(target, ChangeThrottle.of("20M"))
+    assert any(
+        f"somebody else throttles all replicas of topic {name}: that stays" in warning for warning in shown.warnings
+    ), shown.warnings
+    assert not any(line.startswith("topic ") for line in shown.lines), "its lists stay"
+    assert carried_out(target, ChangeThrottle.of("20M")).is_good
+    assert [by_wire.settings("--broker", "2")[key] for key in rates] == ["20000000"] * 2
+    assert [by_wire.settings("--topic", name)[key] for key in lists] == ["*", "*"]
+    deadline = time.monotonic() + SEEN_WITHIN_S
+    while prepared(target, RemoveThrottles()).run is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert carried_out(target, RemoveThrottles()).is_good
+    assert "throttled" not in " ".join((*by_wire.settings("--broker", "2"), *by_wire.settings("--topic", name)))
+
+
 def test_replicas_are_compared_by_keys(three_brokers: LocalCluster, topic: str, by_wire: Klamm) -> None:
     assert by_wire("produce", topic, "--partition", "0", stdin="a\nb\nc\n").code == 0
 

@@ -333,7 +333,7 @@ def test_enter_opens_the_rows_concerned_and_no_others() -> None:
         single = next(topic for topic in cluster.frame().cluster.topics if topic.name == "single")  # type: ignore[union-attr]
         cluster.kill(single.partitions[0].leader)
         await driven.tick(2)
-        await driven.press("g")
+        await driven.press("g", "j")
         assert driven.lines_with("▌✖ 1 partition offline")
         await driven.press("enter")
         assert driven.main.location.only is Only.OFFLINE
@@ -342,8 +342,8 @@ def test_enter_opens_the_rows_concerned_and_no_others() -> None:
         await driven.press("escape")
         assert driven.lines_with("▌✖ 1 partition offline"), "the cursor is where it was"
         offer = offer_for("leader.elect_unclean", driven.main.view, chosen(driven.main, "leader.elect_unclean"))
-        assert isinstance(offer, Elect) and offer.scope.wanted == (("single", 0),)
-        await driven.press("down")
+        assert isinstance(offer, NotNow), "its only replica is down: nobody can be elected"
+        await driven.press("up")
         assert driven.lines_with("▌✖ broker ")
         assert isinstance(
             offer_for("leader.elect_unclean", driven.main.view, chosen(driven.main, "leader.elect_unclean")), NotNow
@@ -352,8 +352,27 @@ def test_enter_opens_the_rows_concerned_and_no_others() -> None:
     shown(FakeFeed(cluster, plays=False), look)
 
 
+def test_an_unclean_election_is_offered_where_a_replica_that_fell_behind_is_up() -> None:
+    cluster = FakeCluster(3, {"orders": 1}, replication_factor=2)
+
+    async def look(driven: Driven) -> None:
+        await driven.tick(2)
+        (topic,) = (one for one in cluster.frame().cluster.topics if one.name == "orders")  # type: ignore[union-attr]
+        first, last = topic.partitions[0].replicas
+        cluster.kill(first)
+        cluster.kill(last)
+        cluster.start(first)
+        await driven.tick(2)
+        await driven.press("g", "j")
+        offer = offer_for("leader.elect_unclean", driven.main.view, chosen(driven.main, "leader.elect_unclean"))
+        assert isinstance(offer, Elect) and offer.scope.wanted == (("orders", 0),)
+        assert "where another replica is up, an unclean election (U)" in problems_of(driven.app.board)[1].advice
+
+    shown(FakeFeed(cluster, plays=False), look)
+
+
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
-def test_offline_partitions_come_first_and_say_which_broker_brings_them_back(size: tuple[int, int]) -> None:
+def test_the_broker_that_brings_offline_partitions_back_comes_first_and_then_these(size: tuple[int, int]) -> None:
     cluster = FakeCluster(3, {"orders": 4}, replication_factor=3)
     cluster.create_topic("single", 2, replication_factor=1)
     cluster.add_group("a-group-with-a-long-name-that-waits", "orders", reads=0, lag=40_000)
@@ -364,14 +383,15 @@ def test_offline_partitions_come_first_and_say_which_broker_brings_them_back(siz
         dead = single.partitions[0].leader
         cluster.kill(dead)
         await driven.tick(2)
-        first, second, *_ = problems_of(driven.app.board)
-        assert (first.subject, second.subject) == ("1 partition offline", f"broker {dead} down")
+        cause, offline, *_ = problems_of(driven.app.board)
+        assert (offline.subject, cause.subject) == ("1 partition offline", f"broker {dead} down")
         (row,) = driven.lines_with("✖ 1 partition offline  ")
         assert f"start broker {dead}, last in sync" in row
-        assert first.advice.startswith(f"start broker {dead}, last in sync; as a last resort, if one is not down, ")
-        assert second.mends == (), "what only this broker has cannot be moved away"
-        assert second.advice == "start it: 1 offline partition waits for it, because it was last in sync"
-        await driven.press("g", "j")
+        assert offline.advice == f"start broker {dead}, last in sync"
+        assert "(U)" not in offline.advice and offline.mends == (), "nobody can be elected"
+        assert cause.mends == (), "what only this broker has cannot be moved away"
+        assert cause.advice == "start it: 1 offline partition waits for it, because it was last in sync"
+        await driven.press("g")
         assert driven.lines_with(f"▌✖ broker {dead} down")
         assert "retire" not in driven.text.splitlines()[-1]
 
@@ -494,7 +514,17 @@ def test_a_full_disk_names_what_fills_it_and_its_key_opens_the_settings_of_that(
         await driven.press("g")
         assert isinstance(driven.main.model.cursor_item, Problem) and "disk" in driven.main.model.cursor_item.subject
         settings = offer_for("settings.alter", driven.main.view, chosen(driven.main, "settings.alter"))
-        assert settings == EditSettings(Entity(EntityType.TOPIC, "clickstream"), first="retention.bytes")
+        assert isinstance(settings, EditSettings) and settings.entity == Entity(EntityType.TOPIC, "clickstream")
+        logs = driven.app.board.frame.logs.items()
+        largest = max(log.size_bytes for name, found in logs if name.topic == "clickstream" for log in found)
+        assert settings.edits.keys() == {"retention.bytes"}, "files may stay for a minute: there is time"
+        assert 0.4 * largest < int(settings.edits["retention.bytes"] or 0) <= largest // 2
+        (trend, *_) = driven.app.board.filling
+        urgent = replace(trend, full_in_s=30.0)
+        assert urgent.is_urgent and not trend.is_urgent
+        driven.app.board._dir_trends = [urgent]
+        settings = offer_for("settings.alter", driven.main.view, chosen(driven.main, "settings.alter"))
+        assert isinstance(settings, EditSettings) and settings.edits["file.delete.delay.ms"] == "1000"
         plan = driven.main.desk.offer_for("plan.rebalance", driven.main.view, chosen(driven.main, "plan.rebalance"))
         assert isinstance(plan, Ask) and {one.name: one.value for one in plan.fields}["aim"] == "bytes"
         assert isinstance(offer_for("settings.alter", driven.main.view, []), NotNow)
@@ -516,6 +546,11 @@ def test_a_broker_that_died_with_a_full_disk_points_at_the_disk() -> None:
     assert found.effect.startswith("its disk was 96 % full: holds 3 replicas")
     assert found.examples == ("when its disks were last read: 96 % full, /var/lib/kafka",)
     assert found.advice.startswith("make room in /var/lib/kafka, then start it, or move")
+    cluster.kill(1)
+    cluster.kill(3)
+    board_of(feed, 3, board)
+    (offline,) = [one for one in problems_of(board) if "offline" in one.subject]
+    assert offline.advice.startswith("make room on the disk of broker "), offline.advice
     quiet = FakeFeed(FakeCluster(3, {"big": 3}), plays=False)
     board = board_of(quiet, 3)
     quiet.cluster.kill(2)

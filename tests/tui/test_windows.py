@@ -209,6 +209,19 @@ def test_the_cursor_of_settings_begins_where_it_is_asked_for() -> None:
     edited(look, EditSettings(ORDERS, first="max.message.bytes"))
 
 
+def test_settings_that_come_filled_stand_on_top_and_are_taken_as_they_are() -> None:
+    edits: dict[str, str | None] = {"max.message.bytes": "1000", "compression.type": "gzip"}
+
+    async def look(driven: Driven, window: SettingsDialog, found: list[object]) -> None:
+        await driven.until(lambda: "→ 1000" in driven.drawn)
+        assert {one.name for one in window._model.shown[:2]} == edits.keys()
+        await driven.press("ctrl+g")
+        await driven.until(lambda: bool(found))
+        assert found == [AlterSettings.of(ORDERS, edits)]
+
+    edited(look, EditSettings(ORDERS, edits, first="compression.type"))
+
+
 def test_refused_settings_come_back_with_the_cursor_on_the_fault() -> None:
     async def look(driven: Driven, window: SettingsDialog, found: list[object]) -> None:
         await driven.sees("Invalid value x for configuration compression.type")

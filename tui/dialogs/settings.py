@@ -105,7 +105,8 @@ class SettingsDialog(Dialog[AlterSettings]):
         read = self._settings or []
         known = {setting.name for setting in read}
         added = [Setting(name, None, "", None, "") for name in self._edits if name not in known and self._settings]
-        rows = [*added, *read]
+        # What the offer came with stands on top, whatever the keys do then.
+        rows = sorted([*added, *read], key=lambda one: one.name not in self.offer.edits)
         self._model.show(Rows(self._columns(), rows, lambda one: one.name, lambda one: one.name, self._empty))
         self._table.refresh_rows(is_new_data=False)
         self._describe()

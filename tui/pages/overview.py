@@ -275,9 +275,8 @@ def _brokers(board: Board, width: int, height: int) -> list[Line]:
     items = sorted(brokers.items_of(board), key=lambda item: (severity_of(item), item.id))
     room = height - 3
     shown = items if len(items) <= room else items[: room - 1]
-    most = max((max(item.leaders, item.preferred) for item in items), default=0)
     names = [column for column in (*_STRIP, *_WIDER) if width >= _WIDE or column not in _WIDER]
-    rows = _rows([*names[:2], *_lead_columns(most), *names[2:]], shown)
+    rows = _rows([*names[:2], *_lead_columns(), *names[2:]], shown)
     if width >= _WIDE and rows[1:]:
         _add_courses(board, rows, [item.id for item in shown], width - 4 - width_of(rows[0]))
     rest = items[len(shown) :]
@@ -292,16 +291,17 @@ def _state(item: brokers.BrokerItem) -> Cell:
     return Cell(f"{sign} {item.state}{' ctrl' if item.is_controller else ''}", tone)
 
 
-def _lead_columns(most: int) -> tuple[Column, Column]:
-    """Leaders against those that it should lead, as figures and as a bar: all brokers have one scale."""
+def _lead_columns() -> tuple[Column, Column]:
+    """Leaders against those that it should lead, as figures and as a bar of its own scale."""
 
     def cell(item: brokers.BrokerItem, text: str, well: Tone) -> Cell:
         return Cell(text, Tone.WARN if item.leaders < item.preferred else well)
 
     def bar(item: brokers.BrokerItem) -> str:
-        full = round(item.leaders / most * _BAR) if most else 0
-        wanted = max(full, round(item.preferred / most * _BAR) if most else 0)
-        return "▇" * full + "░" * (wanted - full)
+        if not item.preferred:
+            return ""
+        full = min(_BAR, item.leaders * _BAR // item.preferred)
+        return "▇" * full + "░" * (_BAR - full)
 
     return (
         Column("leaders", "LEADS", lambda i: cell(i, f"{i.leaders}/{i.preferred}", Tone.PLAIN), lambda i: i.leaders,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine.admin.analysis.disks import DirTrend
 from engine.admin.analysis.throttles import ThrottleAdvice, throttle_advice, throttles_told
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import Side
@@ -162,15 +163,27 @@ def _grow_topic(view: View, items: Sequence[Any]) -> Offer:
 def _alter_settings(view: View, items: Sequence[Any]) -> Offer:
     if view.location.page == "overview":
         full = {item.id for item in items}
-        growers = [one.grower for one in view.board.filling if one.broker in full and one.grower is not None]
-        if not growers:
+        filling = [one for one in view.board.filling if one.broker in full and one.grower is not None]
+        if not filling or filling[0].grower is None:
             return NotNow("put the cursor on a problem of a disk that a topic fills")
-        return EditSettings(Entity(EntityType.TOPIC, growers[0].topic), first="retention.bytes")
+        topic = filling[0].grower.topic
+        edits = _making_room(view, topic, filling[0])
+        return EditSettings(Entity(EntityType.TOPIC, topic), edits, first="retention.bytes")
     if len(items) != 1 and not (view.location.page == "partitions" and view.location.topic):
         return NotNow("choose one topic or broker to alter its settings")
     if view.location.page == "brokers":
         return EditSettings(Entity(EntityType.BROKER, str(items[0].id)))
     return EditSettings(Entity(EntityType.TOPIC, topics_of(view, items)[0]))
+
+
+def _making_room(view: View, topic: str, trend: DirTrend) -> dict[str, str | None]:
+    """Return settings that halve the largest replica of a topic, at once if there is no time left."""
+    logs = view.board.frame.logs.items()
+    sizes = [
+        one.size_bytes for name, found in logs if name.topic == topic for one in found if one.broker == trend.broker
+    ]
+    edits: dict[str, str | None] = {"retention.bytes": str(max(sizes) // 2)} if any(sizes) else {}
+    return edits | ({"file.delete.delay.ms": "1000"} if trend.is_urgent else {})
 
 
 def _delete_topics(view: View, items: Sequence[Any]) -> Offer:
@@ -244,7 +257,7 @@ def _throttle(view: View, items: Sequence[Any]) -> Offer:
     rates = sorted({one.rate for one in advice})
     value = typed_rate(suggested or rates[-1]) if rates else ""
     now = f"now {' or '.join(map(byte_rate, rates))}" if rates else "for example 50M; now without a throttle"
-    more = f", {byte_rate(suggested)} would let it end" if suggested else ""
+    more = f", {byte_rate(suggested)} would let it end within an hour" if suggested else ""
     needed = FieldNeeded("rate", "Bytes a second", value, f"for each broker, {now}{more}")
     return Ask("Change the throttle", (needed,), lambda v: ChangeThrottle.of(v["rate"]))
 

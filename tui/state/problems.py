@@ -20,7 +20,7 @@ from engine.admin.watch.frame import WatchedGroup
 from tui.actions import Registry
 from tui.drawing.cells import Tone
 from tui.drawing.lines import Line, fitted, line
-from tui.drawing.units import NOTHING, at_least, byte_rate, count, counted, percent, plain, short_count, span
+from tui.drawing.units import NOTHING, at_least, byte_rate, count, counted, ids, percent, plain, short_count, span
 from tui.pages.brokers import MAY_HANG, UNANSWERED
 from tui.pages.groups import LOOK_AT_MEMBERS, growth_of, reader_of, status_cell, time_lag_cell, why_of
 from tui.pages.reassignments import why_of as why_of_copy
@@ -153,7 +153,7 @@ class Problem:
 
 
 def problems_of(board: Board) -> Sequence[Problem]:
-    """Return what is wrong, the gravest first: offline partitions, brokers, what follows from them, late readers."""
+    """Return what is wrong, the gravest first: what offline partitions wait for, these, what follows, late readers."""
     found = [
         *_of_cluster(board),
         *_of_moves(board),
@@ -162,8 +162,12 @@ def problems_of(board: Board) -> Sequence[Problem]:
         *_of_groups(board),
         *_of_queries(board),
     ]
+    causes = {f"broker {broker}" for broker in board.total.last_in_sync}
     first = Check.OFFLINE_PARTITIONS.value
-    return sorted(found, key=lambda one: (one.key != first, one.tone is not Tone.BAD, not one.is_of_cluster))
+    return sorted(
+        found,
+        key=lambda one: (one.key not in causes, one.key != first, one.tone is not Tone.BAD, not one.is_of_cluster),
+    )
 
 
 def age_told(problem: Problem, board: Board) -> str:
@@ -296,6 +300,8 @@ def _room_left(trend: DirTrend) -> str:
 
 def _problem(board: Board, reason: HealthReason) -> Problem:
     one, many = _SUBJECTS[reason.check]
+    if reason.check is Check.RUNNING_REASSIGNMENTS and _is_held_up(board):
+        one, many = "{} reassignment held up", "{} reassignments held up"
     rest = reason.count - len(reason.examples)
     more = (f"and {counted(rest, 'other')}",) if reason.examples and rest > 0 else ()
     return Problem(
@@ -308,9 +314,16 @@ def _problem(board: Board, reason: HealthReason) -> Problem:
         examples=(*reason.examples, *more),
         advice=_advice_of(board, reason),
         incident=_incident_of(board, reason.check),
-        mends=_MENDS.get(reason.check, ()),
+        mends=_mends(reason),
         means=reason.check.meaning,
     )
+
+
+def _mends(reason: HealthReason) -> tuple[str, ...]:
+    if reason.check is Check.OFFLINE_PARTITIONS and "(U)" not in spelled(reason.advice):
+        # No replica is alive that an election could choose.
+        return ()
+    return _MENDS.get(reason.check, ())
 
 
 def _advice_of(board: Board, reason: HealthReason) -> str:
@@ -320,10 +333,14 @@ def _advice_of(board: Board, reason: HealthReason) -> str:
         return "remove them (X)"
     advice = spelled(reason.advice)
     if reason.check in _OF_MOVES and _throttles(board):
-        return f"if that is too slow, raise the throttle (H); {advice}"
+        return f"{'' if _is_held_up(board) else 'if that is too slow, '}raise the throttle (H); {advice}"
     if reason.check is Check.OFFLINE_PARTITIONS and board.total.last_in_sync:
-        return f"{_who_helps(board)}; {advice.partition('; ')[2]}"
+        return "; ".join(part for part in (_who_helps(board), advice.partition("; ")[2]) if part)
     return advice
+
+
+def _is_held_up(board: Board) -> bool:
+    return board.total.moving > 0 and any(one.holds_up for one in throttle_advice(board.frame, board.moves))
 
 
 def _throttles(board: Board) -> list[str]:
@@ -336,7 +353,9 @@ def _who_helps(board: Board) -> str:
     """Return which dead brokers bring offline partitions back, those of most partitions first."""
     awaited = board.total.last_in_sync
     who = ", ".join(str(broker) for broker, _ in awaited.most_common(_NAMED_MAX))
-    return f"start broker {who}{', …' * (len(awaited) > _NAMED_MAX)}, last in sync"
+    full = tuple(sorted(awaited.keys() & board.filled.keys()))
+    room = f"make room on the disk of broker {ids(full)}, then " if full else ""
+    return f"{room}start broker {who}{', …' * (len(awaited) > _NAMED_MAX)}, last in sync"
 
 
 def _incident_of(board: Board, check: Check) -> int | None:

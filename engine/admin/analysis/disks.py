@@ -83,6 +83,12 @@ class DirTrend:
     total_bytes: int | None = None
 
     @property
+    def is_urgent(self) -> bool:
+        """Whether there is no room left before a deleted segment's file would be gone, and once more as long."""
+        delay_ms = DELETE_DELAY_MS if self.grower is None else self.grower.delay_ms
+        return self.full_in_s is not None and self.full_in_s * 1000 < 2 * delay_ms
+
+    @property
     def is_filling(self) -> bool:
         """Whether somebody has to make room: it is almost full, or will be soon."""
         is_soon = self.full_in_s is not None and self.full_in_s < FILLS_SOON_S
@@ -131,10 +137,12 @@ def room_advice(trend: DirTrend, trends: Sequence[DirTrend], frame: Frame, histo
         return Phrase("it has stopped filling: see whether that lasts")
     if grower is not None and grower.is_copied:
         ways.append(Phrase(f"cancel the moves of {grower.topic} to it: ", Operation.LIST_REASSIGNMENTS))
-    delay_ms = DELETE_DELAY_MS if grower is None else grower.delay_ms
-    is_urgent = trend.full_in_s is not None and trend.full_in_s * 1000 < 2 * delay_ms
     if grower is not None and grower.is_deleted and _retention_changed_ms(trend, frame, history) is None:
-        what = "file.delete.delay.ms (else files stay for a minute) and the retention" if is_urgent else "the retention"
+        what = (
+            "file.delete.delay.ms (else files stay for a minute) and the retention"
+            if trend.is_urgent
+            else "the retention"
+        )
         where = Do(Operation.ALTER_TOPIC_CONFIGS, grower.topic)
         ways.append(Phrase(f"lower {what} of {grower.topic}: ", where, " (its oldest records go in minutes)"))
     elif grower is None and not frees:
@@ -143,7 +151,7 @@ def room_advice(trend: DirTrend, trends: Sequence[DirTrend], frame: Frame, histo
         ways.append(Phrase("move replicas away: ", Operation.PLAN_REBALANCE, f" (broker {roomier} has most room)"))
     made = Phrase(*[part for way in ways or ["add a disk or a broker"] for part in ("; or ", way)][1:])
     # A file that waits for its deletion cannot be hurried any more.
-    late = " (too late at this rate: hold its producers back)" if is_urgent else ""
+    late = " (too late at this rate: hold its producers back)" if trend.is_urgent else ""
     return Phrase(frees, late, "; if it fills on after that: ", made) if frees else made
 
 

@@ -46,7 +46,8 @@ class ThrottleAdvice:
         inflow: what is produced to the partitions that are copied through it.
         remaining_bytes: what is left to copy through it.
         left_s: how long that takes at the throttle's full rate; None: forever.
-        suggested_rate: the rate at which it ends within an hour, if it never does under the throttle; else None.
+        suggested_rate: a rate at which it ends within an hour, in whole MB/s; None: the throttle is as high, or is not
+            what holds it up.
     """
 
     broker: int
@@ -58,6 +59,12 @@ class ThrottleAdvice:
     verdict: ThrottleVerdict
     left_s: float | None
     suggested_rate: int | None
+
+    @property
+    def holds_up(self) -> bool:
+        """Whether nobody can want it so low: the copies never end under it, or it is a crawl."""
+        is_crawl = self.suggested_rate is not None and self.rate < _ROUND_TO
+        return self.verdict is ThrottleVerdict.NEVER_ENDS or is_crawl
 
 
 def throttle_advice(frame: Frame, moves: MovesBoard) -> list[ThrottleAdvice]:
@@ -92,8 +99,8 @@ def throttles_told(advice: Sequence[ThrottleAdvice]) -> list[tuple[str, Throttle
         if len(found) > 1:
             who = f"{_brokers_told([throttle.broker for throttle in found])} {'send' if is_leader else 'take'}"
         suggested = max(throttle.suggested_rate or 0 for throttle in found)
-        more = f": {rate_text(suggested)} would let it end" if suggested else ""
-        does = "" if verdict is ThrottleVerdict.UNKNOWN else f": the throttle {verdict.value}{more}"
+        more = f": {rate_text(suggested)} would let it end within an hour" if suggested else ""
+        does = more if verdict is ThrottleVerdict.UNKNOWN else f": the throttle {verdict.value}{more}"
         told.append((f"{who} at most {rate_text(rate)}{does}", verdict))
     return told
 
@@ -158,7 +165,8 @@ def _advice(broker: int, rate: int, copies: list[CopyProgress], *, is_leader: bo
         verdict = ThrottleVerdict.NOT_THE_LIMIT
     else:
         verdict = ThrottleVerdict.UNKNOWN
-    wanted = inflow + remaining / GOAL_S
-    is_too_low = verdict in (ThrottleVerdict.NEVER_ENDS, ThrottleVerdict.IS_THE_LIMIT) and wanted > rate
-    suggested = -(-int(wanted + 1) // _ROUND_TO) * _ROUND_TO if is_too_low else None
+    wanted = -(-int(inflow + remaining / GOAL_S + 1) // _ROUND_TO) * _ROUND_TO
+    is_too_low = verdict in (ThrottleVerdict.NEVER_ENDS, ThrottleVerdict.IS_THE_LIMIT) or rate < _ROUND_TO
+    may_be = is_too_low and verdict is not ThrottleVerdict.NOT_THE_LIMIT
+    suggested = wanted if may_be and wanted > rate else None
     return ThrottleAdvice(broker, is_leader, rate, used, inflow, remaining, verdict, left_s, suggested)

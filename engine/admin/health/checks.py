@@ -101,10 +101,10 @@ class _TopicFindings:
     """How many replicas are in sync, and the finding."""
     unelected: int = 0
     """Partitions without a leader of which a replica in sync is alive."""
+    spare: int = 0
+    """Partitions without a leader of which a live broker has a replica, and no failed log dir took it."""
     stranded: int = 0
     """Partitions without a leader of which live brokers with a failed log dir were in sync."""
-    spare: int = 0
-    """Of these, those of which another live broker has a replica."""
     stranded_on: set[int] = field(default_factory=set)
     """These brokers."""
 
@@ -296,10 +296,11 @@ def _topic(topic: TopicSnapshot, setting: _Setting, min_isr: int) -> _TopicFindi
             continue
         name = str(TopicPartition(topic.name, partition.partition))
         findings.unelected += bool(_electable(partition, setting))
-        if stranded := _stranded(partition, setting):
-            findings.stranded += 1
+        if not partition.is_led(setting.live):
+            stranded = _stranded(partition, setting)
+            findings.stranded += bool(stranded)
             findings.stranded_on.update(stranded)
-            findings.spare += any(broker in setting.live and broker not in stranded for broker in partition.replicas)
+            findings.spare += not setting.live.difference(stranded).isdisjoint(partition.replicas)
         for check, line in _troubles(partition, setting, min_isr):
             if check is Check.UNDER_MIN_ISR:
                 findings.under_min_isr.append((len(partition.isr), f"{name} ({line})"))
@@ -410,19 +411,17 @@ def _failed_below(facts: HealthFacts, topics: _TopicFindings) -> Words:
 
 
 def _mend_first(topics: _TopicFindings) -> Words:
-    """Return what brings offline partitions back whose last copy in sync is in a failed log dir; nothing for others.
+    """Return what brings offline partitions back, and an unclean election only if it can elect anybody.
 
     A broker whose log dir failed is up, so neither a start nor (Kafka 3.9) an unclean election of it helps.
     """
-    if not topics.stranded:
-        return ""
-    who = ", ".join(map(str, sorted(topics.stranded_on)))
-    mend = f"mend the failed log dir of broker {who}, then restart it"
-    if len(topics.found[Check.OFFLINE_PARTITIONS]) > topics.stranded:
-        return Phrase(f"{START_ONE}; or {mend}; {LAST_RESORT}, if one is not down, ", Operation.ELECT_UNCLEAN)
-    if not topics.spare:
-        return mend
-    return Phrase(f"{mend}; {LAST_RESORT}, if another replica's broker is up, ", Operation.ELECT_UNCLEAN)
+    way = START_ONE
+    if topics.stranded:
+        who = ", ".join(map(str, sorted(topics.stranded_on)))
+        mend = f"mend the failed log dir of broker {who}, then restart it"
+        is_all = len(topics.found.get(Check.OFFLINE_PARTITIONS, ())) <= topics.stranded
+        way = mend if is_all else f"{START_ONE}; or {mend}"
+    return Phrase(f"{way}; {LAST_RESORT}", Operation.ELECT_UNCLEAN) if topics.spare else way
 
 
 def _full_log_dirs(facts: HealthFacts) -> list[str]:

@@ -93,7 +93,7 @@ DELETE_TOPIC_SETTING = Phrase(Operation.ALTER_TOPIC_CONFIGS, " ", Give(Parameter
 DELETE_BROKER_SETTING = Phrase(Operation.ALTER_BROKER_CONFIGS, " ", Give(Parameter.DELETE_CONFIG))
 
 START_ONE = "start a broker that has a replica"
-LAST_RESORT = "as a last resort"
+LAST_RESORT = "as a last resort, where another replica is up, "
 
 _ADVICE: Mapping[Check, Words] = {
     Check.NO_CONTROLLER: Phrase(
@@ -105,7 +105,7 @@ _ADVICE: Mapping[Check, Words] = {
     Check.UNREADABLE_TOPICS: Phrase("a damaged znode is of no use to controllers either: ", Operation.READ_RAW_ZNODE),
     Check.UNKNOWN_SETTINGS: "their settings cannot be read, so min ISR and throttles are not checked: is ZooKeeper up? "
     "is their znode whole?",
-    Check.OFFLINE_PARTITIONS: Phrase(f"{START_ONE}; {LAST_RESORT}, if one is not down, ", Operation.ELECT_UNCLEAN),
+    Check.OFFLINE_PARTITIONS: Phrase(f"{START_ONE}; {LAST_RESORT}", Operation.ELECT_UNCLEAN),
     Check.UNDER_MIN_ISR: Phrase("producers with acks=all are refused: ", Operation.DESCRIBE_UNDER_MIN_ISR),
     Check.MIN_ISR_ABOVE_FACTOR: Phrase(
         "these brokers require no more in-sync replicas than exist; older ones refuse every write with acks=all: ",

@@ -238,8 +238,10 @@ async def prepare_reassignment(
     origins = {move.name: found[move.name].assignment.origin_replicas for move in plan}
     places = await _check_dirs(cluster, plan, origins) if changer.is_live else {}
     flows = flows_of(running.assignments, plan, {name: p.assignment for name, p in found.items()})
-    settings = await plan_throttle(cluster, throttle, flows, plan, live) if throttle.is_set else None
-    if settings is not None:
+    settings = None
+    if throttle.is_set:
+        # What moves already needs another rate, even where somebody else throttles all replicas.
+        settings = await plan_throttle(cluster, throttle, flows, plan, live, keeps_all=is_additional)
         warnings += settings.warnings
         settings = settings if settings.topics or settings.brokers else None
     rates = throttle.broker_settings if settings is not None else {}

@@ -114,17 +114,26 @@ def replica_lists(flows: Flows) -> dict[str, dict[str, tuple[str, ...]]]:
 
 
 def throttled_settings(
-    topic: str, present: Mapping[str, str], lists: Mapping[str, tuple[str, ...]], throttle: Throttle
+    topic: str,
+    present: Mapping[str, str],
+    lists: Mapping[str, tuple[str, ...]],
+    throttle: Throttle,
+    *,
+    keeps_all: bool = False,
 ) -> dict[str, str]:
     """Return the settings that throttle a topic's replicas, and keep what others have set.
 
+    A list of somebody else that has all replicas takes no mark; ``keeps_all`` leaves it as it is.
+
     Raises:
-        BadRequest: somebody throttles all replicas of the topic already.
+        BadRequest: there is such a list, and it must not be kept.
     """
     settings = {}
     for key in REPLICA_LISTS:
         before = read_list(present.get(key))
         if _ALL in before.others:
+            if keeps_all:
+                continue
             look = Do(Operation.DESCRIBE_TOPIC_CONFIGS, topic)
             hint = Phrase("check it: ", look, "; then delete it, or leave the throttle out")
             raise BadRequest(f"{key} is set to * by somebody", where=f"topic {topic}", hint=hint)

@@ -65,9 +65,17 @@ class ClearedThrottles:
 
 
 async def plan_throttle(
-    cluster: Cluster, throttle: Throttle, flows: Flows, plan: Sequence[PartitionMove], live: Set[int]
+    cluster: Cluster,
+    throttle: Throttle,
+    flows: Flows,
+    plan: Sequence[PartitionMove],
+    live: Set[int],
+    *,
+    keeps_all: bool = False,
 ) -> ThrottleSettings:
     """Return the settings that throttle all moves.
+
+    Args: keeps_all: where somebody else throttles all replicas of a topic, that stays.
 
     Raises:
         BadRequest: somebody else throttles a topic in a way that cannot be extended.
@@ -78,7 +86,10 @@ async def plan_throttle(
             if move.wanted_dirs:
                 lists.setdefault(move.name.topic, {})
     topics = await read_topics(cluster, lists)
-    settings = {name: throttled_settings(name, known_configs(topics[name]), lists[name], throttle) for name in topics}
+    settings = {
+        name: throttled_settings(name, known_configs(topic), lists[name], throttle, keeps_all=keeps_all)
+        for name, topic in topics.items()
+    }
     brokers = await _broker_settings(cluster, throttle, flows, plan, live)
     replaced = [
         (broker, key, value)
@@ -93,7 +104,12 @@ async def plan_throttle(
         for broker, key, value in replaced
         if value not in ours[key]
     ]
-    return ThrottleSettings(settings, brokers, tuple(warnings))
+    warnings += [
+        f"somebody else throttles all replicas of topic {name}: that stays, and no mark says that klamm set the rate"
+        for name, written in settings.items()
+        if not written
+    ]
+    return ThrottleSettings({name: written for name, written in settings.items() if written}, brokers, tuple(warnings))
 
 
 async def set_throttle(cluster: Cluster, settings: ThrottleSettings) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from engine.admin.cluster.target import Side
 from engine.admin.health.checks import TopicMemory, assess
-from engine.admin.health.report import Check, HealthFacts, HealthReport, report_of_reasons, used_percents
+from engine.admin.health.report import Check, HealthFacts, HealthReport, Severity, report_of_reasons, used_percents
 from engine.admin.watch.frame import Frame, LinkState, Stage
 
 ZOOKEEPER_PATIENCE_MS = 5_000
@@ -16,6 +16,9 @@ ZOOKEEPER_PATIENCE_MS = 5_000
 ELECTION_PATIENCE_MS = 5_000
 """A controller that sees a broker go elects in less; a new one has to take over first."""
 
+CATCHING_UP_MS = 15_000
+"""For so long after a broker came back, replicas behind are a warning: they are catching up."""
+
 
 class HealthMemory:
     """Judges one frame after the other. Unchanged topics are not judged again."""
@@ -23,6 +26,8 @@ class HealthMemory:
     def __init__(self) -> None:
         self._memory = TopicMemory()
         self._unelected_since_ms: int | None = None
+        self._live: frozenset[int] | None = None
+        self._came_back_ms: int | None = None
 
     def turns(self, frame: Frame) -> Iterator[None]:
         """Check the topics in turns of an event loop; after the last one ``judge`` has little to do."""
@@ -56,8 +61,21 @@ class HealthMemory:
             early.add(Check.LEAKED_THROTTLES)
         if any(reason.check in early for reason in report.reasons):
             report = report_of_reasons(reason for reason in report.reasons if reason.check not in early)
+        if self._catches_up(frame):
+            report = report_of_reasons(
+                replace(one, severity=Severity.WARNING) if one.check is Check.UNDER_REPLICATED_LAGGING else one
+                for one in report.reasons
+            )
         is_all_read = all(_is_settled(frame, stage) for stage in (Stage.SETTINGS, Stage.PROBES))
         return report if report.reasons or is_all_read else None
+
+    def _catches_up(self, frame: Frame) -> bool:
+        """Whether a broker came back a moment ago."""
+        live = frozenset() if frame.cluster is None else frame.cluster.live_broker_ids
+        if self._live is not None and live - self._live:
+            self._came_back_ms = frame.at_ms
+        self._live = live
+        return self._came_back_ms is not None and 0 <= frame.at_ms - self._came_back_ms < CATCHING_UP_MS
 
 
 def _zookeeper_trouble(frame: Frame) -> str | None:

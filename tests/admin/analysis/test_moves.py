@@ -363,3 +363,12 @@ def test_throttles_that_no_move_needs_are_told_with_the_key_that_removes_them() 
     ]
     cluster.reassign(TopicPartition("orders", 0), (2, 3))
     assert not [line for line in told() if "no move" in line], "they may serve this one"
+
+
+def test_a_crawl_is_too_low_at_once_and_a_slow_move_that_somebody_wants_is_not() -> None:
+    leader, _ = throttle_advice(*_throttled(1_000))
+    assert leader.holds_up and leader.suggested_rate == 1_000_000
+    leader, _ = throttle_advice(*_throttled(2_000_000, partition_bytes=100_000_000_000))
+    assert leader.suggested_rate is not None and not leader.holds_up, "it takes half a day, and ends"
+    leader, _ = throttle_advice(*_throttled(5_000_000, rate=10_000, copy_rate=5_000_000))
+    assert leader.holds_up

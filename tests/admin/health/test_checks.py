@@ -102,10 +102,12 @@ def test_what_is_offline_with_a_log_dir_is_not_brought_back_by_an_election() -> 
     mend = "mend the failed log dir of broker 0, then restart it"
     last = "klamm elect unclean --topic TOPIC --partition N"
     assert told(alone) == mend
-    start = "start a broker that has a replica; or"
-    assert told(alone, other) == f"{start} {mend}; as a last resort, if one is not down, {last}"
-    assert told(partition((0, 1), (0,), -1)) == f"{mend}; as a last resort, if another replica's broker is up, {last}"
-    assert told(other) == spelled(Check.OFFLINE_PARTITIONS.advice)
+    start, resort = "start a broker that has a replica", "as a last resort, where another replica is up"
+    assert told(alone, other) == f"{start}; or {mend}; {resort}, {last}"
+    assert told(partition((0, 1), (0,), -1)) == f"{mend}; {resort}, {last}"
+    assert told(other) == spelled(Check.OFFLINE_PARTITIONS.advice) == f"{start}; {resort}, {last}"
+    assert told(partition((3,), (3,), -1)) == start, "no election can choose a dead replica"
+    assert told(alone, partition((3,), (3,), -1)) == f"{start}; or {mend}"
 
 
 def test_nobody_can_be_elected_among_replicas_that_are_all_down() -> None:

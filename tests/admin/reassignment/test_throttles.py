@@ -110,6 +110,17 @@ def test_a_list_of_everything_by_somebody_else_cannot_be_added_to() -> None:
         throttled_settings("t", {FOLLOWER_REPLICAS: "*"}, {}, Throttle(50_000))
 
 
+def test_moves_under_way_keep_a_list_of_everything_by_somebody_else() -> None:
+    lists = {LEADER_REPLICAS: ("0:1",), FOLLOWER_REPLICAS: ("0:2",)}
+    present = {LEADER_REPLICAS: "*"}
+    settings = throttled_settings("t", present, lists, Throttle(50_000), keeps_all=True)
+    assert settings.keys() == {FOLLOWER_REPLICAS}, "the rate has to change, and * lists all that moves"
+    assert read_list(settings[FOLLOWER_REPLICAS]).ours == ("0:2",)
+    assert marked_rates([settings])[LEADER_RATE] == {"50000"}
+    both = dict.fromkeys((LEADER_REPLICAS, FOLLOWER_REPLICAS), "*")
+    assert throttled_settings("t", both, lists, Throttle(50_000), keeps_all=True) == {}
+
+
 def test_brokers_take_the_mark() -> None:
     settings = throttled_settings("t", {}, {LEADER_REPLICAS: ("0:1",)}, Throttle(10**12, 5_000))
     validate_topic_config(settings, BrokerConfig.from_properties({"zookeeper.connect": "x"}))

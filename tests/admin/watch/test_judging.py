@@ -14,13 +14,13 @@ from fake_cluster import FakeCluster, small_cluster
 from engine.admin.cluster.target import ClusterTarget, Origin, Side
 from engine.admin.groups.scope import FoundGroups
 from engine.admin.groups.values import GroupListing, GroupState, GroupType, ListedGroup
-from engine.admin.health.report import Check
+from engine.admin.health.report import Check, HealthReport, Severity
 from engine.admin.lag.results import LagAnswer
 from engine.admin.lag.verdicts import LagStatus
 from engine.admin.reassignment.lock_holder import Holder
 from engine.admin.watch.by_wire import GroupReader, unmeasured
 from engine.admin.watch.frame import BrokerWords, Frame, Link, LinkState, Stage, StageStatus
-from engine.admin.watch.judging import HealthMemory
+from engine.admin.watch.judging import CATCHING_UP_MS, HealthMemory
 from engine.admin.watch.knowledge import Knowledge
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.model import BrokerInfo, TopicPartition
@@ -45,7 +45,33 @@ def test_what_is_kept_of_topics_is_what_a_fresh_look_finds() -> None:
     for step in steps:
         step()
         frame = cluster.frame()
-        assert kept.judge(frame) == HealthMemory().judge(frame)
+        assert _found(kept.judge(frame)) == _found(HealthMemory().judge(frame))
+
+
+def _found(report: HealthReport | None) -> list[tuple[Check, int, tuple[str, ...]]]:
+    assert report is not None
+    return sorted((reason.check, reason.count, reason.examples) for reason in report.reasons)
+
+
+def test_replicas_behind_are_a_warning_only_while_a_broker_that_came_back_catches_up() -> None:
+    cluster, health = small_cluster(), HealthMemory()
+
+    def severities() -> dict[Check, Severity]:
+        report = health.judge(cluster.frame())
+        assert report is not None
+        assert report.status.value == max(
+            (one.severity.value for one in report.reasons), key="ok warning critical".find
+        )
+        return {reason.check: reason.severity for reason in report.reasons}
+
+    cluster.shrink_isr(TopicPartition("orders", 0), 2)
+    assert severities()[Check.UNDER_REPLICATED_LAGGING] is Severity.CRITICAL, "nobody saw a broker come back"
+    cluster.kill(2)
+    assert Check.UNDER_REPLICATED_LAGGING not in severities()
+    cluster.start(2)
+    assert severities()[Check.UNDER_REPLICATED_LAGGING] is Severity.WARNING
+    cluster.now_ms += CATCHING_UP_MS
+    assert severities()[Check.UNDER_REPLICATED_LAGGING] is Severity.CRITICAL, "it should have caught up"
 
 
 def test_another_min_isr_is_judged_anew_though_the_topic_is_the_same() -> None:
