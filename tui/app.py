@@ -218,6 +218,7 @@ def has_utf8(encoding: str | None) -> bool:
 
 
 MODULES = (
+    "engine.admin.records.consume",
     "engine.admin.state_changes.partition_log",
     "engine.admin.znodes.tree",
     "tui.dialogs.settings",

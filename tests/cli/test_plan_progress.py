@@ -329,7 +329,8 @@ def test_what_is_left_is_asked_for(
     plan, snapshot = plan_and_snapshot(tmp_path, there)
     words = ("plan", verb, plan, "--dry-run", "--snapshot", snapshot, "--wave-replicas", "1")
     ran = in_process(*words, capture=capsys)
-    assert (ran.code, ran.err) == (0, f"dry run: would {verb} plan.json in {snapshot.name}: {told}\n")
+    spelled = "roll back" if verb == "rollback" else verb
+    assert (ran.code, ran.err) == (0, f"dry run: would {spelled} plan.json in {snapshot.name}: {told}\n")
 
 
 def test_a_plan_of_another_cluster_is_not_taken_for_carried_out(

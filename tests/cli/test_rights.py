@@ -123,7 +123,7 @@ def test_a_person_is_told_what_is_hidden(story: RightsStory, capsys: Capture) ->
         ("topics list", ""),
         ("topics list", "un-na.*"),
         ("topics list", "-o plain"),
-        ("topics delete", "un-na.*|t-.* --dry-run"),
+        ("topics delete", "un-na.*|{t} --dry-run"),
         ("topics delete", "un-na.* --if-exists --yes"),
         ("cluster describe", ""),
         ("offsets", ""),
