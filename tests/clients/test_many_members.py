@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from wire_client import WireClient, create_topic
 
 from engine.kafka.protocol.apis.describe_groups import DescribeGroupsRequest
@@ -34,6 +34,7 @@ class Member:
             "session.timeout.ms": 30_000,
             "heartbeat.interval.ms": 500,
             "log_level": 2,
+            "on_commit": self._told,
         }
         if instance_id is not None:
             settings["group.instance.id"] = instance_id
@@ -43,6 +44,7 @@ class Member:
         self._is_cooperative = strategy == "cooperative-sticky"
         self._is_static = instance_id is not None
         self._is_closed = False
+        self._owes_commit = False
         self.consumer = Consumer(settings)
         self.consumer.subscribe([topic], on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
 
@@ -58,8 +60,14 @@ class Member:
         """Read what is there, and commit it."""
         messages = [m for m in self.consumer.consume(100, 0) if m.error() is None]
         self.values += [m.value() for m in messages]
-        if messages:
+        if messages or self._owes_commit:
+            self._owes_commit = False
             self.consumer.commit(asynchronous=True)
+
+    def _told(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
+        """Note that a commit was refused: one that a rebalance overtakes must be sent again."""
+        errors = [error, *(partition.error for partition in partitions)]
+        self._owes_commit = any(e is not None and e.code() != KafkaError._NO_OFFSET for e in errors)
 
     def committed(self, topic: str) -> int:
         """Return how many records the group has committed."""
