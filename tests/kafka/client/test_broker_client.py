@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -140,17 +141,21 @@ def test_the_client_says_what_went_wrong() -> None:
     run(check)
 
 
+def silent_once() -> Callable[[RequestHead, MetadataRequest], Any]:
+    """Return a handler that never answers its first request."""
+    silent = [Deferred()]
+
+    def handler(request: RequestHead, body: MetadataRequest) -> Any:
+        return silent.pop() if silent else answer_with_name(request, body)
+
+    return handler
+
+
 def test_a_request_without_an_answer_ends_the_connection() -> None:
     """The peer may be gone without a word: only a new connection reaches whoever has taken its place."""
 
     async def check() -> None:
-        asked: list[str] = []
-
-        def handler(request: RequestHead, body: MetadataRequest) -> Any:
-            asked.append(body.topics[0].name)
-            return Deferred() if asked == ["first"] else answer_with_name(request, body)
-
-        async with serving({ApiKey.METADATA: handler}) as (_, host, port):
+        async with serving({ApiKey.METADATA: silent_once()}) as (_, host, port):
             client = BrokerClient(host, port, client_id="c")
             await client.connect()
             first = asyncio.create_task(client.send(asking("first"), 4, timeout_ms=50))
@@ -171,13 +176,7 @@ def test_a_request_that_nobody_waits_for_any_more_is_still_due() -> None:
     """Else a connection whose users are less patient than it is would stay silent for as long as they ask."""
 
     async def check() -> None:
-        asked: list[str] = []
-
-        def handler(request: RequestHead, body: MetadataRequest) -> Any:
-            asked.append(body.topics[0].name)
-            return Deferred() if asked == ["first"] else answer_with_name(request, body)
-
-        async with serving({ApiKey.METADATA: handler}) as (_, host, port):
+        async with serving({ApiKey.METADATA: silent_once()}) as (_, host, port):
             client = BrokerClient(host, port, client_id="c", request_timeout_ms=50)
             await client.connect()
             with pytest.raises(TimeoutError):
