@@ -130,9 +130,9 @@ class ChangeThrottle(Operation):
             cluster.accepted("some brokers may be throttled already")
             await set_throttle(cluster, settings)
             rows = [(Cell(f"broker {one}"), Cell(rate), result_cell("throttled", is_good=True)) for one in brokers]
-            note = (
-                "once the moves have ended it has to go: X on Reassignments removes it, or klamm reassign verify --all"
-            )
+            # verify knows a rate by klamm's mark, and there is none where somebody throttles all replicas.
+            also = ", or klamm reassign verify --all" if settings.topics else ""
+            note = f"once the moves have ended it has to go: X on Reassignments removes it{also}"
             return Outcome(self.title, ("broker", "limit", "result"), tuple(rows), notes=(note,))
 
         words = ["reassign", "execute", "--reassignment-json-file", PLAN_FILE, "--additional"]
