@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from broker_program import BrokerProgram, settings
-from klamm_program import in_process
+from klamm_program import Ran, in_process
 from rights_story import CASES, CELLS, MODULE, SETTINGS, Cell, RightsStory, check, hidden
 from wire_client import create_topic
 
@@ -93,6 +93,39 @@ def test_the_rule_that_klamm_names_is_the_one_to_add(story: RightsStory, capsys:
         story.as_admin(f"acls remove --yes {words.removeprefix('acls add')}", capsys)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "topics delete {t}",
+        "topics delete {t}|absent",
+        "records delete --topic {t} --partition 0 --before-offset 1",
+    ],
+)
+def test_a_dry_run_names_the_right_that_the_change_would_lack(words: str, story: RightsStory, capsys: Capture) -> None:
+    """Who may describe a topic sees it, and may not delete it."""
+    cell, topic = Cell("tokens list"), "seen-not-deleted"
+    story.prepare(cell, capsys)
+    if topic not in story.as_admin("topics list -o plain", capsys).out.split():
+        story.as_admin(f"topics create {topic} --replica-assignment 0", capsys)
+        story.as_admin(f"produce {topic}", capsys)
+    login = ("-b", story.login, "--command-config", story.config_of(cell), "-o", "json")
+
+    def try_it() -> Ran:
+        return in_process(*words.format(t=topic).split(), "--dry-run", *login, capture=capsys)
+
+    rule = f"--allow-principal User:{cell.user} --topic {topic}"
+    story.as_admin(f"acls add {rule} --operation describe --operation describe-configs", capsys)
+    try:
+        refused = try_it()
+        assert (refused.code, refused.error["operation"], refused.error["resource"]) == (4, "delete", f"topic:{topic}")
+        assert "would" not in refused.err + refused.out
+        story.as_admin(f"acls add {rule} --operation delete", capsys)
+        allowed = try_it()
+        assert (allowed.code, "would_be_deleted" in allowed.out) == (0, True), allowed.err
+    finally:
+        story.as_admin(f"acls remove --yes {rule}", capsys)
+
+
 def test_who_may_only_read_lacks_write_on_the_topic(story: RightsStory, capsys: Capture) -> None:
     """Such a user gets no producer id: for that a broker wants IdempotentWrite, or Write on some topic (KIP-679)."""
     reader = Cell("consume")
@@ -161,6 +194,8 @@ def test_who_asks_for_all_topics_is_told_which_are_hidden(
         ("topics delete", "un-na.* --yes"),
         ("topics delete", "un-named --dry-run"),
         ("offsets", "un-na.*"),
+        ("offsets", "un-na.* --partitions 0,1"),
+        ("offsets", "--topic-partitions un-na.*:0-"),
         ("consume", "un-na.* --until-end"),
         ("replicas verify", "--topic un-na.*"),
         ("plan rebalance", "--topic un-na.*"),

@@ -24,7 +24,7 @@ from engine.admin.cluster.errors import (
     ZooKeeperUnreachable,
 )
 from engine.admin.cluster.remedies import NAME_ZOOKEEPER, Give, Operation, Parameter, Phrase, Words
-from engine.admin.cluster.rights import Right, asked_for
+from engine.admin.cluster.rights import NOT_TOLD, Right, asked_for
 from engine.admin.cluster.settings_silence import SettingsSilence
 from engine.admin.cluster.target import ClusterTarget, Side, Source
 from engine.admin.cluster.waits import Accepted, Complain, Observer, OnRead, Waits, tell_nobody, tell_nobody_how_far
@@ -166,6 +166,25 @@ class Cluster:
         refusal = Refused(ErrorCode.TOPIC_AUTHORIZATION_FAILED, where=f"topic {topic}")
         self.explain(refusal)
         return refusal
+
+    async def lacking(self, operation: AclOperation, topics: Sequence[str]) -> dict[str, Refused]:
+        """Return a refusal for each of these topics with which this principal may not do that, if brokers say so.
+
+        For dry runs: the brokers refuse the change itself.
+        """
+        if self.changes_by is not Side.WIRE or not topics:
+            return {}
+        answers = (await (await self.wire()).metadata(topics, with_rights=True)).topics
+        rights = [
+            Right(operation, ResourceType.TOPIC, topic.name or "")
+            for topic in answers
+            if topic.topic_authorized_operations != NOT_TOLD and not topic.topic_authorized_operations >> operation & 1
+        ]
+        self.note_denied(rights)
+        return {
+            right.name: Refused(right.code, where=right.resource_words).for_want_of(right, self.principal)
+            for right in rights
+        }
 
     def _hides_matches(self, topics: Sequence[str]) -> bool:
         """Whether hidden topics may match a pattern among these: who may not describe the cluster cannot know."""

@@ -126,7 +126,8 @@ class Membership:
             self._coordinator = None
             return True
         codes = {error_code(partition.error_code) for topic in response.topics for partition in topic.partitions}
-        still_in = [self._is_in(code) for code in codes]
+        # A topic that was deleted has no position any more.
+        still_in = [self._is_in(code) for code in codes - {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}]
         return all(still_in)
 
     async def leave(self) -> None:

@@ -306,6 +306,11 @@ class Producer:
             await self._refresh()
         except LoginRefused:
             raise
+        except NotFound:
+            # Deleted since: it may be created again.
+            self._last_error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            for lane in self._lanes.values():
+                lane.leader_id = NO_LEADER
         except Unreachable:
             self._last_error = ErrorCode.NETWORK_EXCEPTION
 
