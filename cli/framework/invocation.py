@@ -271,21 +271,31 @@ class Invocation:
 
         return self.tell_failures([error for error in errors if error.kind is not FailureKind.AUTHORIZATION])
 
-    def tell_hidden(self, code: int) -> None:
+    def tell_hidden(self, code: int) -> int:
         """Name the missing rights because of which something was left out, unless a failure has named them.
 
-        A command that was refused says so with its code; its report may have named the parts alone.
+        A command that was refused says so with its code; its report may have named the parts alone. A dry run is
+        refused as its change would be. Return the exit code.
         """
+        from engine.common.acl import ResourceType
+
         for cluster in self.denials:
             missing = self._missing(cluster)
-            if code == ExitCode.REFUSED:
+            essential = [
+                one
+                for one in missing
+                if (one.operation, one.resource_type) in self.essential_rights
+                and (code == ExitCode.REFUSED or (self.is_dry_run and one.resource_type is ResourceType.CLUSTER))
+            ]
+            if essential:
                 from engine.admin.cluster.errors import Refused
 
-                essential = [one for one in missing if (one.operation, one.resource_type) in self.essential_rights]
-                self.tell_failures([Refused(right.code, where=right.resource_words) for right in essential])
+                told = self.tell_failures([Refused(right.code, where=right.resource_words) for right in essential])
+                code = code or told
                 missing = self._missing(cluster)
             if missing:
                 self._tell_hidden(missing, cluster.principal)
+        return code
 
     def _missing(self, cluster: Cluster) -> list[Right]:
         """Return the missing rights because of which a cluster has left something out, except those already named."""

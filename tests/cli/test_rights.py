@@ -126,6 +126,24 @@ def test_a_dry_run_names_the_right_that_the_change_would_lack(words: str, story:
         story.as_admin(f"acls remove --yes {rule}", capsys)
 
 
+ALTER_CLUSTER = Need.of("Alter Cluster").right
+
+
+@pytest.mark.parametrize("cell", [one for one in CELLS if one.missing and one.missing.right == ALTER_CLUSTER], ids=str)
+def test_a_dry_run_names_the_right_to_alter_the_cluster(
+    cell: Cell, story: RightsStory, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    story.prepare(cell, capsys)
+    login = ("-b", story.login, "-o", "json", "--dry-run", "--command-config")
+    words = [*cell.command.split(), *CASES[cell.case].words.format(**story.names(cell)).split()]
+    refused = in_process(*words, *login, story.config_of(cell), capture=capsys)
+    assert (refused.code, f"User:{cell.user} lacks alter on the cluster" in refused.err) == (4, True), refused.err
+    allowed = Cell(cell.case)
+    may = in_process(*words, *login, story.config_of(allowed), capture=capsys)
+    assert may.code in (0, CASES[cell.case].code) and "lacks" not in may.err, may.err
+
+
 def test_who_may_only_read_lacks_write_on_the_topic(story: RightsStory, capsys: Capture) -> None:
     """Such a user gets no producer id: for that a broker wants IdempotentWrite, or Write on some topic (KIP-679)."""
     reader = Cell("consume")

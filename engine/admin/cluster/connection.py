@@ -186,6 +186,23 @@ class Cluster:
             for right in rights
         }
 
+    async def note_lacking(self) -> None:
+        """Note that this principal may not alter the cluster, if the command is sure to need that and brokers say so.
+
+        For dry runs, like ``lacking``.
+        """
+        needed = Right(AclOperation.ALTER, ResourceType.CLUSTER)
+        if self.changes_by is not Side.WIRE or (needed.operation, needed.resource_type) not in self._essential:
+            return
+        from engine.kafka.protocol.apis.describe_cluster import DescribeClusterRequest
+
+        with suppress(AdminError):
+            # Brokers say nothing to who may not even describe the cluster; who may alter it may describe it.
+            request = DescribeClusterRequest(include_cluster_authorized_operations=True)
+            allowed = (await (await self.wire()).call_any(request)).cluster_authorized_operations
+            if allowed != NOT_TOLD and not allowed >> needed.operation & 1:
+                self.note_denied([needed])
+
     def _hides_matches(self, topics: Sequence[str]) -> bool:
         """Whether hidden topics may match a pattern among these: who may not describe the cluster cannot know."""
         cannot_know = Right(AclOperation.DESCRIBE, ResourceType.CLUSTER) in self._denied

@@ -129,6 +129,7 @@ class Consumer:
         self._ids: dict[str, bytes] = {}
         """Those of the topics that are read; empty for one that does not exist."""
         self._deleted: frozenset[str] = frozenset()
+        self._renewed: set[str] = set()
         self.starts: dict[TopicPartition, int] = {}
         """Where reading began in each partition, as far as known by now."""
         self._late: dict[asyncio.Task[None], list[_Position]] = {}
@@ -198,6 +199,10 @@ class Consumer:
     def has_begun(self) -> bool:
         """Whether it knows where it reads, so that no new record is missed."""
         return bool(self.starts)
+
+    def is_gone(self, topic: str) -> bool:
+        """Whether a topic was deleted since, so that positions in it mean nothing any more."""
+        return topic in self._deleted or topic in self._renewed
 
     async def batches(self) -> AsyncGenerator[ConsumedRecords, None]:
         """Yield records as they come, some at a time; ends only with ``until_end``, or if partitions of a group are
@@ -349,6 +354,7 @@ class Consumer:
         self._ids[topic] = topic_id
         if self._options.only is not None and not self._options.until_end:
             # Whose partitions these are, and where to begin, its group knows.
+            self._renewed.add(topic)
             await self._queue.put(_Event.TOPIC_IS_NEW)
             return
         if self._options.until_end:

@@ -73,13 +73,13 @@ def test_a_member_without_partitions_waits_and_joins_no_more(live_cluster: Local
     admin.create_topics([NewTopic(topic_name, 1, 1)])[topic_name].result(30)
 
     async def scene() -> None:
-        members = [Member(servers, topic_name) for _ in range(2)]
+        members, shares = [Member(servers, topic_name) for _ in range(2)], {"0 partitions", "1 partition"}
         running = [asyncio.create_task(member.run()) for member in members]
 
         def joined(member: Member) -> list[str]:
             return [told for told in member.told if told.startswith("joined")]
 
-        await until(lambda: {joined(m)[-1][-12:] for m in members if joined(m)} == {"0 partitions", "th 1 partition"})
+        await until(lambda: {told.split(" with ")[1] for m in members for told in joined(m)[-1:]} == shares)
         counts = [len(joined(member)) for member in members]
         # Longer than a heartbeat takes.
         await asyncio.sleep(4)
