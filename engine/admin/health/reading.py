@@ -185,7 +185,7 @@ def holding_of(transaction: OpenTransaction) -> HoldingTransaction:
 
 async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int, str]) -> HealthFacts:
     limit_s = min(PROBE_S, cluster.timeout_s * _PROBE_SHARE)
-    probe = partial(
+    ask = partial(
         probe_brokers,
         properties=cluster.target.client_properties,
         silent=silent,
@@ -193,7 +193,7 @@ async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int
         waits=cluster.waits,
         has_topics=cluster.may_hide_topics,
     )
-    probes = await probe(facts.snapshot)
+    probes = await ask(facts.snapshot)
     if _doubts_controller(facts.snapshot, probes):
         # Another one may have been elected between the two readings.
         await asyncio.sleep(min(_SECOND_LOOK_S, cluster.timeout_s * _SECOND_LOOK_SHARE))
@@ -204,7 +204,7 @@ async def _with_probes(facts: HealthFacts, cluster: Cluster, silent: Mapping[int
                 facts.snapshot, controller_id=members.controller_id, controller_epoch=members.controller_epoch
             ),
         )
-        probes = await probe(facts.snapshot)
+        probes = await ask(facts.snapshot)
     idle_controller = await _idle_controller(facts.snapshot, cluster, silent, probes)
     for probe in probes.values():
         cluster.note_denied(probe.denied)
