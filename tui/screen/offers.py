@@ -15,7 +15,7 @@ from engine.admin.cluster.target import Side
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
 from engine.admin.lag.results import PartitionLag
-from engine.admin.lag.stepping_over import scope_text
+from engine.admin.lag.verdicts import scope_text
 from engine.admin.watch.frame import Stage
 from engine.common.quantities import counted
 from tui.drawing.units import byte_rate, size

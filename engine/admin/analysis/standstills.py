@@ -11,8 +11,7 @@ from dataclasses import replace
 
 from engine.admin.lag.paces import Paces
 from engine.admin.lag.results import GroupLag, PartitionLag
-from engine.admin.lag.stepping_over import may_step_over, stands
-from engine.admin.lag.verdicts import LagStatus, Reason
+from engine.admin.lag.verdicts import LagStatus, Reason, may_step_over, stands
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Frame, Stage, WatchedGroup
 from engine.common.quantities import span_text
