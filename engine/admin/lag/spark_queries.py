@@ -88,16 +88,6 @@ async def measure_queries(
     ]
 
 
-def query_lags(query: Query, ends: Offsets, starts: Offsets, times: Times, now_ms: int) -> list[QueryLag]:
-    """Return a row for each Kafka source of a query, from what is known already. Pure."""
-    rows = []
-    for source, found in _by_source(query).items():
-        positions = {_name(position): position for position in found}
-        of_source = _Source(query, source, positions, _sample(query, positions, ends, starts), bool(found))
-        rows.append(_row(of_source, {name: _series(of_source, name, now_ms) for name in positions}, times, now_ms))
-    return rows
-
-
 def _by_source(query: Query) -> dict[str, list[Position]]:
     """Return the positions by source; a query of which none is known counts as one source without a name."""
     found: dict[str, list[Position]] = {source: [] for source in query.kafka_sources}

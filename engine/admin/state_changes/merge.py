@@ -132,7 +132,7 @@ class MergePlan:
         return UtcClock(self._zone(file)).starts([start])[0] if self.is_utc else start
 
 
-def plan_merge(found: FoundLogs, wish: MergeWish, *, now: datetime | None = None) -> MergePlan:
+def plan_merge(found: FoundLogs, wish: MergeWish) -> MergePlan:
     """Decide what to merge.
 
     Raises:
@@ -147,7 +147,7 @@ def plan_merge(found: FoundLogs, wish: MergeWish, *, now: datetime | None = None
     zones = {None: None, **wish.zones}
     is_utc = not _is_one_local_time(found.files, zones)
     selection = Selection(
-        *_bounds(wish, zones[None], is_utc=is_utc, now=now or datetime.now(UTC)),
+        *_bounds(wish, zones[None], is_utc=is_utc, now=datetime.now(UTC)),
         topics=topics,
         partitions=partitions,
         brokers=brokers,

@@ -168,11 +168,6 @@ class LiveFeed:
     def playback(self) -> Playback | None:
         return None
 
-    @property
-    def zookeeper_requests(self) -> int:
-        """How many requests were sent to ZooKeeper so far."""
-        return 0 if self._zookeeper is None else self._zookeeper.requests
-
     async def start(self) -> None:
         if self._target.may_ask_zookeeper and self._target.zookeeper is not None:
             from engine.admin.watch.by_znode import ZooKeeperSide

@@ -512,12 +512,3 @@ class LogManager:
 
     def _checkpoint_jobs(self, name: str) -> list[DiskJob]:
         return [self._checkpoints.job(path, name) for path in self.live_dirs]
-
-    def run_due(self) -> None:
-        """Do everything that is due, synchronously; for tests and tools."""
-        run_jobs(self.due_jobs())
-
-    def checkpoint(self) -> None:
-        """Write all checkpoint files, synchronously; for tests and tools."""
-        for path in self.live_dirs:
-            run_jobs(self._checkpoints.jobs(path))
