@@ -225,7 +225,7 @@ class _Builder:
         if may_hold.bit_count() < factor:
             count = may_hold.bit_count()
             raise Infeasible(
-                f"{name} needs {factor} replicas, but only {count} broker{'' if count == 1 else 's'} may hold it",
+                f"{name} needs {factor} replicas, but only {counted(count, 'broker')} may hold it",
                 hint=self._more_targets_hint(held),
             )
         must_hold = kept & self.masks["dead"]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from engine.common.model import NO_LEADER, TopicPartition
-from engine.common.quantities import counted
+from engine.common.quantities import counted, plural
 from engine.common.snapshot import ClusterSnapshot, PartitionSnapshot
 from plans.building import copy_size
 from plans.digest import input_digest
@@ -366,11 +366,11 @@ def _limits(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines: Pl
     figures = figures_of(plan, snapshot)
     line = lines.of_key("score")
     limits: tuple[tuple[Check, str, float | None, float | None, Callable[[float], str]], ...] = (
-        (Check.MOVES, "limits.moves", policy.moves, figures.moves, lambda n: f"{n:,} move{'' if n == 1 else 's'}"),
+        (Check.MOVES, "limits.moves", policy.moves, figures.moves, lambda n: f"{n:,} {plural('move', n)}"),
         (Check.BYTES, "limits.bytes", policy.bytes, figures.bytes, lambda n: f"{n:,} bytes"),
         (
             Check.LEADER_CHANGES, "limits.leader_changes", policy.leader_changes, figures.leader_changes,
-            lambda n: f"{n:,} leader change{'' if n == 1 else 's'}",
+            lambda n: f"{n:,} {plural('leader change', n)}",
         ),
         (Check.TIME, "limits.time", policy.time_s, figures.time_s, lambda n: f"{n:,.0f} s"),
     )  # fmt: skip

@@ -17,6 +17,7 @@ from cli.framework.places import MetricsUrl
 from cli.framework.watching import Interval, Watch, watch_reports
 from cli.output.format import OutputFormat
 from cli.output.report import Report
+from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.health.report import HealthStatus
@@ -185,9 +186,9 @@ async def snapshot(
     _write(whole, file)
     partitions = sum(len(topic.partitions) for topic in whole.topics)
     counts = (("broker", len(whole.brokers)), ("topic", len(whole.topics)), ("partition", partitions))
-    counted = ", ".join(f"{count} {what}{'' if count == 1 else 's'}" for what, count in counts)
+    held = ", ".join(counted(count, noun) for noun, count in counts)
     done = "wrote the snapshot to stdout" if str(file) == "-" else f"{verb} {file}"
-    invocation.talk.say(f"{done}: {counted}")
+    invocation.talk.say(f"{done}: {held}")
     for failed in taken.failed_dirs:
         invocation.talk.warn(
             f"the snapshot lacks {failed.log_dir or 'the log dirs'} of broker {failed.broker}: {failed.error}"

@@ -17,7 +17,7 @@ from cli.framework.plan_guard import BesidePlan, minds_plan
 from cli.framework.watching import Interval, Watch, watch_reports
 from cli.output.format import OutputFormat
 from cli.output.report import Report
-from engine.common.quantities import counted
+from engine.common.quantities import counted, plural
 from engine.common.topic_names import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
@@ -486,7 +486,7 @@ def _summary(topics: Sequence[NewTopic]) -> str:
         factor = "default" if topic.replication_factor is None else str(topic.replication_factor)
         shape = f"{count} partition{'' if count == '1' else 's'}, factor {factor}"
     configs = "".join(f", {key}={value}" for key, value in topic.configs.items())
-    named = f"topic{'' if len(topics) == 1 else 's'} {by_name(topic.name for topic in topics)}"
+    named = f"{plural('topic', len(topics))} {by_name(topic.name for topic in topics)}"
     return f"{named} ({shape}{configs}{'' if len(topics) == 1 else ', each'})"
 
 

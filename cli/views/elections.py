@@ -9,6 +9,7 @@ from cli.output.report import Column, Kind, Report, Section, Table, Tone
 from cli.views.kafka.reassignment import elected_text
 from engine.admin.elections.scope_and_result import ElectionPreview, ElectionResult, ElectionType, PartitionElection
 from engine.common.model import NO_LEADER
+from engine.common.quantities import counted
 
 PREVIEW_LINES_MAX = 20
 
@@ -89,7 +90,7 @@ def _notes(results: Sequence[PartitionElection]) -> tuple[str, ...]:
         return ("no partitions",)
     counts = {kind: sum(result.result is kind for result in results) for kind in ElectionResult}
     parts = [f"{count} {kind.value.replace('_', ' ')}" for kind, count in counts.items() if count]
-    return (f"{len(results)} partition{'' if len(results) == 1 else 's'}: {', '.join(parts)}",)
+    return (f"{counted(len(results), 'partition')}: {', '.join(parts)}",)
 
 
 def _exit_code(results: Sequence[PartitionElection]) -> ExitCode:

@@ -82,7 +82,10 @@ _STATES = (
     _ERROR,
 )
 _UNREADABLE = "what its members own cannot be read; their protocol is {}"
-_OPTIONAL = ("consumer_id", "group_instance_id", "host", "client_id", "error")
+_KEPT = {column.name for column in (*_OFFSETS, *_MEMBERS, *_STATES)} - {
+    "consumer_id", "group_instance_id", "host", "client_id", "error",
+}  # fmt: skip
+"""People see these columns even if they are empty."""
 
 
 def group_list_report(listed: GroupsListed, *, with_state: bool, with_type: bool, exit_code: ExitCode) -> Report:
@@ -186,7 +189,7 @@ def states_report(groups: Sequence[DescribedGroup], *, exit_code: ExitCode) -> R
         )
         for group in groups
     ]
-    shown = _without_empty(Table(_STATES, rows))
+    shown = Table(_STATES, rows).without_empty(keeps=_KEPT)
     return Report(
         data,
         Table(_STATES, rows),
@@ -201,7 +204,7 @@ def _one_table(
     columns: tuple[Column, ...], rows: Sequence[Sequence[object]], groups: Sequence[DescribedGroup]
 ) -> tuple[Section, ...]:
     errors = [f"{group.group}: {group.error}" for group in groups if group.error is not None]
-    return (Section(body=_without_empty(Table(columns, rows)), text=errors),)
+    return (Section(body=Table(columns, rows).without_empty(keeps=_KEPT), text=errors),)
 
 
 def _section(group: DescribedGroup, columns: tuple[Column, ...], rows: Iterable[Sequence[object]]) -> Section:
@@ -221,7 +224,7 @@ def _section(group: DescribedGroup, columns: tuple[Column, ...], rows: Iterable[
     if any(member.assignment is None for member in group.members):
         lines.append(_UNREADABLE.format(group.protocol_type or "unknown"))
     lines += _errors(group.partitions)
-    body = _without_empty(Table(columns, list(rows)))
+    body = Table(columns, list(rows)).without_empty(keeps=_KEPT)
     return Section(group.group, body if body.rows else None, lines)
 
 
@@ -287,16 +290,6 @@ def _member_row(member: DescribedMember) -> tuple[object, ...]:
         member.partition_count,
         None if member.assignment is None else tuple(str(topic) for topic in member.assignment),
     )
-
-
-def _without_empty(table: Table) -> Table:
-    """Leave out empty columns for a person."""
-    kept = [
-        index
-        for index, column in enumerate(table.columns)
-        if column.name not in _OPTIONAL or any(row[index] is not None for row in table.rows)
-    ]
-    return Table(tuple(table.columns[i] for i in kept), [tuple(row[i] for i in kept) for row in table.rows])
 
 
 def _notes(groups: Sequence[DescribedGroup], exit_code: ExitCode) -> tuple[str, ...]:

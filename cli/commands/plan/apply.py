@@ -25,6 +25,7 @@ from cli.framework.failure import Failure
 from cli.framework.invocation import Invocation, Stop
 from cli.framework.options import Needs
 from cli.output.report import Report
+from engine.common.quantities import counted
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster
@@ -256,7 +257,7 @@ async def _refuse_drift(invocation: Invocation, cluster: Cluster, loaded: Loaded
     path = run.path
     for finding in serious:
         invocation.talk.say(finding.message)
-    message = f"the plan does not fit the cluster: {len(serious)} finding{'' if len(serious) == 1 else 's'}"
+    message = f"the plan does not fit the cluster: {counted(len(serious), 'finding')}"
     if is_elsewhere:
         hint = "name the cluster that the plan was made for, or plan again for this one"
     else:

@@ -281,7 +281,7 @@ async def cancel(
         prepared = await prepare_cancellation(cluster, None if plan is None else plan.moves, is_forced=force)
         running = prepared.running
         lines = [f"{n}: back to {_listed(p.assignment.origin_replicas)}" for n, p in list(running.items())[:20]]
-        what = f"cancel {len(running)} reassignment{'' if len(running) == 1 else 's'} in {cluster.target.title}"
+        what = f"cancel {counted(len(running), 'reassignment')} in {cluster.target.title}"
         is_risky = is_all
         if running:
             topics = {name.topic for name in running}
@@ -352,10 +352,7 @@ def _summary(prepared: PreparedReassignment, cluster: str) -> str:
     if not count:
         return f"change throttles and log dirs of {counted(len(prepared.plan), 'partition')} in {cluster}"
     copies = sum(len(prepared.flows[move.name].destinations) for move in prepared.changing)
-    return (
-        f"move {count} partition{'' if count == 1 else 's'} in {cluster} "
-        f"({copies} new replica{'' if copies == 1 else 's'})"
-    )
+    return f"move {counted(count, 'partition')} in {cluster} ({counted(copies, 'new replica')})"
 
 
 def _details(prepared: PreparedReassignment) -> list[str]:

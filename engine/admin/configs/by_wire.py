@@ -21,6 +21,7 @@ from engine.admin.configs.values import (
     EntityType,
 )
 from engine.common.errors import ErrorCode, RemoteProtocolError
+from engine.common.quantities import counted
 from engine.kafka.protocol.apis.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -178,7 +179,7 @@ async def _describe_topics(
                 raise
             # A broker that waits for ZooKeeper now will wait for it with the next topics as well.
             left = len(topics) - start
-            on_unknown(f"settings of {left} topic{'' if left == 1 else 's'} are not known: {error}")
+            on_unknown(f"settings of {counted(left, 'topic')} are not known: {error}")
             break
         for result in results:
             yield result

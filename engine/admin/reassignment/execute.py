@@ -38,6 +38,7 @@ from engine.admin.topics.access import topic_reader
 from engine.admin.topics.values import partitions_of
 from engine.common.errors import ErrorCode, KlammError
 from engine.common.model import TopicPartition
+from engine.common.quantities import counted
 from engine.common.snapshot import PartitionSnapshot
 from engine.kafka.zk.errors import NoAuth
 
@@ -471,7 +472,7 @@ def _check_factors(changing: Sequence[PartitionMove], factors: Mapping[TopicPart
     if not others:
         return
     first = others[0]
-    message = f"the plan changes the replication factor of {len(others)} partition{'' if len(others) == 1 else 's'}"
+    message = f"the plan changes the replication factor of {counted(len(others), 'partition')}"
     where = f"{first.name} has {factors[first.name]}, and would have {len(first.replicas)}"
     raise BadRequest(message, where=where, hint=Phrase("if that is meant: ", Parameter.ALLOW_FACTOR_CHANGE))
 
@@ -485,7 +486,7 @@ def _below_min_isr(fewer: Sequence[PartitionMove], min_isr: Mapping[str, int]) -
         for move in short[:_NAMED_MAX]
     ]
     more = len(short) - len(lines)
-    return [*lines, f"so will {more} partition{'' if more == 1 else 's'} more"] if more > 0 else lines
+    return [*lines, f"so will {counted(more, 'partition')} more"] if more > 0 else lines
 
 
 def _check_running(running: RunningReassignments, *, is_additional: bool, is_znode: bool) -> None:
@@ -493,7 +494,7 @@ def _check_running(running: RunningReassignments, *, is_additional: bool, is_zno
         return
     names = sorted(running.names)
     shown = ", ".join(map(str, names[:_NAMED_MAX])) + (", …" if len(names) > _NAMED_MAX else "")
-    message = f"{len(names)} partition{'' if len(names) == 1 else 's'} being reassigned already"
+    message = f"{counted(len(names), 'partition')} being reassigned already"
     hint: Words = Phrase("wait for it (", Operation.LIST_REASSIGNMENTS, "), or add ", Parameter.ADDITIONAL)
     if is_znode:
         hint = "wait for it: through ZooKeeper reassignments run one after the other"

@@ -14,6 +14,7 @@ from engine.admin.reassignment.values import RunningReassignment
 from engine.admin.topics.access import topic_reader
 from engine.admin.topics.values import partitions_of
 from engine.common.model import ReplicaAssignment, TopicPartition
+from engine.common.quantities import plural
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 
 
@@ -62,6 +63,5 @@ def require_partitions(names: Sequence[TopicPartition], found: Mapping[TopicPart
     missing = [name for name in names if name not in found]
     if missing:
         listed = ", ".join(map(str, missing[:5])) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
-        plural = "" if len(missing) == 1 else "s"
         hint = Phrase("list what exists with: ", Operation.DESCRIBE_TOPICS)
-        raise BadRequest(f"unable to find partition{plural}: {listed}", hint=hint)
+        raise BadRequest(f"unable to find {plural('partition', len(missing))}: {listed}", hint=hint)

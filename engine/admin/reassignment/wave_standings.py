@@ -16,6 +16,7 @@ from engine.admin.reassignment.verify import read_statuses
 from engine.admin.reassignment.waves import Standing, Wave, WaveMove, standing_of
 from engine.admin.topics.access import topic_reader
 from engine.common.model import NO_LEADER, TopicPartition
+from engine.common.quantities import plural
 
 DRIFT_LOOKS = 5
 """How many times to look again at a partition that is neither at its old place nor at its new one."""
@@ -126,7 +127,9 @@ def obstacles(start: ClusterHealth, now: ClusterHealth, wave: Wave) -> list[str]
     found = []
     dead = sorted({broker for move in wave for broker in move.adding} - now.live)
     if dead:
-        found.append(f"dead target: broker{_s(dead)} {_listed(dead)} should receive replicas and cannot be reached")
+        found.append(
+            f"dead target: {plural('broker', len(dead))} {_listed(dead)} should receive replicas and cannot be reached"
+        )
     held_up = {
         move.name: kept
         for move in wave
@@ -136,7 +139,8 @@ def obstacles(start: ClusterHealth, now: ClusterHealth, wave: Wave) -> list[str]
         # Kafka ends no move before all its targets are in the ISR.
         gone = sorted(set().union(*held_up.values()))
         keeps = "keeps its replica" if len(gone) == 1 else "keep their replicas"
-        found.append(f"{_named(sorted(held_up))} would wait for dead broker{_s(gone)} {_listed(gone)}, which {keeps}")
+        dead_brokers = f"dead {plural('broker', len(gone))} {_listed(gone)}"
+        found.append(f"{_named(sorted(held_up))} would wait for {dead_brokers}, which {keeps}")
     leaderless = sorted(now.leaderless & {move.name for move in wave})
     if leaderless:
         found.append(f"no leader to copy from: {_named(leaderless)}")
@@ -168,7 +172,3 @@ def _named(names: list[TopicPartition]) -> str:
 
 def _listed(values: list[int]) -> str:
     return ", ".join(map(str, values))
-
-
-def _s(values: list[int]) -> str:
-    return "" if len(values) == 1 else "s"

@@ -35,6 +35,7 @@ from engine.common.model import (
     NO_LEADER,
     TopicPartition,
 )
+from engine.common.quantities import counted
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
 from engine.kafka.protocol.records.checksum import verify_crc
 from engine.kafka.protocol.records.header import iter_batches
@@ -138,8 +139,8 @@ async def compacted_topics(cluster: Cluster, topics: Sequence[TopicSnapshot]) ->
     policies = await read_effective(await cluster.wire(), asked, "cleanup.policy", cluster.observe)
     untold = {topic.name for topic in topics} - policies.keys()
     if untold:
-        count = f"{len(untold)} topic{'' if len(untold) == 1 else 's'}"
-        cluster.complain(f"cleanup.policy of {count} is not known: compared as if compacted, by records only")
+        topics_text = counted(len(untold), "topic")
+        cluster.complain(f"cleanup.policy of {topics_text} is not known: compared as if compacted, by records only")
     return frozenset(untold | {name for name, policy in policies.items() if "compact" in (policy or "")})
 
 
