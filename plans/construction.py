@@ -55,8 +55,8 @@ def level_bytes(
                 break
         if exchange is None:
             break
-        there, back, source, target = exchange
-        for number, old, new in ((there, source, target), (back, target, source))[: 1 + (back >= 0)]:
+        forth, back, source, target = exchange
+        for number, old, new in ((forth, source, target), (back, target, source))[: 1 + (back >= 0)]:
             placement.hop(number, old, new)
             held[old] -= sizes[number]
             held[new] += sizes[number]

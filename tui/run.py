@@ -290,16 +290,21 @@ def _refusal(key: str) -> str | None:
 
 def _conflicts(lines: list[str], registry: Registry, bound: Mapping[str, tuple[str, ...]]) -> list[_Problem]:
     """Return a problem for each key of the file that another action has on the same screen."""
-    problems, told = [], set()
+    problems, reported = [], set()
     for page, _, _ in PAGES:
         owners: dict[str, str] = {}
         for action in registry.on_page(page):
             for key in action.keys:
                 other = owners.setdefault(key, action.id)
                 both = {other, action.id}
-                if len(both) == 1 or both == OF_THE_PROBLEM or both.isdisjoint(bound) or (key, frozenset(both)) in told:
+                if (
+                    len(both) == 1
+                    or both == OF_THE_PROBLEM
+                    or both.isdisjoint(bound)
+                    or (key, frozenset(both)) in reported
+                ):
                     continue
-                told.add((key, frozenset(both)))
+                reported.add((key, frozenset(both)))
                 mine = action.id if action.id in bound else other
                 theirs = other if mine == action.id else action.id
                 problems.append((_line_with(lines, mine), f"{key_label(key)} is the key of {theirs} too"))

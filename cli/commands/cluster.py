@@ -60,7 +60,7 @@ async def health(
     A snapshot does not show whether brokers answer, and it shows failed log dirs only if it was taken with --sizes.
     """
     from cli.framework.cluster_session import open_cluster
-    from cli.views.health import WaitingTold, health_report
+    from cli.views.health import WaitingLine, health_report
     from engine.admin.health.report import EXAMPLES_MAX
     from engine.admin.health.waiting import read_health
 
@@ -74,7 +74,7 @@ async def health(
                 cluster,
                 until_better_than=threshold if wait else None,
                 examples_max=None if invocation.talk.is_verbose else EXAMPLES_MAX,
-                on_wait=WaitingTold(invocation.talk),
+                on_wait=WaitingLine(invocation.talk),
             )
             seen_by = (cluster.principal or "this login") if cluster.denied else None
             return health_report(health, fails_on=threshold, pasteable=invocation.pasteable, seen_by=seen_by)

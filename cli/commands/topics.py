@@ -424,7 +424,7 @@ async def delete(
     from cli.framework.cluster_session import open_cluster
     from cli.views.topics import topic_changes_report
     from engine.admin.topics.access import topic_changer
-    from engine.admin.topics.changes import TopicChange, TopicOutcome, deletion_warnings, held_up_told
+    from engine.admin.topics.changes import TopicChange, TopicOutcome, deletion_obstacles, deletion_warnings
 
     texts = [*(topics or ()), *(topic or ())]
     if not texts:
@@ -448,7 +448,7 @@ async def delete(
             return topic_changes_report([TopicChange(name, TopicOutcome.WOULD_BE_DELETED) for name in names])
         changes, refusals = await changer.delete(names, waits=wait)
     is_under_way = any(change.result is TopicOutcome.MARKED_FOR_DELETION for change in changes)
-    for reason in held_up_told(changes) if wait else ():
+    for reason in deletion_obstacles(changes) if wait else ():
         invocation.talk.say(f"the deletion goes on: it {reason}")
     code = invocation.tell_failures(refusals, ExitCode.UNDER_WAY if is_under_way else ExitCode.DONE)
     return topic_changes_report(changes, exit_code=code)

@@ -121,7 +121,7 @@ class Invocation:
     """Those without which it is refused; without the others a part is hidden."""
     denials: list[Cluster] = field(default_factory=list)
     """The opened clusters, which know for want of which rights something was refused or is hidden."""
-    _told: set[tuple[str | None, str | None]] = field(default_factory=set)
+    _refusals_shown: set[tuple[str | None, str | None]] = field(default_factory=set)
     """Operations and resources of refusals that were told."""
     settings: SettingsSilence | None = None
     """What the opened clusters have found out about ZooKeeper, and brokers that wait for it."""
@@ -261,7 +261,7 @@ class Invocation:
                 cluster.explain(error)
         failures = [failure_of(error) for error in errors]
         for failure in failures:
-            self._told.add((failure.operation, failure.resource))
+            self._refusals_shown.add((failure.operation, failure.resource))
             self.talk.fail(failure)
         return failures[0].code if failures else otherwise
 
@@ -281,7 +281,9 @@ class Invocation:
             if code == ExitCode.REFUSED:
                 from engine.admin.cluster.errors import Refused
 
-                essential = [one for one in missing if (one.operation, one.resource_type) in self.essential_rights]
+                essential = [
+                    right for right in missing if (right.operation, right.resource_type) in self.essential_rights
+                ]
                 self.tell_failures([Refused(right.code, where=right.resource_words) for right in essential])
                 missing = self._missing(cluster)
             if missing:
@@ -293,12 +295,12 @@ class Invocation:
             right
             for right in cluster.denied
             if (right.operation, right.resource_type) in self.rights
-            and (right.operation.word, right.resource) not in self._told
+            and (right.operation.word, right.resource) not in self._refusals_shown
         ]
 
     def _tell_hidden(self, missing: Sequence[Right], principal: str | None) -> None:
         if self.talk.is_json:
-            self.talk.tell({"hidden": _told_as_json(missing), "principal": principal})
+            self.talk.tell({"hidden": _rights_as_json(missing), "principal": principal})
             return
         from cli.framework.remedies import spelled
 
@@ -325,7 +327,8 @@ class Invocation:
         missing = [right for cluster in self.denials for right in self._missing(cluster)]
         if missing and not report.is_file and not isinstance(report.data, list | tuple):
             data = json_value(report.data)
-            report = replace(report, data=data | {"hidden": _told_as_json(missing)} if isinstance(data, dict) else data)
+            hidden = {"hidden": _rights_as_json(missing)}
+            report = replace(report, data=data | hidden if isinstance(data, dict) else data)
         with drawing_stream() as stream:
             print_report(report, self.output, stream)
         for note in report.notes:
@@ -361,5 +364,5 @@ class Invocation:
             raise Stop(Failure(ExitCode.USAGE, "usage", "this profile is read-only", target.name, hint))
 
 
-def _told_as_json(rights: Sequence[Right]) -> list[dict[str, str]]:
+def _rights_as_json(rights: Sequence[Right]) -> list[dict[str, str]]:
     return [{"resource": right.resource, "operation": right.operation.word} for right in rights]

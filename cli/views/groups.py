@@ -299,13 +299,13 @@ def _notes(groups: Sequence[DescribedGroup], exit_code: ExitCode) -> tuple[str, 
     empty = [group.group for group in groups if group.state is GroupState.EMPTY]
     moving = [group.group for group in groups if group.state is not None and group.state.is_rebalancing]
     if len(empty) + len(moving) > NOTES_MAX:
-        notes = [_told(empty, "no active members"), _told(moving, "a rebalance going on")]
+        notes = [_note(empty, "no active members"), _note(moving, "a rebalance going on")]
         return tuple(text for text in notes if text)
     notes = [f"consumer group '{name}' has no active members" for name in empty]
     return (*notes, *(f"consumer group '{name}' is rebalancing" for name in moving))
 
 
-def _told(names: Sequence[str], what: str) -> str:
+def _note(names: Sequence[str], what: str) -> str:
     if not names:
         return ""
     return f"consumer group '{names[0]}' has {what}" if len(names) == 1 else f"{len(names)} groups have {what}"

@@ -74,7 +74,7 @@ _ALWAYS = 4
 """People see this many leading columns even if they are empty."""
 
 
-def shortage_told(shortage: RoomShortage) -> str:
+def shortage_text(shortage: RoomShortage) -> str:
     """Say that there is less room than will be copied."""
     where = shortage.log_dir or "its log dirs"
     copied, free = size_text(shortage.bytes_to_copy), size_text(shortage.usable_bytes)

@@ -128,7 +128,7 @@ def spark_session(
     check_pyspark()
     running = _running_session(name, options)
     if running is not None:
-        with _failures_told(None):
+        with _failures_worded(None):
             yield running
         return
     folder = Path(tempfile.mkdtemp(prefix="klamm-spark-"))
@@ -216,7 +216,7 @@ def _own_session(name: str, options: SparkOptions, log: Path) -> Iterator[SparkS
     with log.open("wb") as stderr, _processes_noted() as processes:
         try:
             # Exceptions of the JVM can be read only while it lives.
-            with _failures_told(log):
+            with _failures_worded(log):
                 gateway = launch_gateway(conf, {"stderr": stderr, "stdout": stderr})  # type: ignore[no-untyped-call]
                 context = SparkContext(conf=conf, gateway=gateway)
                 if is_in_threads(context.master) and context.pythonExec == sys.executable:
@@ -369,7 +369,7 @@ def _java_without_vector(folder: Path, java_home: Path) -> Path:
 
 
 @contextmanager
-def _failures_told(log: Path | None) -> Iterator[None]:
+def _failures_worded(log: Path | None) -> Iterator[None]:
     """Turn PySpark's errors into one line, with the beginning of the log if Spark did not even start."""
     try:
         yield

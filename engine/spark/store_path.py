@@ -20,7 +20,7 @@ from typing import Any
 from engine.admin.cluster.errors import Unreachable
 from engine.admin.lag.stores import ARROW_SCHEMES, arrow_place
 from engine.spark.hadoop_jvm import hadoop
-from engine.spark.hadoop_store import told
+from engine.spark.hadoop_store import raisable
 
 _AHEAD_BYTES_MIN = 1 << 16
 _AHEAD_BYTES_MAX = 1 << 22
@@ -246,7 +246,7 @@ def _errors_of(path: str) -> Iterator[None]:
         yield
     except Exception as error:
         if type(error).__module__.startswith(("pyspark.", "py4j.")):
-            raise told(error, path) from None
+            raise raisable(error, path) from None
         raise
 
 

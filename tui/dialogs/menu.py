@@ -105,8 +105,8 @@ class CommandDialog(Dialog[str]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         event.stop()
-        told = "  ".join(map(plain, self._words[:8]))
-        self.query_one("#suggestions", LinesView).set_lines([line((told, Tone.QUIET))] if told else [])
+        words_text = "  ".join(map(plain, self._words[:8]))
+        self.query_one("#suggestions", LinesView).set_lines([line((words_text, Tone.QUIET))] if words_text else [])
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()

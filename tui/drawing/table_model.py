@@ -283,10 +283,10 @@ class TableModel:
                 values[place] = None if column is None else column.value(item)
         places: Iterable[int] = values
         if column is not None:
-            known = [place for place, one in values.items() if one is not None]
+            known = [place for place, value in values.items() if value is not None]
             known.sort(key=values.__getitem__, reverse=self.is_reversed)
             # Unknown values come last in either order.
-            places = chain(known, (place for place, one in values.items() if one is None))
+            places = chain(known, (place for place, value in values.items() if value is None))
         elif self.is_reversed:
             places = reversed(values)
         # The cursor may have been moved meanwhile.

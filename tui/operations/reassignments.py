@@ -48,7 +48,9 @@ class CancelReassignments(Operation):
         running = prepared.running
         if not running:
             return Prepared("nothing of this is under way any more")
-        back = [f"{name}: back to {ids(one.assignment.origin_replicas)}" for name, one in running.items()]
+        back = [
+            f"{name}: back to {ids(reassignment.assignment.origin_replicas)}" for name, reassignment in running.items()
+        ]
         words = ["reassign", "cancel", "--reassignment-json-file", PLAN_FILE]
         return Prepared(
             f"Cancel {counted(len(running), 'reassignment')} in {cluster.target.name}?",
@@ -78,16 +80,25 @@ async def _cancelled(cluster: Cluster, prepared: PreparedCancellation, title: st
     notes = tuple(done.cleared.left)
     if done.cleared.brokers:
         notes = (f"the throttle is removed from brokers {ids(done.cleared.brokers)}", *notes)
-    names = {TopicPartition(one.topic, one.partition) for one in done.results if one.result is CancelResult.CANCELLED}
-    sums = (sum_of(one for name, one in prepared.running.items() if name in names),) if names else ()
+    names = {
+        TopicPartition(cancelled.topic, cancelled.partition)
+        for cancelled in done.results
+        if cancelled.result is CancelResult.CANCELLED
+    }
+    sums = (sum_of(reassignment for name, reassignment in prepared.running.items() if name in names),) if names else ()
     rows = tuple(map(_cancel_row, done.results))
     return Outcome(title, ("partition", "result", "replicas", "why"), rows, (), notes, sums=sums)
 
 
-def _cancel_row(one: CancelledPartition) -> tuple[Cell, ...]:
-    is_good, is_pending = one.result is not CancelResult.FAILED, one.result is CancelResult.UNDER_WAY
-    result = result_cell(one.result, is_good=is_good, is_pending=is_pending)
-    return Cell(str(TopicPartition(one.topic, one.partition))), result, Cell(ids(one.replicas)), Cell(one.error or "")
+def _cancel_row(cancelled: CancelledPartition) -> tuple[Cell, ...]:
+    is_good, is_pending = cancelled.result is not CancelResult.FAILED, cancelled.result is CancelResult.UNDER_WAY
+    result = result_cell(cancelled.result, is_good=is_good, is_pending=is_pending)
+    return (
+        Cell(str(TopicPartition(cancelled.topic, cancelled.partition))),
+        result,
+        Cell(ids(cancelled.replicas)),
+        Cell(cancelled.error or ""),
+    )
 
 
 def typed_rate(rate: int) -> str:
@@ -116,7 +127,9 @@ class ChangeThrottle(Operation):
         if not running:
             return Prepared("nothing is under way, so there is nothing to throttle")
         targets = {
-            TopicPartition(move.topic, move.partition): tuple(one for one in move.replicas if one not in move.removing)
+            TopicPartition(move.topic, move.partition): tuple(
+                replica for replica in move.replicas if replica not in move.removing
+            )
             for move in running
         }
         moves = tuple(PartitionMove(name, replicas) for name, replicas in targets.items())
@@ -129,7 +142,9 @@ class ChangeThrottle(Operation):
         async def run(cluster: Cluster) -> Outcome:
             cluster.accepted("some brokers may be throttled already")
             await set_throttle(cluster, settings)
-            rows = [(Cell(f"broker {one}"), Cell(rate), result_cell("throttled", is_good=True)) for one in brokers]
+            rows = [
+                (Cell(f"broker {broker}"), Cell(rate), result_cell("throttled", is_good=True)) for broker in brokers
+            ]
             # verify knows a rate by klamm's mark, and there is none where somebody throttles all replicas.
             also = ", or klamm reassign verify --all" if settings.topics else ""
             note = f"once the moves have ended it has to go: X on Reassignments removes it{also}"

@@ -17,13 +17,13 @@ from engine.admin.topics.changes import (
     TopicChange,
     TopicOutcome,
     check_new_topic,
+    deletion_obstacles,
     deletion_warnings,
-    held_up_told,
     parse_topic_configs,
 )
 from engine.common.quantities import counted
 from tui.drawing.cells import Cell
-from tui.operations.operation import Operation, Outcome, Prepared, command_text, failures_told, result_cell, shortened
+from tui.operations.operation import Operation, Outcome, Prepared, command_text, failure_texts, result_cell, shortened
 
 Number = TypeVar("Number", int, float)
 
@@ -139,8 +139,8 @@ class DeleteTopics(Operation):
 
     async def _run(self, cluster: Cluster) -> Outcome:
         changes, refusals = await (await topic_changer(cluster)).delete(self.names, waits=True)
-        notes = tuple(f"the deletion goes on: it {reason}" for reason in held_up_told(changes))
-        errors = failures_told(refusals)
+        notes = tuple(f"the deletion goes on: it {reason}" for reason in deletion_obstacles(changes))
+        errors = failure_texts(refusals)
         return Outcome(self.title, _COLUMNS, tuple(map(_row, changes)), errors, notes, sums=self._sums)
 
     @property

@@ -75,7 +75,7 @@ def items_of(board: Board) -> list[BrokerItem]:
     imbalance = {entry.broker: entry.imbalance_percent for entry in leadership(frame, total).brokers}
     rates = board.samples[-1].in_by_broker if board.samples else {}
     # The most urgent log dirs come first, and so last here.
-    full_in = {one.broker: one.full_in_s for one in reversed(board.dir_trends) if one.full_in_s is not None}
+    full_in = {trend.broker: trend.full_in_s for trend in reversed(board.dir_trends) if trend.full_in_s is not None}
     found = []
     for broker in board.broker_ids:
         words = frame.words.get(broker)
@@ -137,7 +137,7 @@ def _full_in_cell(item: BrokerItem) -> Cell:
     return Cell(span(item.full_in_s), Tone.BAD if item.full_in_s < FILLS_SOON_S else Tone.PLAIN)
 
 
-def _told(
+def _measured(
     name: str, title: str, of: str, text: Callable[[Any], str], *, is_bad: Callable[[Any], bool] = lambda value: False,
     **how: Any,
 ) -> Column:  # fmt: skip
@@ -152,13 +152,13 @@ def _told(
 
 
 FIGURES = (
-    _told("bytes_in_per_s", "BYTES IN", "bytes_in.now", byte_rate, rank=4, width=9),
-    _told("bytes_out_per_s", "BYTES OUT", "bytes_out.now", byte_rate, rank=4, width=9),
-    _told("produce_p99_ms", "PROD P99", "produce_p99_ms", milliseconds, rank=5),
-    _told("fetch_p99_ms", "FETCH P99", "fetch_p99_ms", milliseconds, rank=5),
-    _told("handler_idle_percent", "IDLE", "handler_idle_percent", lambda value: percent(value / 100), rank=3, width=5,
-          is_bad=lambda value: value < IDLE_LOW_PERCENT),
-    _told("throttle_ms", "THROTTLED", "throttle_ms", milliseconds, rank=3, is_bad=lambda value: value > 0),
+    _measured("bytes_in_per_s", "BYTES IN", "bytes_in.now", byte_rate, rank=4, width=9),
+    _measured("bytes_out_per_s", "BYTES OUT", "bytes_out.now", byte_rate, rank=4, width=9),
+    _measured("produce_p99_ms", "PROD P99", "produce_p99_ms", milliseconds, rank=5),
+    _measured("fetch_p99_ms", "FETCH P99", "fetch_p99_ms", milliseconds, rank=5),
+    _measured("handler_idle_percent", "IDLE", "handler_idle_percent", lambda value: percent(value / 100), rank=3,
+              width=5, is_bad=lambda value: value < IDLE_LOW_PERCENT),
+    _measured("throttle_ms", "THROTTLED", "throttle_ms", milliseconds, rank=3, is_bad=lambda value: value > 0),
 )  # fmt: skip
 COLUMNS = (
     figure("broker", "BROKER", "id", tone=Tone.STRONG),

@@ -153,7 +153,7 @@ def page_of(fleet: Fleet | None) -> Page:
     def command(view: View, items: Sequence[Any]) -> list[str]:
         return ["cluster", "health", "--cluster", items[0].name] if items else ["profiles", "list"]
 
-    return Page("clusters", rows, is_trouble=lambda view, one: _is_trouble(one, _now(view)), command=command)
+    return Page("clusters", rows, is_trouble=lambda view, cluster: _is_trouble(cluster, _now(view)), command=command)
 
 
 def _now(view: View) -> int | None:

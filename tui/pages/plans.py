@@ -186,7 +186,7 @@ def _in_rows(text: str, width: int, rows: int) -> list[Line]:
     """Return a text in exactly ``rows`` lines. If the text is too long, so is the last line: drawing cuts it."""
     lines = [text_of(part) for part in folded(line(text), width)]
     kept = [*lines[: rows - 1], " ".join(lines[rows - 1 :]), *[""] * rows][:rows]
-    return [line((one, Tone.QUIET)) for one in kept]
+    return [line((text, Tone.QUIET)) for text in kept]
 
 
 def command_of(plan: OpenedPlan | None) -> list[str]:

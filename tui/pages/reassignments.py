@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.admin.analysis.moves import CopyProgress, CopyState, MovesBoard
-from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, throttles_told
+from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, throttle_texts
 from engine.admin.health.report import Check
 from engine.admin.watch.frame import Frame, Stage
 from engine.common.model import ReplicaAssignment, TopicPartition
@@ -16,7 +16,7 @@ from tui.drawing.units import NOTHING, byte_rate, count, counted, ids, percent, 
 from tui.pages.page import Page, View, why_empty
 from tui.state.board import Board
 from tui.state.location import Location, Only
-from tui.state.status import rights_told
+from tui.state.status import rights_text
 
 BAR_MIN = 6
 THROTTLES_MAX = 4
@@ -140,7 +140,7 @@ def _why_empty(view: View) -> str:
     if not view.board.has_metadata:
         return why_empty(view, "reassignments")
     if frame.stage(Stage.REASSIGNMENTS).is_denied:
-        return f"{DENIED.text} reassignments are hidden: {rights_told(frame)}"
+        return f"{DENIED.text} reassignments are hidden: {rights_text(frame)}"
     return "nothing is being moved"
 
 
@@ -188,7 +188,7 @@ def _waiting_long(copies: list[CopyProgress]) -> list[Line]:
     """Point to the copy that has waited longest: whether it is stuck is not known from outside."""
     if not copies:
         return []
-    worst = max(copies, key=lambda one: one.stalled_s or 0)
+    worst = max(copies, key=lambda copy: copy.stalled_s or 0)
     more = f"   and {counted(len(copies) - 1, 'other')}" if len(copies) > 1 else ""
     text = f"{worst.name} to broker {worst.broker}: {waited(worst)}{more}"
     return [line((text, Tone.WARN), (f"   if it is stuck, broker {worst.broker}'s log says why", Tone.QUIET))]
@@ -196,15 +196,15 @@ def _waiting_long(copies: list[CopyProgress]) -> list[Line]:
 
 def _throttles(board: Board, moves: MovesBoard) -> list[Line]:
     """Say what the throttles do, beginning with those that never let it end."""
-    told = throttles_told(throttle_advice(board.frame, moves))
-    if not told:
+    throttles = throttle_texts(throttle_advice(board.frame, moves))
+    if not throttles:
         return [line(("no throttle limits these copies   H sets one", Tone.QUIET))]
     lines = []
-    for text, verdict in told[:THROTTLES_MAX]:
+    for text, verdict in throttles[:THROTTLES_MAX]:
         tone = Tone.BAD if verdict is ThrottleVerdict.NEVER_ENDS else Tone.QUIET
         lines.append(line((text, tone), ("   H changes it", Tone.QUIET)))
-    if len(told) > THROTTLES_MAX:
-        lines.append(line((f"and {counted(len(told) - THROTTLES_MAX, 'other throttle')}", Tone.QUIET)))
+    if len(throttles) > THROTTLES_MAX:
+        lines.append(line((f"and {counted(len(throttles) - THROTTLES_MAX, 'other throttle')}", Tone.QUIET)))
     return lines
 
 

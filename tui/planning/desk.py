@@ -79,7 +79,7 @@ class PlanDesk:
 
     def ask_for_strategy(self) -> None:
         """Let a person choose the strategy, then ask for the rest."""
-        choices = [Choice(one.value, f"{one.value:<14}{text}") for one, text in STRATEGIES.items()]
+        choices = [Choice(strategy.value, f"{strategy.value:<14}{text}") for strategy, text in STRATEGIES.items()]
 
         def chosen(name: str | None) -> None:
             if name is not None:
@@ -402,7 +402,7 @@ class PlanDesk:
             if not is_meant:
                 self._screen.tell("the run goes on")
             elif self._is_under_way():
-                self._screen.run_in_background(self._stop_told(), name="stop", group="plan-stop", exclusive=True)
+                self._screen.run_in_background(self._stop_and_say(), name="stop", group="plan-stop", exclusive=True)
 
         if self._is_under_way():
             prepared = self.end_prepared("End the run of the plan?")
@@ -422,7 +422,7 @@ class PlanDesk:
         lines = "moves under way go on in the cluster; the remaining waves do not begin"
         return Prepared(question, (lines, f"{run.run.path.name} will stop in {run.place}"), command=self.way_on)
 
-    async def _stop_told(self) -> None:
+    async def _stop_and_say(self) -> None:
         await self.stop()
         assert self._shown.run is not None
         self._shown.run.says("moves under way go on in the cluster")

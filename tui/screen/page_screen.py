@@ -208,7 +208,7 @@ class PageScreen(Screen[None]):
         lines = status_lines(app.newest, self.size.width - 2, now_ms=app.now_ms)
         if (fleet := app.session.shown_fleet) is not None:
             lines = [clusters.tally_line(fleet, app.now_ms)]
-        self.query_one("#status", LinesView).set_lines([line(" ", *one) for one in lines])
+        self.query_one("#status", LinesView).set_lines([line(" ", *spans) for spans in lines])
 
     def _overview_lines(self, width: int, height: int) -> list[Line]:
         app = self.dashboard

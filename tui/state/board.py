@@ -233,7 +233,7 @@ class Board:
         figures = self.frame.figures
         if all(figure.told_by is not None for figure in figures.values()):
             return []
-        silent = {broker for broker, one in figures.items() if one.told_by is None}
+        silent = {broker for broker, measured in figures.items() if measured.told_by is None}
         return sorted(silent & {partition.leader for partition in topic.partitions})
 
     @property

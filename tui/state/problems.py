@@ -11,7 +11,7 @@ from engine.admin.analysis.disks import NO_ROOM_SOON_S, DirTrend, room_advice
 from engine.admin.analysis.incidents import runs_around
 from engine.admin.analysis.moves import CopyState
 from engine.admin.analysis.rebalances import changes_of_members
-from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, throttles_told, what_is_held
+from engine.admin.analysis.throttles import ThrottleVerdict, throttle_advice, throttle_texts, what_is_held
 from engine.admin.health.report import Check, HealthReason, Severity
 from engine.admin.lag.results import PartitionLag
 from engine.admin.lag.verdicts import Reason
@@ -166,11 +166,16 @@ def problems_of(board: Board) -> Sequence[Problem]:
     first = Check.OFFLINE_PARTITIONS.value
     return sorted(
         found,
-        key=lambda one: (one.key not in causes, one.key != first, one.tone is not Tone.BAD, not one.is_of_cluster),
+        key=lambda problem: (
+            problem.key not in causes,
+            problem.key != first,
+            problem.tone is not Tone.BAD,
+            not problem.is_of_cluster,
+        ),
     )
 
 
-def age_told(problem: Problem, board: Board) -> str:
+def age_text(problem: Problem, board: Board) -> str:
     """Return for how long it has been so, as far as anybody saw it."""
     if problem.since is None:
         return ""
@@ -192,22 +197,22 @@ def why_lines(
         effect = effect.partition(plain(problem.examples[0]))[0].rstrip(", ")
     lines = [line((f"{problem.sign} {problem.subject}", problem.tone), f"  {effect}")]
     cases = (problem.means, *problem.examples)
-    lines += [line(f"  {plain(one)}") for one in cases if one not in ("", effect)]
+    lines += [line(f"  {plain(case)}") for case in cases if case not in ("", effect)]
     # If nobody saw it begin, nobody knows what happened then.
     since, past = problem.since, board.history
     setting = "throttled" * (problem.key == Check.LEAKED_THROTTLES)
     at_ms = None if since is None or since.is_least else since.at_ms
-    if at_ms is not None and (told := runs_around(past.runs, past.events, at_ms, severity, setting)):
-        width = max(len(run.event.kind) for run in told) + 2
+    if at_ms is not None and (incident_runs := runs_around(past.runs, past.events, at_ms, severity, setting)):
+        width = max(len(run.event.kind) for run in incident_runs) + 2
         lines.append(line(("what happened then", Tone.QUIET)))
-        happened = [line("  ", *run_line(run, width)) for run in told]
-        lines += happened if run_width is None else [fitted(one, run_width) for one in happened]
+        happened = [line("  ", *run_line(run, width)) for run in incident_runs]
+        lines += happened if run_width is None else [fitted(event_line, run_width) for event_line in happened]
     if problem.advice:
         lines.append(line(("what to do  ", Tone.QUIET), problem.advice))
     if registry is not None and problem.mends:
         keys = line(("on its row  ", Tone.QUIET))
-        for one in map(registry.named, problem.mends):
-            keys = line(*keys, (f"{one.key_text} ", Tone.ACCENT), f"{one.title.lower()}  ")
+        for action in map(registry.named, problem.mends):
+            keys = line(*keys, (f"{action.key_text} ", Tone.ACCENT), f"{action.title.lower()}  ")
         lines.append(keys)
     return lines
 
@@ -275,8 +280,8 @@ def _advice_on(awaited: int, reason: HealthReason, filled: DirTrend | None, *, h
 def _filling(board: Board, dirs: Sequence[DirTrend]) -> Problem:
     """The log dirs of one broker that need room, the most urgent first: often they share a volume."""
     broker = dirs[0].broker
-    is_soon = any(one.full_in_s is not None and one.full_in_s < NO_ROOM_SOON_S for one in dirs)
-    seen = [since for one in dirs if (since := board.since.get(("log dir", broker, one.log_dir))) is not None]
+    is_soon = any(trend.full_in_s is not None and trend.full_in_s < NO_ROOM_SOON_S for trend in dirs)
+    seen = [since for trend in dirs if (since := board.since.get(("log dir", broker, trend.log_dir))) is not None]
     more = f", and {counted(len(dirs) - 1, 'more log dir')}" if len(dirs) > 1 else ""
     is_deleted = dirs[0].grower is not None and dirs[0].grower.is_deleted
     return Problem(
@@ -299,15 +304,15 @@ def _room_left(trend: DirTrend) -> str:
 
 
 def _problem(board: Board, reason: HealthReason) -> Problem:
-    one, many = _SUBJECTS[reason.check]
+    single, many = _SUBJECTS[reason.check]
     if reason.check is Check.RUNNING_REASSIGNMENTS and _is_held_up(board):
-        one, many = "{} reassignment held up", "{} reassignments held up"
+        single, many = "{} reassignment held up", "{} reassignments held up"
     rest = reason.count - len(reason.examples)
     more = (f"and {counted(rest, 'other')}",) if reason.examples and rest > 0 else ()
     return Problem(
         reason.check.value,
         Tone.BAD if reason.severity is Severity.CRITICAL else Tone.WARN,
-        (one if reason.count == 1 else many).format(count(reason.count)),
+        (single if reason.count == 1 else many).format(count(reason.count)),
         _effect(board, reason),
         board.since.get(reason.check),
         _PLACES.get(reason.check, Location("brokers")),
@@ -340,13 +345,13 @@ def _advice_of(board: Board, reason: HealthReason) -> str:
 
 
 def _is_held_up(board: Board) -> bool:
-    return board.total.moving > 0 and any(one.holds_up for one in throttle_advice(board.frame, board.moves))
+    return board.total.moving > 0 and any(throttle.holds_up for throttle in throttle_advice(board.frame, board.moves))
 
 
 def _throttles(board: Board) -> list[str]:
     """Say which throttles hold moves up, or may."""
-    told = throttles_told(throttle_advice(board.frame, board.moves)) if board.total.moving else []
-    return [text for text, verdict in told if verdict is not ThrottleVerdict.NOT_THE_LIMIT]
+    texts = throttle_texts(throttle_advice(board.frame, board.moves)) if board.total.moving else []
+    return [text for text, verdict in texts if verdict is not ThrottleVerdict.NOT_THE_LIMIT]
 
 
 def _who_helps(board: Board) -> str:
@@ -376,11 +381,17 @@ def _of_moves(board: Board) -> Iterator[Problem]:
         stuck = [copy for copy in moves.copies if copy.state is state]
         if not stuck:
             continue
-        cases = [f"{plain(str(one.name))} to broker {one.broker}" for one in stuck[:_NAMED_MAX]]
+        cases = [f"{plain(str(copy.name))} to broker {copy.broker}" for copy in stuck[:_NAMED_MAX]]
         longest = max(stuck, key=lambda copy: copy.stalled_s or 0)
         through = {(copy.source, True) for copy in stuck} | {(copy.broker, False) for copy in stuck}
-        limits = [one for one in throttle_advice(board.frame, moves) if (one.broker, one.is_leader) in through]
-        throttles = throttles_told([one for one in limits if one.verdict is not ThrottleVerdict.NOT_THE_LIMIT])
+        limits = [
+            throttle
+            for throttle in throttle_advice(board.frame, moves)
+            if (throttle.broker, throttle.is_leader) in through
+        ]
+        throttles = throttle_texts(
+            [throttle for throttle in limits if throttle.verdict is not ThrottleVerdict.NOT_THE_LIMIT]
+        )
         yield Problem(
             state.value, Tone.BAD, (singular if len(stuck) == 1 else plural).format(count(len(stuck))),
             ", ".join(cases) + ", …" * (len(stuck) > _NAMED_MAX),
@@ -388,8 +399,8 @@ def _of_moves(board: Board) -> Iterator[Problem]:
             else Since(board.frame.at_ms - round(longest.stalled_s * 1000), longest.is_at_least),
             Location("reassignments", only=Only.STUCK),
             examples=(
-                *(f"{case}: {why_of_copy(one)}" for case, one in zip(cases, stuck, strict=False)),
-                *(told for told, _ in throttles[:_NAMED_MAX]),
+                *(f"{case}: {why_of_copy(copy)}" for case, copy in zip(cases, stuck, strict=False)),
+                *(text for text, _ in throttles[:_NAMED_MAX]),
             ),
             advice="raise the throttle (H); or cancel it (C)" if throttles
             else "see what both brokers log; or cancel it (C)",
@@ -449,7 +460,7 @@ def _of_groups(board: Board) -> Iterator[Problem]:
         parts = [*([] if still_s is None else [f"no commit for {span(still_s)}"]), f"{lag} behind"]
         if group.lag.time_lag_ms is not None:
             parts.append(time_lag_cell(group.lag).text)
-        held = [one for one in group.lag.partitions if board.standstills.holds_up(group.name, one)]
+        held = [partition for partition in group.lag.partitions if board.standstills.holds_up(group.name, partition)]
         growth = growth_of(group.lag)
         if growth is not None and abs(growth) >= 1:
             parts.append(f"{'↑' if growth > 0 else '↓'} {short_count(abs(growth))}/s")
@@ -458,7 +469,7 @@ def _of_groups(board: Board) -> Iterator[Problem]:
             board.since.get(("group", group.name)), Location("group", group=group.name, only=Only.IN_TROUBLE),
             is_of_cluster=False,
             examples=tuple(_cases_of(board, group, still_s)),
-            advice=(_OVER_A_RECORD if any(one.consumer_id for one in held) else _STEP_OVER) if held
+            advice=(_OVER_A_RECORD if any(partition.consumer_id for partition in held) else _STEP_OVER) if held
             else _OF_READERS.get(group.lag.reason, "see which partitions are behind, and who owns them (enter)"),
             mends=("group.reset",) if held else (),
         )  # fmt: skip
@@ -473,16 +484,18 @@ def _cases_of(board: Board, group: WatchedGroup, still_s: float | None) -> Itera
     if changes >= _OFTEN:
         yield f"its members left or joined {count(changes)} times in the last minute: see whether they crash"
     by_reader: dict[str, list[PartitionLag]] = {}
-    for one in sorted(lag.partitions, key=lambda one: -(one.lag or 0)):
-        is_unread = lag.reason is Reason.NOBODY_READS and one.is_behind and not one.consumer_id
-        if one.status is lag.status or is_unread:
-            by_reader.setdefault(reader_of(group, one), []).append(one)
+    for partition in sorted(lag.partitions, key=lambda partition: -(partition.lag or 0)):
+        is_unread = lag.reason is Reason.NOBODY_READS and partition.is_behind and not partition.consumer_id
+        if partition.status is lag.status or is_unread:
+            by_reader.setdefault(reader_of(group, partition), []).append(partition)
     for reader, found in list(by_reader.items())[:_NAMED_MAX]:
         rest = len(found) - _NAMED_MAX
-        names = ", ".join(one.name for one in found[:_NAMED_MAX]) + (f" and {count(rest)} more" if rest > 0 else "")
-        known = [one.lag for one in found if one.lag is not None]
-        told = at_least(short_count(sum(known)), is_least=len(known) < len(found)) if known else NOTHING
-        yield f"{names}: {told} behind, read by {reader or 'nobody'}"
+        names = ", ".join(partition.name for partition in found[:_NAMED_MAX]) + (
+            f" and {count(rest)} more" if rest > 0 else ""
+        )
+        known = [partition.lag for partition in found if partition.lag is not None]
+        behind = at_least(short_count(sum(known)), is_least=len(known) < len(found)) if known else NOTHING
+        yield f"{names}: {behind} behind, read by {reader or 'nobody'}"
     if len(by_reader) > _NAMED_MAX:
         yield f"and {counted(len(by_reader) - _NAMED_MAX, 'other reader')}"
 

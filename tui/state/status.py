@@ -66,7 +66,7 @@ def login_of(frame: Frame) -> str | None:
     return None if frame.principal == _ANONYMOUS and not frame.denied else frame.principal
 
 
-def rights_told(frame: Frame) -> str:
+def rights_text(frame: Frame) -> str:
     """Return who lacks which rights, with equal rights merged; empty if no right is missing."""
     alike: dict[tuple[object, object], list[Right]] = {}
     for right in frame.denied:
@@ -89,7 +89,7 @@ def oldest_late_stage(frame: Frame, now_ms: int | None = None) -> tuple[Stage, i
         age_ms = now_ms - status.read_at_ms
         if age_ms > max(STALE_MIN_MS, STALE_FACTOR * (status.interval_ms or 0)):
             late.append((stage, age_ms))
-    return max(late, key=lambda one: one[1], default=None)
+    return max(late, key=lambda stage_age: stage_age[1], default=None)
 
 
 def status_lines(frame: Frame, width: int, *, now_ms: int | None = None) -> list[Line]:
@@ -127,7 +127,7 @@ def _causes(frame: Frame, now_ms: int) -> list[Span]:
     if late is not None and not spans:
         stage, age_ms = late
         spans.append((f"{stage.value.replace('_', ' ')} {span(age_ms / 1000)} old, asked and not answered", Tone.WARN))
-    if rights := rights_told(frame):
+    if rights := rights_text(frame):
         spans.append((f"⊘ {plain(rights)}", Tone.QUIET))
     return spans
 

@@ -310,7 +310,7 @@ async def _sizes_with_warnings(
     """Return the sizes of what moves, as far as they are known; warn of brokers that have too little room for it."""
     import asyncio
 
-    from cli.views.reassignment import shortage_told
+    from cli.views.reassignment import shortage_text
     from engine.admin.brokers.reading_load import read_sizes, read_volumes
     from engine.admin.reassignment.room import room_shortages
 
@@ -318,7 +318,7 @@ async def _sizes_with_warnings(
     # Each may wait for a silent broker up to its limit, so they run side by side.
     sizes, volumes = await asyncio.gather(read_sizes(cluster, [move.name for move in planned]), read_volumes(cluster))
     for shortage in room_shortages(planned, sizes, volumes):
-        invocation.talk.warn(shortage_told(shortage))
+        invocation.talk.warn(shortage_text(shortage))
     return sizes
 
 

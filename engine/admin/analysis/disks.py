@@ -120,10 +120,10 @@ def dir_trends(frame: Frame, history: History) -> list[DirTrend]:
 
 def note_filling(noted: dict[int, DirTrend], trends: Sequence[DirTrend], live: Set[int]) -> None:
     """Note by broker its most urgent log dir if that fills up; what was read before a disk or broker failed stays."""
-    told = [one for one in trends if one.used_percent is not None and one.broker in live]
-    for broker in {one.broker for one in told}:
+    live_trends = [trend for trend in trends if trend.used_percent is not None and trend.broker in live]
+    for broker in {trend.broker for trend in live_trends}:
         noted.pop(broker, None)
-    noted |= {one.broker: one for one in reversed(told) if one.is_filling}
+    noted |= {trend.broker: trend for trend in reversed(live_trends) if trend.is_filling}
 
 
 def room_advice(trend: DirTrend, trends: Sequence[DirTrend], frame: Frame, history: History) -> Phrase:

@@ -56,13 +56,13 @@ class Series(Generic[K]):
         self._times: deque[int] = deque(maxlen=samples_max)
         self._by_key: dict[K, array[float]] = {}
 
-    def take(self, at_ms: int | None, told: Callable[[], Iterable[tuple[K, float]]]) -> None:
+    def take(self, at_ms: int | None, values_read: Callable[[], Iterable[tuple[K, float]]]) -> None:
         """Take what was read at ``at_ms`` (None: nothing was), unless it is no newer than the last."""
         if at_ms is None or (self._times and at_ms <= self._times[-1]):
             return
         self._times.append(at_ms)
         fresh: dict[K, array[float]] = {}
-        for key, value in told():
+        for key, value in values_read():
             values = self._by_key.get(key)
             if values is None:
                 values = array("d")

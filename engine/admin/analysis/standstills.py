@@ -40,8 +40,8 @@ class Standstills:
             self._stalled.clear()
             self._held = frozenset()
         self._at_ms = frame.at_ms
-        told = self._paces.take((group.lag for group in frame.groups), frame.at_ms)
-        lags = [_warned(lag) if self._is_still(lag) else lag for lag in told]
+        measured = self._paces.take((group.lag for group in frame.groups), frame.at_ms)
+        lags = [_warned(lag) if self._is_still(lag) else lag for lag in measured]
         pairs = zip(frame.groups, lags, strict=True)
         groups = tuple(group if group.lag is lag else replace(group, lag=lag) for group, lag in pairs)
         self._held = frozenset(self._held_in(groups))
@@ -55,18 +55,20 @@ class Standstills:
         is_early = group.lag.status is LagStatus.WARN and group.lag.reason is Reason.STANDS_STILL
         return self._paces.still_s(group.lag) if is_early else None
 
-    def holds_up(self, group: str, one: PartitionLag) -> bool:
+    def holds_up(self, group: str, partition: PartitionLag) -> bool:
         """Whether the next record seems to hold up the reader of a partition, or did so until that reader left."""
-        return (group, one.name, one.committed_offset) in self._held
+        return (group, partition.name, partition.committed_offset) in self._held
 
     def _held_in(self, groups: Iterable[WatchedGroup]) -> Iterator[tuple[str, str, int | None]]:
         for group in groups:
             if group.lag.status.is_fine:
                 continue
             may_hold = may_step_over(group.lag)
-            for one in group.lag.partitions:
-                if (may_hold and stands(one)) or (not one.consumer_id and self.holds_up(group.name, one)):
-                    yield group.name, one.name, one.committed_offset
+            for partition in group.lag.partitions:
+                if (may_hold and stands(partition)) or (
+                    not partition.consumer_id and self.holds_up(group.name, partition)
+                ):
+                    yield group.name, partition.name, partition.committed_offset
 
     def _is_still(self, lag: GroupLag) -> bool:
         never_fell = lag.reason is Reason.LAG_NEVER_FELL and self._paces.still_s(lag) is not None

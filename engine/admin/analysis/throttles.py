@@ -88,24 +88,24 @@ def throttle_advice(frame: Frame, moves: MovesBoard) -> list[ThrottleAdvice]:
     return sorted(found, key=lambda verdict: (order.index(verdict.verdict), verdict.broker, not verdict.is_leader))
 
 
-def throttles_told(advice: Sequence[ThrottleAdvice]) -> list[tuple[str, ThrottleVerdict]]:
+def throttle_texts(advice: Sequence[ThrottleAdvice]) -> list[tuple[str, ThrottleVerdict]]:
     """Say of throttles what they do; brokers with the same one, that does the same, share a sentence."""
     alike: dict[tuple[ThrottleVerdict, bool, int], list[ThrottleAdvice]] = {}
     for throttle in advice:
         alike.setdefault((throttle.verdict, throttle.is_leader, throttle.rate), []).append(throttle)
-    told = []
+    texts = []
     for (verdict, is_leader, rate), found in alike.items():
         who = f"broker {found[0].broker} {'sends' if is_leader else 'takes'}"
         if len(found) > 1:
-            who = f"{_brokers_told([throttle.broker for throttle in found])} {'send' if is_leader else 'take'}"
+            who = f"{_brokers_text([throttle.broker for throttle in found])} {'send' if is_leader else 'take'}"
         suggested = max(throttle.suggested_rate or 0 for throttle in found)
         more = f": {rate_text(suggested)} would let it end within an hour" if suggested else ""
         does = more if verdict is ThrottleVerdict.UNKNOWN else f": the throttle {verdict.value}{more}"
-        told.append((f"{who} at most {rate_text(rate)}{does}", verdict))
-    return told
+        texts.append((f"{who} at most {rate_text(rate)}{does}", verdict))
+    return texts
 
 
-def _brokers_told(brokers: Sequence[int]) -> str:
+def _brokers_text(brokers: Sequence[int]) -> str:
     return (
         f"brokers {', '.join(map(str, brokers))}" if len(brokers) <= _BROKERS_MAX else counted(len(brokers), "broker")
     )

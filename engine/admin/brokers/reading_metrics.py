@@ -43,7 +43,7 @@ JMX exporter needs many seconds for its page where a broker has thousands of par
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class BrokerReading:
     """What one broker told. Without ``beans`` there is a ``trouble``.
 
     ``before`` is what it had told ``measured_s`` seconds earlier, where it tells counts only.
@@ -80,12 +80,14 @@ async def read_figures(
     return [_figures(answer, requests=requests, topics=topics) for answer in answers]
 
 
-def _figures(told: Told, *, requests: bool, topics: bool) -> BrokerFigures:
-    where = None if told.source is None else str(told.source)
-    if told.source is None or told.beans is None:
-        return BrokerFigures(told.broker, where=where, trouble=told.trouble)
-    figures = figures_of(told.beans, told.broker, told.before, told.measured_s or 0.0, requests=requests, topics=topics)
-    return replace(figures, told_by=told.source.teller, where=where)
+def _figures(reading: BrokerReading, *, requests: bool, topics: bool) -> BrokerFigures:
+    where = None if reading.source is None else str(reading.source)
+    if reading.source is None or reading.beans is None:
+        return BrokerFigures(reading.broker, where=where, trouble=reading.trouble)
+    figures = figures_of(
+        reading.beans, reading.broker, reading.before, reading.measured_s or 0.0, requests=requests, topics=topics
+    )
+    return replace(figures, told_by=reading.source.teller, where=where)
 
 
 async def read_beans(
@@ -96,7 +98,7 @@ async def read_beans(
     *,
     pattern: str | None = None,
     measures: bool = False,
-) -> list[Told]:
+) -> list[BrokerReading]:
     """Return the MBeans of live brokers that have one of the names, by id; see ``read_figures``.
 
     Args:
@@ -113,10 +115,10 @@ async def read_beans(
     ports = {broker: registration.jmx_port for broker, registration in registered.items()}
     sources = await _sources(cluster, [brokers[broker_id] for broker_id in sorted(set(ids) or brokers)], pattern, ports)
     limit_s = cluster.timeout_s * _LIMIT_SHARE
-    return await _told(sources, read_jmx, wanted, limit_s, cluster.timeout_s * _ALL_SHARE, measures=measures)
+    return await _read_sources(sources, read_jmx, wanted, limit_s, cluster.timeout_s * _ALL_SHARE, measures=measures)
 
 
-async def _told(
+async def _read_sources(
     sources: Mapping[int, Source | str],
     read_jmx: ReadJmx,
     wanted: Sequence[str],
@@ -124,18 +126,18 @@ async def _told(
     within_s: float,
     *,
     measures: bool,
-) -> list[Told]:
+) -> list[BrokerReading]:
     """Read all sources at once. A text in place of one says why there is none."""
     by_jmx = {broker: source for broker, source in sources.items() if _is_jmx(source)}
     read = read_jmx(by_jmx, wanted, limit_s, within_s) if by_jmx else _nothing()
     by_http = [
-        told_by_http(broker, source, wanted, limit_s, measures=measures)
+        read_by_http(broker, source, wanted, limit_s, measures=measures)
         for broker, source in sources.items()
         if isinstance(source, Source) and broker not in by_jmx
     ]
-    told, others = await asyncio.gather(_all_by_jmx(read, by_jmx), asyncio.gather(*by_http))
-    silent = [Told(broker, trouble=why) for broker, why in sources.items() if isinstance(why, str)]
-    return sorted([*told, *others, *silent], key=lambda figures: figures.broker)
+    from_jmx, from_http = await asyncio.gather(_all_by_jmx(read, by_jmx), asyncio.gather(*by_http))
+    silent = [BrokerReading(broker, trouble=why) for broker, why in sources.items() if isinstance(why, str)]
+    return sorted([*from_jmx, *from_http, *silent], key=lambda figures: figures.broker)
 
 
 def _is_jmx(source: Source | str) -> TypeGuard[Source]:
@@ -146,25 +148,29 @@ async def _nothing() -> dict[int, Beans | str]:
     return {}
 
 
-async def _all_by_jmx(read: Awaitable[Mapping[int, Beans | str]], sources: Mapping[int, Source]) -> list[Told]:
+async def _all_by_jmx(read: Awaitable[Mapping[int, Beans | str]], sources: Mapping[int, Source]) -> list[BrokerReading]:
     return [
-        Told(broker, sources[broker], trouble=beans) if isinstance(beans, str) else Told(broker, sources[broker], beans)
+        BrokerReading(broker, sources[broker], trouble=beans)
+        if isinstance(beans, str)
+        else BrokerReading(broker, sources[broker], beans)
         for broker, beans in (await read).items()
     ]
 
 
-async def told_by_http(broker: int, source: Source, wanted: Sequence[str], limit_s: float, *, measures: bool) -> Told:
+async def read_by_http(
+    broker: int, source: Source, wanted: Sequence[str], limit_s: float, *, measures: bool
+) -> BrokerReading:
     """Read a broker; where it tells counts only, read it again after a while: rates are made of both."""
     try:
         first = await _in_time(source, wanted, limit_s)
         if not measures or has_rates(first.beans):
-            return Told(broker, first.source, first.beans)
+            return BrokerReading(broker, first.source, first.beans)
         began_s = time.monotonic()
         await asyncio.sleep(MEASURE_S)
         second = await _in_time(first.source, wanted, limit_s)
-        return Told(broker, second.source, second.beans, first.beans, time.monotonic() - began_s)
+        return BrokerReading(broker, second.source, second.beans, first.beans, time.monotonic() - began_s)
     except Unreachable as error:
-        return Told(broker, source, trouble=str(error))
+        return BrokerReading(broker, source, trouble=str(error))
 
 
 async def _in_time(source: Source, wanted: Sequence[str], limit_s: float) -> Reading:
@@ -322,19 +328,21 @@ class FiguresReader:
         found = await _sources(self._cluster, new, pattern, jmx_ports)
         sources = {broker.id: found.get(broker.id) or self._known[broker] for broker in asked}
         wanted = [*patterns(requests=False, topics=False), *(traffic_patterns() if topics else ())]
-        told = await _told(sources, self._read_jmx, wanted, _WATCH_LIMIT_S, _WATCH_ALL_S, measures=False)
+        readings = await _read_sources(sources, self._read_jmx, wanted, _WATCH_LIMIT_S, _WATCH_ALL_S, measures=False)
         answers = {
-            answer.broker: answer.source for answer in told if answer.source is not None and answer.beans is not None
+            answer.broker: answer.source
+            for answer in readings
+            if answer.source is not None and answer.beans is not None
         }
         self._known = {broker: answers[broker.id] for broker in asked if broker.id in answers}
         # Thousands of topics take longer than an event loop may stand still.
-        figures = await asyncio.to_thread(self._figures, told, topics)
+        figures = await asyncio.to_thread(self._figures, readings, topics)
         figures += [BrokerFigures(broker, trouble="it answers nobody") for broker in sorted(silent)]
         # The start of a Java is work, whether a broker then answers it or not; waiting for a broker is none.
         has_java = any(map(_is_jmx, sources.values()))
         missing = [
             f"broker {answer.broker}: {answer.trouble}"
-            for answer in told
+            for answer in readings
             if answer.source is not None and answer.trouble
         ]
         return WatchedFigures(
@@ -344,23 +352,27 @@ class FiguresReader:
             () if has_java else tuple(missing),
         )
 
-    def _figures(self, told: Sequence[Told], topics: bool) -> list[BrokerFigures]:
+    def _figures(self, readings: Sequence[BrokerReading], topics: bool) -> list[BrokerFigures]:
         now_s, before = time.monotonic(), self._before
         counted = {
-            answer.broker: answer.beans for answer in told if answer.beans is not None and not has_rates(answer.beans)
+            answer.broker: answer.beans
+            for answer in readings
+            if answer.beans is not None and not has_rates(answer.beans)
         }
         self._before = {broker: (now_s, beans) for broker, beans in counted.items()}
         return [
             _figures(answer, requests=False, topics=topics)
             if answer.broker not in counted
             else _measured(answer, before.get(answer.broker), now_s, topics=topics)
-            for answer in told
+            for answer in readings
         ]
 
 
-def _measured(told: Told, before: tuple[float, Beans] | None, now_s: float, *, topics: bool) -> BrokerFigures:
+def _measured(
+    reading: BrokerReading, before: tuple[float, Beans] | None, now_s: float, *, topics: bool
+) -> BrokerFigures:
     """Make rates of what a broker counts and what it had counted before."""
     if before is None:
-        told = replace(told, trouble="it reports only counts: rates follow with its next reading")
-        return replace(_figures(told, requests=False, topics=topics), trouble=told.trouble)
-    return _figures(replace(told, before=before[1], measured_s=now_s - before[0]), requests=False, topics=topics)
+        reading = replace(reading, trouble="it reports only counts: rates follow with its next reading")
+        return replace(_figures(reading, requests=False, topics=topics), trouble=reading.trouble)
+    return _figures(replace(reading, before=before[1], measured_s=now_s - before[0]), requests=False, topics=topics)

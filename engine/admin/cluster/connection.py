@@ -27,7 +27,7 @@ from engine.admin.cluster.remedies import NAME_ZOOKEEPER, Give, Operation, Param
 from engine.admin.cluster.rights import Right, asked_for
 from engine.admin.cluster.settings_silence import SettingsSilence
 from engine.admin.cluster.target import ClusterTarget, Side, Source
-from engine.admin.cluster.waits import Accepted, Complain, Observer, OnRead, Waits, tell_nobody, tell_nobody_how_far
+from engine.admin.cluster.waits import Accepted, Complain, Observer, OnRead, Waits, ignore_line, ignore_progress
 from engine.common.acl import AclOperation, ResourceType
 from engine.common.errors import ErrorCode
 from engine.common.topic_names import invalid_topic_name
@@ -71,10 +71,10 @@ class Cluster:
         self,
         target: ClusterTarget,
         *,
-        observe: Observer = tell_nobody,
-        accepted: Accepted = tell_nobody,
-        complain: Complain = tell_nobody,
-        on_read: OnRead = tell_nobody_how_far,
+        observe: Observer = ignore_line,
+        accepted: Accepted = ignore_line,
+        complain: Complain = ignore_line,
+        on_read: OnRead = ignore_progress,
         timeout_s: float = 30.0,
         settings: SettingsSilence | None = None,
         is_dry_run: bool = False,

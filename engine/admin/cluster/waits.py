@@ -63,7 +63,7 @@ Observer = Callable[[str], None]
 """Called with one line for each request: what is asked of whom."""
 
 
-def tell_nobody(line: Words) -> None:
+def ignore_line(line: Words) -> None:
     """Do nothing: the observer of callers that need no messages."""
 
 
@@ -74,5 +74,5 @@ OnRead = Callable[[int, int], None]
 """Called with how many topics were read so far, and of how many."""
 
 
-def tell_nobody_how_far(done: int, total: int) -> None:
+def ignore_progress(done: int, total: int) -> None:
     """Does nothing."""

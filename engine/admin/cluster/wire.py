@@ -25,7 +25,7 @@ from engine.admin.cluster.errors import LoginRefused, NotFound, Unreachable
 from engine.admin.cluster.remedies import Operation, Parameter, Phrase
 from engine.admin.cluster.rights import Right, missing_rights
 from engine.admin.cluster.settings_silence import UNKNOWN_SETTINGS_HINT, SettingsSilence
-from engine.admin.cluster.waits import Complain, Observer, Waits, tell_nobody
+from engine.admin.cluster.waits import Complain, Observer, Waits, ignore_line
 from engine.admin.cluster.wire_failures import LOSSES, outcome_unknown, unreachable, where_to_look
 from engine.common.errors import ErrorCode
 from engine.common.model import NO_CONTROLLER, Node, address_text
@@ -60,8 +60,8 @@ class WireCluster:
         bootstrap: Sequence[tuple[str, int]],
         *,
         properties: ClientProperties | None = None,
-        observe: Observer = tell_nobody,
-        complain: Complain = tell_nobody,
+        observe: Observer = ignore_line,
+        complain: Complain = ignore_line,
         find_more: FindAddresses | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_MAX_S,
         request_timeout_s: float | None = None,

@@ -99,22 +99,26 @@ def _result(
 ) -> PartitionElection:
     leader = before.before if after is None else after.leader
 
-    def told(result: ElectionResult, why: str | None = None) -> PartitionElection:
+    def outcome(result: ElectionResult, why: str | None = None) -> PartitionElection:
         return PartitionElection(*before.name, before.before, leader, before.preferred, result, why)
 
     if not before.is_needed:
-        return told(ElectionResult.NOT_NEEDED)
+        return outcome(ElectionResult.NOT_NEEDED)
     if error is not None:
         is_fine = error.startswith(ErrorCode.ELECTION_NOT_NEEDED.name)
-        return told(ElectionResult.NOT_NEEDED) if is_fine else told(ElectionResult.FAILED, _explained(before, error))
+        return (
+            outcome(ElectionResult.NOT_NEEDED) if is_fine else outcome(ElectionResult.FAILED, _explained(before, error))
+        )
     if after is None:
-        return told(ElectionResult.FAILED, "the partition is gone")
+        return outcome(ElectionResult.FAILED, "the partition is gone")
     now = preview(election, {before.name: after}, live)[0]
     if not now.is_needed:
-        return told(ElectionResult.ELECTED)
+        return outcome(ElectionResult.ELECTED)
     if now.obstacle is not None:
-        return told(ElectionResult.FAILED, now.obstacle)
-    return told(ElectionResult.UNDER_WAY, f"leader is {leader if leader != NO_LEADER else 'none'} when the time was up")
+        return outcome(ElectionResult.FAILED, now.obstacle)
+    return outcome(
+        ElectionResult.UNDER_WAY, f"leader is {leader if leader != NO_LEADER else 'none'} when the time was up"
+    )
 
 
 def _explained(before: ElectionPreview, error: str) -> str:

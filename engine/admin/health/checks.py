@@ -259,8 +259,10 @@ def _controller(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
     if snapshot.controller_id != NO_CONTROLLER:
         seen.add(snapshot.controller_id)
     if len(seen) > 1:
-        told = sorted(facts.seen_controllers.items())
-        answers = [f"broker {broker} says it is {'nobody' if who is None else f'broker {who}'}" for broker, who in told]
+        by_broker = sorted(facts.seen_controllers.items())
+        answers = [
+            f"broker {broker} says it is {'nobody' if who is None else f'broker {who}'}" for broker, who in by_broker
+        ]
         yield Check.SEVERAL_CONTROLLERS, answers
 
 
@@ -334,15 +336,15 @@ def _troubles(partition: PartitionSnapshot, setting: _Setting, min_isr: int) -> 
             yield cause, f"broker {', '.join(map(str, who))} not in sync"
 
 
-def _count_brokers(told: _TopicFindings, partition: PartitionSnapshot, live: Set[int]) -> None:
+def _count_brokers(findings: _TopicFindings, partition: PartitionSnapshot, live: Set[int]) -> None:
     for broker in partition.replicas:
         if broker not in live:
-            told.missing[broker] += 1
+            findings.missing[broker] += 1
     preferred = partition.preferred_leader
     if preferred in live and not partition.assignment.is_being_reassigned:
-        told.preferred[preferred] += 1
+        findings.preferred[preferred] += 1
         if partition.leader != preferred and preferred in partition.isr:
-            told.elsewhere[preferred] += 1
+            findings.elsewhere[preferred] += 1
 
 
 def _electable(partition: PartitionSnapshot, setting: _Setting) -> list[int]:

@@ -123,7 +123,7 @@ async def _with_plan(facts: HealthFacts, cluster: Cluster) -> HealthFacts:
     from engine.admin.reassignment.lock import plan_in_the_way
 
     holder = await plan_in_the_way(cluster, None)
-    return facts if holder is None else replace(facts, plan=holder.told)
+    return facts if holder is None else replace(facts, plan=holder.description)
 
 
 async def _with_transactions(facts: HealthFacts, cluster: Cluster) -> HealthFacts:

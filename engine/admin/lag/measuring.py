@@ -57,7 +57,7 @@ _Key = tuple[str, GroupType | None]
 OnLook = Callable[[int, int], None]
 """Called with how many samples there were, and how many groups still need another."""
 
-Told = tuple[LagAnswer, list[str]] | Unreachable
+Sampled = tuple[LagAnswer, list[str]] | Unreachable
 """An answer with complaints about the history, or why there is no answer this time."""
 
 
@@ -111,7 +111,7 @@ class LagMeter:
         """
         queries, failures = await self._queries()
         if self._scope is None:
-            return self._told(queries, failures), []
+            return self._answer(queries, failures), []
         history, complaints = await self._begin()
         if found is None:
             found = await find_groups(self._cluster, self._scope)
@@ -136,7 +136,7 @@ class LagMeter:
             if not (asked.brokers or asked.zookeeper):
                 break
         self.latest = latest
-        return self._told([*queries, *await self._groups(latest, history)], failures), complaints
+        return self._answer([*queries, *await self._groups(latest, history)], failures), complaints
 
     async def _queries(self) -> tuple[list[GroupLag], list[AdminError]]:
         if self._traces is None:
@@ -203,7 +203,7 @@ class LagMeter:
                     history.has_read_all(key, TopicPartition(partition.topic, partition.partition))
         return groups
 
-    def _told(self, groups: list[GroupLag], failures: list[AdminError]) -> LagAnswer:
+    def _answer(self, groups: list[GroupLag], failures: list[AdminError]) -> LagAnswer:
         groups.sort(key=lambda lag: (-lag.status.rank, -(lag.lag or 0), lag.group, lag.kind, lag.type or ""))
         unique = {(str(error), error.where): error for error in failures}
         return LagAnswer(datetime.now(UTC), tuple(groups), tuple(unique.values()))
@@ -412,7 +412,7 @@ def _take(record: Record, keys: Mapping[bytes, Reader], commits: Commits) -> Non
         commits.pop(reader, None)
 
 
-async def watch_lag(meter: LagMeter, interval_s: float) -> AsyncGenerator[Told, None]:
+async def watch_lag(meter: LagMeter, interval_s: float) -> AsyncGenerator[Sampled, None]:
     """Yield an answer, or why there is none, every interval without end.
 
     Rates do not count what groups that have stopped read before.

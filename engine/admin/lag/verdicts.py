@@ -405,21 +405,21 @@ def _has_stopped(points: Sequence[KnownPoint], factor: int = 1) -> bool:
     return is_telling(points[_moves(points)[-1] :]) and points[-1].time_ms - times_ms[-1] > factor * longest_ms
 
 
-def stands(one: PartitionLag) -> bool:
+def stands(partition: PartitionLag) -> bool:
     """Whether a member fails, or hangs, before the next record of a partition."""
-    return one.reason is Reason.STANDS_STILL and bool(one.consumer_id)
+    return partition.reason is Reason.STANDS_STILL and bool(partition.consumer_id)
 
 
 def may_step_over(group: GroupLag) -> bool:
     """Whether one record may hold up what stands still: if many partitions stand, and no other moves, members hang."""
-    waiting = [one for one in group.partitions if one.is_behind]
-    stuck = [one for one in waiting if one.reason is Reason.STANDS_STILL and one.status.is_bad]
+    waiting = [partition for partition in group.partitions if partition.is_behind]
+    stuck = [partition for partition in waiting if partition.reason is Reason.STANDS_STILL and partition.status.is_bad]
     return len(stuck) == 1 or 0 < len(stuck) < len(waiting)
 
 
 def scope_text(partitions: Iterable[PartitionLag]) -> str:
     """Return partitions as ``parse_topic_scope`` reads them: ``orders:0,1 audit:3``."""
     numbers: dict[str, list[int]] = {}
-    for one in partitions:
-        numbers.setdefault(one.topic, []).append(one.partition)
+    for partition in partitions:
+        numbers.setdefault(partition.topic, []).append(partition.partition)
     return " ".join(f"{topic}:{','.join(map(str, sorted(found)))}" for topic, found in numbers.items())

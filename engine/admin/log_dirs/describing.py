@@ -194,10 +194,10 @@ async def _ask(cluster: Cluster, broker: int, request: DescribeLogDirsRequest, l
     if not response.results:
         # Every broker has a log dir: this is how those before Kafka 3.1 refuse.
         return [_silent(broker, NOT_ALLOWED)]
-    return [_told(broker, result) for result in sorted(response.results, key=lambda result: result.log_dir)]
+    return [_log_dir_of(broker, result) for result in sorted(response.results, key=lambda result: result.log_dir)]
 
 
-def _told(broker: int, result: DescribeLogDirsResult) -> LogDir:
+def _log_dir_of(broker: int, result: DescribeLogDirsResult) -> LogDir:
     if result.error_code != ErrorCode.NONE:
         return LogDir(broker, result.log_dir, error_code(result.error_code).name, 0, 0, None, None)
     replicas = [

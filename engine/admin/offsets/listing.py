@@ -116,10 +116,10 @@ async def look_up(
         if isinstance(offset, Unknown) and offset.code is ErrorCode.UNSUPPORTED_VERSION:
             message = f"{offset} does not know the time {time.name!r}"
             raise Refused(offset.code, message, hint="ask for earliest, latest or milliseconds")
-    return [_told(name, leaders[name], found[name]) for name in leaders]
+    return [_partition_offset(name, leaders[name], found[name]) for name in leaders]
 
 
-def _told(name: TopicPartition, leader: int, found: tuple[int, FoundOffset] | Unknown) -> PartitionOffset:
+def _partition_offset(name: TopicPartition, leader: int, found: tuple[int, FoundOffset] | Unknown) -> PartitionOffset:
     if isinstance(found, Unknown):
         return PartitionOffset(*name, leader, error=str(found) if found.code is None else found.code.name)
     leader, answer = found

@@ -13,7 +13,7 @@ from datetime import timedelta
 
 from engine.admin.cluster.asking import PATIENCE_S
 from engine.admin.cluster.errors import LoginRefused, Refused, Unknown, Unreachable
-from engine.admin.cluster.waits import Observer, tell_nobody
+from engine.admin.cluster.waits import Observer, ignore_line
 from engine.admin.cluster.wire import WireCluster
 from engine.admin.groups.group_reading import committed_offsets
 from engine.admin.groups.membership import Membership
@@ -79,7 +79,7 @@ class _Position:
 class PerfConsumer:
     """One test: ``run``, then ``totals``, even after a run that failed or was cancelled."""
 
-    def __init__(self, wire: WireCluster, load: ReadLoad, *, observe: Observer = tell_nobody) -> None:
+    def __init__(self, wire: WireCluster, load: ReadLoad, *, observe: Observer = ignore_line) -> None:
         self._wire = wire
         self._load = load
         self._observe = observe

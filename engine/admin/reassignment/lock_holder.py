@@ -56,7 +56,7 @@ class Holder:
         return cls("somebody", "an unknown time", "something")
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         """Who holds it, and for what."""
         return f"{self}: {self.what}"
 

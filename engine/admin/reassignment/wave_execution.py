@@ -452,8 +452,8 @@ def _stop_where_drifted(standings: Mapping[TopicPartition, Standing]) -> None:
     drifted = [name for name, standing in standings.items() if standing is Standing.DRIFTED]
     if drifted:
         # A run that goes on meets the same partitions, until they are back or another plan has other replicas for them.
-        it = "it" if len(drifted) == 1 else "them"
+        them = "it" if len(drifted) == 1 else "them"
         raise _Stop(
-            f"somebody else has moved {named(drifted)}, or is moving {it}: "
-            f"move {it} back and go on, or plan again into another file"
+            f"somebody else has moved {named(drifted)}, or is moving {them}: "
+            f"move {them} back and go on, or plan again into another file"
         )

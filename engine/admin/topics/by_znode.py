@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, BadRequest, Refused
 from engine.admin.cluster.remedies import USE_BROKERS, Do, Operation, Parameter, Phrase
-from engine.admin.cluster.waits import Complain, Observer, OnRead, tell_nobody, tell_nobody_how_far
+from engine.admin.cluster.waits import Complain, Observer, OnRead, ignore_line, ignore_progress
 from engine.admin.cluster.zookeeper import read_brokers
 from engine.admin.configs.by_znode import check_topic_configs, topic_configs_after
 from engine.admin.topics.changes import (
@@ -67,8 +67,8 @@ class ZkTopicReader:
         self,
         zk: ZkClient,
         *,
-        observe: Observer = tell_nobody,
-        on_read: OnRead = tell_nobody_how_far,
+        observe: Observer = ignore_line,
+        on_read: OnRead = ignore_progress,
         on_unreadable: Complain | None = None,
         on_unknown_settings: Complain | None = None,
     ) -> None:
@@ -87,7 +87,7 @@ class ZkTopicReader:
     async def shapes(self, names: Sequence[str]) -> Mapping[str, tuple[int, int]]:
         found = {}
         for name, read in (await self._kafka.topics.read_topics(names)).items():
-            with _unreadable_told(self._on_unreadable):
+            with _unreadable_skipped(self._on_unreadable):
                 assignment = None if read is None else list(or_raise(read).by_partition().values())
                 if assignment:
                     found[name] = (len(assignment), len(assignment[0].replicas))
@@ -118,7 +118,7 @@ class ZkTopicReader:
         existing = {name: read for name, read in reads.items() if read is not None}
         topics: list[TopicIdReplicaAssignment] = []
         for read in existing.values():
-            with _unreadable_told(self._on_unreadable):
+            with _unreadable_skipped(self._on_unreadable):
                 topics.append(or_raise(read))
         states = await self._kafka.partitions.get_partition_states(
             [name for topic in topics for name in topic.by_partition()]
@@ -126,20 +126,20 @@ class ZkTopicReader:
         self._observe(f"ZooKeeper reported {counted(len(existing), 'topic')} with {counted(len(states), 'partition')}")
         found = []
         for topic in topics:
-            with _unreadable_told(self._on_unreadable):
+            with _unreadable_skipped(self._on_unreadable):
                 settings = self._settings(configs[topic.topic])
                 found.append(_topic(topic, states, settings, is_marked=topic.topic in marked))
         return found
 
     def _settings(self, read: Mapping[str, str] | CoordinationError) -> Mapping[str, str] | None:
         """Return a topic's settings; None if they cannot be understood: the rest of it can."""
-        with _unreadable_told(self._on_unknown_settings):
+        with _unreadable_skipped(self._on_unknown_settings):
             return or_raise(read)
         return None
 
 
 @contextmanager
-def _unreadable_told(tell: Complain | None) -> Iterator[None]:
+def _unreadable_skipped(tell: Complain | None) -> Iterator[None]:
     """Report an unreadable znode and continue, if somebody is told of it."""
     try:
         yield

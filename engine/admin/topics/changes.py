@@ -214,7 +214,7 @@ def marked_or_gone(change: TopicChange, left: Mapping[str, tuple[int, ...]]) -> 
     return replace(change, result=TopicOutcome.MARKED_FOR_DELETION, held_up_by=left[change.topic])
 
 
-def held_up_told(changes: Iterable[TopicChange]) -> list[str]:
+def deletion_obstacles(changes: Iterable[TopicChange]) -> list[str]:
     """Return what deletions that are under way wait for, as far as it is known."""
     waiting = [change for change in changes if change.result is TopicOutcome.MARKED_FOR_DELETION]
     brokers = sorted({broker for change in waiting for broker in change.held_up_by})

@@ -111,7 +111,7 @@ class Board:
             next_at_ms=next_at_ms,
         )
 
-    def told(self) -> dict[Stage, StageStatus]:
+    def statuses(self) -> dict[Stage, StageStatus]:
         """Return the status of all stages now. Watched data are valid as long as ZooKeeper answers."""
         found = dict(self.stages)
         heard_ms = self.links[Side.ZOOKEEPER].last_answer_ms

@@ -63,8 +63,8 @@ class HealthMemory:
             report = report_of_reasons(reason for reason in report.reasons if reason.check not in early)
         if self._catches_up(frame):
             report = report_of_reasons(
-                replace(one, severity=Severity.WARNING) if one.check is Check.UNDER_REPLICATED_LAGGING else one
-                for one in report.reasons
+                replace(reason, severity=Severity.WARNING) if reason.check is Check.UNDER_REPLICATED_LAGGING else reason
+                for reason in report.reasons
             )
         is_all_read = all(_is_settled(frame, stage) for stage in (Stage.SETTINGS, Stage.PROBES))
         return report if report.reasons or is_all_read else None

@@ -29,7 +29,7 @@ from engine.admin.watch.knowledge import Knowledge
 from engine.admin.watch.schedule import StageSchedule
 from engine.admin.watch.shared_cluster import BROKERS_NOT_ASKED
 from engine.admin.watch.silence import LOOK_MS, Listener
-from engine.admin.watch.stage_readings import OPERATION_S, StageReadings, Told
+from engine.admin.watch.stage_readings import OPERATION_S, StageReadings, StageResult
 from engine.common.clock import Clock, SystemClock
 from engine.common.model import BrokerInfo, address_text
 from engine.common.snapshot import SnapshotSource
@@ -250,7 +250,7 @@ class LiveFeed:
             await self._go.wait()
             next_s = loop.time() + self._interval_s
             self._readings.note_denied()
-            now_ms, links, stages = self._clock.now_ms(), dict(self._board.links), self._board.told()
+            now_ms, links, stages = self._clock.now_ms(), dict(self._board.links), self._board.statuses()
             self._box.put(await carry_out(self._knowledge.frame_in_turns(now_ms, links, stages)))
             if is_urgent:
                 await asyncio.sleep(FRAME_GAP_S)
@@ -381,7 +381,7 @@ class LiveFeed:
                     # From now on the partition states come from there.
                     self._zookeeper.refresh()
 
-    async def _read_metadata(self) -> Told:
+    async def _read_metadata(self) -> StageResult:
         self._readings.find_brokers()
         try:
             answer = await self._readings.metadata()

@@ -31,12 +31,12 @@ class LogEnds(Mapping[TopicPartition, PartitionOffsets]):
     @classmethod
     def of(cls, known: Mapping[TopicPartition, PartitionOffsets]) -> LogEnds:
         """Return a mapping in this form; itself if it has it."""
-        return known if isinstance(known, cls) else cls().with_ends((name, *one) for name, one in known.items())
+        return known if isinstance(known, cls) else cls().with_ends((name, *offsets) for name, offsets in known.items())
 
-    def with_ends(self, told: Iterable[tuple[TopicPartition, int, int]]) -> LogEnds:
+    def with_ends(self, ends: Iterable[tuple[TopicPartition, int, int]]) -> LogEnds:
         """Return these ends, each with its time, beside the others; the time of an end that is known already stays."""
         topics, own = dict(self._topics), set[str]()
-        for (topic, partition), end, at_ms in told:
+        for (topic, partition), end, at_ms in ends:
             rows, place = topics.get(topic), 2 * partition
             if rows is not None and place < len(rows) and rows[place] == end:
                 continue

@@ -62,7 +62,7 @@ class Silence:
         self._slowest_ms = max(took_ms, self._slowest_ms * _FORGETS ** (1 / len(self._answered_ms)))
         if self._ran_ms - self._heard_ms > ASK_MS + self._limit_ms / 2:
             # Nobody was heard for a while: from now on each of the others has its time anew.
-            self._asked_ms = {one: (at_ms, self._ran_ms) for one, (at_ms, _) in self._asked_ms.items()}
+            self._asked_ms = {broker_id: (at_ms, self._ran_ms) for broker_id, (at_ms, _) in self._asked_ms.items()}
         self._heard_ms = self._ran_ms
 
     def forget(self, broker: int) -> None:

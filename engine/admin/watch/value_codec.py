@@ -100,7 +100,7 @@ def _record(kind: Any, make: Callable[[Any], Convert], *, is_encoder: bool) -> C
     only = [convert for _, convert in converts]
 
     def decode(values: Any) -> Any:
-        return kind(*[convert(one) for convert, one in zip(only, values, strict=True)])
+        return kind(*[convert(value) for convert, value in zip(only, values, strict=True)])
 
     return (lambda values: shared(decode(values))) if kind in _SHARED else decode
 

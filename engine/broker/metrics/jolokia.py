@@ -54,9 +54,9 @@ def requests_of(path: str, body: bytes | None) -> Any:
     return request
 
 
-def asks_for_partitions(told: Any) -> bool:
+def asks_for_partitions(asked: Any) -> bool:
     """Return whether a request may be about single partitions, very many MBeans that are otherwise not needed."""
-    for request in told if isinstance(told, list) else [told]:
+    for request in asked if isinstance(asked, list) else [asked]:
         name = request.get("mbean") if isinstance(request, dict) else None
         if not isinstance(name, str):
             return True
@@ -70,13 +70,13 @@ def asks_for_partitions(told: Any) -> bool:
     return False
 
 
-def answer(told: Any, mbeans: Iterable[MBean], product: str) -> str:
+def answer(asked: Any, mbeans: Iterable[MBean], product: str) -> str:
     """Return the JSON that answers one request or several."""
     known: dict[str, MBean] = {mbean.object_name: mbean for mbean in mbeans}
     found = (
-        [_answer_one(request, known, product) for request in told]
-        if isinstance(told, list)
-        else _answer_one(told, known, product)
+        [_answer_one(request, known, product) for request in asked]
+        if isinstance(asked, list)
+        else _answer_one(asked, known, product)
     )
     return json.dumps(found, allow_nan=False)
 

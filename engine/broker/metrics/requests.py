@@ -227,25 +227,25 @@ class ApiMetrics:
         times.waits.clear()
         times.sizes.clear()
 
-    def take_throttles(self, told: Occasional, requests: int, now_s: float) -> None:
+    def take_throttles(self, newest: Occasional, requests: int, now_s: float) -> None:
         """Put the newest throttle times into the sample; ``requests`` is how many there ever were."""
-        self._take_some(self.throttle, told, requests, now_s)
+        self._take_some(self.throttle, newest, requests, now_s)
 
-    def take_conversions(self, told: Conversions, requests: int, now_s: float) -> None:
+    def take_conversions(self, newest: Conversions, requests: int, now_s: float) -> None:
         """Put the newest conversions into the samples."""
-        self._take_some(self.conversions, told.times_ms, requests, now_s)
-        self._take_some(self.temporary_memory, told.size_bytes, requests, now_s)
+        self._take_some(self.conversions, newest.times_ms, requests, now_s)
+        self._take_some(self.temporary_memory, newest.size_bytes, requests, now_s)
 
-    def _take_some(self, histogram: Histogram, told: Occasional, requests: int, now_s: float) -> None:
+    def _take_some(self, histogram: Histogram, newest: Occasional, requests: int, now_s: float) -> None:
         """Take in the newest values, and for each as many zeros as requests had none."""
         had, had_none = self._seen.get(histogram, (0, 0))
-        new, none = told.count - had, max(0, requests - told.count)
-        share = min(1.0, len(told.recent) / new) if new else 1.0
-        histogram.take(told.recent, now_s)
+        new, none = newest.count - had, max(0, requests - newest.count)
+        share = min(1.0, len(newest.recent) / new) if new else 1.0
+        histogram.take(newest.recent, now_s)
         histogram.take([0.0] * min(RECENT_MAX, round(max(0, none - had_none) * share)), now_s)
-        histogram.total = told.total
-        self._seen[histogram] = told.count, none
-        told.recent.clear()
+        histogram.total = newest.total
+        self._seen[histogram] = newest.count, none
+        newest.recent.clear()
 
     def merge(self, *parts: ApiMetrics) -> None:
         """Show the samples of others together."""

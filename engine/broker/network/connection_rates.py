@@ -196,7 +196,7 @@ class ConnectionRates:
         if limit == UNLIMITED:
             return 0
         if address not in self._addresses and len(self._addresses) >= ADDRESSES_MAX:
-            self._addresses = {name: one for name, one in self._addresses.items() if not one.is_idle(now_ms)}
+            self._addresses = {name: rate for name, rate in self._addresses.items() if not rate.is_idle(now_ms)}
         rate = self._addresses.setdefault(address, _Rate(self._window))
         wait_ms = rate.count(limit, now_ms)
         if wait_ms > 0:
