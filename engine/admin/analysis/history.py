@@ -169,8 +169,8 @@ class History:
         if self._grown[0] is not frame.logs:
             read_ms = frame.stage(Stage.LOG_DIRS).read_at_ms or 0
             seconds = (read_ms - self.readings[0][0]) / 1000 if self.readings else 0
-            found = _grown(self.readings[0][1], ReplicaLogs.of(frame.logs), seconds) if seconds > 0 else {}
-            self._grown = frame.logs, found
+            grown = _grown(self.readings[0][1], ReplicaLogs.of(frame.logs), seconds) if seconds > 0 else {}
+            self._grown = frame.logs, grown
         return self._grown[1]
 
     def _keep_reading(self, read_ms: int | None, frame: Frame) -> None:

@@ -94,11 +94,11 @@ def throttle_texts(advice: Sequence[ThrottleAdvice]) -> list[tuple[str, Throttle
     for throttle in advice:
         alike.setdefault((throttle.verdict, throttle.is_leader, throttle.rate), []).append(throttle)
     texts = []
-    for (verdict, is_leader, rate), found in alike.items():
-        who = f"broker {found[0].broker} {'sends' if is_leader else 'takes'}"
-        if len(found) > 1:
-            who = f"{_brokers_text([throttle.broker for throttle in found])} {'send' if is_leader else 'take'}"
-        suggested = max(throttle.suggested_rate or 0 for throttle in found)
+    for (verdict, is_leader, rate), throttles in alike.items():
+        who = f"broker {throttles[0].broker} {'sends' if is_leader else 'takes'}"
+        if len(throttles) > 1:
+            who = f"{_brokers_text([throttle.broker for throttle in throttles])} {'send' if is_leader else 'take'}"
+        suggested = max(throttle.suggested_rate or 0 for throttle in throttles)
         more = f": {rate_text(suggested)} would let it end within an hour" if suggested else ""
         does = more if verdict is ThrottleVerdict.UNKNOWN else f": the throttle {verdict.value}{more}"
         texts.append((f"{who} at most {rate_text(rate)}{does}", verdict))

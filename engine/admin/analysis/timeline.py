@@ -93,8 +93,8 @@ def _note_isr(row: _Row, event: Event) -> None:
 
 
 def _absences(row: _Row) -> tuple[Absence, ...]:
-    found = [*row.closed, *(Absence(broker, since_ms, None) for broker, since_ms in row.open.items())]
-    return tuple(sorted(found, key=lambda row: (row.since_ms or 0, row.broker)))
+    absences = [*row.closed, *(Absence(broker, since_ms, None) for broker, since_ms in row.open.items())]
+    return tuple(sorted(absences, key=lambda row: (row.since_ms or 0, row.broker)))
 
 
 def _broker(text: str) -> int | None:

@@ -79,7 +79,7 @@ async def read_selected_log_dirs(
     if selection is not None:
         reader = await topic_reader(cluster, on_unknown_settings=cluster.observe)
         topics = await read_selected(reader, selection, if_exists=False)
-    found = await broker_reader(cluster).log_dirs(brokers, topics)
-    if found and all(broker.error == NOT_ALLOWED for broker in found):
+    log_dirs = await broker_reader(cluster).log_dirs(brokers, topics)
+    if log_dirs and all(broker.error == NOT_ALLOWED for broker in log_dirs):
         raise Refused(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, where="log dirs")
-    return found
+    return log_dirs

@@ -135,8 +135,8 @@ def _leaders(assignment: Replicas) -> Counter[int]:
 
 
 def _bytes(assignment: Replicas, sizes: Mapping[TopicPartition, int]) -> Counter[int]:
-    found: Counter[int] = Counter()
+    bytes_held: Counter[int] = Counter()
     for name, replicas in assignment.items():
         for broker in replicas:
-            found[broker] += sizes.get(name, 0)
-    return found
+            bytes_held[broker] += sizes.get(name, 0)
+    return bytes_held

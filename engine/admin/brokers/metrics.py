@@ -137,14 +137,14 @@ class BrokerFigures:
 
 def traffic_of(figures: Iterable[BrokerFigures]) -> dict[str, TopicTraffic]:
     """Return the traffic of each topic of which a broker tells something."""
-    found: dict[str, TopicTraffic] = {}
+    traffic: dict[str, TopicTraffic] = {}
     for broker in figures:
         for topic in broker.topics or ():
-            known = found.get(topic.topic, TopicTraffic())
-            found[topic.topic] = TopicTraffic(
+            known = traffic.get(topic.topic, TopicTraffic())
+            traffic[topic.topic] = TopicTraffic(
                 _together(known.bytes_in, topic.bytes_in.now), _together(known.bytes_out, topic.bytes_out.now)
             )
-    return found
+    return traffic
 
 
 def _together(value: float | None, other: float | None) -> float | None:
@@ -206,7 +206,7 @@ def numbers(attributes: Mapping[str, object]) -> dict[str, float]:
 
 def beans_of_page(page: str) -> Beans:
     """Return what a page for Prometheus tells: by the JMX exporter's usual rules for Kafka, or by none."""
-    found: Beans = {}
+    beans: Beans = {}
     for line in page.splitlines():
         match = _SERIES.match(line)
         if match is None:
@@ -222,8 +222,8 @@ def beans_of_page(page: str) -> Beans:
             tag = _plain(labels.get("topic") or labels.get("request") or "")
             if name in QUOTA_TYPES:
                 tag = whose(_plain(labels.get("user", "")), _plain(labels.get("clientId", "")))
-            found.setdefault((name, tag), {})[attribute] = value
-    return found
+            beans.setdefault((name, tag), {})[attribute] = value
+    return beans
 
 
 _FAMILIES: Final = {
@@ -330,12 +330,12 @@ def figures_of(
 
 def _requests(beans: Beans) -> Iterator[RequestFigures]:
     """Yield the APIs of which there was a request, the slowest first."""
-    found = [
+    figures = [
         RequestFigures(api, attributes.get("Count"), attributes.get(_P99))
         for (name, api), attributes in beans.items()
         if name == "TotalTimeMs" and attributes.get("Count") != 0
     ]
-    yield from sorted(found, key=lambda request: (-(request.p99_ms or 0), request.api))
+    yield from sorted(figures, key=lambda request: (-(request.p99_ms or 0), request.api))
 
 
 def _topics(beans: Beans) -> list[str]:

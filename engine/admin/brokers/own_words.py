@@ -117,8 +117,8 @@ async def _protocol_version(cluster: Cluster, broker: int) -> str | None:
 async def _dirs(cluster: Cluster, broker: int) -> tuple[DirSummary, ...] | None:
     from engine.admin.log_dirs.describing import read_log_dirs
 
-    (*found,) = await read_log_dirs(cluster, [broker])
-    if any(log_dir.log_dir is None for log_dir in found):
+    (*log_dirs,) = await read_log_dirs(cluster, [broker])
+    if any(log_dir.log_dir is None for log_dir in log_dirs):
         return None
     return tuple(
         DirSummary(
@@ -129,7 +129,7 @@ async def _dirs(cluster: Cluster, broker: int) -> tuple[DirSummary, ...] | None:
             log_dir.usable_bytes,
             log_dir.error,
         )
-        for log_dir in found
+        for log_dir in log_dirs
     )
 
 

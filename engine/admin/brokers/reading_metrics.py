@@ -192,11 +192,11 @@ async def _sources(
     tls = tls_settings(cluster.target.client_properties.entries)
     if pattern is not None:
         return {broker.id: source_of(pattern, broker.id, _host(broker), tls) for broker in brokers}
-    found: dict[int, Source | str] = {}
+    sources: dict[int, Source | str] = {}
     unknown: list[BrokerInfo] = []
     for broker in brokers:
         if port := jmx_ports.get(broker.id):
-            found[broker.id] = Source(Teller.JMX, _host(broker), port, tls=tls)
+            sources[broker.id] = Source(Teller.JMX, _host(broker), port, tls=tls)
         else:
             unknown.append(broker)
     reason = (
@@ -205,9 +205,9 @@ async def _sources(
         else "no address of its metrics is known; a JMX port would stand in ZooKeeper"
     )
     if not cluster.target.may_ask_brokers:
-        return found | dict.fromkeys((member.id for member in unknown), reason)
+        return sources | dict.fromkeys((member.id for member in unknown), reason)
     listeners = await _listeners(cluster, unknown)
-    return found | {member.id: await _source_of_listener(member, listeners[member.id], reason) for member in unknown}
+    return sources | {member.id: await _source_of_listener(member, listeners[member.id], reason) for member in unknown}
 
 
 async def _listeners(cluster: Cluster, brokers: Sequence[BrokerInfo]) -> dict[int, str | AdminError | None]:
@@ -254,8 +254,8 @@ async def _source_of_listener(broker: BrokerInfo, listener: str | AdminError | N
 async def _is_here(host: str) -> bool:
     """Whether an address belongs to this machine: only then can a socket have it."""
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
+        addresses = await asyncio.get_running_loop().getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+        family, kind, protocol, _, address = addresses[0]
         with socket.socket(family, kind, protocol) as probe:
             probe.bind(address)
     except OSError:

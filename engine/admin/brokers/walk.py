@@ -159,8 +159,8 @@ async def _name(who: str, host: str, port: int) -> Step:
         raise _Failed(
             Step(f"{who} name", where, f"cannot be resolved ({reason})", FailureKind.UNREACHABLE, CHECK_NAME)
         ) from error
-    found = ", ".join(dict.fromkeys(str(info[4][0]) for info in infos))
-    return Step(f"{who} name", where, found)
+    addresses = ", ".join(dict.fromkeys(str(info[4][0]) for info in infos))
+    return Step(f"{who} name", where, addresses)
 
 
 async def _port(who: str, host: str, port: int) -> Step:

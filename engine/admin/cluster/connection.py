@@ -384,9 +384,9 @@ class Cluster:
     async def _registered(self) -> tuple[tuple[str, int], ...]:
         from engine.admin.cluster.zookeeper import registered_addresses
 
-        found = await registered_addresses(await self.zookeeper(), self.target.client_properties.security_protocol)
-        if not found:
+        addresses = await registered_addresses(await self.zookeeper(), self.target.client_properties.security_protocol)
+        if not addresses:
             where = self.target.zookeeper
             raise Unreachable("no broker is registered", where=where, hint="start the cluster's brokers")
-        self.observe(f"brokers found in ZooKeeper: {', '.join(f'{host}:{port}' for host, port in found)}")
-        return found
+        self.observe(f"brokers found in ZooKeeper: {', '.join(f'{host}:{port}' for host, port in addresses)}")
+        return addresses

@@ -149,10 +149,10 @@ class Right(NamedTuple):
 def asked_for(right: Right, needs: Sequence[Requirement]) -> Right:
     """Return the right to ask for: where ``needs`` holds one that implies the missing one, that."""
     stronger = (need.operation for need in needs if need.resource_type is right.resource_type)
-    found = next(
+    needed = next(
         (operation for operation in stronger if operation in IMPLIED.get(right.operation, ())), right.operation
     )
-    return right._replace(operation=found)
+    return right._replace(operation=needed)
 
 
 def missing_rights(request: Request, response: Response) -> Iterator[Right]:

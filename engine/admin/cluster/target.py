@@ -197,8 +197,8 @@ def _zookeeper_security(
     entries = dict(target.client_properties.entries)
     if naming.zk_tls_config:
         path = Path(naming.zk_tls_config)
-        found = load_properties(path)
-        entries |= {key: value for key, value in found.items() if key in TLS_KEYS}
+        properties = load_properties(path)
+        entries |= {key: value for key, value in properties.items() if key in TLS_KEYS}
     try:
         return zk_security(entries, environment, jaas_file)
     except ConfigError as error:

@@ -41,11 +41,11 @@ class Waits:
     def silent(self, least_s: float) -> dict[str, float]:
         """Return the addresses that have been silent for at least this many seconds, and how long."""
         now = time.monotonic()
-        found: dict[str, float] = {}
+        silent_s: dict[str, float] = {}
         for address, since in self._awaited.values():
             if now - since >= least_s:
-                found[address] = max(found.get(address, 0.0), now - since)
-        return found
+                silent_s[address] = max(silent_s.get(address, 0.0), now - since)
+        return silent_s
 
     def longest(self) -> str | None:
         """Return who had been silent longest when the caller's time ran out just now."""

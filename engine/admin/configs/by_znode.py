@@ -79,8 +79,8 @@ class ZkConfigReader:
         if entity.type.is_of_clients:
             from engine.admin.configs.quotas_by_znode import describe_clients_zk
 
-            (found,) = await describe_clients_zk(self._kafka, entity.type, entity)
-            return found
+            (described,) = await describe_clients_zk(self._kafka, entity.type, entity)
+            return described
         path = entity_path(entity)
         if entity.type is EntityType.TOPIC and not await self._kafka.topics.topic_exists(entity.name or ""):
             raise NotFound(f"topic {entity.name!r} does not exist", hint=SEE_TOPICS)

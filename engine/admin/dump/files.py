@@ -237,11 +237,11 @@ def _files_to_dump(path: Path) -> list[Path]:
     if not path.exists():
         raise NotFound("no such file or folder", where=str(path))
     if path.is_dir():
-        found = sorted(each for each in path.iterdir() if each.is_file() and kind_of_file(each) is not None)
-        if not found:
+        paths = sorted(each for each in path.iterdir() if each.is_file() and kind_of_file(each) is not None)
+        if not paths:
             hint = "name a log dir, or the folder of a partition in it, such as orders-0"
             raise NotFound("no file of Kafka's log dirs in the folder", where=str(path), hint=hint)
-        return found
+        return paths
     return [path]
 
 

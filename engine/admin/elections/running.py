@@ -83,10 +83,10 @@ async def _wait(
     """
     waiting = {each.name: each.after for each in wanted if each.obstacle is None}
     while True:
-        found = partitions_of(await reader.topics(sorted({each.name.topic for each in wanted})))
-        late = [name for name, leader in waiting.items() if name in found and found[name].leader != leader]
+        partitions = partitions_of(await reader.topics(sorted({each.name.topic for each in wanted})))
+        late = [name for name, leader in waiting.items() if name in partitions and partitions[name].leader != leader]
         if not late or time.monotonic() >= deadline:
-            return found
+            return partitions
         await asyncio.sleep(POLL_PAUSE_S)
 
 

@@ -162,12 +162,12 @@ class Membership:
 
     async def _home(self) -> int:
         if self._coordinator is None:
-            found = (await find_coordinators(self._wire, [self.group]))[self.group]
-            if isinstance(found, Unknown):
-                if not found.is_passing:
-                    raise Refused(found.code or ErrorCode.UNKNOWN_SERVER_ERROR, where=f"group {self.group}")
-                raise Unreachable(str(found), where=f"group {self.group}")
-            self._coordinator = found
+            home = (await find_coordinators(self._wire, [self.group]))[self.group]
+            if isinstance(home, Unknown):
+                if not home.is_passing:
+                    raise Refused(home.code or ErrorCode.UNKNOWN_SERVER_ERROR, where=f"group {self.group}")
+                raise Unreachable(str(home), where=f"group {self.group}")
+            self._coordinator = home
         return self._coordinator
 
     async def _code_of(self, request: Request) -> ErrorCode:

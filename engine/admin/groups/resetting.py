@@ -142,12 +142,12 @@ def active_refusal(group: str, state: GroupState, members: Sequence[GroupMember]
     )
 
 
-def in_both(found: FoundGroups) -> dict[str, AdminError]:
+def in_both(groups: FoundGroups) -> dict[str, AdminError]:
     """Return the refusal of each group that is both on brokers and in ZooKeeper: a change must know which is meant."""
     hint = Phrase("choose with ", Give(Parameter.VIA, "wire"), " or ", Give(Parameter.VIA, "zookeeper"))
     return {
         name: BadRequest("the group exists both on brokers and in ZooKeeper", where=f"group {name}", hint=hint)
-        for name in set(found.brokers) & set(found.zookeeper)
+        for name in set(groups.brokers) & set(groups.zookeeper)
     }
 
 
@@ -204,7 +204,7 @@ async def _partitions_of(cluster: Cluster, scope: TopicScope) -> list[TopicParti
         for topic in metadata.topics
         if topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     }
-    found: list[TopicPartition] = []
+    names: list[TopicPartition] = []
     for topic, wanted in scope.topics:
         if not known.get(topic):
             raise NotFound(f"topic {topic!r} does not exist", hint=SEE_TOPICS, topics=[topic])
@@ -212,8 +212,8 @@ async def _partitions_of(cluster: Cluster, scope: TopicScope) -> list[TopicParti
         if absent:
             hint = Phrase("see its partitions with: ", Do(Operation.DESCRIBE_TOPIC, topic))
             raise NotFound(f"partition {topic}-{absent[0]} does not exist", hint=hint)
-        found += [TopicPartition(topic, index) for index in (known[topic] if wanted is None else wanted)]
-    return found
+        names += [TopicPartition(topic, index) for index in (known[topic] if wanted is None else wanted)]
+    return names
 
 
 def _meant(standing: _Standing, named: list[TopicPartition] | None, spec: ResetSpec) -> list[TopicPartition]:

@@ -83,14 +83,14 @@ async def list_everywhere(cluster: Cluster) -> tuple[list[ListedGroup], list[Adm
     Raises:
         AdminError: nothing at all could be read.
     """
-    found: list[ListedGroup] = []
+    groups: list[ListedGroup] = []
     failures: list[AdminError] = []
     if asks_zookeeper(cluster):
         from engine.admin.groups.old_consumers import old_group_names, read_old_states
 
         zk = await cluster.zookeeper()
         states = await read_old_states(zk, await old_group_names(zk))
-        found += [ListedGroup(g, GroupType.ZOOKEEPER, "", state, NO_COORDINATOR) for g, state in states.items()]
+        groups += [ListedGroup(g, GroupType.ZOOKEEPER, "", state, NO_COORDINATOR) for g, state in states.items()]
     if asks_brokers(cluster):
         try:
             wire = await cluster.wire()
@@ -100,10 +100,10 @@ async def list_everywhere(cluster: Cluster) -> tuple[list[ListedGroup], list[Adm
                 raise
             failures.append(error)
         else:
-            found += await _with_states(cluster, listing)
+            groups += await _with_states(cluster, listing)
             failures += [unlisted(broker_id, why) for broker_id, why in listing.failures.items()]
             failures += [without_coordinator(listing.leaderless)] if listing.leaderless else []
-    return sorted(found, key=lambda group: (group.group, group.type)), failures
+    return sorted(groups, key=lambda group: (group.group, group.type)), failures
 
 
 async def find_groups(

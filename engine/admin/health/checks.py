@@ -181,11 +181,11 @@ class TopicMemory:
         return known[2] if known is not None and known[0] is topic and known[1] == min_isr else None
 
     def _of_topic(self, topic: TopicSnapshot, setting: _Setting, min_isr: int) -> _TopicFindings:
-        found = self._known(topic, min_isr)
-        if found is None:
-            found = _topic(topic, setting, min_isr)
-            self._topics[topic.name] = topic, min_isr, found
-        return found
+        findings = self._known(topic, min_isr)
+        if findings is None:
+            findings = _topic(topic, setting, min_isr)
+            self._topics[topic.name] = topic, min_isr, findings
+        return findings
 
 
 def assess(

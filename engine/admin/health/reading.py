@@ -136,16 +136,16 @@ async def _with_transactions(facts: HealthFacts, cluster: Cluster) -> HealthFact
             wire = await cluster.wire()
             for broker_id, why in facts.silent_brokers.items():
                 wire.silent.setdefault(broker_id, why)
-            found = await read_holding(wire, facts.snapshot)
+            holding = await read_holding(wire, facts.snapshot)
     except TimeoutError:
         cluster.complain(f"open transactions are not checked: that took longer than {limit_s:g} s")
         return facts
     except (AdminError, RemoteProtocolError) as error:
         cluster.complain(f"open transactions are not checked: {error}")
         return facts
-    for failure in found.failures:
+    for failure in holding.failures:
         cluster.complain(f"some open transactions are not checked: {failure}")
-    return replace(facts, holding=tuple(map(holding_of, found.transactions)))
+    return replace(facts, holding=tuple(map(holding_of, holding.transactions)))
 
 
 async def read_holding(wire: WireCluster, snapshot: ClusterSnapshot) -> OpenTransactions:
@@ -250,8 +250,8 @@ async def probe_brokers(
             for broker in snapshot.brokers
             if broker.id not in silent
         }
-    found = {broker: task.result() for broker, task in tasks.items()}
-    return found | {b.id: BrokerProbe(trouble=silent[b.id]) for b in snapshot.brokers if b.id in silent}
+    probes = {broker: task.result() for broker, task in tasks.items()}
+    return probes | {b.id: BrokerProbe(trouble=silent[b.id]) for b in snapshot.brokers if b.id in silent}
 
 
 async def _probe(

@@ -168,16 +168,16 @@ class LagMeter:
         if self._options.history is not None:
             await asyncio.to_thread(append_sample, self._options.history, self._cluster_id, sample)
 
-    def _undecided(self, found: FoundGroups, latest: dict[_Key, GroupSample], history: History) -> FoundGroups:
+    def _undecided(self, groups: FoundGroups, latest: dict[_Key, GroupSample], history: History) -> FoundGroups:
         """Return the groups that another sample may tell more about."""
         wanted = {
             key for key, group in latest.items() if self._options.looks_are_fixed or _wants_more(key, group, history)
         }
         at_brokers = {name for name, kind in wanted if kind is not GroupType.ZOOKEEPER}
         return replace(
-            found,
-            brokers=tuple(name for name in found.brokers if name in at_brokers),
-            zookeeper=tuple(name for name in found.zookeeper if (name, GroupType.ZOOKEEPER) in wanted),
+            groups,
+            brokers=tuple(name for name in groups.brokers if name in at_brokers),
+            zookeeper=tuple(name for name in groups.zookeeper if (name, GroupType.ZOOKEEPER) in wanted),
         )
 
     async def _groups(self, latest: dict[_Key, GroupSample], history: History) -> list[GroupLag]:
@@ -321,9 +321,14 @@ async def readers_within_pace(
     try:
         async with asyncio.timeout(beside_limit_s(wire)):
             commits = await _read_commits(wire, some, now_ms, patience_s)
-            steps = {reader: found for reader in commits if (found := steps_of(commits[reader], some[reader]))}
+            steps = {
+                reader: taken_steps for reader in commits if (taken_steps := steps_of(commits[reader], some[reader]))
+            }
             places = {
-                Place(name, commit.offset) for (_, name), found in steps.items() for step in found for commit in step
+                Place(name, commit.offset)
+                for (_, name), taken_steps in steps.items()
+                for step in taken_steps
+                for commit in step
             }
             times = await read_times(wire, places, patience_s=patience_s)
     except (*FAILURES, TimeoutError):
@@ -334,8 +339,8 @@ async def readers_within_pace(
             came_ms.setdefault(name, {})[offset] = record.timestamp_ms
     return frozenset(
         reader
-        for reader, found in steps.items()
-        if is_within_pace(found, came_ms.get(reader[1], {}), now_ms, is_owned=reader not in unowned)
+        for reader, taken_steps in steps.items()
+        if is_within_pace(taken_steps, came_ms.get(reader[1], {}), now_ms, is_owned=reader not in unowned)
     )
 
 

@@ -122,7 +122,7 @@ def _read(place: Location) -> Query:
     unfinished = [batch for batch in batches if batch.committed_ms is None]
     batches = [batch for batch in batches if batch.committed_ms is not None] + unfinished[:1]
     ids = tuple(entries[max(entries)].sources) if entries else ()
-    initial = {source: found for source in ids if (found := _initial(place, source)) is not None}
+    initial = {source: positions for source in ids if (positions := _initial(place, source)) is not None}
     started_ms = (
         None if batches else next((entry.modified_ms for entry in place.entries() if entry.name == "metadata"), None)
     )

@@ -111,8 +111,8 @@ def _joined(same: Sequence[Query]) -> Query:
             latest.setdefault(batch.batch_id, {}).update(known)
     sources = list(newest.source_ids)
     batches = [
-        replace(batch, latest={source: found[n] for n, source in enumerate(sources) if n in found})
-        if (found := latest.get(batch.batch_id))
+        replace(batch, latest={source: written[n] for n, source in enumerate(sources) if n in written})
+        if (written := latest.get(batch.batch_id))
         else batch
         for batch in newest.batches
     ]

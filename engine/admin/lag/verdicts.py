@@ -422,4 +422,4 @@ def scope_text(partitions: Iterable[PartitionLag]) -> str:
     numbers: dict[str, list[int]] = {}
     for partition in partitions:
         numbers.setdefault(partition.topic, []).append(partition.partition)
-    return " ".join(f"{topic}:{','.join(map(str, sorted(found)))}" for topic, found in numbers.items())
+    return " ".join(f"{topic}:{','.join(map(str, sorted(partitions_of)))}" for topic, partitions_of in numbers.items())

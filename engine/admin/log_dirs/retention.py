@@ -31,10 +31,10 @@ async def deletion_lines(cluster: Cluster, topic: str, new: Mapping[str, str]) -
         of_topic = await describe_entity(cluster, Entity(EntityType.TOPIC, topic), include_all=True)
         broker = Entity(EntityType.BROKER, str(min(await wire.live_brokers())))
         of_broker = await describe_entity(cluster, broker, include_all=True)
-        found = await wire.metadata([topic])
+        metadata = await wire.metadata([topic])
         names = [
             TopicPartition(topic, partition.partition_index)
-            for described in found.topics if described.name == topic for partition in described.partitions
+            for described in metadata.topics if described.name == topic for partition in described.partitions
         ]  # fmt: skip
         limit = new.get("retention.bytes", "")
         log_dirs = await read_log_dirs(cluster, None, names, limit_s=_LIMIT_S) if limit.isdecimal() else []

@@ -330,8 +330,8 @@ class PerfConsumer:
         if not missing:
             return
         at = LATEST_TIMESTAMP if self._load.is_from_latest else EARLIEST_TIMESTAMP
-        found = await offsets_at(self._wire, dict.fromkeys(missing, at), patience_s=patience_s)
-        for name, offset in found.items():
+        starts = await offsets_at(self._wire, dict.fromkeys(missing, at), patience_s=patience_s)
+        for name, offset in starts.items():
             if isinstance(offset, Unknown):
                 self._observe(f"{name.topic}-{name.partition}: {offset}")
             else:

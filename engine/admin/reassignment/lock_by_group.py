@@ -234,13 +234,13 @@ class GroupLock:
 
     async def _home(self) -> int:
         while self._coordinator is None:
-            found = (await find_coordinators(await self._own.wire(), [GROUP]))[GROUP]
-            if not isinstance(found, Unknown):
-                self._coordinator = found
-            elif found.code is not None and found.code not in _MOVED:
-                raise self._refusal(found.code, "the plan lock has no coordinator")
-            elif found.code is None:
-                raise Unreachable(str(found), where=f"group {GROUP}")
+            home = (await find_coordinators(await self._own.wire(), [GROUP]))[GROUP]
+            if not isinstance(home, Unknown):
+                self._coordinator = home
+            elif home.code is not None and home.code not in _MOVED:
+                raise self._refusal(home.code, "the plan lock has no coordinator")
+            elif home.code is None:
+                raise Unreachable(str(home), where=f"group {GROUP}")
             else:
                 await asyncio.sleep(_PAUSE_S)
         return self._coordinator

@@ -74,8 +74,8 @@ def flows_of(
     Replicas that a running reassignment adds are not sources yet.
     """
     flows = {
-        name: ReplicaFlow(frozenset(found.origin_replicas), frozenset(found.adding_replicas))
-        for name, found in running.items()
+        name: ReplicaFlow(frozenset(assignment.origin_replicas), frozenset(assignment.adding_replicas))
+        for name, assignment in running.items()
     }
     for move in plan:
         present = running.get(move.name) or current[move.name]
@@ -90,16 +90,16 @@ def brokers_of(flows: Flows) -> frozenset[int]:
     return frozenset().union(*(flow.sources | flow.destinations for flow in moving))
 
 
-def status_of(move: PartitionMove, found: PartitionSnapshot | None, *, is_listed: bool = False) -> PartitionStatus:
+def status_of(move: PartitionMove, described: PartitionSnapshot | None, *, is_listed: bool = False) -> PartitionStatus:
     """Return how far a partition is. ``is_listed``: an older controller still has it on its list.
 
     The order of the replicas counts, because the first one is the preferred leader.
     """
     topic, partition = move.name
-    if found is None:
+    if described is None:
         state, reason = ReassignmentState.NOT_FOUND, "no such partition"
         return PartitionStatus(topic, partition, state, (), move.replicas, reason=reason)
-    assignment = found.assignment
+    assignment = described.assignment
     if assignment.is_being_reassigned or is_listed:
         return PartitionStatus(
             topic,

@@ -34,8 +34,10 @@ async def list_running(cluster: Cluster) -> list[RunningReassignment]:
     running = await (await reassignment_reader(cluster)).running()
     rows = []
     for name in sorted(running.names, key=lambda name: (name not in running.assignments, name)):
-        found = running.assignments.get(name) or ReplicaAssignment(running.listed[name])
-        rows.append(RunningReassignment(*name, found.replicas, found.adding_replicas, found.removing_replicas))
+        assignment = running.assignments.get(name) or ReplicaAssignment(running.listed[name])
+        rows.append(
+            RunningReassignment(*name, assignment.replicas, assignment.adding_replicas, assignment.removing_replicas)
+        )
     return rows
 
 

@@ -149,9 +149,9 @@ async def release_partitions(cluster: Cluster, names: Set[TopicPartition]) -> No
 
     Brokers hold back every listed follower that lacks a record, so under load one in sync would fall out of its ISR.
     """
-    for topic, found in (await read_topics(cluster, sorted({name.topic for name in names}))).items():
+    for topic, described in (await read_topics(cluster, sorted({name.topic for name in names}))).items():
         partitions = {name.partition for name in names if name.topic == topic}
-        if lists := released_settings(known_configs(found), partitions):
+        if lists := released_settings(known_configs(described), partitions):
             await alter_entity(cluster, Entity(EntityType.TOPIC, topic), lists, ())
 
 
@@ -226,8 +226,8 @@ async def clear_throttles(
         return ClearedThrottles(topics.topics, cleared, brokers.left + topics.left + lists, brokers.cleared)
     default, rates = Entity(EntityType.BROKER, None), dict[Entity, dict[str, str]]()
     with suppress(*FAILURES, CoordinationError):
-        if found := await _rates_of(cluster, default):
-            rates[default] = found
+        if default_rates := await _rates_of(cluster, default):
+            rates[default] = default_rates
     left = (*brokers.left, *_rates_kept(rates), *topics.left, *lists)
     return ClearedThrottles(topics.topics, cleared, left, brokers.cleared, {**brokers.foreign, **rates, **theirs})
 
@@ -262,10 +262,12 @@ async def _moving_between_dirs(cluster: Cluster, marked: Sequence[TopicSnapshot]
     if not held:
         return set()
     try:
-        found = await read_log_dirs(cluster, {broker for replicas in held.values() for broker in replicas}, list(held))
+        log_dirs = await read_log_dirs(
+            cluster, {broker for replicas in held.values() for broker in replicas}, list(held)
+        )
     except Unreachable:
         return set()
-    return {name.topic for (name, _), place in found.places.items() if place.future_dir is not None}
+    return {name.topic for (name, _), place in log_dirs.places.items() if place.future_dir is not None}
 
 
 async def _rates_left(
@@ -312,15 +314,15 @@ async def _clear_topics(
 async def _broker_settings(
     cluster: Cluster, throttle: Throttle, flows: Flows, plan: Sequence[PartitionMove], live: Set[int]
 ) -> dict[int, dict[str, str]]:
-    found: dict[int, dict[str, str]] = {}
+    settings: dict[int, dict[str, str]] = {}
     if throttle.replication_rate is not None:
         rates = Throttle(throttle.replication_rate).broker_settings
-        found = {broker: dict(rates) for broker in brokers_of(flows) & live}
+        settings = {broker: dict(rates) for broker in brokers_of(flows) & live}
     if throttle.log_dirs_rate is not None:
         rates = Throttle(None, throttle.log_dirs_rate).broker_settings
         for broker in {broker for move in plan for broker in move.wanted_dirs} & live:
-            found.setdefault(broker, {}).update(rates)
-    return dict(sorted(found.items()))
+            settings.setdefault(broker, {}).update(rates)
+    return dict(sorted(settings.items()))
 
 
 async def _throttled_topics(cluster: Cluster, topics_of_plan: Sequence[str] | None) -> list[TopicSnapshot]:
@@ -372,8 +374,8 @@ async def _broker_rates(cluster: Cluster, broker: int, *, wants_broker: bool = F
 
 async def _rates_of(cluster: Cluster, entity: Entity, *, wants_broker: bool = False) -> dict[str, str]:
     reader = await config_reader(cluster, wants_brokers=wants_broker)
-    found = settings_of(await reader.describe(entity, include_all=False))
-    return {key: value for key, value in found.items() if key in RATES}
+    settings = settings_of(await reader.describe(entity, include_all=False))
+    return {key: value for key, value in settings.items() if key in RATES}
 
 
 async def _brokers_with_settings(cluster: Cluster) -> Set[int]:

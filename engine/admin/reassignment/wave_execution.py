@@ -314,8 +314,10 @@ class _Execution:
         """Whether a partition already has its replicas, and only its log dirs will change."""
         if not move.move.wanted_dirs:
             return False
-        found = (await read_partitions(self.cluster, [move.name.topic])).get(move.name)
-        return found is not None and not found.assignment.is_being_reassigned and found.replicas == move.target
+        partition = (await read_partitions(self.cluster, [move.name.topic])).get(move.name)
+        return (
+            partition is not None and not partition.assignment.is_being_reassigned and partition.replicas == move.target
+        )
 
     async def _follow(self, wave: Wave) -> None:
         """Check until none of the wave moves, and adapt the throttle meanwhile.

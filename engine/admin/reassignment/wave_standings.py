@@ -74,8 +74,8 @@ def _carries_out(holder: Holder, moves: Sequence[WaveMove]) -> bool:
 
 async def _look(cluster: Cluster, moves: Sequence[WaveMove]) -> dict[TopicPartition, Standing]:
     listed = (await (await reassignment_reader(cluster)).running()).listed
-    found = await read_partitions(cluster, {move.name.topic for move in moves})
-    standings = {move.name: standing_of(move, found.get(move.name), listed.get(move.name)) for move in moves}
+    partitions = await read_partitions(cluster, {move.name.topic for move in moves})
+    standings = {move.name: standing_of(move, partitions.get(move.name), listed.get(move.name)) for move in moves}
     with_dirs = [move.move for move in moves if move.move.wanted_dirs and standings[move.name] is Standing.DONE]
     for status in await read_statuses(cluster, with_dirs) if with_dirs else ():
         if status.state is ReassignmentState.IN_PROGRESS:

@@ -158,8 +158,8 @@ class WaveThrottle:
     async def _put_on(self, rate: int, moves: Sequence[WaveMove]) -> None:
         plan = [move.move for move in moves]
         running = await (await reassignment_reader(self._cluster)).running()
-        found = await read_partitions(self._cluster, {move.name.topic for move in moves})
-        present = {name: partition.assignment for name, partition in found.items()}
+        partitions = await read_partitions(self._cluster, {move.name.topic for move in moves})
+        present = {name: partition.assignment for name, partition in partitions.items()}
         known = [move for move in plan if move.name in present]
         flows = flows_of(running.assignments, known, present)
         live = await (await topic_reader(self._cluster)).live_brokers()

@@ -82,10 +82,10 @@ class _Batch:
         """The records one by one."""
         if not isinstance(self.records, RecordSection):
             return self.records
-        found = list(iter_records(encode_batch(self.records)))
-        for record in found:
+        records = list(iter_records(encode_batch(self.records)))
+        for record in records:
             record.offset = NO_OFFSET
-        return found
+        return records
 
 
 class _Lane:
@@ -185,12 +185,12 @@ class Producer:
 
     def sticky_partitions(self, batch_count: int) -> list[int]:
         """Return where this many batches of records without a key go, one after the other."""
-        found: list[int] = []
+        partitions: list[int] = []
         for _ in range(batch_count):
-            if found:
+            if partitions:
                 self._sticky.next_batch(self._available())
-            found.append(self._sticky.current(self._available()))
-        return found
+            partitions.append(self._sticky.current(self._available()))
+        return partitions
 
     @property
     def partition_count(self) -> int:

@@ -306,7 +306,7 @@ class PartitionVerifier:
 
     def _compare(self, leader: _Replica, active: Sequence[_Replica]) -> int:
         """Compare unit by unit up to where the shortest chunk ends; return that offset."""
-        found: dict[int, dict[int, Unit]] = {}
+        units_of: dict[int, dict[int, Unit]] = {}
         reached = self._to
         for replica in active:
             try:
@@ -314,12 +314,12 @@ class PartitionVerifier:
             except KafkaError as error:
                 replica.error = f"its bytes cannot be read: {error}"
                 continue
-            found[replica.broker] = {unit.first_offset: unit for unit in read}
+            units_of[replica.broker] = {unit.first_offset: unit for unit in read}
             reached = min(reached, max(self._end_of(replica), self._next + 1))
-        ours = found.get(leader.broker, {})
+        ours = units_of.get(leader.broker, {})
         for replica in active:
-            if replica is not leader and replica.broker in found:
-                self._compare_with(leader, replica, ours, found[replica.broker], min(reached, replica.end))
+            if replica is not leader and replica.broker in units_of:
+                self._compare_with(leader, replica, ours, units_of[replica.broker], min(reached, replica.end))
         return reached
 
     def _compare_with(
@@ -374,10 +374,10 @@ class PartitionVerifier:
         """Ask one broker for an offset of its own replica; to a consumer the leader returns its high watermark."""
         async with self._answer_limit(broker):
             answers = await ask_offsets(self._wire, broker, {self._name: timestamp}, replica_id=replica_id)
-        found = answers.get(self._name, ErrorCode.UNKNOWN_SERVER_ERROR)
-        if isinstance(found, ErrorCode):
-            raise Refused(found, where=f"{self._name} on broker {broker}")
-        return found.offset
+        answer = answers.get(self._name, ErrorCode.UNKNOWN_SERVER_ERROR)
+        if isinstance(answer, ErrorCode):
+            raise Refused(answer, where=f"{self._name} on broker {broker}")
+        return answer.offset
 
     @asynccontextmanager
     async def _answer_limit(self, broker: int) -> AsyncIterator[None]:

@@ -22,12 +22,12 @@ async def with_shapes(
     """
     shapes = await reader.shapes([topic.topic for topic in topics])
     sizes = await _sizes(cluster, topics, choose)
-    found = []
+    shaped = []
     for topic in topics:
         count, factor = shapes.get(topic.topic, (None, None))
         size = sizes.get(topic.topic)
-        found.append(replace(topic, partition_count=count, replication_factor=factor, size_bytes=size))
-    return found
+        shaped.append(replace(topic, partition_count=count, replication_factor=factor, size_bytes=size))
+    return shaped
 
 
 async def _sizes(

@@ -359,12 +359,12 @@ class RequestTracking:
         for (kind, broker_id, partition), (start, _) in self._partitions.items():
             if start < horizon:
                 missing.setdefault((kind, broker_id), []).append((start, partition))
-        for way, found in sorted(missing.items()):
-            found.sort()
-            names = ", ".join(str(partition) for _, partition in found[:_NAMED_MAX])
-            more = f" and {len(found) - _NAMED_MAX} more" if len(found) > _NAMED_MAX else ""
+        for way, misses in sorted(missing.items()):
+            misses.sort()
+            names = ", ".join(str(partition) for _, partition in misses[:_NAMED_MAX])
+            more = f" and {len(misses) - _NAMED_MAX} more" if len(misses) > _NAMED_MAX else ""
             self._note_missed(
-                way, found[0][0], found[-1][0], f"{way[0]} to broker {way[1]} of {names}{more}", len(found)
+                way, misses[0][0], misses[-1][0], f"{way[0]} to broker {way[1]} of {names}{more}", len(misses)
             )
         for way, waiting in sorted(self._waiting.items()):
             for request in waiting if way not in self._ways_with_partitions else ():
@@ -419,9 +419,9 @@ class ClockTracking:
     def finish(self) -> None:
         """The logs end: note whose clocks are apart."""
         for (controller_id, broker_id), handled in sorted(self._handled.items()):
-            found = _steady_delay_s(self._sent.get((controller_id, broker_id), ()), handled)
-            if found is not None:
-                delay_s, count = found
+            steady = _steady_delay_s(self._sent.get((controller_id, broker_id), ()), handled)
+            if steady is not None:
+                delay_s, count = steady
                 example = (
                     f"broker {broker_id}'s log is {abs(delay_s)} s {'ahead of' if delay_s > 0 else 'behind'} that of "
                     f"broker {controller_id}, the controller, by requests on {count} occasions"

@@ -199,7 +199,7 @@ class EntryReader(Generic[Tag]):
 
     def _entries_about_topics(self, text: bytes) -> list[bytes]:
         """Return the entries that name a wanted partition, each as one item."""
-        found: dict[int, bytes] = {}
+        by_position: dict[int, bytes] = {}
         for topic, mention in self._mentions:
             at = text.find(topic)
             while at >= 0:
@@ -210,9 +210,9 @@ class EntryReader(Generic[Tag]):
                     at = text.find(topic, at + 1)
                     continue
                 begin, end = _entry_around(text, at)
-                found[begin] = text[begin:end]
+                by_position[begin] = text[begin:end]
                 at = text.find(topic, end)
-        return [entry for _, entry in sorted(found.items())]
+        return [entry for _, entry in sorted(by_position.items())]
 
     def _block(self, begins_at: bytes, lines: list[bytes]) -> Block[Tag]:
         starts = list(map(start_of, lines))

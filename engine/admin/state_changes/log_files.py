@@ -96,15 +96,15 @@ def look_at(path: Path) -> LogFile | LogProblem | None:
             head = _head(log)
             if not log.consumed_bytes and path.suffix == ".gz":
                 return LogProblem(source_name(path), ProblemKind.DAMAGED, "it is empty, which no gzip is")
-            found = _described(path, head) if head else None
-            if not isinstance(found, LogFile):
-                return found
+            described = _described(path, head) if head else None
+            if not isinstance(described, LogFile):
+                return described
             if not is_regular:
                 log.give_back(head)
-                return replace(found, opened=log)
-            last = None if log.is_gzip or found.is_merged else _last_start(path)
+                return replace(described, opened=log)
+            last = None if log.is_gzip or described.is_merged else _last_start(path)
             status = path.stat()
-            return replace(found, last_start=last, size_bytes=status.st_size, inode=status.st_ino or None)
+            return replace(described, last_start=last, size_bytes=status.st_size, inode=status.st_ino or None)
         finally:
             if is_regular:
                 log.close()

@@ -208,7 +208,7 @@ def _has_others(text: bytes) -> bool:
 def _rewritten(line: bytes) -> bytes:
     if line.startswith(b"{"):
         return _of_json(line)
-    wrapped = next((found for shape in _WRAPPED if (found := shape.match(line))), None)
+    wrapped = next((matched for shape in _WRAPPED if (matched := shape.match(line))), None)
     if wrapped is not None:
         return _rewritten(wrapped[1])
     timed = _TIMED.match(line)

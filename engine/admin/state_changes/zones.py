@@ -121,17 +121,17 @@ class UtcClock:
         self._last = moment
 
     def _utc_minute(self, minute: bytes) -> bytes:
-        found = self._minutes.get((minute, self._fold))
-        if found is None:
+        utc_minute = self._minutes.get((minute, self._fold))
+        if utc_minute is None:
             moment = _moment_of_minute(minute)
-            found = minute
+            utc_minute = minute
             if moment is not None:
                 utc = in_zone(moment.replace(fold=self._fold), self._zone).astimezone(UTC)
-                found = start_of(utc)[:_MINUTE_BYTES]
+                utc_minute = start_of(utc)[:_MINUTE_BYTES]
             if len(self._minutes) >= _MINUTES_KEPT:
                 self._minutes.clear()
-            self._minutes[minute, self._fold] = found
-        return found
+            self._minutes[minute, self._fold] = utc_minute
+        return utc_minute
 
 
 def _moment_of_minute(minute: bytes) -> datetime | None:

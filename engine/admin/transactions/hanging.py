@@ -85,16 +85,16 @@ async def find_hanging(
         Unreachable: no broker answers.
     """
     names = await partitions_of(wire, topics, partition, broker_id)
-    found = await _open_in(wire, names, broker_id)
+    open_ones = await _open_in(wire, names, broker_id)
     old = [
         transaction
-        for transaction in found.transactions
+        for transaction in open_ones.transactions
         if transaction.age_ms is None or transaction.age_ms >= older_than_ms
     ]
     judged = await explained(wire, old)
     still_open = await _still_open(wire, judged.transactions, broker_id)
     hanging = tuple(transaction for transaction in still_open if transaction.is_hanging)
-    return OpenTransactions(hanging, found.failures + judged.failures)
+    return OpenTransactions(hanging, open_ones.failures + judged.failures)
 
 
 async def find_holding(wire: WireCluster, names: Collection[TopicPartition]) -> OpenTransactions:
@@ -109,13 +109,13 @@ async def find_holding(wire: WireCluster, names: Collection[TopicPartition]) -> 
         for name in names
         if isinstance(end := ends[name], int) and isinstance(last := stable[name], int) and last < end
     ]
-    found = await _open_in(wire, behind, None)
+    open_ones = await _open_in(wire, behind, None)
     first: dict[TopicPartition, OpenTransaction] = {}
-    for transaction in found.transactions:
+    for transaction in open_ones.transactions:
         first.setdefault(transaction.name, transaction)
     judged = await explained(wire, first.values())
     still_open = await _still_open(wire, judged.transactions, None)
-    return OpenTransactions(still_open, found.failures + judged.failures)
+    return OpenTransactions(still_open, open_ones.failures + judged.failures)
 
 
 async def explained(wire: WireCluster, found: Iterable[OpenTransaction]) -> OpenTransactions:
@@ -167,7 +167,7 @@ async def _still_open(
 async def _open_in(wire: WireCluster, names: Iterable[TopicPartition], broker_id: int | None) -> OpenTransactions:
     described = await describe_producers(wire, sorted(names), broker_id=broker_id)
     now_ms = SystemClock().now_ms()
-    found = [
+    transactions = [
         OpenTransaction(
             name,
             producer,
@@ -179,8 +179,8 @@ async def _open_in(wire: WireCluster, names: Iterable[TopicPartition], broker_id
         for producer in producers
         if producer.start_offset is not None
     ]
-    found.sort(key=lambda opened: (opened.name, opened.start_offset))
-    return OpenTransactions(tuple(found), tuple(_failures(described)))
+    transactions.sort(key=lambda opened: (opened.name, opened.start_offset))
+    return OpenTransactions(tuple(transactions), tuple(_failures(described)))
 
 
 def _failures(described: Mapping[TopicPartition, object]) -> list[AdminError]:
@@ -211,15 +211,15 @@ async def partitions_of(
     if missing := topics.unmatched(topic.name or "" for topic in known):
         raise topic_not_found(missing, [topic.name or "" for topic in known])
     chosen = set(topics.choose(topic.name or "" for topic in known))
-    found = {
+    replicas_of = {
         TopicPartition(topic.name or "", entry.partition_index): entry.replica_nodes
         for topic in known
         if topic.name in chosen
         for entry in topic.partitions
         if partition is None or entry.partition_index == partition
     }
-    if partition is not None and not found:
+    if partition is not None and not replicas_of:
         message = f"{', '.join(sorted(chosen))}: there is no partition {partition}"
         hint = Phrase("see them with: ", Operation.DESCRIBE_TOPICS)
         raise NotFound(message, hint=hint, topics=sorted(chosen))
-    return sorted(name for name, replicas in found.items() if broker_id is None or broker_id in replicas)
+    return sorted(name for name, replicas in replicas_of.items() if broker_id is None or broker_id in replicas)

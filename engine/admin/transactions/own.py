@@ -99,7 +99,7 @@ class OwnTransaction:
             v3_and_below_producer_id=self.producer_id,
             v3_and_below_producer_epoch=self.producer_epoch,
             v3_and_below_topics=[
-                AddPartitionsToTxnTopic(name=name, partitions=found) for name, found in topics.items()
+                AddPartitionsToTxnTopic(name=name, partitions=numbers) for name, numbers in topics.items()
             ],
         )
         await self._ask(request, _partition_codes, version_max=_ADD_OF_CLIENTS)

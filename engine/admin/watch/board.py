@@ -113,9 +113,9 @@ class Board:
 
     def statuses(self) -> dict[Stage, StageStatus]:
         """Return the status of all stages now. Watched data are valid as long as ZooKeeper answers."""
-        found = dict(self.stages)
+        statuses = dict(self.stages)
         heard_ms = self.links[Side.ZOOKEEPER].last_answer_ms
-        for stage, status in found.items():
+        for stage, status in statuses.items():
             if status.source is StageSource.WATCH and status.read_at_ms is not None and heard_ms is not None:
-                found[stage] = replace(status, read_at_ms=max(status.read_at_ms, heard_ms))
-        return found
+                statuses[stage] = replace(status, read_at_ms=max(status.read_at_ms, heard_ms))
+        return statuses

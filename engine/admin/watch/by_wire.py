@@ -81,8 +81,10 @@ async def read_ends(
             for batch in batches_of(names, _PARTITIONS_PER_REQUEST):
                 count += 1
                 async with answer_limit(wire, leader):
-                    found = await ask_offsets(wire, leader, dict.fromkeys(batch, LATEST_TIMESTAMP))
-                ends.update({name: answer.offset for name, answer in found.items() if isinstance(answer, FoundOffset)})
+                    answers = await ask_offsets(wire, leader, dict.fromkeys(batch, LATEST_TIMESTAMP))
+                ends.update(
+                    {name: answer.offset for name, answer in answers.items() if isinstance(answer, FoundOffset)}
+                )
             wire.silent.pop(leader, None)
         except FAILURES as error:
             missing.append(f"broker {leader}: {error}")

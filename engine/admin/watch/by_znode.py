@@ -322,7 +322,7 @@ class ZooKeeperSide:
     async def _read_topics(self, kafka: KafkaZkClient, names: Sequence[str]) -> None:
         read = await kafka.topics.read_topics(names)
         self._count(len(names))
-        found: dict[str, tuple[bytes | None, Assignments] | None] = {}
+        read_topics: dict[str, tuple[bytes | None, Assignments] | None] = {}
         for name, topic in read.items():
             if isinstance(topic, SessionLost):
                 raise topic
@@ -330,9 +330,9 @@ class ZooKeeperSide:
                 self._unreadable[name] = str(topic)
             else:
                 self._unreadable.pop(name, None)
-                found[name] = None if topic is None else (topic.topic_id, topic.assignment)
+                read_topics[name] = None if topic is None else (topic.topic_id, topic.assignment)
         self._tell_unreadable()
-        self._knowledge.take_topic_znodes(found)
+        self._knowledge.take_topic_znodes(read_topics)
         self._rotation.set_partitions(self._partitions())
         self._board.read(Stage.REASSIGNMENTS, StageSource.WATCH, requests=len(names))
         self._on_news(True)
@@ -422,11 +422,11 @@ class ZooKeeperSide:
         texts = await kafka.configs.get_entities_configs([f"{ConfigType.BROKER.value}/{name}" for name in names])
         self._count(len(names))
         self._note_unreadable(texts)
-        found: dict[int | None, Mapping[str, str]] = {}
+        configs: dict[int | None, Mapping[str, str]] = {}
         for name, text in zip(names, texts.values(), strict=True):
             if not isinstance(text, CoordinationError) and text and (name == DEFAULT_ENTITY or name.isdecimal()):
-                found[None if name == DEFAULT_ENTITY else int(name)] = text
-        self._knowledge.take_settings({}, found)
+                configs[None if name == DEFAULT_ENTITY else int(name)] = text
+        self._knowledge.take_settings({}, configs)
 
     # States in rotation, and ZooKeeper's own speed
 
