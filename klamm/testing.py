@@ -291,14 +291,14 @@ class LocalBroker:
     @property
     def address(self) -> str:
         """``host:port``."""
-        found = self._found()
-        return f"{found['host']}:{found['port']}"
+        broker = self._found()
+        return f"{broker['host']}:{broker['port']}"
 
     @property
     def pid(self) -> int | None:
         """Its process; None if it does not run."""
-        found: int | None = self._found()["pid"]
-        return found
+        pid: int | None = self._found()["pid"]
+        return pid
 
     @property
     def is_alive(self) -> bool:

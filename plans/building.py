@@ -368,14 +368,14 @@ def unknown_log_dir(capacity: LogDirCapacity) -> BadOption:
 
 
 def _patterns(texts: Iterable[str]) -> list[re.Pattern[str]]:
-    found = []
+    patterns = []
     for text in texts:
         try:
-            found.append(re.compile(text))
+            patterns.append(re.compile(text))
         except re.error as error:
             hint = "write it in Python's syntax, such as 'orders.*'"
             raise BadOption(f"not a regular expression: {text!r}: {error}", hint=hint) from None
-    return found
+    return patterns
 
 
 def copy_size(partition: PartitionSnapshot) -> int | None:

@@ -128,7 +128,7 @@ def shortest_path(arcs: Sequence[int], sources: int, targets: int) -> list[int] 
 
 def reachable(arcs: Sequence[int]) -> list[int]:
     """Return for each broker the mask of the brokers that paths lead to, itself included."""
-    found = []
+    reached = []
     for start in range(len(arcs)):
         seen, front = 1 << start, 1 << start
         while front:
@@ -137,5 +137,5 @@ def reachable(arcs: Sequence[int]) -> list[int]:
                 ahead |= arcs[broker]
             front = ahead & ~seen
             seen |= ahead
-        found.append(seen)
-    return found
+        reached.append(seen)
+    return reached

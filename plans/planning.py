@@ -51,11 +51,11 @@ def settled(
             return replace(solved, notes=(*solved.notes, _CUT))
         try:
             ahead = build_problem(_carried_out(snapshot, problem, solved.after), strategy, built.options).problem
-            found = _solved(ahead, byte_limits(ahead), work, progress, _SHARE).after
+            lists = _solved(ahead, byte_limits(ahead), work, progress, _SHARE).after
         except PlanError:
             # A dead broker that is empty then no longer counts as a broker.
             break
-        after = _composed(problem, ahead, found)
+        after = _composed(problem, ahead, lists)
         if after == solved.after or not _is_allowed(problem, after):
             break
         is_level = is_met(problem, after, solved.replica_levels, solved.leader_levels)

@@ -251,8 +251,8 @@ class Registry:
 
     def for_key(self, key: str, page: str, mends: Sequence[str] = ()) -> Action | None:
         """Return what a key does on a screen; on a problem, before anything else, what ``mends`` it."""
-        found = [action for action in self.on_page(page) if key in action.keys]
-        return next((action for action in found if action.id in mends), found[0] if found else None)
+        candidates = [action for action in self.on_page(page) if key in action.keys]
+        return next((action for action in candidates if action.id in mends), candidates[0] if candidates else None)
 
     def rebound(self, keys: Mapping[str, tuple[str, ...]]) -> Registry:
         """Return the same actions with other keys for some."""

@@ -48,9 +48,9 @@ class Places(Provider):
         if not isinstance(screen, MainScreen):
             return
         part = query.lower()
-        found = [place for place in places(screen) if part in place[0].lower()]
-        found.sort(key=lambda place: not place[0].lower().startswith(part))
-        for name, what, location in found[:PLACES_MAX]:
+        hits = [place for place in places(screen) if part in place[0].lower()]
+        hits.sort(key=lambda place: not place[0].lower().startswith(part))
+        for name, what, location in hits[:PLACES_MAX]:
             score = 1.0 if name.lower().startswith(part) else 0.5
             yield Hit(score, plain(name), lambda location=location: screen.go_to(location), help=what)
 

@@ -157,22 +157,22 @@ def decide(
         acls: the rules of the cluster, or at least those whose pattern covers the resource.
         allows_without_rules: ``allow.everyone.if.no.acl.found``.
     """
-    found = [
+    on_resource = [
         AclBinding(pattern, entry)
         for pattern, entries in acls.items()
         if pattern.resource_type is resource_type and pattern.covers(name)
         for entry in entries
     ]
-    denials = [rule for rule in found if _is_about(rule.entry, Permission.DENY, principal, host, operation)]
+    denials = [rule for rule in on_resource if _is_about(rule.entry, Permission.DENY, principal, host, operation)]
     allowing = [
         rule
         for each in (operation, *IMPLIED.get(operation, ()))
-        for rule in found
+        for rule in on_resource
         if _is_about(rule.entry, Permission.ALLOW, principal, host, each)
     ]
     matching = tuple(dict.fromkeys((*denials, *allowing)))
-    is_allowed = not denials and bool(allowing) if found else allows_without_rules
-    return Decision(is_allowed, next(iter(matching), None), matching, bool(found))
+    is_allowed = not denials and bool(allowing) if on_resource else allows_without_rules
+    return Decision(is_allowed, next(iter(matching), None), matching, bool(on_resource))
 
 
 def _is_about(entry: AclEntry, permission: Permission, principal: str, host: str, operation: AclOperation) -> bool:

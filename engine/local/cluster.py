@@ -282,9 +282,9 @@ class LocalCluster:
         """Return the controller's broker id from the first broker that answers; None if no broker knows one."""
         for broker in self.brokers.values():
             if broker.is_alive and not broker.is_paused:
-                found = controller_id(broker.spec.host, broker.spec.port, security=self._client_security)
-                if found is not None:
-                    return found
+                controller = controller_id(broker.spec.host, broker.spec.port, security=self._client_security)
+                if controller is not None:
+                    return controller
         return None
 
     def status(self) -> ClusterStatus:

@@ -28,14 +28,14 @@ class HadoopStore:
             files = where.getFileSystem(self._conf)
             if not files.getFileStatus(where).isDirectory():
                 raise NotADirectoryError(path)
-            found = files.listStatus(where)
+            statuses = files.listStatus(where)
         except NotADirectoryError:
             raise
         except Exception as error:
             raise raisable(error, path) from None
         return [
             Entry(status.getPath().getName(), status.isDirectory(), status.getModificationTime(), status.getLen())
-            for status in found
+            for status in statuses
         ]
 
     def read(self, path: str) -> bytes:

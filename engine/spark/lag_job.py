@@ -136,8 +136,8 @@ def _due_ms(rows: DataFrame) -> int | None:
     """Return the moment of a batch's sample: the same each time it runs. The very first batch has none."""
     from pyspark.sql import functions
 
-    found = rows.agg(functions.max("timestamp").cast("timestamp").cast("double")).first()
-    return None if found is None or found[0] is None else round(found[0] * 1000)
+    newest = rows.agg(functions.max("timestamp").cast("timestamp").cast("double")).first()
+    return None if newest is None or newest[0] is None else round(newest[0] * 1000)
 
 
 def _whole(watched: Watched) -> Watched:

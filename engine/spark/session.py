@@ -81,9 +81,9 @@ def check_pyspark() -> tuple[int, int]:
     folder = Path(next(iter(spec.submodule_search_locations)))
     version = pyspark_version(folder)
     if version < OLDEST_PYSPARK:
-        found = ".".join(map(str, version))
+        version_text = ".".join(map(str, version))
         raise SparkError(
-            f"PySpark {found} is too old: klamm needs 4.0 or newer", hint="run: pip install 'klamm[spark]'"
+            f"PySpark {version_text} is too old: klamm needs 4.0 or newer", hint="run: pip install 'klamm[spark]'"
         )
     if not (folder / "jars").is_dir() and "SPARK_HOME" not in os.environ:
         hint = "install pyspark instead of pyspark-client, or set SPARK_HOME"
@@ -94,9 +94,9 @@ def check_pyspark() -> tuple[int, int]:
 def pyspark_version(folder: Path) -> tuple[int, int]:
     """Return major and minor version of the PySpark in a folder, from a release's own file or its metadata."""
     with suppress(OSError):
-        found = re.search(r"__version__[^=]*= *\"(\d+)\.(\d+)", (folder / "version.py").read_text("utf-8"))
-        if found is not None:
-            return int(found[1]), int(found[2])
+        match = re.search(r"__version__[^=]*= *\"(\d+)\.(\d+)", (folder / "version.py").read_text("utf-8"))
+        if match is not None:
+            return int(match[1]), int(match[2])
     with suppress(metadata.PackageNotFoundError, ValueError):
         major, minor = metadata.version("pyspark").split(".")[:2]
         return int(major), int(minor)

@@ -83,8 +83,8 @@ class StorePath(PosixPath):
         head = len(path.rstrip("/")) + 1
         for info in files.get_file_info(fs.FileSelector(path, recursive=True)):
             if info.is_file:
-                found = self / info.path[head:]
-                yield found.parent, [], [found.name]
+                file = self / info.path[head:]
+                yield file.parent, [], [file.name]
 
     def open(self, mode: str = "r", buffering: int = -1, *words: Any, **named: Any) -> Any:
         """Open for reading or writing bytes. An object is read ahead in growing pieces, because each is a request."""
@@ -150,9 +150,9 @@ class _Ahead(io.RawIOBase):
 
     def readinto(self, target: Any) -> int:
         done = 0
-        while done < len(target) and (found := self._from_here()):
-            size = min(len(target) - done, len(found))
-            target[done : done + size] = found[:size]
+        while done < len(target) and (piece := self._from_here()):
+            size = min(len(target) - done, len(piece))
+            target[done : done + size] = piece[:size]
             self._position += size
             done += size
         return done
@@ -206,9 +206,9 @@ class HadoopFiles:
 
         with self._at(folder) as (files, where):
             head = len(files.makeQualified(where).toUri().getPath().rstrip("/"))
-            found = files.listFiles(where, True)
-            while found.hasNext():
-                file = found.next()
+            files_below = files.listFiles(where, True)
+            while files_below.hasNext():
+                file = files_below.next()
                 name = file.getPath().toUri().getPath()[head:]
                 yield fs.FileInfo(folder.rstrip("/") + name, fs.FileType.File, size=file.getLen())
 

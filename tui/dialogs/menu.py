@@ -171,9 +171,9 @@ def suggestions(text: str, registry: Registry, named: Callable[[str], Iterable[s
     word, space, part = text.partition(" ")
     if space:
         page = ALIASES.get(word, word)
-        found = [name for name in named(page) if part.lower() in name.lower()]
-        found.sort(key=lambda name: not name.lower().startswith(part.lower()))
-        return [f"{word} {name}" for name in found]
+        names = [name for name in named(page) if part.lower() in name.lower()]
+        names.sort(key=lambda name: not name.lower().startswith(part.lower()))
+        return [f"{word} {name}" for name in names]
     words = [name for name, _, _ in PAGES] + [action.id for action in registry.actions if "page." not in action.id]
     return [word for word in words if word.startswith(text)]
 

@@ -101,8 +101,8 @@ def column(
     of = attribute(value) if isinstance(value, str) else value
 
     def cell(item: Any) -> Cell:
-        found = of(item)
-        return NO_DATA if found is None else Cell(text(found), tone if isinstance(tone, Tone) else tone(item))
+        figure = of(item)
+        return NO_DATA if figure is None else Cell(text(figure), tone if isinstance(tone, Tone) else tone(item))
 
     return Column(name, title, cell, of, **how)
 

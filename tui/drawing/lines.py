@@ -90,12 +90,12 @@ def folded(long: Line, width: int) -> list[Line]:
 
 def beside(left: Sequence[Line], right: Sequence[Line], *, left_width: int, gap: int = 3) -> list[Line]:
     """Return two blocks side by side."""
-    found = []
+    rows = []
     for index in range(max(len(left), len(right))):
         first = left[index] if index < len(left) else ()
         second = right[index] if index < len(right) else ()
-        found.append((*fitted(first, left_width), (" " * gap, Tone.PLAIN), *second))
-    return found
+        rows.append((*fitted(first, left_width), (" " * gap, Tone.PLAIN), *second))
+    return rows
 
 
 def panel(title: str, lines: Sequence[Line], width: int, height: int, *, note: str = "") -> list[Line]:

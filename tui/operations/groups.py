@@ -163,10 +163,10 @@ class DeleteOffsets(Operation):
     async def prepare(self, cluster: Cluster) -> Prepared:
         if not self.topics:
             raise BadRequest("name a topic", hint="write orders or orders:0,1,2")
-        found, rows = await find_offsets_to_delete(cluster, self.group, parse_topic_scope(self.topics))
+        groups, rows = await find_offsets_to_delete(cluster, self.group, parse_topic_scope(self.topics))
 
         async def run(cluster: Cluster) -> Outcome:
-            done, failures = await delete_offsets(cluster, found, rows)
+            done, failures = await delete_offsets(cluster, groups, rows)
             table = [
                 (Cell(str(reset.name)), Cell(_offset(reset.offset)), _deleted(reset.result), Cell(reset.error or ""))
                 for reset in done

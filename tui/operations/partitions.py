@@ -87,11 +87,11 @@ class AbortHanging(Operation):
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         wire = await cluster.wire()
-        found = await find_holding(wire, self.names)
-        hanging = [transaction for transaction in found.transactions if transaction.is_hanging]
-        others = tuple(_hanging_line(transaction) for transaction in found.transactions if not transaction.is_hanging)
+        holding = await find_holding(wire, self.names)
+        hanging = [transaction for transaction in holding.transactions if transaction.is_hanging]
+        others = tuple(_hanging_line(transaction) for transaction in holding.transactions if not transaction.is_hanging)
         if not hanging:
-            return Prepared("no transaction hangs here", (*others, *failure_texts(found.failures)))
+            return Prepared("no transaction hangs here", (*others, *failure_texts(holding.failures)))
         markers = [await marker_for_offset(wire, transaction.name, transaction.start_offset) for transaction in hanging]
 
         async def run(cluster: Cluster) -> Outcome:
@@ -108,7 +108,7 @@ class AbortHanging(Operation):
             shortened([_hanging_line(transaction) for transaction in hanging]) + others,
             (
                 "its records stay in the log; readers of committed records leave them out",
-                *failure_texts(found.failures),
+                *failure_texts(holding.failures),
             ),
             "; ".join(command_text(words, cluster.target) for words in commands),
             typed=str(hanging[0].name) if len(hanging) == 1 else f"{len(hanging)} transactions",

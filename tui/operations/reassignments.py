@@ -133,8 +133,8 @@ class ChangeThrottle(Operation):
             for move in running
         }
         moves = tuple(PartitionMove(name, replicas) for name, replicas in targets.items())
-        found = await prepare_reassignment(cluster, moves, Throttle(self.bytes_per_s), is_additional=True)
-        settings = found.throttle
+        execution = await prepare_reassignment(cluster, moves, Throttle(self.bytes_per_s), is_additional=True)
+        settings = execution.throttle
         if settings is None:
             return Prepared("no live broker copies anything, so there is nothing to throttle")
         rate, brokers = byte_rate(self.bytes_per_s), settings.brokers
@@ -156,7 +156,7 @@ class ChangeThrottle(Operation):
         return Prepared(
             f"Let brokers copy {rate} each in {cluster.target.name}?",
             shortened(lines + [f"topic {topic}  throttled replicas" for topic in settings.topics]),
-            found.warnings,
+            execution.warnings,
             _with_file(targets, words, cluster),
             run=run,
             touches=None,
@@ -175,35 +175,37 @@ class RemoveThrottles(Operation):
 
     async def prepare(self, cluster: Cluster) -> Prepared:
         cluster.check_may_change()
-        found = await preview_unneeded_throttles(cluster)
-        whose = [(len(found.brokers), "broker"), (len(found.topics), "topic")]
+        unneeded = await preview_unneeded_throttles(cluster)
+        whose = [(len(unneeded.brokers), "broker"), (len(unneeded.topics), "topic")]
         parts = " and ".join(counted(number, noun) for number, noun in whose if number)
-        if not parts and found.foreign:
-            return self._of_others(cluster, found)
+        if not parts and unneeded.foreign:
+            return self._of_others(cluster, unneeded)
         if not parts:
             if self.needed:
                 why = "the moves under way need the throttles that there are: H changes them, X removes them afterwards"
-                return Prepared(why, (*self.needed, *found.left))
+                return Prepared(why, (*self.needed, *unneeded.left))
             # What is left may be klamm's, if a broker does not say.
-            none = "there is no throttle that can be removed now" if found.left else "klamm has left no throttle behind"
-            return Prepared(none, found.left)
-        lines = [f"{name}  {rates or 'throttled replicas'} → none" for name, rates in _throttles_of(found)]
+            none = (
+                "there is no throttle that can be removed now" if unneeded.left else "klamm has left no throttle behind"
+            )
+            return Prepared(none, unneeded.left)
+        lines = [f"{name}  {rates or 'throttled replicas'} → none" for name, rates in _throttles_of(unneeded)]
         return Prepared(
             f"Remove throttles from {parts} in {cluster.target.name}?",
             shortened(lines),
-            found.left,
+            unneeded.left,
             command_text(["reassign", "verify", "--all"], cluster.target),
             run=self._run,
         )
 
-    def _of_others(self, cluster: Cluster, found: ClearedThrottles) -> Prepared:
+    def _of_others(self, cluster: Cluster, unneeded: ClearedThrottles) -> Prepared:
         async def run(cluster: Cluster) -> Outcome:
             cluster.accepted("some throttles may be removed already")
             # Only what was shown: somebody may have set others meanwhile.
             now = (await preview_unneeded_throttles(cluster)).foreign
             same = {
                 entity: kept
-                for entity, shown in found.foreign.items()
+                for entity, shown in unneeded.foreign.items()
                 if (kept := {key: value for key, value in shown.items() if now.get(entity, {}).get(key) == value})
             }
             failed = await delete_throttles(cluster, same)
@@ -217,7 +219,7 @@ class RemoveThrottles(Operation):
             return Outcome(self.title, ("of", "setting", "result"), rows, (), tuple(failed.values()), verdict)
 
         lines, commands = [], []
-        for entity, settings in found.foreign.items():
+        for entity, settings in unneeded.foreign.items():
             words = ["configs", "alter", *_option_of(entity), "--delete-config", ",".join(settings)]
             commands.append(command_text(words, cluster.target))
             lines += [f"{entity}  {key}={value} → none" for key, value in settings.items()]
@@ -246,11 +248,11 @@ def _option_of(entity: Entity) -> list[str]:
     return ["--broker-defaults"] if entity.name is None else ["--broker", entity.name]
 
 
-def _throttles_of(found: ClearedThrottles) -> list[tuple[str, str]]:
+def _throttles_of(cleared: ClearedThrottles) -> list[tuple[str, str]]:
     """Return each rate that a broker loses, and each topic: health counts settings too."""
     brokers = [
         (f"broker {broker} {key}", byte_rate(int(rate)))
-        for broker, rates in sorted(found.rates.items())
+        for broker, rates in sorted(cleared.rates.items())
         for key, rate in rates.items()
     ]
-    return brokers + [(f"topic {topic}", "") for topic in found.topics]
+    return brokers + [(f"topic {topic}", "") for topic in cleared.topics]

@@ -61,8 +61,8 @@ async def read_settings(cluster: Cluster, entity: Entity) -> list[Setting]:
         AdminError: it cannot be read.
     """
     is_told = entity.type is EntityType.TOPIC or cluster.changes_by is Side.WIRE
-    found = await describe_entity(cluster, entity, include_all=is_told)
-    settings = [_setting(entity, entry) for entry in found.configs]
+    described = await describe_entity(cluster, entity, include_all=is_told)
+    settings = [_setting(entity, entry) for entry in described.configs]
     return sorted(settings, key=lambda setting: (not setting.is_own, setting.is_fixed, setting.name))
 
 

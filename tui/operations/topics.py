@@ -152,8 +152,8 @@ async def new_topic_hints(cluster: Cluster) -> dict[str, str]:
     """Return what empty fields of a new topic mean, by the controller's settings; raises AdminError if it is silent."""
     wire = await cluster.wire()
     controller = (await wire.metadata([])).controller_id
-    found = await describe_entity(cluster, Entity(EntityType.BROKER, str(controller)), include_all=True)
-    values = {entry.name: entry.value for entry in found.configs}
+    described = await describe_entity(cluster, Entity(EntityType.BROKER, str(controller)), include_all=True)
+    values = {entry.name: entry.value for entry in described.configs}
     return {name: f"{DEFAULT_HINT}, {values[key]}" for name, key in _DEFAULTS.items() if values.get(key)}
 
 

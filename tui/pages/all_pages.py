@@ -336,8 +336,8 @@ def _past_of(board: Board, item: PartitionItem) -> list[Line]:
 
 
 def _replica_of_partition(view: View, replica: Replica, width: int) -> list[Line]:
-    found = chosen(view)
-    return _past_of(view.board, found[0])[1:] if found else []
+    items = chosen(view)
+    return _past_of(view.board, items[0])[1:] if items else []
 
 
 def _group(view: View, group: WatchedGroup, width: int) -> list[Line]:

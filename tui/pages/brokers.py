@@ -76,10 +76,10 @@ def items_of(board: Board) -> list[BrokerItem]:
     rates = board.samples[-1].in_by_broker if board.samples else {}
     # The most urgent log dirs come first, and so last here.
     full_in = {trend.broker: trend.full_in_s for trend in reversed(board.dir_trends) if trend.full_in_s is not None}
-    found = []
+    items = []
     for broker in board.broker_ids:
         words = frame.words.get(broker)
-        found.append(
+        items.append(
             BrokerItem(
                 broker,
                 live.get(broker),
@@ -101,7 +101,7 @@ def items_of(board: Board) -> list[BrokerItem]:
                 broker in live and words is not None and bool(words.offline_log_dirs),
             )
         )
-    return found
+    return items
 
 
 def is_trouble(item: BrokerItem) -> bool:
@@ -145,8 +145,8 @@ def _measured(
     value = attribute(f"figures.{of}")
 
     def tone(item: BrokerItem) -> Tone:
-        found = value(item)
-        return Tone.WARN if is_bad(found) else Tone.PLAIN if found else Tone.QUIET
+        figure = value(item)
+        return Tone.WARN if is_bad(figure) else Tone.PLAIN if figure else Tone.QUIET
 
     return figure(name, title, value, text, tone=tone, **how)
 
@@ -244,14 +244,14 @@ def _restart_lines(board: Board, width: int) -> list[Line]:
 
 def _causes(board: Board) -> list[Line]:
     """Say which brokers are behind the under-replication, and why."""
-    found = missing_brokers(board.frame, board.total)[:3]
+    causes = missing_brokers(board.frame, board.total)[:3]
     return [
         line(
             (str(partition), Tone.BAD),
             (f": {partition.cause.value}{f' ({plain(partition.detail)})' if partition.detail else ''}", Tone.PLAIN),
             (f"; {MAY_HANG}" * (partition.broker in board.hung), Tone.PLAIN),
         )
-        for partition in found
+        for partition in causes
     ]
 
 

@@ -58,10 +58,10 @@ def reasons_of(member: Member, now_ms: int | None = None) -> list[str]:
         return [member.error] if member.error else []
     every = problems_of(member.board)
     problems = [problem for problem in every if problem.is_of_cluster] or every
-    found = [problem.subject for problem in problems[:_NAMED_MAX]]
+    subjects = [problem.subject for problem in problems[:_NAMED_MAX]]
     if len(problems) > _NAMED_MAX:
-        found.append(f"{len(problems) - _NAMED_MAX} more")
-    return [*found, *causes_of(frame)] if standing.is_seen else [*_lost(frame), *found]
+        subjects.append(f"{len(problems) - _NAMED_MAX} more")
+    return [*subjects, *causes_of(frame)] if standing.is_seen else [*_lost(frame), *subjects]
 
 
 def _lost(frame: Frame) -> list[str]:
@@ -99,8 +99,8 @@ def _lag_cell(member: Member) -> Cell:
 def version_of(member: Member) -> str | None:
     """Return the releases of its brokers, the oldest first: more than one while it is upgraded."""
     frame = member.board.frame
-    found = {word.release for word in frame.words.values() if word.release}
-    return ", ".join(sorted(found, key=lambda release: [int(part) for part in release.split(".")])) or None
+    releases = {word.release for word in frame.words.values() if word.release}
+    return ", ".join(sorted(releases, key=lambda release: [int(part) for part in release.split(".")])) or None
 
 
 def _name_cell(member: Member) -> Cell:

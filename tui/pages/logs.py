@@ -72,8 +72,8 @@ def _state(name: str, title: str, text: Callable[[Any], str] = str, *, tone: Ton
     value = attribute(f"state.{name}")
 
     def cell(entry: PartitionEntry) -> Cell:
-        found = value(entry)
-        return Cell("" if found is None else text(found), tone)
+        figure = value(entry)
+        return Cell("" if figure is None else text(figure), tone)
 
     return Column(name, title, cell, value, **how)
 

@@ -62,7 +62,7 @@ def items_of(board: Board) -> list[MoveItem]:
     copies = board.moves.copies
     items = [MoveItem(copy.name, moving[copy.name].assignment, copy) for copy in copies]
     copied = {copy.name for copy in copies}
-    return items + [MoveItem(name, found.assignment, None) for name, found in moving.items() if name not in copied]
+    return items + [MoveItem(name, move.assignment, None) for name, move in moving.items() if name not in copied]
 
 
 def bar(share: float | None, width: int = 12) -> str:
@@ -172,14 +172,14 @@ def _summary(view: View, width: int) -> list[Line]:
 def _left_behind(frame: Frame) -> list[Line]:
     """Say that there are throttles which no move needs: they slow down ordinary replication."""
     reasons = () if frame.health is None else frame.health.reasons
-    found = next((reason for reason in reasons if reason.check is Check.LEAKED_THROTTLES), None)
-    if found is None:
+    leaked = next((reason for reason in reasons if reason.check is Check.LEAKED_THROTTLES), None)
+    if leaked is None:
         return []
-    text = f"{counted(found.count, 'throttle setting')} {'serves' if found.count == 1 else 'serve'} no move"
-    rest = found.count - len(found.examples)
+    text = f"{counted(leaked.count, 'throttle setting')} {'serves' if leaked.count == 1 else 'serve'} no move"
+    rest = leaked.count - len(leaked.examples)
     return [
         line((text, Tone.WARN), ("   X removes klamm's, then those of others", Tone.QUIET)),
-        *(line(f"  {plain(example)}") for example in found.examples),
+        *(line(f"  {plain(example)}") for example in leaked.examples),
         *([line((f"  and {counted(rest, 'other')}", Tone.QUIET))] if rest > 0 else []),
     ]
 

@@ -67,11 +67,11 @@ def columns_of(board: Board) -> tuple[Column, ...]:
             return None if traffic is None else traffic[place]
 
         def cell(topic: TopicSnapshot) -> Cell:
-            found = value(topic)
-            if found is None:
+            figure = value(topic)
+            if figure is None:
                 return NO_DATA
             is_least = bool(board.untold(topic))
-            return Cell(at_least(byte_rate(found), is_least=is_least), Tone.PLAIN if found else Tone.QUIET)
+            return Cell(at_least(byte_rate(figure), is_least=is_least), Tone.PLAIN if figure else Tone.QUIET)
 
         return Column(name, title, cell, value, rank=3, is_figure=True, width=9)
 

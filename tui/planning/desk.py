@@ -157,11 +157,11 @@ class PlanDesk:
 
     async def _open(self, path: Path | None, *, resumes: bool) -> None:
         if path is None:
-            found = await asyncio.to_thread(unfinished_plans, self.folders)
-            if not found:
+            plans = await asyncio.to_thread(unfinished_plans, self.folders)
+            if not plans:
                 self._screen.tell("no journal in the working folder belongs to an unfinished plan", is_error=True)
                 return
-            path = found[0].path
+            path = plans[0].path
         self._show(await asyncio.to_thread(read_plan_file, path))
         if resumes:
             self._work.offer(self._run_offer(Verb.RESUME))

@@ -180,7 +180,11 @@ def _making_room(view: View, topic: str, trend: DirTrend) -> dict[str, str | Non
     """Return settings that halve the largest replica of a topic, at once if there is no time left."""
     logs = view.board.frame.logs.items()
     sizes = [
-        log.size_bytes for name, found in logs if name.topic == topic for log in found if log.broker == trend.broker
+        log.size_bytes
+        for name, replica_logs in logs
+        if name.topic == topic
+        for log in replica_logs
+        if log.broker == trend.broker
     ]
     edits: dict[str, str | None] = {"retention.bytes": str(max(sizes) // 2)} if any(sizes) else {}
     return edits | ({"file.delete.delay.ms": "1000"} if trend.is_urgent else {})

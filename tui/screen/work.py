@@ -158,15 +158,15 @@ class Work:
         cluster = board.frame.cluster
         if target is None or cluster is None or self._screen.off_board.is_plan_under_way:
             return
-        found = await asyncio.to_thread(_stopped_plan, session.folder, cluster.cluster_id)
-        if found is not None:
+        plan = await asyncio.to_thread(_stopped_plan, session.folder, cluster.cluster_id)
+        if plan is not None:
             try:
                 async with session.connection(target) as opened:
-                    found = None if await read_holder(opened) is not None else found
+                    plan = None if await read_holder(opened) is not None else plan
             except EXPECTED:
                 # Nobody knows whether somebody carries it out.
                 return
-        board.stopped_plan = found
+        board.stopped_plan = plan
 
     def read_znodes(self, path: str) -> None:
         """Read a znode and its children."""
@@ -238,8 +238,8 @@ class Work:
         session, off_board = self._screen.dashboard.session, self._screen.off_board
         try:
             async with asyncio.timeout(session.timeout_s), session.connection(target) as cluster:
-                found = await next_record(await cluster.wire(), name, offset, give_up_s=session.timeout_s)
-            shown = ShownRecord(name, offset, found)
+                record = await next_record(await cluster.wire(), name, offset, give_up_s=session.timeout_s)
+            shown = ShownRecord(name, offset, record)
         except EXPECTED as error:
             shown = ShownRecord(name, offset, error=failure_text(error))
         off_board.record = shown

@@ -310,9 +310,9 @@ class Board:
         kept = self._replicas_of.get(topic.name)
         if kept is not None and kept[0] is topic:
             return kept[1]
-        found = Counter(broker for partition in topic.partitions for broker in partition.replicas)
-        self._replicas_of[topic.name] = topic, found
-        return found
+        replicas = Counter(broker for partition in topic.partitions for broker in partition.replicas)
+        self._replicas_of[topic.name] = topic, replicas
+        return replicas
 
     @property
     def events(self) -> deque[Event]:

@@ -154,7 +154,7 @@ class Problem:
 
 def problems_of(board: Board) -> Sequence[Problem]:
     """Return what is wrong, the gravest first: what offline partitions wait for, these, what follows, late readers."""
-    found = [
+    problems = [
         *_of_cluster(board),
         *_of_moves(board),
         *_of_plans(board),
@@ -165,7 +165,7 @@ def problems_of(board: Board) -> Sequence[Problem]:
     causes = {f"broker {broker}" for broker in board.total.last_in_sync}
     first = Check.OFFLINE_PARTITIONS.value
     return sorted(
-        found,
+        problems,
         key=lambda problem: (
             problem.key not in causes,
             problem.key != first,
@@ -488,13 +488,13 @@ def _cases_of(board: Board, group: WatchedGroup, still_s: float | None) -> Itera
         is_unread = lag.reason is Reason.NOBODY_READS and partition.is_behind and not partition.consumer_id
         if partition.status is lag.status or is_unread:
             by_reader.setdefault(reader_of(group, partition), []).append(partition)
-    for reader, found in list(by_reader.items())[:_NAMED_MAX]:
-        rest = len(found) - _NAMED_MAX
-        names = ", ".join(partition.name for partition in found[:_NAMED_MAX]) + (
+    for reader, partitions in list(by_reader.items())[:_NAMED_MAX]:
+        rest = len(partitions) - _NAMED_MAX
+        names = ", ".join(partition.name for partition in partitions[:_NAMED_MAX]) + (
             f" and {count(rest)} more" if rest > 0 else ""
         )
-        known = [partition.lag for partition in found if partition.lag is not None]
-        behind = at_least(short_count(sum(known)), is_least=len(known) < len(found)) if known else NOTHING
+        known = [partition.lag for partition in partitions if partition.lag is not None]
+        behind = at_least(short_count(sum(known)), is_least=len(known) < len(partitions)) if known else NOTHING
         yield f"{names}: {behind} behind, read by {reader or 'nobody'}"
     if len(by_reader) > _NAMED_MAX:
         yield f"and {counted(len(by_reader) - _NAMED_MAX, 'other reader')}"

@@ -111,15 +111,15 @@ class ReassignmentRequests:
         self, partitions: tuple[TopicPartition, ...] | None
     ) -> Steps[dict[TopicPartition, ReplicaAssignment]]:
         """Return the assignments of partitions that are being reassigned; None means all of them."""
-        found: dict[TopicPartition, ReplicaAssignment] = {}
+        reassigned: dict[TopicPartition, ReplicaAssignment] = {}
 
         def look(partition: TopicPartition) -> None:
             assignment = self._context.full_assignment(partition)
             if assignment.is_being_reassigned:
-                found[partition] = assignment
+                reassigned[partition] = assignment
 
         yield from each(self._context.partitions_being_reassigned if partitions is None else partitions, look)
-        return found
+        return reassigned
 
     def _towards(self, partition: TopicPartition, target: tuple[int, ...] | None) -> ReplicaAssignment | None:
         """Return the assignment on the way to a target; None if there is nothing to cancel."""

@@ -217,11 +217,11 @@ class ApiMetrics:
     def take(self, times: RequestTimes, now_s: float) -> None:
         """Put the newest requests into the samples, and forget them there."""
         at_once = [(1000 * queued, 1000 * took, 0.0) for queued, took in times.recent_s]
-        found = [*at_once, *((1000 * queued, 1000 * local, 1000 * waited) for queued, local, waited in times.waits)]
-        self.queue.take([queued for queued, _, _ in found], now_s)
-        self.local.take([local for _, local, _ in found], now_s)
-        self.remote.take([waited for _, _, waited in found], now_s)
-        self.total.take([sum(each) for each in found], now_s)
+        times_ms = [*at_once, *((1000 * queued, 1000 * local, 1000 * waited) for queued, local, waited in times.waits)]
+        self.queue.take([queued for queued, _, _ in times_ms], now_s)
+        self.local.take([local for _, local, _ in times_ms], now_s)
+        self.remote.take([waited for _, _, waited in times_ms], now_s)
+        self.total.take([sum(each) for each in times_ms], now_s)
         self.size.take(times.sizes, now_s)
         times.recent_s.clear()
         times.waits.clear()

@@ -47,9 +47,9 @@ class PrincipalRules:
         """Raises ConfigError: a rule is malformed."""
         self._text = text
         self._rules: list[Rule] = []
-        for found in _SPLITTER.finditer(text.strip()):
-            if found[1]:
-                self._rules.append(_rule(found[1]))
+        for match in _SPLITTER.finditer(text.strip()):
+            if match[1]:
+                self._rules.append(_rule(match[1]))
 
     def name_of(self, subject: str) -> str:
         """Return the user's name.
@@ -115,8 +115,8 @@ class TlsListener:
         versions = []
         for key in _STORE_FILES:
             with suppress(OSError, KeyError):
-                found = Path(texts[key]).stat()
-                versions.append((found.st_mtime_ns, found.st_ino))
+                status = Path(texts[key]).stat()
+                versions.append((status.st_mtime_ns, status.st_ino))
         return tls_settings(texts), tuple(versions)
 
     def _made(self, config: BrokerConfig) -> tuple[bytes, ssl.SSLContext]:
@@ -213,9 +213,9 @@ def _rule(text: str) -> Rule:
 def _python_replacement(text: str, groups: int) -> str:
     """Return Java's replacement in Python's notation; a reference to a group that does not exist is text."""
 
-    def translated(found: re.Match[str]) -> str:
-        if found[2] is None:
-            return (found[1] or "").replace("\\", "\\\\")
-        return f"\\g<{found[2]}>" if int(found[2]) <= groups else found[0]
+    def translated(match: re.Match[str]) -> str:
+        if match[2] is None:
+            return (match[1] or "").replace("\\", "\\\\")
+        return f"\\g<{match[2]}>" if int(match[2]) <= groups else match[0]
 
     return _ESCAPE_OR_REFERENCE.sub(translated, text)

@@ -92,14 +92,14 @@ class BrokerMetrics:
 
     async def collect(self, *, with_partitions: bool) -> list[MBean]:
         """Return every MBean; those of single partitions, very many, only with ``with_partitions``."""
-        found = []
+        mbeans = []
         breather = Breather()
         for _ in self._look(PrometheusPage()):
             await breather.give_way()
         for mbean in self._all(with_partitions=with_partitions):
-            found.append(mbean)
+            mbeans.append(mbean)
             await breather.give_way()
-        return found
+        return mbeans
 
     def _look(self, page: PrometheusPage) -> Iterator[None]:
         """Read what there is very much of, in pieces."""

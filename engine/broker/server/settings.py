@@ -106,14 +106,14 @@ def address_of(host: str) -> str:
 
 def listener_limits(config: BrokerConfig) -> dict[str, int]:
     """Return how many connections a listener may have, if it has a limit of its own."""
-    found = _of_listeners(config, "max.connections")
-    return {listener: limit for listener, limit in found.items() if limit != config.max_connections}
+    limits = _of_listeners(config, "max.connections")
+    return {listener: limit for listener, limit in limits.items() if limit != config.max_connections}
 
 
 def creation_limits(config: BrokerConfig) -> CreationLimits:
     """Return how many connections a second may be opened. As in Kafka, the broker's limit is also each listener's."""
-    found = _of_listeners(config, "max.connection.creation.rate")
-    own = {listener: limit for listener, limit in found.items() if limit != UNLIMITED}
+    rates = _of_listeners(config, "max.connection.creation.rate")
+    own = {listener: limit for listener, limit in rates.items() if limit != UNLIMITED}
     return CreationLimits(config.max_connection_creation_rate, own)
 
 

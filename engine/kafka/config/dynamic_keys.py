@@ -150,9 +150,9 @@ def usable_dynamic_config(texts: Mapping[str, str], *, is_per_broker: bool) -> t
 
 
 def _refuse(names: Iterable[str], message: str) -> None:
-    found = sorted(names)
-    if found:
-        raise ConfigError(f"{message}: Set({', '.join(found)})", key=found[0])
+    ordered = sorted(names)
+    if ordered:
+        raise ConfigError(f"{message}: Set({', '.join(ordered)})", key=ordered[0])
 
 
 def _non_dynamic(texts: Mapping[str, str]) -> list[str]:

@@ -122,11 +122,11 @@ class ConsumerZnodes:
         self, wanted: Sequence[GroupPartition]
     ) -> dict[GroupPartition, int | CoordinationError | None]:
         """Return offsets by group and partition; None if there is none, an error if it cannot be read."""
-        found = await self._client.read_many(
+        offsets = await self._client.read_many(
             (ConsumerOffsetZNode.path(group, partition) for group, partition in wanted),
             lambda position, outcome: decoded(outcome, _offset_of(*wanted[position])),
         )
-        return dict(zip(wanted, found, strict=True))
+        return dict(zip(wanted, offsets, strict=True))
 
     async def set_or_create_consumer_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int]

@@ -131,8 +131,8 @@ def _disk_bytes() -> tuple[int, int]:
         text = Path("/proc/self/io").read_text()
     except OSError:
         return 0, 0
-    found = dict(line.split(": ") for line in text.splitlines())
-    return int(found.get("read_bytes", 0)), int(found.get("write_bytes", 0))
+    counters = dict(line.split(": ") for line in text.splitlines())
+    return int(counters.get("read_bytes", 0)), int(counters.get("write_bytes", 0))
 
 
 def _descriptors() -> tuple[int, int]:
