@@ -57,7 +57,7 @@ _Key = tuple[str, GroupType | None]
 OnLook = Callable[[int, int], None]
 """Called with how many samples there were, and how many groups still need another."""
 
-Sampled = tuple[LagAnswer, list[str]] | Unreachable
+Told = tuple[LagAnswer, list[str]] | Unreachable
 """An answer with complaints about the history, or why there is no answer this time."""
 
 
@@ -111,7 +111,7 @@ class LagMeter:
         """
         queries, failures = await self._queries()
         if self._scope is None:
-            return self._answer(queries, failures), []
+            return self._told(queries, failures), []
         history, complaints = await self._begin()
         if found is None:
             found = await find_groups(self._cluster, self._scope)
@@ -136,7 +136,7 @@ class LagMeter:
             if not (asked.brokers or asked.zookeeper):
                 break
         self.latest = latest
-        return self._answer([*queries, *await self._groups(latest, history)], failures), complaints
+        return self._told([*queries, *await self._groups(latest, history)], failures), complaints
 
     async def _queries(self) -> tuple[list[GroupLag], list[AdminError]]:
         if self._traces is None:
@@ -168,16 +168,16 @@ class LagMeter:
         if self._options.history is not None:
             await asyncio.to_thread(append_sample, self._options.history, self._cluster_id, sample)
 
-    def _undecided(self, groups: FoundGroups, latest: dict[_Key, GroupSample], history: History) -> FoundGroups:
+    def _undecided(self, found: FoundGroups, latest: dict[_Key, GroupSample], history: History) -> FoundGroups:
         """Return the groups that another sample may tell more about."""
         wanted = {
             key for key, group in latest.items() if self._options.looks_are_fixed or _wants_more(key, group, history)
         }
         at_brokers = {name for name, kind in wanted if kind is not GroupType.ZOOKEEPER}
         return replace(
-            groups,
-            brokers=tuple(name for name in groups.brokers if name in at_brokers),
-            zookeeper=tuple(name for name in groups.zookeeper if (name, GroupType.ZOOKEEPER) in wanted),
+            found,
+            brokers=tuple(name for name in found.brokers if name in at_brokers),
+            zookeeper=tuple(name for name in found.zookeeper if (name, GroupType.ZOOKEEPER) in wanted),
         )
 
     async def _groups(self, latest: dict[_Key, GroupSample], history: History) -> list[GroupLag]:
@@ -203,7 +203,7 @@ class LagMeter:
                     history.has_read_all(key, TopicPartition(partition.topic, partition.partition))
         return groups
 
-    def _answer(self, groups: list[GroupLag], failures: list[AdminError]) -> LagAnswer:
+    def _told(self, groups: list[GroupLag], failures: list[AdminError]) -> LagAnswer:
         groups.sort(key=lambda lag: (-lag.status.rank, -(lag.lag or 0), lag.group, lag.kind, lag.type or ""))
         unique = {(str(error), error.where): error for error in failures}
         return LagAnswer(datetime.now(UTC), tuple(groups), tuple(unique.values()))
@@ -321,14 +321,9 @@ async def readers_within_pace(
     try:
         async with asyncio.timeout(beside_limit_s(wire)):
             commits = await _read_commits(wire, some, now_ms, patience_s)
-            steps = {
-                reader: taken_steps for reader in commits if (taken_steps := steps_of(commits[reader], some[reader]))
-            }
+            steps = {reader: found for reader in commits if (found := steps_of(commits[reader], some[reader]))}
             places = {
-                Place(name, commit.offset)
-                for (_, name), taken_steps in steps.items()
-                for step in taken_steps
-                for commit in step
+                Place(name, commit.offset) for (_, name), found in steps.items() for step in found for commit in step
             }
             times = await read_times(wire, places, patience_s=patience_s)
     except (*FAILURES, TimeoutError):
@@ -339,8 +334,8 @@ async def readers_within_pace(
             came_ms.setdefault(name, {})[offset] = record.timestamp_ms
     return frozenset(
         reader
-        for reader, taken_steps in steps.items()
-        if is_within_pace(taken_steps, came_ms.get(reader[1], {}), now_ms, is_owned=reader not in unowned)
+        for reader, found in steps.items()
+        if is_within_pace(found, came_ms.get(reader[1], {}), now_ms, is_owned=reader not in unowned)
     )
 
 
@@ -417,7 +412,7 @@ def _take(record: Record, keys: Mapping[bytes, Reader], commits: Commits) -> Non
         commits.pop(reader, None)
 
 
-async def watch_lag(meter: LagMeter, interval_s: float) -> AsyncGenerator[Sampled, None]:
+async def watch_lag(meter: LagMeter, interval_s: float) -> AsyncGenerator[Told, None]:
     """Yield an answer, or why there is none, every interval without end.
 
     Rates do not count what groups that have stopped read before.

@@ -302,10 +302,8 @@ class Consumer:
         return [position for position in self._unfinished() if position.leader_id == leader_id]
 
     async def _leaders(self) -> dict[TopicPartition, int]:
-        leaders = await topic_leaders(self._wire, self._topics)
-        return {
-            TopicPartition(topic, index): leader for topic, some in leaders.items() for index, leader in some.items()
-        }
+        found = await topic_leaders(self._wire, self._topics)
+        return {TopicPartition(topic, index): leader for topic, some in found.items() for index, leader in some.items()}
 
     async def _locate(self) -> None:
         """Look once for the leaders of partitions that have none.
@@ -405,7 +403,7 @@ class Consumer:
         wanted = {position.name: timestamp for position in positions}
         try:
             async with asyncio.timeout(ANSWER_LIMIT_S):
-                answers = await ask_offsets(self._wire, leader_id, wanted, self._options.isolation)
+                found = await ask_offsets(self._wire, leader_id, wanted, self._options.isolation)
         except LoginRefused:
             raise
         except (Unreachable, NotFound, TimeoutError) as error:
@@ -413,7 +411,7 @@ class Consumer:
             return list(positions)
         left = []
         for position in positions:
-            answer = answers.get(position.name, ErrorCode.UNKNOWN_SERVER_ERROR)
+            answer = found.get(position.name, ErrorCode.UNKNOWN_SERVER_ERROR)
             if isinstance(answer, FoundOffset):
                 take(position, answer.offset)
             else:
@@ -432,9 +430,9 @@ async def next_record(wire: WireCluster, name: TopicPartition, offset: int, *, g
     consumer = Consumer(wire, (name.topic,), options)
     await consumer.open()
     async with aclosing(consumer.batches()) as batches:
-        async for fetched in batches:
+        async for found in batches:
             # A batch may unpack to many times its size.
-            records: list[ConsumedRecord] = await asyncio.to_thread(getattr, fetched, "records")
+            records: list[ConsumedRecord] = await asyncio.to_thread(getattr, found, "records")
             if records:
                 return records[0].record
     return None

@@ -21,10 +21,10 @@ async def topic_leaders(wire: WireCluster, topics: Sequence[str]) -> dict[str, d
         Refused, Unreachable: as they say.
     """
     response = await wire.metadata(topics)
-    described = {topic.name: topic for topic in response.topics}
+    found = {topic.name: topic for topic in response.topics}
     leaders: dict[str, dict[int, int]] = {}
     for name in topics:
-        topic = described.get(name)
+        topic = found.get(name)
         if topic is None or topic.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise topic_not_found([name])
         if not error_code(topic.error_code).is_retriable:

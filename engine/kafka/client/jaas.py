@@ -126,16 +126,16 @@ def _module(tokens: list[_Token]) -> tuple[LoginModule, list[_Token]]:
 
 
 def _tokens(text: str) -> list[_Token]:
-    tokens: list[_Token] = []
+    found: list[_Token] = []
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup
         if kind in ("double", "single"):
-            tokens.append(("text", _ESCAPE.sub(_unescaped, match[kind])))
+            found.append(("text", _ESCAPE.sub(_unescaped, match[kind])))
         elif kind == "word":
-            tokens.append(("text", match["word"]))
+            found.append(("text", match["word"]))
         elif kind == "sign":
-            tokens.append(("sign", match["sign"]))
-    return tokens
+            found.append(("sign", match["sign"]))
+    return found
 
 
 def _unescaped(match: re.Match[str]) -> str:
