@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.commands.plan.files import (
+from cli.commands.plan.shared import (
     JournalOption,
     LoadedPlan,
     PlanArgument,
+    group,
     load_plan,
-    seconds_option,
     size_option,
     throttle_options,
 )
-from cli.commands.plan.shared import group
 from cli.exit_codes import ExitCode
 from cli.framework.failure import Failure
 from cli.framework.invocation import Invocation, Stop
+from cli.framework.option_values import seconds_option
 from cli.framework.options import Needs
 from cli.output.report import Report
 from engine.common.quantities import counted

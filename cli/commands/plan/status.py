@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cli.commands.plan.files import JournalOption, PlanArgument, load_plan
-from cli.commands.plan.shared import group
+from cli.commands.plan.shared import JournalOption, PlanArgument, group, load_plan
 from cli.framework.invocation import Invocation
 from cli.framework.options import Asks, Needs
 from cli.output.report import Report
