@@ -19,7 +19,7 @@ from cli.framework.stdout import data_stream
 from cli.output.format import OutputFormat
 from cli.output.report import Report
 from engine.common.quantities import counted, plural
-from engine.kafka.config.input_files import name_of, read_input
+from engine.runtime.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.admin.cluster.connection import Cluster

@@ -21,7 +21,7 @@ from cli.framework.option_values import seconds_option
 from cli.framework.options import Needs
 from cli.output.format import OutputFormat
 from cli.output.report import Report
-from engine.kafka.config.input_files import name_of
+from engine.runtime.input_files import name_of
 
 if TYPE_CHECKING:
     from engine.common.snapshot import ClusterSnapshot

@@ -16,7 +16,7 @@ from cli.framework.command import CommandGroup
 from cli.framework.failure import Failure, failure_of
 from cli.framework.invocation import Stop
 from cli.framework.option_values import seconds_option
-from engine.kafka.config.input_files import name_of, read_input
+from engine.runtime.input_files import name_of, read_input
 
 if TYPE_CHECKING:
     from engine.admin.reassignment.adaptive_throttle import ThrottleRange

@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.admin.acls.values import AclRow, rule_of
 from engine.admin.cluster.errors import BadRequest
 from engine.kafka.acls import ANY_HOST, CLUSTER_NAME, AclBinding
-from engine.kafka.config.input_files import name_of, read_input
+from engine.runtime.input_files import name_of, read_input
 
 _WORDS = [field.name for field in fields(AclRow)]
 _DEFAULTS = {"pattern_type": "literal", "host": ANY_HOST, "permission": "allow"}

@@ -24,8 +24,8 @@ from engine.admin.cluster.profiles import Colour, Profile, load_profiles, profil
 from engine.admin.cluster.remedies import Give, Operation, Parameter, Phrase
 from engine.common.errors import ConfigError
 from engine.common.model import SecurityProtocol, address_text
-from engine.kafka.config.input_files import STDIN, name_of
 from engine.kafka.zk.security import OPEN, TLS_KEYS, ZkSecurity, zk_security
+from engine.runtime.input_files import STDIN, name_of
 
 LOCAL_CLUSTER_FILE = Path(".klamm") / "local.json"
 
