@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from engine.admin.lag.paces import Paces
+from engine.admin.lag.group_paces import Paces
 from engine.admin.lag.results import GroupLag, PartitionLag
 from engine.admin.lag.verdicts import LagStatus, Reason, may_step_over, stands
 from engine.admin.watch.events import Event, EventKind

@@ -26,7 +26,7 @@ from log_folders import NOW_MS, read_all
 from manual_clock import ManualClock
 from topic_life import Life, Seen, check_records
 
-from engine.broker.log import log_loading, log_manager, small_files
+from engine.broker.log import log_dir_loader, log_manager, small_files
 from engine.broker.log.disk_jobs import DiskJob, run_jobs
 from engine.broker.log.leader_epoch_cache import LeaderEpochCache
 from engine.broker.log.log import Log
@@ -119,7 +119,7 @@ class Lives:
             return uuid.UUID(int=self.rng.getrandbits(128), version=4)
 
         with (
-            mock.patch.object(log_loading, "ThreadPoolExecutor", InTurn),
+            mock.patch.object(log_dir_loader, "ThreadPoolExecutor", InTurn),
             mock.patch.object(log_manager, "ThreadPoolExecutor", InTurn),
             mock.patch.object(uuid, "uuid4", drawn),
             mock.patch.object(small_files, "_numbers", self._numbers),

@@ -19,7 +19,7 @@ from log_folders import NOW_MS, data_batch, open_files_in, recorded_copy, values
 from managed_logs import TOPIC_ID, ManagedLogs, checkpoint, run_jobs
 from manual_clock import ManualClock
 
-from engine.broker.log import log_dir, log_loading
+from engine.broker.log import log_dir, log_dir_loader
 from engine.broker.log.environment import LoadingStopped
 from engine.broker.log.log import Gap
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
@@ -221,7 +221,7 @@ def test_after_a_start_that_ends_early_nobody_is_at_work_in_the_dirs(
         opened.append(topic)
         return LogConfig()
 
-    monkeypatch.setattr(log_loading, "ThreadPoolExecutor", Watched)
+    monkeypatch.setattr(log_dir_loader, "ThreadPoolExecutor", Watched)
     logs = managed_with(config_of, tmp_path / "a", tmp_path / "b", threads=1)
     with pytest.raises(LoadingStopped):
         logs.load()
