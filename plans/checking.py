@@ -24,7 +24,7 @@ NO_SIZES = "sizes are not known: take the snapshot with sizes"
 
 
 def check_capacities(plan: PlanFile, snapshot: ClusterSnapshot, policy: Policy, lines: PlanLines) -> Iterator[Finding]:
-    """Return the capacities that would be exceeded, and those of which nobody can tell."""
+    """Return the capacities that would be exceeded, and those that cannot be judged."""
     yield from _brokers(plan, snapshot, policy, lines)
     if policy.log_dir_capacities:
         yield from _log_dirs(policy.log_dir_capacities, _held_after(plan, snapshot), lines.of_key("score"))
@@ -180,7 +180,7 @@ def check_plan(
 def check_drift(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines | None = None) -> list[Finding]:
     """Return how the cluster differs from the one that the plan was made for.
 
-    A change that touches no partition of the plan and no broker of theirs is reported, but not as an error.
+    A change that touches neither the plan's partitions nor their brokers is reported, but not as an error.
     """
     lines = lines or PlanLines()
     if plan.klamm.cluster_id != snapshot.cluster_id:

@@ -1,7 +1,7 @@
 """Plans near the answer of the linear program over columns, for problems whose columns prove too little.
 
 The linear program places all but a few partitions whole. Here those few, and the partitions that could be elsewhere
-at almost the same price, are placed anew by an integer program over pairs of partition and broker; all others stay
+at almost the same price, are placed again by an integer program over pairs of partition and broker; all others stay
 where they are. It begins with the linear program's answer, which breaks rows, and goes on from each better layout.
 """
 
@@ -64,7 +64,7 @@ class Pairs:
         self._prices = replicas, -by_kind[Aim.LEADERS]
 
     def freed(self, now: Layout, most: int, noise: Floats) -> Bools:
-        """Return the pairs to decide anew: the ``most`` changes that cost the least, and what else such a partition
+        """Return the pairs to decide again: the ``most`` changes that cost the least, and what else such a partition
         holds or held. If rows are broken, there are half as many that help them, and those that go the other way, for
         an exchange. ``noise`` is added to the costs."""
         cells = _least(self._costs(now, *self._prices) + noise, most)
@@ -243,7 +243,7 @@ class RoundProgram:
     _rows: list[tuple[float, float, Any, Any]] = field(default_factory=list)
 
     def run(self) -> tuple[Layout, bool]:
-        """Return the layout with the partitions placed anew, or ``now``, and whether there is nothing better."""
+        """Return the layout with the partitions placed again, or ``now``, and whether there is nothing better."""
         self._add_variables()
         for number in self._free.tolist():
             self._add_partition(number)

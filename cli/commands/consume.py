@@ -299,7 +299,7 @@ async def _topics(invocation: Invocation, cluster: Cluster, texts: list[str]) ->
 
 
 def _waiting(wanted: _Wanted) -> str:
-    """Return what a person is told while no record comes."""
+    """Return what to show while no record comes."""
     if wanted.options.until_end:
         return "waiting for records"
     where = "" if wanted.group is None else f" in group {wanted.group}"

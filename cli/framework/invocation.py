@@ -96,7 +96,7 @@ class TargetOptions:
 
 @dataclass(slots=True)
 class Invocation:
-    """What a command gets besides its own arguments. Owned by one run of the command."""
+    """What a command gets in addition to its own arguments. Owned by one run of the command."""
 
     output: OutputFormat
     talk: Talk
@@ -120,7 +120,7 @@ class Invocation:
     essential_rights: tuple[Requirement, ...] = ()
     """Those without which it is refused; without the others a part is hidden."""
     denials: list[Cluster] = field(default_factory=list)
-    """The opened clusters, which know for want of which rights something was refused or is hidden."""
+    """The opened clusters. Each knows which missing rights led to a refusal, or hide something."""
     _refusals_shown: set[tuple[str | None, str | None]] = field(default_factory=set)
     """Operations and resources of refusals that were told."""
     settings: SettingsSilence | None = None
@@ -272,7 +272,7 @@ class Invocation:
         return self.tell_failures([error for error in errors if error.kind is not FailureKind.AUTHORIZATION])
 
     def tell_hidden(self, code: int) -> None:
-        """Name the missing rights because of which something was left out, unless a failure has named them.
+        """Name the missing rights that hide something, unless a failure has named them.
 
         A command that was refused says so with its code; its report may have named the parts alone.
         """
@@ -290,7 +290,7 @@ class Invocation:
                 self._tell_hidden(missing, cluster.principal)
 
     def _missing(self, cluster: Cluster) -> list[Right]:
-        """Return the missing rights because of which a cluster has left something out, except those already named."""
+        """Return the missing rights that hide something in a cluster, except those already named."""
         return [
             right
             for right in cluster.denied

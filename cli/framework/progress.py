@@ -20,7 +20,7 @@ _BAR_WIDTH = 24
 
 
 class _Line:
-    """A line about work that goes on: rewritten on a terminal, else written anew, each at a bounded pace."""
+    """A line about work that goes on: rewritten on a terminal, else written again, each at a bounded pace."""
 
     def __init__(self, talk: Talk) -> None:
         self._is_shown = talk.verbosity > Verbosity.QUIET
@@ -30,7 +30,7 @@ class _Line:
         self._has_line = False
 
     def _show(self, text_after: Callable[[float], str]) -> None:
-        """Show the text of so many seconds, unless another one was shown a moment ago."""
+        """Show the text for this many seconds, unless another one was shown a moment ago."""
         now = time.monotonic()
         if not self._is_shown or now - self._shown_at < self._pace_s:
             return

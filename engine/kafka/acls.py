@@ -112,7 +112,7 @@ SUPPORTED: Final[Mapping[ResourceType, frozenset[AclOperation]]] = {
     ResourceType.DELEGATION_TOKEN: frozenset((AclOperation.DESCRIBE,)),
     ResourceType.USER: frozenset((AclOperation.CREATE_TOKENS, AclOperation.DESCRIBE_TOKENS)),
 }  # fmt: skip
-"""The operations that mean something for a type, besides ALL."""
+"""The operations that mean something for a type, apart from ALL."""
 
 
 def operation_of(spelling: str) -> AclOperation | None:

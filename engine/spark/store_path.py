@@ -261,7 +261,7 @@ class _Spool:
 
 
 class _Input:
-    """A file of which any part can be read."""
+    """A file that can be read from any position."""
 
     def __init__(self, jvm: Any, path: str, stream: Any, size_bytes: int) -> None:
         self._jvm, self._path, self._stream, self._size_bytes = jvm, path, stream, size_bytes

@@ -52,16 +52,11 @@ class Column:
     """A column over items of one kind.
 
     Attributes:
-        name: in exports, in snake case.
-        title: above the column.
-        cell: makes the text of an item.
-        value: what the item is sorted and exported by; None is "not known" and sorts last.
-        rank: the higher, the earlier a narrow terminal drops the column; 0 always stays.
-        width: in characters at least.
-        is_figure: aligned to the right.
-        is_wide: takes the room that is left over.
-        is_age: changes with time alone, which is no news: it is never tinted.
-        basis: what its values are made of besides the item. While that is the same object, and the items too, very many
+        name: in exports, in snake case. title: above the column. cell: makes the text of an item. value: what the item
+        is sorted and exported by; None is "not known" and sorts last. rank: the higher, the earlier a narrow terminal
+        drops the column; 0 always stays. width: in characters at least. is_figure: aligned to the right. is_wide: takes
+        the room that is left over. is_age: changes with time alone, which is no news: it is never tinted. basis: what
+        its values depend on, apart from the item. While that is the same object, and the items too, very many
             rows keep their order without a look at them. None: not known, or more than one thing.
     """
 

@@ -152,7 +152,7 @@ class TableModel:
         asks_the_same = (rows.is_kept is None) == (self.rows.is_kept is None)
         self.rows = rows
         if self.arranging is not None and asks_the_same:
-            # If each new frame began anew, a slow machine would never come to the end.
+            # If each new frame started again, a slow machine would never finish.
             self._is_overtaken = True
             self._stay_as_they_are()
         elif not self._is_in_order:

@@ -1,4 +1,4 @@
-"""Consumer groups: offsets set anew or deleted, groups deleted."""
+"""Consumer groups: offsets reset or deleted, groups deleted."""
 
 from __future__ import annotations
 

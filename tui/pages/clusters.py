@@ -207,8 +207,8 @@ def _addresses(member: Member) -> list[Line]:
     return [line((f"{what:<11}", Tone.QUIET), plain(address or NOTHING)) for what, address in named if address]
 
 
-# How a cluster is told from others: its name in its colour, and its label. The profile says both; without a colour, a
-# production cluster has the colour of a warning.
+# What distinguishes a cluster from others: its name in its colour, and its label. The profile says both; without a
+# colour, a production cluster has the colour of a warning.
 
 _TONES = {Colour.GREEN: Tone.GOOD, Colour.YELLOW: Tone.WARN, Colour.RED: Tone.BAD, Colour.BLUE: Tone.ACCENT}
 _PRODUCTION = re.compile(r"(?<![a-z])(?:prod|prd|production)(?![a-z])", re.IGNORECASE)

@@ -68,7 +68,7 @@ _BAD_LEVELS = {"ERROR": Tone.BAD, "FATAL": Tone.BAD, "WARN": Tone.WARN}
 
 
 def _state(name: str, title: str, text: Callable[[Any], str] = str, *, tone: Tone = Tone.PLAIN, **how: Any) -> Column:
-    """Return a column of what an entry says of the partition's state; most entries say nothing of it."""
+    """Return a column with the partition's state in an entry; most entries say nothing of it."""
     value = attribute(f"state.{name}")
 
     def cell(entry: PartitionEntry) -> Cell:

@@ -373,7 +373,8 @@ class PlanDesk:
             self._shown.run.says(text)
 
     def last_throttle(self) -> int | None:
-        """Return the throttle of the open plan's last run. A journal that cannot be read is told when a run begins."""
+        """Return the throttle of the open plan's last run. A journal that cannot be read is reported when a run
+        begins."""
         if self._shown.plan is None or self._shown.plan.path is None:
             return None
         with suppress(AdminError, OSError):

@@ -366,7 +366,7 @@ def _is_busy(screen: MainScreen) -> bool:
 
 
 async def _look_at(screen: MainScreen, target: ClusterTarget | None) -> None:
-    """Begin anew with a cluster, or with the table of all, on the row of the one that was left."""
+    """Open a cluster, or the table of all, on the row of the cluster that was left."""
     row = screen.dashboard.cluster_name if target is None else None
     await screen.dashboard.switch_cluster(target)
     screen.begin_anew(row)

@@ -1,4 +1,4 @@
-"""What the dashboard does with a cluster besides showing frames: operations, znodes. Plans have their own desk.
+"""What the dashboard does with a cluster apart from showing frames: operations, znodes. Plans have their own desk.
 
 All of it runs in workers, so the dashboard goes on drawing. A worker never touches what another one has begun.
 """

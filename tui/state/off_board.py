@@ -49,7 +49,7 @@ class ShownRecord:
 
 @dataclass(slots=True)
 class OffBoard:
-    """What is shown of one cluster besides its board. ``run`` may be that of another plan."""
+    """What is shown of one cluster, apart from its board. ``run`` may be that of another plan."""
 
     znodes: ZnodeLevel = ZnodeLevel("/")
     partition_log: ShownLog | None = None

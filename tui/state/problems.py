@@ -266,7 +266,8 @@ def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
 
 
 def _advice_on(awaited: int, reason: HealthReason, filled: DirTrend | None, *, has_hung: bool) -> str:
-    """Say what to do about a broker for which so many offline partitions wait; ``filled``: its log dir without room."""
+    """Say what to do about a broker that this many offline partitions wait for; ``filled``: its log dir without
+    room."""
     start = "start it" if filled is None else f"make room in {plain(filled.log_dir or NOTHING)}, then start it"
     if awaited:
         wait = f"{count(awaited)} offline {'partition waits' if awaited == 1 else 'partitions wait'}"

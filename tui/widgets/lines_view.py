@@ -270,7 +270,8 @@ class TableRoom(Horizontal):
         aside.set_lines(lines)
 
     def _place(self, rows: int, spare: int) -> None:
-        """Put the text below ``rows`` lines, or beside the table in ``spare`` cells. Each change lays all out anew."""
+        """Put the text below ``rows`` lines, or beside the table in ``spare`` cells. Each change lays out everything
+        again."""
         if (rows, spare) == self._placed:
             return
         self._placed = rows, spare

@@ -17,7 +17,7 @@ _DEFAULTS = {"pattern_type": "literal", "host": ANY_HOST, "permission": "allow"}
 
 @dataclass(frozen=True, slots=True)
 class AclDiff:
-    """What a cluster lacks of a file, and what it has besides."""
+    """Which rules of a file a cluster lacks, and which others it has."""
 
     missing: tuple[AclBinding, ...]
     extra: tuple[AclBinding, ...]

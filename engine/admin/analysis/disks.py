@@ -228,7 +228,7 @@ def _with_grower(trend: DirTrend, frame: Frame, history: History) -> DirTrend:
 def _deleted_bytes(trend: DirTrend, history: History) -> int:
     """Return how much was deleted whose files still take room; 0 if that is little, or not known.
 
-    The logs have shrunk, and what the volume holds besides them has grown by as much.
+    The logs have shrunk, and other files on the volume have grown by as much.
     """
     key = trend.broker, trend.log_dir or ""
     pairs = list(zip(reversed(history.used_bytes.of(key)), reversed(history.log_bytes.of(key)), strict=False))[::-1]

@@ -52,7 +52,7 @@ class MetricsScope:
         topics: these; totals of the cluster and of brokers are always over all topics.
         groups: those whose whole name matches one of these; all if there are none.
         has_partitions: also a series for each partition.
-        series_max: so many series of one metric at most.
+        series_max: at most this many series of one metric.
     """
 
     topics: TopicSelection = field(default_factory=TopicSelection)

@@ -38,13 +38,11 @@ class RestartAdvice:
     """One broker.
 
     Attributes:
-        reasons: why it is not simply safe, the gravest first.
-        missed_by: under-replicated partitions that miss it.
-        would_stop: partitions that would refuse writes with acks=all without it.
-        would_go: partitions that nobody could lead without it.
-        registered_s: for how long it has been registered; it may have run for longer, because each new session with
-        ZooKeeper registers it anew. None: nobody reports it.
-        only_here: of the partitions of ``would_go``, those that have no other replica.
+        reasons: why it is not simply safe, the gravest first. missed_by: under-replicated partitions that miss it.
+        would_stop: partitions that would refuse writes with acks=all without it. would_go: partitions that nobody could
+        lead without it. registered_s: for how long it has been registered; it may have run for longer, because each new
+        session with ZooKeeper registers it again. None: nobody reports it. only_here: of the partitions of
+        ``would_go``, those that have no other replica.
     """
 
     broker: int
@@ -65,7 +63,7 @@ class RestartAdvice:
 class RestartBoard:
     """All brokers by id, and which one to restart next; None: none.
 
-    It is the safe one that has been registered longest, since a restart registers a broker anew.
+    It is the safe one that has been registered longest, since a restart registers a broker again.
     """
 
     brokers: tuple[RestartAdvice, ...]

@@ -22,7 +22,7 @@ class Tally:
         leaderless: those whose leader is not alive, as the health checks count them.
         last_in_sync: of these partitions, how often each dead broker has all that was acknowledged, and nobody else.
         below_min, at_min, one_above, well_above: the others by how many replicas in sync they have beyond min ISR;
-            ``no_min`` those of which min ISR is not known.
+            ``no_min`` those whose min ISR is not known.
         leaders: partitions by who leads them.
         preferred: partitions by who should lead them, the preferred replica.
         led_elsewhere: of these, those that another replica leads, or nobody.

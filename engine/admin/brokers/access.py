@@ -1,4 +1,4 @@
-"""The interface to facts about single brokers, and the only place that chooses whom to ask."""
+"""The interface to facts about single brokers. Only this module chooses where they are read."""
 
 from __future__ import annotations
 

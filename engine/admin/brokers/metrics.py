@@ -136,7 +136,7 @@ class BrokerFigures:
 
 
 def traffic_of(figures: Iterable[BrokerFigures]) -> dict[str, TopicTraffic]:
-    """Return the traffic of each topic of which a broker tells something."""
+    """Return the traffic of each topic that a broker reports."""
     traffic: dict[str, TopicTraffic] = {}
     for broker in figures:
         for topic in broker.topics or ():
@@ -295,7 +295,7 @@ def figures_of(
             attributes.get("OneMinuteRate"),
             attributes.get("FiveMinuteRate"),
             attributes.get("FifteenMinuteRate"),
-            # A count falls if the broker has started anew between the two.
+            # A count falls if the broker has restarted between the two.
             None if total is None or earlier is None or total < earlier else (total - earlier) / measured_s,
         )
 
@@ -329,7 +329,7 @@ def figures_of(
 
 
 def _requests(beans: Beans) -> Iterator[RequestFigures]:
-    """Yield the APIs of which there was a request, the slowest first."""
+    """Yield the APIs that were called, the slowest first."""
     figures = [
         RequestFigures(api, attributes.get("Count"), attributes.get(_P99))
         for (name, api), attributes in beans.items()

@@ -18,7 +18,7 @@ def in_daemon_thread(function: Callable[[], T], name: str) -> asyncio.Future[T]:
     """
     loop = asyncio.get_running_loop()
     outcome: asyncio.Future[T] = loop.create_future()
-    # A caller that gave up waiting need not hear what went wrong.
+    # A caller that gave up waiting does not need the error.
     outcome.add_done_callback(lambda future: future.cancelled() or future.exception())
 
     def tell(result: T | None, error: Exception | None) -> None:

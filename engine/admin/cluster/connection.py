@@ -344,7 +344,7 @@ class Cluster:
         return list(dict.fromkeys(found))
 
     def awaited(self, least_s: float) -> dict[str, float]:
-        """Return whom this has waited for at least this many seconds, and how long."""
+        """Return who has kept this waiting for at least this many seconds, and for how long."""
         zookeeper_s = 0.0 if self._zk is None else self._zk.silent_s
         silent = {self._zookeeper_name: zookeeper_s} if zookeeper_s >= least_s else {}
         return self.waits.silent(least_s) | silent

@@ -156,7 +156,7 @@ def asked_for(right: Right, needs: Sequence[Requirement]) -> Right:
 
 
 def missing_rights(request: Request, response: Response) -> Iterator[Right]:
-    """Yield the rights for want of which a broker refused something, or left something out, once for each refusal."""
+    """Yield each missing right that made a broker refuse something or leave it out, once for each refusal."""
     key = request.api_key
     if key is ApiKey.DESCRIBE_LOG_DIRS and not response.results:  # type: ignore[attr-defined]
         # Every broker has a log dir: before version 3 it refuses like this.

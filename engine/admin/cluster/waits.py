@@ -54,7 +54,7 @@ class Waits:
         return max(just_now)[1] if just_now else None
 
 
-# Who learns which requests go to whom (``--verbose``), and that a change was accepted.
+# Callbacks: which request goes where (``--verbose``), and that a change was accepted.
 
 Accepted = Callable[[Words], None]
 """Called, once the cluster has accepted a change, with what goes on there and how to check it."""

@@ -100,11 +100,11 @@ class _TopicFindings:
     under_min_isr: list[tuple[int, str]] = field(default_factory=list)
     """How many replicas are in sync, and the finding."""
     unelected: int = 0
-    """Partitions without a leader of which a replica in sync is alive."""
+    """Partitions without a leader that have a live replica in sync."""
     spare: int = 0
-    """Partitions without a leader of which a live broker has a replica, and no failed log dir took it."""
+    """Partitions without a leader that have a replica on a live broker, in a log dir that works."""
     stranded: int = 0
-    """Partitions without a leader of which live brokers with a failed log dir were in sync."""
+    """Partitions without a leader whose replicas in sync are on live brokers with a failed log dir."""
     stranded_on: set[int] = field(default_factory=set)
     """These brokers."""
 

@@ -59,7 +59,7 @@ class BrokerProbe:
     """``min.insync.replicas`` of topics that have none of their own; its file may set it, so ZooKeeper lacks it."""
     is_kraft: bool = False
     denied: tuple[Right, ...] = ()
-    """The rights for want of which it did not say all."""
+    """The missing rights that kept it from reporting everything."""
     release: str = ""
     """The release of Kafka whose APIs it offers; empty: unknown."""
     topics: frozenset[str] = frozenset()

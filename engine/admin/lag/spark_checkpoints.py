@@ -97,7 +97,7 @@ def _is_checkpoint(entries: list[Entry]) -> bool:
 
 
 def _is_table(entries: list[Entry]) -> bool:
-    """Whether folders such as ``day=1`` are a table's partitions, of which there are many, and none has checkpoints."""
+    """Whether folders such as ``day=1`` are a table's partitions. There are many, and none has checkpoints."""
     names = {entry.name for entry in entries}
     return not names.isdisjoint(_TABLE_MARKS) or sum("=" in name for name in names) > _NAMED_FOLDERS_MAX
 

@@ -127,7 +127,7 @@ def _joined(same: Sequence[Query]) -> Query:
 
 
 def _went_on(newest: Query, ended: Query) -> bool:
-    """Whether a query has done more than the log that tells of its end: another run, whose log is not at hand."""
+    """Whether a query has done more since the log that reports its end: another run, whose log is not at hand."""
     finished, planned = _newest_batch(newest), newest.last_batch
     last = _newest_batch(ended)
     return finished > last or (planned is not None and planned.batch_id > last + 1)

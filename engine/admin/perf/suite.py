@@ -114,7 +114,7 @@ def bytes_on_disks(case: Case, producer_bytes: int) -> int:
 
 
 def bytes_on_broker(case: Case, producer_bytes: int, broker_count: int) -> int:
-    """Return what a case writes at most on one of so many brokers, for Kafka's own assignment without racks."""
+    """Return the most that a case writes on one of this many brokers, for Kafka's own assignment without racks."""
     rounds, rest = divmod(case.partitions, broker_count)
     replicas = rounds * case.replicas + min(rest, case.replicas)
     return math.ceil(bytes_on_disks(case, producer_bytes) * replicas / (case.partitions * case.replicas))

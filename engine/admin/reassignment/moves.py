@@ -24,9 +24,9 @@ class ReassignmentState(StrEnum):
     WAITING = "waiting"
     """A run of its plan, which is under way, has not begun to move it."""
     NOT_BEGUN = "not_begun"
-    """It is where it was before the plan, none of which was carried out."""
+    """It is where it was before the plan, and nothing of the plan was carried out."""
     ROLLED_BACK = "rolled_back"
-    """It is where it was before the plan, all of which was rolled back."""
+    """It is where it was before the plan: the plan was rolled back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def flows_of(
     plan: Iterable[PartitionMove],
     current: Mapping[TopicPartition, ReplicaAssignment],
 ) -> Flows:
-    """Return who copies from whom once ``plan`` runs besides the reassignments that are ``running`` already.
+    """Return which brokers copy from which, once ``plan`` runs beside the reassignments that are ``running`` already.
 
     Replicas that a running reassignment adds are not sources yet.
     """

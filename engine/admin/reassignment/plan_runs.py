@@ -82,7 +82,7 @@ def is_led_back(
 
 
 def what_is_left(waves: Sequence[Wave], standings: Mapping[TopicPartition, Standing] | None) -> tuple[Wave, ...]:
-    """Return the waves without the moves that are done. A wave of which nothing is left stays, as an empty one."""
+    """Return the waves without the moves that are done. A wave with nothing left stays, as an empty one."""
     known = standings or {}
     return tuple(tuple(move for move in wave if known.get(move.name) is not Standing.DONE) for wave in waves)
 

@@ -1,7 +1,7 @@
 """How fast partitions move: bytes done, rate and time left, per partition and in all. Pure.
 
 Totals are what brokers say the moves copy in all, so that an observer who joins midway, even from another machine, sees
-the true share. Without that, they are the most that was seen to remain.
+the true share. Without that, they are the largest remainder that was seen.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ async def _look(cluster: Cluster, plan: Sequence[PartitionMove]) -> list[Partiti
     }
     if not wanted:
         return statuses
-    # Asked anew at each look: connections to brokers may know nothing of who has died since they were opened.
+    # Asked again at each look: connections to brokers may know nothing of who has died since they were opened.
     live = await (await topic_reader(cluster)).live_brokers()
     brokers = {broker for replicas in wanted.values() for broker in replicas} & live
     try:

@@ -160,7 +160,7 @@ def shrunk_since(start: ClusterHealth, now: ClusterHealth) -> list[TopicPartitio
 
 
 def behind_since(start: ClusterHealth, now: ClusterHealth) -> list[TopicPartition]:
-    """Return the partitions of which a live replica has left the ISR since the start: a slower copy may help it."""
+    """Return the partitions with a live replica that has left the ISR since the start: a slower copy may help it."""
     fallen = {name: out - start.out_of_sync.get(name, frozenset()) for name, out in now.out_of_sync.items()}
     return sorted(name for name, out in fallen.items() if out & now.live)
 

@@ -65,7 +65,7 @@ class ConsumeOptions:
 
 
 class _Event(Enum):
-    """What a reader reports besides records."""
+    """What a reader reports apart from records."""
 
     PARTITION_DONE = 1
 

@@ -134,7 +134,7 @@ async def _offsets_in(cluster: Cluster, partitions: Iterable[TopicPartition]) ->
 
 
 async def compacted_topics(cluster: Cluster, topics: Sequence[TopicSnapshot]) -> frozenset[str]:
-    """Return the names of those that are compacted, or may be; complain if no broker tells soon."""
+    """Return the names of the topics that are compacted, or may be; complain if no broker answers soon."""
     asked = [topic.name for topic in topics if topic.configs is not None]
     policies = await read_effective(await cluster.wire(), asked, "cleanup.policy", cluster.observe)
     untold = {topic.name for topic in topics} - policies.keys()
@@ -218,7 +218,7 @@ class PartitionVerifier:
         return self._verification(self._from, self._to)
 
     def _give_up_comparing(self, leader: _Replica) -> None:
-        """Note for those that agreed so far that there is nothing sound to compare the rest with."""
+        """Note for the replicas that agreed so far that no sound replica is left to compare with."""
         for replica in self._replicas.values():
             if replica is not leader and replica.is_readable:
                 replica.error = "the leader's own batch is corrupt, the rest was not compared"

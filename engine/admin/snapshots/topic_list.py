@@ -48,7 +48,7 @@ async def _sizes(
         await note_hidden_topics(cluster, set(choose(topics_in(dirs))), (topic.topic for topic in topics))
     for log_dir in dirs:
         if log_dir.error is not None:
-            # A missing right is told as such.
+            # A missing right is reported as one.
             if log_dir.error != NOT_ALLOWED:
                 cluster.complain(f"sizes are unknown: broker {log_dir.broker}: {log_dir.error}")
             return {}

@@ -140,7 +140,7 @@ class ZkTopicReader:
 
 @contextmanager
 def _unreadable_skipped(tell: Complain | None) -> Iterator[None]:
-    """Report an unreadable znode and continue, if somebody is told of it."""
+    """Report an unreadable znode and continue; without a callback, raise its error."""
     try:
         yield
     except ZnodeFormatError as error:

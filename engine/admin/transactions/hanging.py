@@ -36,7 +36,7 @@ MAX_TRANSACTION_TIMEOUT_MS = 900_000
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction that is open in a partition, and what its coordinator says of it.
+    """A transaction that is open in a partition, and what its coordinator says about it.
 
     Attributes:
         age_ms: how long ago its producer's last batch came, by the batch's time; None if the replica does not know.

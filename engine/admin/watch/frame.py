@@ -135,7 +135,7 @@ class PartitionOffsets(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """What ZooKeeper knows about a live broker besides ``BrokerInfo``.
+    """What ZooKeeper knows about a live broker, apart from ``BrokerInfo``.
 
     ``created_ms`` is by ZooKeeper's clock, ``clock_apart_ms`` how far the broker's was ahead of it. None if unknown.
     """

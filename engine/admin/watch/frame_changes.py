@@ -69,7 +69,7 @@ def is_same(old: object, new: object) -> bool:
 
 
 def _pieces(items: Iterable[T]) -> Iterator[list[T]]:
-    """Yield the items, so many at once."""
+    """Yield the items in lists of this length."""
     rest = iter(items)
     while piece := list(islice(rest, LINE_ITEMS)):
         yield piece

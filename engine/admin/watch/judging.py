@@ -11,7 +11,7 @@ from engine.admin.health.report import Check, HealthFacts, HealthReport, Severit
 from engine.admin.watch.frame import Frame, LinkState, Stage
 
 ZOOKEEPER_PATIENCE_MS = 5_000
-"""A session that is opened anew takes no longer."""
+"""Opening a session again takes no longer."""
 
 ELECTION_PATIENCE_MS = 5_000
 """A controller that sees a broker go elects in less; a new one has to take over first."""
@@ -41,7 +41,7 @@ class HealthMemory:
     def judge(self, frame: Frame) -> HealthReport | None:
         """Return what the checks say about a frame; None until topics, partitions and moves have been read.
 
-        What is wrong is told then; that nothing is, only once all that the checks look at has been read.
+        What is wrong is reported then; that nothing is, only once all that the checks look at has been read.
         """
         if _is_unread(frame):
             return None

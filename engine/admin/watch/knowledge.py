@@ -238,8 +238,8 @@ class Knowledge:
         """Take the settings of the topics that were read, and of brokers.
 
         Args:
-            min_isr: the effective one, if a broker reports it; else it follows from the topic's settings and what
-            brokers say that their default is.
+            min_isr: the effective one, if a broker reports it; else it follows from the topic's settings and the
+            brokers' default.
         """
         self._configs.update(configs)
         if broker_configs is not None and broker_configs != self.broker_configs:
@@ -285,7 +285,7 @@ class Knowledge:
     def take_words(self, words: Mapping[int, BrokerWords]) -> bool:
         """Take what each broker said about itself; return whether they should be asked again soon.
 
-        A broker hears of a new controller a moment after ZooKeeper has it. So another one that a broker names counts
+        A broker learns of a new controller a moment after ZooKeeper. So another one that a broker names counts
         only if it names that one again.
         """
         had_doubts = self._has_doubts

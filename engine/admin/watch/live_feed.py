@@ -48,7 +48,7 @@ FRAME_GAP_S = 0.05
 _PROBE_AFTER_S = 1.0
 """A broker is registered a moment before it answers: then it is asked what it has to say."""
 _LOOKS_AFTER_S = (0.15, 0.3, 0.6)
-"""This long after brokers came or went, read the metadata again, besides the usual readings."""
+"""This long after brokers came or went, read the metadata once more, in addition to the usual readings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class _PolledStage:
     share: float
     """The share of the time that reading it may take."""
     ticks: int = 1
-    """It is read no more often than after so many of the feed's ticks."""
+    """This many of the feed's ticks are between two readings, at least."""
 
 
 _WIRE_STAGES = (

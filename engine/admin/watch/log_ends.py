@@ -49,7 +49,7 @@ class LogEnds(Mapping[TopicPartition, PartitionOffsets]):
         return LogEnds(topics)
 
     def only(self, partitions: Mapping[str, int]) -> LogEnds:
-        """Return what belongs to these topics with so many partitions; itself if that is all of it."""
+        """Return the ends of these topics, for this many partitions of each; itself if that is all of it."""
         if all(len(rows) <= 2 * partitions.get(topic, 0) for topic, rows in self._topics.items()):
             return self
         return LogEnds(

@@ -61,7 +61,7 @@ class Silence:
         took_ms = min(self._ran_ms - asked_ms, self._limit_ms)
         self._slowest_ms = max(took_ms, self._slowest_ms * _FORGETS ** (1 / len(self._answered_ms)))
         if self._ran_ms - self._heard_ms > ASK_MS + self._limit_ms / 2:
-            # Nobody was heard for a while: from now on each of the others has its time anew.
+            # Nobody was heard for a while: from now on each of the others has its full time again.
             self._asked_ms = {broker_id: (at_ms, self._ran_ms) for broker_id, (at_ms, _) in self._asked_ms.items()}
         self._heard_ms = self._ran_ms
 

@@ -149,7 +149,7 @@ class ByTopic:
         return part
 
     def topics(self) -> list[Any]:
-        """Return the topics, all of which are there."""
+        """Return the topics once all are there."""
         self._close_last()
         return self._topics
 

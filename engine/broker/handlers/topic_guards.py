@@ -132,7 +132,7 @@ def guard_fetch(ask: Ask, request: Any) -> Any:
     if ask.cluster(AclOperation.CLUSTER_ACTION):
         return None
     if request.session_id:
-        # It opens another, and hears then of all partitions.
+        # It opens another session, and then gets all partitions.
         return fetch.FetchResponse(error_code=ErrorCode.FETCH_SESSION_ID_NOT_FOUND, responses=[])
     return _follower_refused(ask, request)
 

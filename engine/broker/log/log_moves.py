@@ -83,7 +83,7 @@ def replace_current_with_future(manager: LogManager, topic_partition: TopicParti
 
 
 def _log_text(log: Log) -> str:
-    """Return what Kafka's log line says of a log."""
+    """Return how Kafka's log line describes a log."""
     topic, partition = log.topic_partition
     topic_id = topic_id_text(ZERO_TOPIC_ID if log.topic_id is None else log.topic_id)
     return (

@@ -132,7 +132,7 @@ class Histogram:
                 heapreplace(kept, entry)
 
     def _rescale(self, now_s: float) -> None:
-        """Begin the weights anew, or they would grow without end."""
+        """Start the weights again, or they would grow without end."""
         if self._start_s is not None:
             factor = math.exp(-_ALPHA * (now_s - self._start_s))
             self._kept = [(priority * factor, value) for priority, value in self._kept]

@@ -353,7 +353,7 @@ class NetworkTotals:
         return largest
 
     def forget_largest_answer(self) -> None:
-        """Look for the largest answer anew."""
+        """Start looking for the largest answer again."""
         for times in self._times():
             times.fold()
             times.largest_answer = 0

@@ -30,7 +30,7 @@ IDLE_MS_MAX: Final = 3600 * 1000
 """What a client used is forgotten after an hour of silence."""
 
 USERS_MAX: Final = 10_000
-"""From this many clients on, those are forgotten first of whom the window holds nothing any more."""
+"""From this many clients on, those with nothing left in the window are forgotten first."""
 
 INT_MAX: Final = 2**31 - 1
 
@@ -147,7 +147,7 @@ class _Quota:
         return found
 
     def _make_room(self, now_ms: int) -> None:
-        """Forget those of whom the window holds nothing. To look at all costs too much for every newcomer."""
+        """Forget the clients that have nothing in the window. To look at all costs too much for every newcomer."""
         if now_ms >= self._crowded_until_ms:
             self._crowded_until_ms = now_ms + self.window.sample_ms
             self.forget_idle(now_ms, self.window.whole_ms)

@@ -62,7 +62,7 @@ class AclRules:
         self.version = 0
         self.all: dict[ResourcePattern, tuple[AclEntry, ...]] = {}
         self._prefixes: dict[ResourceType, dict[int, dict[str, ResourcePattern]]] = {kind: {} for kind in ResourceType}
-        """By their lengths, of which there are few: a question takes a look for each, not one for each prefix."""
+        """By their lengths; there are only a few: a question takes a look for each, not one for each prefix."""
 
     def put(self, pattern: ResourcePattern, entries: tuple[AclEntry, ...]) -> None:
         """Replace a pattern's entries."""

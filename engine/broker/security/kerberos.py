@@ -75,7 +75,7 @@ class Acceptor:
             raise LoginRefused(f"Kerberos: {_text(error)}") from None
         if len(chosen) < 4 or chosen[0] != _NO_LAYER[0]:
             raise LoginRefused("the client wants a security layer that nobody offered")
-        # As in Kafka, whoever logs in is whom the ticket names, whatever identity the client asks for.
+        # As in Kafka, the ticket says who logs in, whatever identity the client asks for.
         return LoggedIn(short_name(principal, self._rules))
 
 

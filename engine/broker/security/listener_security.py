@@ -173,7 +173,7 @@ def inter_broker_security(config: BrokerConfig, logins: Mapping[str, ListenerLog
 
 
 def _check_same_names(before: bytes, after: bytes, config: BrokerConfig) -> None:
-    """Let a certificate go only for one of the same subject and names: else clients would not find this broker."""
+    """Accept a new certificate only with the same subject and names: else clients would not find this broker."""
     if not config.ssl_allow_dn_changes and subject_of(before) != subject_of(after):
         raise ConfigError(
             f"the new certificate is for {subject_of(after)}, the old one for {subject_of(before)}: "

@@ -20,7 +20,7 @@ from engine.broker.server.figures.requests import SAMPLE_S, RequestFigures
 from engine.runtime.turns import Breather
 
 PLANS_MAX = 20_000
-"""From this many on, the names of series are found anew: clients and followers come and go."""
+"""From this many on, the names of series are computed again: clients and followers come and go."""
 
 
 class BrokerMetrics:

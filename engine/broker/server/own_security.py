@@ -60,7 +60,7 @@ class OwnSecurity:
             await logins.stop()
 
     def check_own_user(self, configs: DynamicConfigs) -> None:
-        """Refuse to start as a user whom no broker would let in.
+        """Refuse to start as a user that no broker would let in.
 
         Raises:
             ConfigError: brokers log in by SCRAM, and ZooKeeper has no credential of this broker's user.

@@ -149,7 +149,7 @@ def check_served(config: BrokerConfig) -> None:
 
 
 def super_users(config: BrokerConfig) -> frozenset[str]:
-    """Return the principals whom no rule binds. Raises ConfigError: one is not of the form ``User:name``."""
+    """Return the principals that no rule restricts. Raises ConfigError: one is not of the form ``User:name``."""
     found = frozenset(each.strip() for each in config.originals.get(SUPER_USERS, "").split(";") if each.strip())
     for principal in found:
         kind, _, name = principal.partition(":")

@@ -60,7 +60,7 @@ RENEWED_FROM, RENEWED_UNTIL = 0.85, 0.95
 """A login is renewed after a share of its life between these, as Kafka's clients do: not all of them at once."""
 
 CLOSED = "klamm closed the connection"
-"""What those are told who waited for an answer, unless there is a reason."""
+"""The error of requests that still wait for an answer, unless there is another reason."""
 
 
 class ChannelTotals:
@@ -234,7 +234,7 @@ class BrokerClient:
             return
         closings = self._closings
         try:
-            # Those that come at once share one connection: of a second one nobody would hear that it was lost.
+            # Those that come at once share one connection: nobody would notice that a second one was lost.
             async with asyncio.timeout(self._connect_timeout_ms / 1000), self._connecting:
                 if self._wire is not None:
                     return

@@ -462,4 +462,4 @@ class ZkClient:
 
 
 def _ignore_answer(_value: object, _error: ZooKeeperError | None) -> None:
-    """The callback for requests sent only for their watch."""
+    """Ignore the answer of a request that was sent only to set a watch."""

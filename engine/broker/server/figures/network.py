@@ -43,7 +43,7 @@ class NetworkFigures:
                 self._ledger.rate(f"{name} {listener}", now_s, total)
 
     def tick(self) -> None:
-        """Begin to look for the largest answers anew."""
+        """Start looking for the largest answers again."""
         for listener, totals in self._server.network.totals.items():
             self._largest_answers[listener].append(totals.largest_answer())
             totals.forget_largest_answer()

@@ -34,7 +34,7 @@ class _Census:
         self.uncleanable[log.log_dir] = number + 1, size_bytes + log.size_bytes
 
     def add_up(self, roles: list[int], logs: list[int]) -> None:
-        """Take in what ``_role`` says of all replicas, and what all logs say."""
+        """Add up what ``_role`` returns for all replicas, and the figures of all logs."""
         at_min_isr, _, _, replicas, under_min_isr, under_replicated = (
             roles[position :: len(_OF_PARTITION)] for position in range(len(_OF_PARTITION))
         )

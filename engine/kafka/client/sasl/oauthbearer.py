@@ -120,7 +120,7 @@ def unsecured_token(options: Mapping[str, str], *, now_s: float | None = None) -
 
 
 def token_from_file(path: Path) -> str:
-    """Return the token in a file, which is read anew for each login, as other programs renew it.
+    """Return the token in a file. Each login reads it again: other programs renew it.
 
     Raises:
         SaslError: it cannot be read, or holds no token.
