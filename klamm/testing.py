@@ -402,7 +402,7 @@ class _Holder:
         """Close the input, and wait until the whole cluster has ended."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        # Nobody needs a line that could not be written any more.
+        # A line that can no longer be written is not needed.
         with suppress(BrokenPipeError):
             self._process.stdin.close()
         # While the cluster starts, the process does not read the input.

@@ -322,7 +322,7 @@ def _missing_targets(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines
 
 
 def _leaderless(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines) -> Iterator[Finding]:
-    """Note the partitions that nobody leads: their wave does not begin, but those before it do."""
+    """Note the partitions without a leader: their wave does not begin, but those before it do."""
     present = partitions_of(snapshot)
     for entry in plan.partitions:
         partition = present.get(entry.name)
@@ -333,7 +333,7 @@ def _leaderless(plan: PlanFile, snapshot: ClusterSnapshot, lines: PlanLines) -> 
 
 
 def _figures_differ(plan: PlanFile, lines: PlanLines) -> Iterator[Finding]:
-    """Find a file that somebody has edited: the score card has other figures than the partitions."""
+    """Find a file that was edited: the score card has other figures than the partitions."""
     before = {entry.name: entry for entry in plan.klamm.rollback}
     pairs = [(before[entry.name], entry) for entry in plan.partitions]
     leader_changes = sum(old.replicas[0] != new.replicas[0] for old, new in pairs)

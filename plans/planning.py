@@ -25,8 +25,8 @@ from plans.work import Work
 _ROUNDS_MAX = 10
 
 _SHARE = 3
-"""A round that begins short of the aim may take one part in this many of the work. So it is the same part when somebody
-plans again on the result, and finds as little."""
+"""A round that begins short of the aim may take one part in this many of the work. So a second plan, made on the
+result, has the same part, and finds as little."""
 
 _CUT = "the limit of work ends the search: planning again, or a longer --time-limit, may come nearer to the aim"
 

@@ -61,7 +61,7 @@ class KeyParser(XTermParser):
 
 
 class Terminal(LinuxDriver):
-    """Ends the dashboard when its terminal is gone: Textual would wait forever until somebody takes the output."""
+    """Ends the dashboard when its terminal is gone: Textual would wait forever for its output to be taken."""
 
     def __init__(self, app: Any, **options: Any) -> None:
         super().__init__(app, **options)

@@ -266,7 +266,8 @@ class Invocation:
         return failures[0].code if failures else otherwise
 
     def tell_failures_but_hidden(self, errors: Sequence[AdminError]) -> ExitCode:
-        """Tell failures of things that nobody named: what the principal may not see is hidden, and told at the end."""
+        """Report failures of things that the user did not name: what the principal may not see is hidden, and told at
+        the end."""
         from engine.admin.cluster.errors import FailureKind
 
         return self.tell_failures([error for error in errors if error.kind is not FailureKind.AUTHORIZATION])

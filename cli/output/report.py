@@ -120,7 +120,7 @@ class KafkaText:
 
 
 class Nothing(str):
-    """A note that there is nothing of a kind, as far as is seen: who logs in may not see all."""
+    """A note that there is nothing of a kind, as far as the principal may see: who logs in may not see all."""
 
 
 @dataclass(frozen=True, slots=True)

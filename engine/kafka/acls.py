@@ -151,7 +151,7 @@ def decide(
     *,
     allows_without_rules: bool = False,
 ) -> Decision:
-    """Return whether somebody who is no super user may do an operation, and why.
+    """Return whether a principal that is no super user may do an operation, and why.
 
     Args:
         acls: the rules of the cluster, or at least those whose pattern covers the resource.
@@ -193,7 +193,7 @@ def may_on_any(
     *,
     allows_without_rules: bool = False,
 ) -> bool:
-    """Return whether there can be a resource of a type on which somebody may do an operation (KIP-679).
+    """Return whether a principal may do an operation on at least one possible resource of a type (KIP-679).
 
     Operations that others imply have to be allowed themselves here, as in Kafka.
     """

@@ -15,10 +15,11 @@ from fake_feed import FakeFeed, fake_feed
 
 from engine.admin.analysis.incidents import RUNS_MAX, Run, Runs
 from engine.admin.analysis.sanity import Doubt, Finding
+from engine.admin.analysis.standstills import may_step_over
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.health.report import Check, HealthReason, HealthReport, HealthStatus, Severity
 from engine.admin.lag.results import GroupLag
-from engine.admin.lag.verdicts import LagStatus, Reason, may_step_over
+from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Stage
 from engine.admin.watch.judging import HealthMemory

@@ -40,7 +40,7 @@ class Cell(NamedTuple):
 
 
 NO_DATA = Cell(NOTHING, Tone.QUIET)
-"""Nobody reports it."""
+"""It is not reported."""
 DENIED = Cell("⊘", Tone.WARN)
 """The cluster does not let this user see it."""
 LOADING = Cell("…", Tone.QUIET)

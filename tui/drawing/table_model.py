@@ -124,7 +124,7 @@ class TableModel:
     """How many columns behind the first one are scrolled out of sight to the left."""
     cursor: int = 0
     is_opened: bool = False
-    """Whether somebody has opened the row under the cursor: then it is chosen, also if it is the first."""
+    """Whether the row under the cursor is open: then it is chosen, also if it is the first."""
     shown: Sequence[Any] = ()
     """The items that pass the filter, in their order."""
     arranging: Iterator[None] | None = None

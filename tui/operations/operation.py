@@ -108,7 +108,7 @@ class Operation(Protocol):
 
 
 async def beside_plan(prepared: Prepared, cluster: Cluster) -> Prepared:
-    """Return an operation with a warning of whoever carries out a plan that relies on what it touches."""
+    """Return an operation with a warning if somebody is carrying out a plan that relies on what it touches."""
     if prepared.touches == frozenset() or (prepared.run is None and prepared.begins is None):
         return prepared
     holder = await plan_in_the_way(cluster, prepared.touches)

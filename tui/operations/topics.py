@@ -42,7 +42,7 @@ class CreateTopic(Operation):
         """Return the operation that a form asks for; empty counts are the cluster's defaults.
 
         Raises:
-            BadRequest: a topic cannot have this value, or a count is empty and nobody tells the defaults.
+            BadRequest: a topic cannot have this value, or a count is empty and the defaults are not known.
         """
         topic = NewTopic(
             name.strip(),

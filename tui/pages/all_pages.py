@@ -91,7 +91,7 @@ def pages_of(session: Session) -> dict[str, Page]:
 
 
 def _plans() -> Any:
-    """Return the module, which imports the planner, so it waits until somebody needs it."""
+    """Return the module. It imports the planner, so it is imported when it is first needed."""
     from tui.pages import plans
 
     return plans

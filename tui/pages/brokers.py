@@ -189,7 +189,7 @@ COLUMNS = (
 
 
 _UNTOLD = tuple(column for column in COLUMNS if column not in FIGURES)
-"""The columns where nobody reads brokers' own figures."""
+"""The columns where brokers' own figures are not read."""
 
 
 def _rows(view: View) -> Rows:

@@ -30,11 +30,11 @@ _UNSEEN = {
     Standing.DENIED: ("⊘ refused", Tone.BAD),
 }
 _GRAVEST_FIRST = (HealthStatus.CRITICAL, None, HealthStatus.WARNING, HealthStatus.OK)
-"""A cluster that nobody sees may be critical."""
+"""A cluster that cannot be reached may be critical."""
 
 
 def health_of(member: Member, now_ms: int | None = None) -> tuple[str, Tone]:
-    """Return how a cluster is, in the words of its own header; or why nobody knows."""
+    """Return how a cluster is, in the words of its own header; or why that is not known."""
     standing = member.standing(now_ms)
     if standing is None:
         return "✖ bad profile", Tone.BAD
@@ -71,7 +71,7 @@ def _lost(frame: Frame) -> list[str]:
 
 
 def _brokers(board: Board) -> tuple[int, int] | None:
-    """Return how many brokers answer, and how many there are; None while nobody has said."""
+    """Return how many brokers answer, and how many there are; None until a broker has said it."""
     return (len(board.live - board.silent), len(board.broker_ids)) if board.has_metadata else None
 
 

@@ -382,10 +382,10 @@ class PlanDesk:
         return None
 
     def set_throttle(self, limits: ThrottleRange) -> None:
-        """Let the run go on at another rate."""
+        """Continue the run at another rate."""
         self._control.set_throttle(limits)
         if self._shown.run is not None:
-            # Whoever goes on later keeps the rate that was chosen last.
+            # A later continuation keeps the rate that was chosen last.
             self._shown.run.run = replace(self._shown.run.run, throttle=limits)
 
     async def stop(self) -> None:
@@ -442,7 +442,7 @@ class PlanDesk:
 
     @property
     def way_on(self) -> str:
-        """The command that goes on with the run, if it is stopped now."""
+        """The command that continues the run, if it is stopped now."""
         run, target = self._shown.run, self._screen.dashboard.session.target
         assert run is not None and target is not None
         return command_text(running_words(run.run, run.run.goes_on_with), target)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.admin.analysis.disks import DirTrend
+from engine.admin.analysis.standstills import scope_text
 from engine.admin.analysis.throttles import ThrottleAdvice, throttle_advice, throttle_texts
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import Side
 from engine.admin.configs.values import Entity, EntityType
 from engine.admin.elections.scope_and_result import ElectionScope, ElectionType
 from engine.admin.lag.results import PartitionLag
-from engine.admin.lag.verdicts import scope_text
 from engine.admin.watch.frame import Stage
 from engine.common.quantities import counted
 from tui.drawing.units import byte_rate, size
@@ -343,7 +343,7 @@ def _partitions_of(view: View, name: str, items: Sequence[Any]) -> Sequence[Part
 
 
 def _next_offset(view: View, name: str, named: Sequence[PartitionLag]) -> str:
-    """Return where the one partition that a record holds up goes on; empty: only a person can say where to."""
+    """Return where the one partition that a record holds up continues; empty: only a person can say where to."""
     if len(named) != 1 or not view.board.standstills.holds_up(name, named[0]):
         return ""
     read = view.off_board.record_at(named[0].topic, named[0].partition, named[0].committed_offset)

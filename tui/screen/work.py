@@ -145,7 +145,7 @@ class Work:
     # What is read on demand
 
     def look_for_stopped_plan(self) -> None:
-        """Find out, now and then, whether a plan of this cluster was stopped that nobody carries out now."""
+        """Find out, now and then, whether a plan of this cluster was stopped and is not being carried out now."""
         app, now_s = self._screen.dashboard, self._screen.dashboard.session.clock()
         is_early = self._looked_s is not None and now_s - self._looked_s < LOOK_FOR_PLANS_S
         if not is_early and app.session.target is not None and app.board.has_metadata:
@@ -164,7 +164,7 @@ class Work:
                 async with session.connection(target) as opened:
                     plan = None if await read_holder(opened) is not None else plan
             except EXPECTED:
-                # Nobody knows whether somebody carries it out.
+                # It is not known whether it is being carried out.
                 return
         board.stopped_plan = plan
 

@@ -118,7 +118,7 @@ class Board:
         self.standstills = Standstills()
         self.findings: list[Finding] = []
         self.stopped_plan: UnfinishedPlan | None = None
-        """The newest plan of this cluster, in the working folder, that was begun and that nobody carries out now."""
+        """The newest plan of this cluster, in the working folder, that was begun and is not being carried out now."""
         self._tallies = Tallies()
         self._sanity = SanityCheck()
         self._replicas: Counter[int] | None = None
@@ -252,7 +252,7 @@ class Board:
 
     @property
     def filling(self) -> list[DirTrend]:
-        """The log dirs in which somebody has to make room."""
+        """The log dirs in which an operator has to make room."""
         return [trend for trend in self.dir_trends if trend.is_filling]
 
     @property

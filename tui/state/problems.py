@@ -198,7 +198,7 @@ def why_lines(
     lines = [line((f"{problem.sign} {problem.subject}", problem.tone), f"  {effect}")]
     cases = (problem.means, *problem.examples)
     lines += [line(f"  {plain(case)}") for case in cases if case not in ("", effect)]
-    # If nobody saw it begin, nobody knows what happened then.
+    # If its beginning was not seen, what happened then is not known.
     since, past = problem.since, board.history
     setting = "throttled" * (problem.key == Check.LEAKED_THROTTLES)
     at_ms = None if since is None or since.is_least else since.at_ms
@@ -254,7 +254,7 @@ def _brokers(board: Board, reason: HealthReason) -> Iterator[Problem]:
             f"broker {broker}", Tone.BAD, f"broker {broker} {'down' if is_down else 'silent'}",
             ": ".join(part for part in (trouble, disk, held) if part), board.since.get(("broker", broker)),
             Location("brokers", row=str(broker), only=Only.DOWN if is_down else Only.SILENT),
-            # Nobody can move away what only this broker has.
+            # What only this broker has cannot be moved away.
             examples=(
                 *((UNANSWERED,) if has_hung else ()),
                 *(() if filled is None else (f"when its disks were last read: {_room_left(filled)}",)),

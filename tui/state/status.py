@@ -62,7 +62,7 @@ def _is_hidden(frame: Frame, status: StageStatus) -> bool:
 
 
 def login_of(frame: Frame) -> str | None:
-    """Return who is logged in; None where nobody logs in and nothing is hidden."""
+    """Return who is logged in; None without a login, if nothing is hidden."""
     return None if frame.principal == _ANONYMOUS and not frame.denied else frame.principal
 
 

@@ -33,7 +33,7 @@ AT_ONCE = -1
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token. Times are in milliseconds since 1970; ``hmac`` is the base64 text that somebody logs in with."""
+    """A token. Times are in milliseconds since 1970; ``hmac`` is the base64 text that a client logs in with."""
 
     token_id: str
     owner: str

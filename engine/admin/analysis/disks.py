@@ -21,7 +21,7 @@ WINDOW_MS = 30 * 60 * 1000
 RECENT_MS = 5 * 60 * 1000
 """A log dir that no longer fills in this time has no date at which it is full."""
 REST_MS = 30 * 1000
-"""What fills in bursts is over once it rests for so long, and for as long as it has filled in ``RECENT_MS``."""
+"""A burst is over once the volume has not grown for this long, and for as long as it grew within ``RECENT_MS``."""
 _FORESIGHT = 12
 """What was seen for less than ``RECENT_MS`` tells so many times its length ahead: a burst of seconds is no trend."""
 _OTHERS = 0.1

@@ -62,7 +62,7 @@ class MetricsScope:
 
 
 def trouble_of(frame: Frame) -> str:
-    """Return why nobody answers for the cluster now; empty if somebody does."""
+    """Return why the cluster does not answer now; empty if it does."""
     used = [link for link in frame.links.values() if link.state is not LinkState.UNUSED]
     if any(link.state is LinkState.CONNECTED for link in used):
         return "" if frame.cluster is not None else "the cluster has not been read yet"

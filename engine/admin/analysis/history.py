@@ -106,7 +106,7 @@ class History:
 
     Attributes:
         latest: the newest frame taken.
-        used_bytes: what is used of each log dir's volume; if nobody reports that, what the logs in it take.
+        used_bytes: what is used of each log dir's volume; if no broker reports that, what the logs in it take.
         log_bytes: what the logs in each log dir take, without those that are deleted but whose files are still there.
         readings: all replicas' logs at a few earlier moments, oldest first, each with its time.
         copied_bytes: how much each new replica of a moving partition has.

@@ -54,7 +54,7 @@ class CopyState(StrEnum):
     """More is produced than copied, now and over the last minute: at this rate it never ends."""
     STALLED = "stands still"
     UNKNOWN = "not known"
-    """Nobody reports the sizes."""
+    """The sizes are not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from engine.admin.lag.group_paces import Paces
 from engine.admin.lag.results import GroupLag, PartitionLag
-from engine.admin.lag.verdicts import LagStatus, Reason, may_step_over, stands
+from engine.admin.lag.verdicts import LagStatus, Reason
 from engine.admin.watch.events import Event, EventKind
 from engine.admin.watch.frame import Frame, Stage, WatchedGroup
 from engine.common.quantities import span_text
@@ -105,3 +105,23 @@ def _warned(lag: GroupLag) -> GroupLag:
         for partition in lag.partitions
     )
     return replace(lag, partitions=partitions, status=LagStatus.WARN, reason=Reason.STANDS_STILL)
+
+
+def stands(partition: PartitionLag) -> bool:
+    """Whether a member fails, or hangs, before the next record of a partition."""
+    return partition.reason is Reason.STANDS_STILL and bool(partition.consumer_id)
+
+
+def may_step_over(group: GroupLag) -> bool:
+    """Whether one record may hold up what stands still: if many partitions stand, and no other moves, members hang."""
+    waiting = [partition for partition in group.partitions if partition.is_behind]
+    stuck = [partition for partition in waiting if partition.reason is Reason.STANDS_STILL and partition.status.is_bad]
+    return len(stuck) == 1 or 0 < len(stuck) < len(waiting)
+
+
+def scope_text(partitions: Iterable[PartitionLag]) -> str:
+    """Return partitions as ``parse_topic_scope`` reads them: ``orders:0,1 audit:3``."""
+    numbers: dict[str, list[int]] = {}
+    for partition in partitions:
+        numbers.setdefault(partition.topic, []).append(partition.partition)
+    return " ".join(f"{topic}:{','.join(map(str, sorted(partitions_of)))}" for topic, partitions_of in numbers.items())

@@ -62,7 +62,7 @@ class ThrottleAdvice:
 
     @property
     def holds_up(self) -> bool:
-        """Whether nobody can want it so low: the copies never end under it, or it is a crawl."""
+        """Whether it is too low to be meant: the copies never end under it, or it is a crawl."""
         is_crawl = self.suggested_rate is not None and self.rate < _ROUND_TO
         return self.verdict is ThrottleVerdict.NEVER_ENDS or is_crawl
 

@@ -1,4 +1,4 @@
-"""What brokers count and measure, by the names of Kafka's MBeans: the same figures whoever tells them. Pure.
+"""What brokers count and measure, by the names of Kafka's MBeans: the same figures, whichever source has them. Pure.
 
 Sources: ``BrokerTopicMetrics``, ``RequestMetrics``, ``KafkaRequestHandlerPool`` and ``ReplicaManager`` of Kafka 3.9,
 and the names that the JMX exporter's usual rules for Kafka give them.
@@ -29,7 +29,7 @@ IDLE_LOW_PERCENT: Final = 20
 """Request handlers that wait less than this part of their time are the limit of what a broker can do."""
 
 TOPICS_MAX: Final = 2_000
-"""In a larger cluster nobody reads the traffic of each topic every few seconds: that would take brokers too long."""
+"""In a larger cluster the traffic of each topic is not read every few seconds: that would take brokers too long."""
 
 QUOTA_TYPES: Final = ("Produce", "Fetch", "Request", "ControllerMutation")
 """MBeans about the use of quotas, one for each user and client id of each kind."""
@@ -49,7 +49,7 @@ class Teller(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Something that is counted. What nobody reports is None.
+    """Something that is counted. What is not reported is None.
 
     Attributes:
         total: the count since the broker started.

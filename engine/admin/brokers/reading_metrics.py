@@ -184,7 +184,7 @@ async def _in_time(source: Source, wanted: Sequence[str], limit_s: float) -> Rea
 async def _sources(
     cluster: Cluster, brokers: Sequence[BrokerInfo], pattern: str | None, jmx_ports: Mapping[int, int | None]
 ) -> dict[int, Source | str]:
-    """Return where each broker tells its metrics, or why nobody knows.
+    """Return where each broker serves its metrics, or why that is not known.
 
     Args:
         jmx_ports: of each broker that is known to be registered in ZooKeeper.
@@ -246,7 +246,7 @@ async def _source_of_listener(broker: BrokerInfo, listener: str | AdminError | N
     if host in ("", "0.0.0.0", "::"):
         host = _host(broker)
     elif await _is_here(host) and not await _is_here(_host(broker)):
-        # The same address of this machine is somebody else's.
+        # The same address of this machine belongs to another process.
         return f"it serves its metrics to its own machine alone, at {listener}"
     return Source(Teller.JOLOKIA, host, int(port), "/jolokia")
 
@@ -279,7 +279,7 @@ class WatchedFigures:
 
     Attributes:
         brokers: by id; each live broker has some, or the reason why not.
-        topics: the traffic of topics that somebody uses.
+        topics: the traffic of the topics in use.
         requests: how many questions it took.
         missing: what did not answer although it should, a line for each.
     """
@@ -311,7 +311,7 @@ class FiguresReader:
         *,
         topics: bool,
     ) -> WatchedFigures:
-        """Read live brokers, except those that answer nobody.
+        """Read live brokers, except those that answer no request.
 
         Args:
             topics: read the traffic of each topic, too.

@@ -1,4 +1,4 @@
-"""Blocking work outside the event loop that nobody has to wait for."""
+"""Blocking work outside the event loop. The end of the program does not wait for it."""
 
 from __future__ import annotations
 

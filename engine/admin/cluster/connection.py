@@ -89,7 +89,7 @@ class Cluster:
             essential: those of them without which the work is refused. Without the others a part of it is hidden.
             settings: what an earlier cluster of the same command has found out about ZooKeeper, and brokers that wait
                 for it.
-            is_dry_run: a change is only tried; nobody is waited for as long as if it had been sent.
+            is_dry_run: a change is only tried; later waits are shorter than if it had been sent.
         """
         self.target = target
         self._accepted = accepted

@@ -119,7 +119,7 @@ class ClusterTarget:
 
     @property
     def title(self) -> str:
-        """Name and address, for whoever has to say yes to a change: ``profile prod (kafka1:9092)``."""
+        """Name and address, for the question before a change: ``profile prod (kafka1:9092)``."""
         address = ",".join(address_text(host, port) for host, port in self.bootstrap) or self.zookeeper
         match self.origin:
             case Origin.PROFILE:
@@ -135,12 +135,12 @@ class ClusterTarget:
 
     @property
     def may_ask_zookeeper(self) -> bool:
-        """ZooKeeper is named, and nobody demanded brokers only."""
+        """ZooKeeper is named, and the user did not ask for brokers only."""
         return self.zookeeper is not None and self.via is not Side.WIRE
 
     @property
     def may_ask_brokers(self) -> bool:
-        """Nobody demanded ZooKeeper only; it knows brokers even if none are named."""
+        """The user did not ask for ZooKeeper only; it knows brokers even if none are named."""
         return self.snapshot is None and self.via is not Side.ZOOKEEPER
 
     @property

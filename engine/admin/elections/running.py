@@ -126,7 +126,7 @@ def _explained(before: ElectionPreview, error: str) -> str:
     return error if before.obstacle is None else f"{before.obstacle} ({error.partition(':')[0]})"
 
 
-# The interface to whoever carries out elections in a cluster, and the only place that chooses it.
+# The interface for carrying out elections, and the only place that chooses its implementation.
 
 
 class Elector(Protocol):

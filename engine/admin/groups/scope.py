@@ -164,7 +164,7 @@ def is_of_consumers(group: ListedGroup | GroupDescription) -> bool:
 
 
 def why_without_lag(group: ListedGroup | GroupDescription) -> str:
-    """Return why nobody knows the lag of a group that is not of consumers."""
+    """Return why a group that is not of consumers has no known lag."""
     return f"a group of protocol {group.protocol_type}: klamm cannot determine its lag"
 
 
@@ -194,7 +194,7 @@ def unlisted(broker_id: int, why: Unknown) -> AdminError:
 
 
 def without_coordinator(partitions: Sequence[int]) -> AdminError:
-    """Return the failure of groups that nobody can list because their part of the offsets topic has no leader."""
+    """Return the failure for groups that cannot be listed because their part of the offsets topic has no leader."""
     count = len(partitions)
     return Refused(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,

@@ -348,13 +348,13 @@ def _count_brokers(findings: _TopicFindings, partition: PartitionSnapshot, live:
 
 
 def _electable(partition: PartitionSnapshot, setting: _Setting) -> list[int]:
-    """Return who may lead a partition that nobody leads now."""
+    """Return which brokers may lead a partition that has no leader now."""
     able = setting.live - setting.failed
     return [] if partition.is_led(setting.live) else [broker for broker in partition.isr if broker in able]
 
 
 def _stranded(partition: PartitionSnapshot, setting: _Setting) -> list[int]:
-    """Return the live brokers with a failed log dir that were in sync, if nobody can lead the partition."""
+    """Return the live brokers with a failed log dir that were in sync, if no replica can lead the partition."""
     if partition.is_led(setting.live) or _electable(partition, setting):
         return []
     return [broker for broker in partition.isr if broker in setting.live]

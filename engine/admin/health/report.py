@@ -12,7 +12,7 @@ from engine.common.metric import Metric
 from engine.common.snapshot import ClusterSnapshot
 
 EXAMPLES_MAX = 5
-"""So many cases of each reason are named, unless somebody wants all."""
+"""This many cases of each reason are named, unless the caller wants all."""
 
 
 class Severity(StrEnum):
@@ -184,7 +184,7 @@ class HealthReport:
 class HoldingTransaction:
     """The transaction that holds a partition's last stable offset back.
 
-    ``held_ms`` counts from its first partition, or (hanging) from its last record; None if nobody knows.
+    ``held_ms`` counts from its first partition, or (hanging) from its last record; None if unknown.
     """
 
     partition: str

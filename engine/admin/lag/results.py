@@ -112,7 +112,7 @@ class GroupLag:
 
     @property
     def has_unknown_time_lag(self) -> bool:
-        """Whether nobody knows how long a partition's records have waited: ``time_lag_ms`` is a lower bound."""
+        """Whether it is not known how long a partition's records have waited: ``time_lag_ms`` is a lower bound."""
         return any(partition.time_lag_ms is None and partition.has_lag for partition in self.partitions)
 
 

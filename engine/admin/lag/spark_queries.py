@@ -111,7 +111,7 @@ async def _bounds(
     wanted = sorted(names)
     if not wanted:
         return {}, {}
-    # A broker that is down leaves its partitions unknown; it is an error if nobody answers.
+    # A broker that is down leaves its partitions unknown; it is an error if no broker answers.
     await wire.metadata([])
     ends = await end_offsets(wire, wanted, isolation=isolation)
     starts = await start_offsets(wire, [name for name in wanted if isinstance(ends[name], int)])

@@ -40,12 +40,10 @@ request 591).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple
-
-from engine.admin.lag.results import GroupLag, PartitionLag
 
 TELLING_COUNT = 3
 TELLING_SPAN_MS = 10_000
@@ -86,7 +84,7 @@ class LagStatus(StrEnum):
 
     @property
     def is_bad(self) -> bool:
-        """Whether somebody has to do something."""
+        """Whether an operator has to act."""
         return self.rank >= LagStatus.STALL.rank
 
 
@@ -403,23 +401,3 @@ def _has_stopped(points: Sequence[KnownPoint], factor: int = 1) -> bool:
         return False
     longest_ms = max(after - before for before, after in pairwise(times_ms))
     return is_telling(points[_moves(points)[-1] :]) and points[-1].time_ms - times_ms[-1] > factor * longest_ms
-
-
-def stands(partition: PartitionLag) -> bool:
-    """Whether a member fails, or hangs, before the next record of a partition."""
-    return partition.reason is Reason.STANDS_STILL and bool(partition.consumer_id)
-
-
-def may_step_over(group: GroupLag) -> bool:
-    """Whether one record may hold up what stands still: if many partitions stand, and no other moves, members hang."""
-    waiting = [partition for partition in group.partitions if partition.is_behind]
-    stuck = [partition for partition in waiting if partition.reason is Reason.STANDS_STILL and partition.status.is_bad]
-    return len(stuck) == 1 or 0 < len(stuck) < len(waiting)
-
-
-def scope_text(partitions: Iterable[PartitionLag]) -> str:
-    """Return partitions as ``parse_topic_scope`` reads them: ``orders:0,1 audit:3``."""
-    numbers: dict[str, list[int]] = {}
-    for partition in partitions:
-        numbers.setdefault(partition.topic, []).append(partition.partition)
-    return " ".join(f"{topic}:{','.join(map(str, sorted(partitions_of)))}" for topic, partitions_of in numbers.items())

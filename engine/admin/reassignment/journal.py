@@ -117,7 +117,7 @@ def read_journal(path: Path) -> JournalRecord:
 
 
 def throttle_of_last_run(path: Path, plan_digest: str) -> int | None:
-    """Return the bytes a second that somebody chose last for a plan's last run; 0 if none, None if nobody knows.
+    """Return the bytes a second that somebody chose last for a plan's last run; 0 if none, None if unknown.
 
     Raises:
         BadRequest, OSError: as ``read_journal``.

@@ -28,7 +28,7 @@ SESSION_TIMEOUT_S = 10.0
 """How long the lock outlives a holder that was killed."""
 
 _LOOK_LIMIT_S = 3.0
-"""How long somebody who only wants to know waits for a place."""
+"""How long a mere look at the lock waits for one place."""
 
 _RETRY_PAUSE_S = 0.25
 _PATIENCE_SHARE = 1.5
@@ -49,7 +49,7 @@ class LockPlace(Protocol):
         """Whether it is held at this moment, as far as can be told."""
 
     async def holder(self) -> Holder | None:
-        """Return who holds it; None is nobody."""
+        """Return who holds it; None if it is free."""
 
     async def give_back(self) -> None:
         """Release it, if it is mine, and close what was opened for it."""
@@ -110,7 +110,7 @@ async def operator_lock(
 
 
 async def read_holder(cluster: Cluster) -> Holder | None:
-    """Return who holds the cluster's lock; None is nobody. A place that cannot be asked counts as free.
+    """Return who holds the cluster's lock; None if it is free. A place that cannot be asked counts as free.
 
     Raises:
         Unreachable: no place can be asked.

@@ -55,7 +55,7 @@ class PrincipalRules:
         """Return the user's name.
 
         Raises:
-            RemoteProtocolError: no rule fits, so that nobody knows who this is.
+            RemoteProtocolError: no rule fits, so the peer has no name.
         """
         for rule in self._rules:
             name = rule(subject)
@@ -88,7 +88,7 @@ class TlsListener:
         return "User:ANONYMOUS" if certificate is None else f"User:{self._rules.name_of(subject_of(certificate))}"
 
     def check(self, config: BrokerConfig) -> None:
-        """Check stores that somebody wants to use from now on.
+        """Check stores before they are used.
 
         Raises:
             ConfigError: they cannot be used, or the certificate has another subject or fewer names than before.

@@ -1,4 +1,4 @@
-"""All metrics of a running broker: asks each part for its figures when somebody reads them, and ticks the meters.
+"""All metrics of a running broker: asks each part for its figures when they are read, and ticks the meters.
 
 Every MBean that Kafka 3.9 registers has its counterpart here, under the same name with the same attributes. Where a
 thing has no meaning in this broker the value is the nearest true one; ``docs/reference/broker-metrics.md`` says which.

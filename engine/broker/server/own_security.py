@@ -97,7 +97,7 @@ class OwnSecurity:
         }
 
     def check(self, config: BrokerConfig) -> None:
-        """Check settings that somebody wants to use from now on.
+        """Check settings before they take effect.
 
         Raises:
             ConfigError: a listener cannot use its new stores.

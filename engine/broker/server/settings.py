@@ -87,7 +87,7 @@ def zookeeper_security(config: BrokerConfig) -> ZkSecurity:
     """Return how the broker's session with ZooKeeper is protected; a login is in the JAAS file of ``KAFKA_OPTS``.
 
     Raises:
-        ConfigError: a value cannot be used, or znodes were to be protected for nobody.
+        ConfigError: a value cannot be used, or znodes would be protected without anybody having access.
     """
     security = zk_security(config.originals, os.environ)
     if config.zookeeper_set_acl and not security.identities:
@@ -172,7 +172,7 @@ def metrics_address(config: BrokerConfig) -> tuple[str, int] | None:
     """Return where metrics are served; None: nowhere.
 
     Raises:
-        ConfigError: the text is no address, or other machines reach the address and nobody has allowed that.
+        ConfigError: the text is no address, or other machines reach the address and that is not allowed.
     """
     key = "klamm.metrics.listener"
     text = config.originals.get(key, "").strip()

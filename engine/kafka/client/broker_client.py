@@ -113,7 +113,7 @@ class _Wire(asyncio.BufferedProtocol):
         self._client = client
         self._lends_answers = lends_answers
         self._is_lent = False
-        """Somebody is reading an answer in the receive buffer, so nothing may be written there."""
+        """An answer in the receive buffer is being read, so nothing may be written there."""
         self._buffers = ReceiveBuffers()
         self._buffer = self._buffers.borrow(64 * 1024)
         self._start = 0
@@ -209,7 +209,7 @@ class BrokerClient:
         self._wire: _Wire | None = None
         self._connecting = asyncio.Lock()
         self._closings = 0
-        """Number of closes: a connection that opens after a close would belong to nobody."""
+        """Number of closes: a connection that opens after a close would have no owner."""
         self._waiting: dict[int, _Waiting] = {}
         self._next_correlation_id = 0
         self._versions: dict[int, tuple[int, int]] | None = None

@@ -111,7 +111,7 @@ def is_login(name: str) -> bool:
 
 
 def validate_dynamic_config(texts: Mapping[str, str], *, is_per_broker: bool) -> None:
-    """Check what somebody wants to store for one broker, or for all (``is_per_broker=False``).
+    """Check what is to be stored for one broker, or for all (``is_per_broker=False``).
 
     Raises:
         ConfigError: a key cannot be changed at run time or not at this level, or a value is not allowed.

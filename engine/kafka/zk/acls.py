@@ -164,7 +164,7 @@ class AclZnodes:
         return entries or ()
 
     async def change(self, pattern: ResourcePattern, change: ChangeEntries) -> tuple[AclEntry, ...]:
-        """Change a pattern's entries, whoever else does so at the same time, and tell all brokers.
+        """Change a pattern's entries, even if others change them at the same time, and notify all brokers.
 
         Nothing is written if nothing changes. A pattern without entries has no znode.
 

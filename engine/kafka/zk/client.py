@@ -72,7 +72,7 @@ class ZkClient:
         self.chroot = chroot
         self.security = security
         self.unanswered: deque[str] = deque(maxlen=10)
-        """Paths of the last writes whose outcome nobody knows: the caller gave up, or the session ended. Empty paths
+        """Paths of the last writes whose outcome is unknown: the caller gave up, or the session ended. Empty paths
         stand for several writes at once."""
         self.write_count = 0
         self._watches = WatchRegistry()

@@ -146,7 +146,7 @@ class ConsumerZnodes:
             else:
                 errors |= dict.fromkeys(partitions, refusal)
         errors |= await self._write(creates)
-        # Somebody else created these between our two writes.
+        # Another client created these between our two writes.
         return errors | await self._write({p: sets[p] for p in _failed(errors, NodeExists)})
 
     async def _make_folder(self, group: str, topic: str) -> ZooKeeperError | None:

@@ -258,7 +258,7 @@ class TopicZnodes:
 
         Raises:
             ControllerMoved: another controller has been elected.
-            NotEmpty: somebody keeps creating znodes below it.
+            NotEmpty: another client keeps creating znodes below it.
         """
         partitions = await self._partitions_below(topic)
         in_order = [
