@@ -137,8 +137,8 @@ async def plan_in_the_way(cluster: Cluster, topics: Collection[str] | None) -> H
     """Return who carries out a plan that relies on these topics (None: on any), as far as moments tell.
 
     Everybody asks this who deletes or grows topics, moves their replicas or changes throttles: a plan that runs takes
-    such a change for a failure, or copies without its limit. Not knowing is no reason to keep anybody from mending a
-    cluster, so it counts as nobody.
+    such a change for a failure, or copies without its limit. Not knowing must not keep an operator from mending a
+    cluster, so it counts as free.
     """
     places = await lock_places(cluster, Holder.myself(""), SESSION_TIMEOUT_S)
     holders = await asyncio.gather(*(_look(cluster, place) for place, _ in places))

@@ -45,13 +45,13 @@ class ReassignmentProgress:
 
 
 class ProgressWatcher(Protocol):
-    """Gets the progress of a reassignment that somebody follows."""
+    """Gets the progress of a reassignment while it is followed."""
 
     def show(self, progress: ReassignmentProgress) -> None:
         """This is the progress now."""
 
     def end(self) -> None:
-        """Nobody watches any more: it is done, the time is up, or the watching was interrupted."""
+        """The watching has ended: it is done, the time is up, or the watching was interrupted."""
 
 
 class ProgressMeter:

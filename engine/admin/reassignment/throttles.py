@@ -97,7 +97,8 @@ async def plan_throttle(
         for key, value in (await _broker_rates(cluster, broker)).items()
         if key in wanted and value != wanted[key]
     ]
-    # An earlier plan that nobody waited for has left its rates, and their marks on topics that this plan does not move.
+    # An earlier plan that was not followed to its end has left its rates, and marks on topics that this plan does not
+    # move.
     ours = marked_rates(known_configs(topic) for topic in await _throttled_topics(cluster, None)) if replaced else {}
     warnings = [
         f"broker {broker} has {key}={value}, set by somebody else: it is replaced, not restored"
@@ -177,17 +178,17 @@ async def clear_throttles(
 ) -> ClearedThrottles:
     """Remove klamm's throttles from everything that no longer moves; what others set stays.
 
-    While somebody carries out a plan, all throttles stay: between two waves nothing moves, and the throttle is needed
+    While a plan is carried out, all throttles stay: between two waves nothing moves, and the throttle is needed
     again. Only who ``holds_lock`` knows better.
 
     ``moving`` are the partitions that are still under way. While any throttled topic has one of them, brokers keep
     their rates. It checks ``topics_of_plan`` first: if none of them is marked, it reads no other topic. None checks all
-    topics, and so do ``own_rates``: rates that the caller has set itself, which need no mark. If nobody returns the
-    settings of topics, it removes nothing and says so. A broker that does not answer keeps its rates, and the topics
-    keep their marks for a later run; all other brokers lose theirs. The same holds for brokers that the caller has
-    ``given`` a rate and that are dead, if nobody else knows their settings. A preview returns the same, and removes
-    nothing. With ``names_foreign``, topics whose replicas somebody else throttles are left over, too, and once nothing
-    moves, ``foreign`` has what others have set.
+    topics, and so do ``own_rates``: rates that the caller has set itself, which need no mark. If the settings of topics
+    cannot be read, it removes nothing and says so. A broker that does not answer keeps its rates, and the topics keep
+    their marks for a later run; all other brokers lose theirs. The same holds for brokers that the caller has ``given``
+    a rate and that are dead, if nobody else knows their settings. A preview returns the same, and removes nothing. With
+    ``names_foreign``, topics whose replicas somebody else throttles are left over, too, and once nothing moves,
+    ``foreign`` has what others have set.
     """
     try:
         throttled = await _throttled_topics(cluster, None if own_rates else topics_of_plan)

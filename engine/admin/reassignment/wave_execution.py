@@ -62,7 +62,7 @@ GATE_PATIENCE_S = 15.0
 """How long the gate waits for a cluster to recover before it stops the plan."""
 
 START_TRIES = 5
-"""How many times partitions are started if nobody confirms their start."""
+"""How many times partitions are started if no answer confirms their start."""
 
 LEAVING_LIMIT_S = 20.0
 """How long cleaning up may take."""
@@ -112,7 +112,7 @@ async def execute_waves(
 
 
 async def clear_leftovers(cluster: Cluster, *, holds_lock: bool = False) -> ClearedThrottles:
-    """Remove klamm's throttles from everything that no longer moves, whoever left them."""
+    """Remove klamm's throttles from everything that no longer moves, those of earlier runs too."""
     running = await (await reassignment_reader(cluster)).running()
     return await clear_throttles(cluster, running.names, None, holds_lock=holds_lock)
 
@@ -386,7 +386,7 @@ class _Execution:
         await self._throttle.adapt([name for name in behind if name not in released], self._waiting(wave))
 
     async def _take_throttle(self, wave: Wave) -> None:
-        """Continue at the rate that somebody has asked for meanwhile."""
+        """Continue at the rate that was asked for meanwhile."""
         wanted = self._asked_for()
         if wanted is not None:
             rate = self._throttle.rate

@@ -51,8 +51,8 @@ def seen_from_before(
 ) -> list[PartitionStatus]:
     """Return the statuses of a plan; what is not at its new place, and does not move, is seen from its old one.
 
-    ``record`` is the plan's journal, ``holder`` who has the lock. While somebody carries the plan out, what is at its
-    old place waits. Otherwise, with every partition there and no journal, or one of a whole rollback, none has failed.
+    ``record`` is the plan's journal, ``holder`` who has the lock. While the plan is carried out, what is at its old
+    place waits. Otherwise, with every partition there and no journal, or one of a whole rollback, none has failed.
     """
     failed = {status.name for status in statuses if status.state is ReassignmentState.FAILED}
     back = {move.name for status, move in zip(statuses, moves, strict=True) if status.replicas == move.before} & failed

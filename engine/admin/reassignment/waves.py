@@ -100,7 +100,7 @@ class Standing(StrEnum):
     WAITING = "waiting"
     """It is where the plan expects it, or on its way back there; nothing is moving it to its target."""
     DRIFTED = "drifted"
-    """Somebody moved it elsewhere, or is moving it there."""
+    """It was moved elsewhere, or is being moved there."""
     GONE = "gone"
 
 

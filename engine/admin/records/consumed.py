@@ -63,7 +63,7 @@ class ConsumedRecord(NamedTuple):
 
 
 class ConsumedRecords:
-    """Some records of one partition, in order. They are decoded when somebody wants them.
+    """Some records of one partition, in order. They are decoded when they are asked for.
 
     Decoding raises KafkaError for bytes that are not records.
     """

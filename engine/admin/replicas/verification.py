@@ -166,7 +166,7 @@ async def verify_replicas(
 
 
 class PartitionVerifier:
-    """Compares the replicas of one partition, once. Nobody waits a second time for a broker that gave no answer."""
+    """Compares the replicas of one partition, once. It does not wait a second time for a broker that gave no answer."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ async def compare_with_cluster(
     named, existing = {partition.topic for partition in states}, {topic.topic for topic in await reader.names()}
     wanted = sorted(named & existing)
     present: dict[TopicPartition, PartitionSnapshot] = {}
-    # Nobody can say of those that they are gone.
+    # It cannot be said that those are gone.
     passed_over = set(await find_hidden(named, existing))
     for topic in await reader.topics(wanted):
         present |= {TopicPartition(topic.name, each.partition): each for each in topic.partitions}

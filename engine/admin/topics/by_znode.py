@@ -1,7 +1,7 @@
 """Topics through the znodes: read and changed as the tools of Kafka up to 2.8 did. Reading needs no live broker.
 
 Reads of one kind are in flight together: assignments, settings and deletion marks first, then the partitions' states.
-This checks changes as a broker would, with Kafka's texts, because nobody checks them afterwards. A topic is created
+This checks changes as a broker would, with Kafka's texts, because nothing checks them afterwards. A topic is created
 without an id; the controller of a cluster with topic ids assigns one. Each change waits until the controller has
 carried it out, within the caller's deadline.
 """

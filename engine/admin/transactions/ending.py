@@ -187,7 +187,7 @@ async def describe_to_terminate(wire: WireCluster, transactional_id: str) -> Tra
     """Return what a fence would end.
 
     Raises:
-        NotFound: there is no such transactional id. A fence would make it, so that nobody would notice the slip.
+        NotFound: there is no such transactional id. A fence would create the id, so a typing error would go unnoticed.
     """
     described = (await describe_transactions(wire, [transactional_id]))[transactional_id]
     if isinstance(described, Unknown):

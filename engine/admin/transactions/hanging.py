@@ -1,4 +1,4 @@
-"""Transactions that hang: open in a partition, and unknown to the coordinator, so that nobody will ever end them.
+"""Transactions that hang: open in a partition, and unknown to the coordinator, so nothing will ever end them.
 
 Such a transaction holds the last stable offset back for good: readers of committed records stop before it, and the
 cleaner does too. The rules are those of ``kafka-transactions find-hanging`` (KIP-664). What could not be read makes no

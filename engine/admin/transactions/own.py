@@ -75,7 +75,7 @@ class OwnTransaction:
         return partition in self._added
 
     async def open(self) -> None:
-        """Get a producer id, which fences whoever had the transactional id and aborts what it left open.
+        """Get a producer id, which fences the earlier producer with the transactional id and aborts what it left open.
 
         Raises:
             Refused, Unreachable: as they say.
@@ -131,7 +131,7 @@ class OwnTransaction:
     async def try_to_abort(self, limit_s: float) -> bool:
         """Abort it if that is possible within a short time; return whether nothing is open any more.
 
-        For whoever ends because of another failure, which counts more. The cluster aborts it by itself after its
+        For a caller that ends because of another failure, which counts more. The cluster aborts it by itself after its
         time-out.
         """
         try:

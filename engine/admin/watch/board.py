@@ -75,7 +75,7 @@ class Board:
     # Stages
 
     def unreadable(self, stage: Stage, why: str) -> None:
-        """Nobody can read this stage."""
+        """This stage cannot be read."""
         self.stages[stage] = replace(self.stages[stage], source=None, error=why, next_at_ms=None)
 
     def begun(self, stage: Stage) -> None:

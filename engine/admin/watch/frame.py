@@ -205,7 +205,7 @@ class Frame:
     """A cluster at one tick.
 
     Attributes:
-        sequence: grows from frame to frame of one feed; it jumps if frames were dropped because nobody took them.
+        sequence: grows from frame to frame of one feed; it jumps if frames were dropped because they were not taken.
         at_ms: the time of the tick (wall clock).
         links: the feed's link to each side.
         stages: the status of each stage; it contains all stages.
@@ -222,7 +222,7 @@ class Frame:
         queries: Spark's queries whose traces are named, by path; empty until stage SPARK was read.
         words: by broker id, what each said when it was probed.
         figures: by broker id, the rates and latencies that each tells, or why it does not. traffic: by topic, over the
-        brokers that tell; a topic that nobody uses may be missing. Both are empty until stage METRICS was read.
+        brokers that tell; a topic that is not used may be missing. Both are empty until stage METRICS was read.
         deletion_ages_ms: how long topics have been marked for deletion; with ZooKeeper only.
         listed_reassignments: names in ``/admin/reassign_partitions``; with ZooKeeper only.
         zookeeper_ms: how long a ZooKeeper read takes; None: not asked.

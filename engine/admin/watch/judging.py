@@ -54,7 +54,7 @@ class HealthMemory:
         early = set()
         settings = frame.stage(Stage.SETTINGS)
         if not settings.error and not settings.missing:
-            # They are read after everything else, and seldom: those that nobody refused are of topics just created.
+            # They are read after everything else, and seldom: those that were not refused are of topics just created.
             early.add(Check.UNKNOWN_SETTINGS)
         if frame.plan is None:
             # A plan that is being carried out may need them.
@@ -101,7 +101,7 @@ def _is_settled(frame: Frame, stage: Stage) -> bool:
 
 
 def facts_of(frame: Frame) -> HealthFacts:
-    """Return what the checks look at. Facts that nobody has read yet, or nobody reports, are left out."""
+    """Return what the checks look at. Facts that were not read yet, or are not reported, are left out."""
     assert frame.cluster is not None
     # Brokers are probed only now and then: what one said before it went no longer counts.
     live = frame.cluster.live_broker_ids

@@ -3,7 +3,7 @@
 ZooKeeper reports brokers, controller, topics and reassignments as they change; brokers are polled, each stage as often
 as its share of the time allows. The feed retries a lost side by itself; its stages keep their last good data and say
 why these are not newer. A change of members makes a frame, and reads the metadata, at once; so does a broker that
-falls silent, which nobody waits for any more.
+falls silent, which is no longer waited for.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _WIRE_STAGES = (
     _PolledStage(Stage.PROBES, 10_000, 0.2),
 )
 _METRICS_STAGE = _PolledStage(Stage.METRICS, 15_000, 0.03)
-"""Brokers average over a minute, so nobody needs them sooner; a Java that starts for it costs a second."""
+"""Brokers average over a minute, so reading them sooner is of no use; a Java that starts for it costs a second."""
 _SPARK_STAGE = _PolledStage(Stage.SPARK, 10_000, 0.1)
 _MOVING_LOG_DIRS_MS = 2_000
 """How often sizes are read while partitions move."""

@@ -82,7 +82,7 @@ class StageReadings:
         client: ZooKeeper's client, as long as the feed has a session.
         newest: the newest cluster that was shown.
         trigger: has a stage read soon.
-        read_jmx: reads brokers' metrics by JMX; None: nobody wants the metrics of brokers.
+        read_jmx: reads brokers' metrics by JMX; None: the metrics of brokers are not wanted.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class StageReadings:
 
     @property
     def wants_metrics(self) -> bool:
-        """Whether somebody wants the metrics of brokers."""
+        """Whether the metrics of brokers are wanted."""
         return self._read_jmx is not None
 
     def read_old_groups(self) -> None:
@@ -195,7 +195,8 @@ class StageReadings:
             cluster.target = replace(cluster.target, bootstrap=addresses)
 
     async def metadata(self) -> MetadataResponse | None:
-        """Return what a broker says; None if it says the same as before, and nobody else has said anything since."""
+        """Return what a broker says; None if it says the same as before, and no other broker has said anything
+        since."""
         basis, self._basis = self._basis, ()
         if not basis or not all(map(is_, basis, self._knowledge.basis)):
             self._last_metadata.content = b""

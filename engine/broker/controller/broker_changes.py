@@ -171,7 +171,7 @@ class BrokerChanges:
         return list(chain.from_iterable(replicas.values()))
 
     def _on_replicas_offline(self, replicas: list[PartitionAndReplica]) -> Steps[None]:
-        """Handle replicas that nobody can reach any more: their broker or their log dir is gone."""
+        """Handle replicas that can no longer be reached: their broker or their log dir is gone."""
         doomed = yield from select(replicas, lambda r: self._deletion.is_queued(r.topic))
         others = yield from select(replicas, lambda r: not self._deletion.is_queued(r.topic))
         leaderless = yield from select(self._context.leadership, self._context.has_offline_leader)

@@ -210,7 +210,7 @@ class ControllerContext:
     def is_valid_replica_move(self, replica: PartitionAndReplica, target: ReplicaState) -> bool:
         return self.replica_state(replica) in VALID_PREVIOUS_REPLICA_STATES[target]
 
-    # For metrics: counted when somebody reads them.
+    # For metrics: counted when they are read.
 
     def census(self) -> Generator[None, None, Census]:
         """Count what metrics tell of all partitions, in pieces: there may be very many."""

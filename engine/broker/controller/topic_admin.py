@@ -134,7 +134,7 @@ Allow = Callable[[int], None]
 
 
 def _allow_all(partitions: int) -> None:
-    """Nobody has a quota."""
+    """No client has a quota."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,7 +102,7 @@ class WireRequest:
 
 
 class _States(list[Any]):
-    """A list that tells when nobody holds it any more, for ``weakref``."""
+    """A list that ``weakref`` can watch."""
 
 
 class SharedStates:

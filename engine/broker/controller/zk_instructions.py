@@ -126,7 +126,7 @@ class ZkInstructions:
 
 
 async def _admin_request(reading: Awaitable[T | None], nothing: T) -> AdminRequest[T] | None:
-    """Return what somebody requests through a znode; None if it does not exist."""
+    """Return what is requested through a znode; None if it does not exist."""
     try:
         request = await reading
     except ZnodeFormatError as error:

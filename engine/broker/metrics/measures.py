@@ -228,7 +228,7 @@ class Timer:
 class Rate:
     """Kafka's windowed rate: a total, and its growth per second over the last ``metrics.num.samples`` windows.
 
-    It reads the total when somebody asks and on each tick; the hot path only adds to the total.
+    It reads the total when it is asked and on each tick; the hot path only adds to the total.
     """
 
     __slots__ = ("_points", "_span_s", "total")

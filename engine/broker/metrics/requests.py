@@ -97,7 +97,7 @@ class RequestTimes:
         self.new_answers: list[int] = []
         """Bytes of the answers since then, if connections have encoded them. Threads append, too."""
         self.largest_answer = 0
-        """Bytes of the largest that is folded, since somebody set this to 0."""
+        """Bytes of the largest that is folded, since this was set to 0."""
         self._requests = self._bytes = self._answers = self._answer_bytes = 0
         self.timed_from_s = 0.0
         """The first request that begins then or later is timed: all while there are few, few when there are many."""
@@ -295,7 +295,7 @@ class ServedApi(Protocol):
 class NetworkTotals:
     """Bytes, connections and logins of one listener since the start.
 
-    What its APIs count already, nobody counts again: requests, answers and bytes are sums, made when somebody asks.
+    What its APIs count already is not counted again: requests, answers and bytes are sums, made when they are read.
     """
 
     __slots__ = (

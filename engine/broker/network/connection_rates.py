@@ -115,7 +115,7 @@ class ConnectionRates:
         return gate.throttle_ms.value(now_ms), gate.address_throttle_ms.value(now_ms)
 
     def blocked_ms(self, listener: str) -> int:
-        """Return for how long a listener has let nobody in since the start, because of a rate."""
+        """Return for how long a listener has let no connection in since the start, because of a rate."""
         gate = self._gates.get(listener)
         return 0 if gate is None else gate.blocked_ms
 
@@ -145,7 +145,7 @@ class ConnectionRates:
             newcomer.hold()
 
     def stop(self) -> None:
-        """Let nobody in any more."""
+        """Let no connection in any more."""
         for gate in self._gates.values():
             gate.waiting.clear()
             if gate.timer is not None:
