@@ -113,7 +113,7 @@ class CommandDialog(Dialog[str]):
         self.dismiss(event.value)
 
     def action_complete(self) -> None:
-        """Take the first word that begins like this."""
+        """Take the first word that begins with what was typed."""
         for word in self._words[:1]:
             field = self.query_one(Input)
             # A name is the end of a command, a word alone may be followed by one.
@@ -164,9 +164,9 @@ def parse_command(text: str, registry: Registry) -> Location | str:
 
 
 def suggestions(text: str, registry: Registry, named: Callable[[str], Iterable[str]] = lambda page: ()) -> list[str]:
-    """Return what the text may become: words that begin like it, or behind a screen the names that ``named`` has.
+    """Return completions of the text: words that begin with it, or after a screen's word the names that ``named`` has.
 
-    Names that begin like what was typed come before those that only contain it.
+    Names that begin with what was typed come before those that only contain it.
     """
     word, space, part = text.partition(" ")
     if space:

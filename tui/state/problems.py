@@ -279,7 +279,7 @@ def _advice_on(awaited: int, reason: HealthReason, filled: DirTrend | None, *, h
 
 
 def _filling(board: Board, dirs: Sequence[DirTrend]) -> Problem:
-    """The log dirs of one broker that need room, the most urgent first: often they share a volume."""
+    """Return the log dirs of one broker that need room, the most urgent first: often they share a volume."""
     broker = dirs[0].broker
     is_soon = any(trend.full_in_s is not None and trend.full_in_s < NO_ROOM_SOON_S for trend in dirs)
     seen = [since for trend in dirs if (since := board.since.get(("log dir", broker, trend.log_dir))) is not None]
@@ -335,7 +335,7 @@ def _mends(reason: HealthReason) -> tuple[str, ...]:
 def _advice_of(board: Board, reason: HealthReason) -> str:
     """Return the check's advice; where only certain brokers help, these are named instead of any replica."""
     if reason.check is Check.LEAKED_THROTTLES:
-        # What the engine advises step by step, the dashboard does by one key.
+        # The dashboard does with one key what the engine advises step by step.
         return "remove them (X)"
     advice = spelled(reason.advice)
     if reason.check in _OF_MOVES and _throttles(board):
@@ -356,7 +356,7 @@ def _throttles(board: Board) -> list[str]:
 
 
 def _who_helps(board: Board) -> str:
-    """Return which dead brokers bring offline partitions back, those of most partitions first."""
+    """Return which dead brokers would bring offline partitions back, those with most partitions first."""
     awaited = board.total.last_in_sync
     who = ", ".join(str(broker) for broker, _ in awaited.most_common(_NAMED_MAX))
     full = tuple(sorted(awaited.keys() & board.filled.keys()))
@@ -365,7 +365,7 @@ def _who_helps(board: Board) -> str:
 
 
 def _incident_of(board: Board, check: Check) -> int | None:
-    """Return the number of the incident in which a finding began, if anybody saw that."""
+    """Return the number of the incident in which a finding began, if that was seen."""
     since, kind = board.since.get(check), _FOLLOWS.get(check)
     if since is None or since.is_least or kind is None:
         return None
@@ -374,7 +374,7 @@ def _incident_of(board: Board, check: Check) -> int | None:
 
 
 def _of_moves(board: Board) -> Iterator[Problem]:
-    """Copies that do not end by themselves."""
+    """Yield a problem for copies that will not end by themselves."""
     if not board.total.moving:
         return
     moves = board.moves
@@ -410,7 +410,7 @@ def _of_moves(board: Board) -> Iterator[Problem]:
 
 
 def _of_plans(board: Board) -> Iterator[Problem]:
-    """A plan that was stopped or killed: its moves under way go on, the rest of it does not."""
+    """Yield a problem for a plan that was stopped or killed: its moves under way continue, the rest does not."""
     plan = board.stopped_plan
     if plan is None:
         return
@@ -443,7 +443,7 @@ def _effect(board: Board, reason: HealthReason) -> str:
 
 
 def _doubts(board: Board) -> Iterator[Problem]:
-    """Findings of a look at the data itself: it contradicts itself, or cannot be."""
+    """Yield a problem for each contradiction in the data."""
     for finding in board.findings[:_NAMED_MAX]:
         words = finding.doubt.value.replace("_", " ")
         subject = f"{plain(finding.subject)}: {words}"
@@ -502,7 +502,7 @@ def _cases_of(board: Board, group: WatchedGroup, still_s: float | None) -> Itera
 
 
 def _of_queries(board: Board) -> Iterator[Problem]:
-    """Queries of Spark, which read the cluster as groups do."""
+    """Yield a problem for each query of Spark in trouble."""
     for job in (query.job for query in board.frame.queries if query.job.status.is_trouble):
         status = status_cell(job.status)
         name = plain(job.name or job.path)

@@ -1,6 +1,7 @@
-"""Who was out of the ISR when, for how long, and who led meanwhile: a row for each partition, from the events. Pure.
+"""Which replica was out of the ISR when, for how long, and who led meanwhile: a row per partition, from the events.
+Pure.
 
-It is as fine as the samples of the cluster: what came and went between two of them is not seen.
+What came and went between two samples of the cluster is not seen.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Where a broker tells its metrics, and how they are read: Prometheus' format and Jolokia's protocol over HTTP.
+"""Where a broker serves its metrics, and how they are read: Prometheus' format and Jolokia's protocol over HTTP.
 
 JMX itself needs a Java, which the caller brings. TLS goes by the ``ssl.*`` properties of the cluster's client.
 """

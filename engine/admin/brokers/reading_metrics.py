@@ -1,4 +1,4 @@
-"""Finds out where brokers tell their metrics, and reads them from all at once: a slow broker never holds the others.
+"""Finds out where brokers serve their metrics, and reads them from all at once: a slow broker never delays the others.
 
 A profile or the caller may say where. Else a broker of klamm says it among its settings, and one of Apache Kafka
 registers its JMX port in ZooKeeper.

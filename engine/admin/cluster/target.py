@@ -78,7 +78,7 @@ class Naming:
     jaas_config: str | None = None
     zk_tls_config: str | None = None
     may_jaas_idle: bool = False
-    """Several clusters share the JAAS file: not each of them need use it."""
+    """Several clusters share the JAAS file: not every one has to use it."""
 
     @property
     def jaas_file(self) -> Path | None:
@@ -115,7 +115,7 @@ class ClusterTarget:
     """Where each broker serves its metrics, as the profile says: a URL with ``{host}`` or ``{id}``."""
     label: str = ""
     colour: Colour | None = None
-    """Helps a person tell it from other clusters."""
+    """Helps a person distinguish it from other clusters."""
 
     @property
     def title(self) -> str:
@@ -181,7 +181,7 @@ def resolve_target(naming: Naming, environment: Mapping[str, str], folder: Path)
         message = Phrase(Parameter.JAAS_CONFIG, " holds a login, but neither client properties nor ZooKeeper use it")
         hint = Phrase("set security.protocol=SASL_SSL, or SASL_PLAINTEXT, in ", Give(Parameter.COMMAND_CONFIG))
         raise BadRequest(message, hint=hint)
-    # Not a profile's own: whoever names the profile again has that.
+    # Not a profile's own: naming the profile again brings that.
     target = replace(
         target, jaas_file=naming.jaas_file, command_config=config or None, zk_tls_config=naming.zk_tls_config
     )

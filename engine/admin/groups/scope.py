@@ -150,7 +150,7 @@ async def ids_in(cluster: Cluster, texts: Sequence[str]) -> tuple[tuple[str, ...
 
 
 def is_pattern(text: str) -> bool:
-    """Whether a text may be a pattern; if not, it is an id that is looked for as it is."""
+    """Whether a text may be a pattern; if not, it is an id."""
     try:
         re.compile(text)
     except re.error:
@@ -205,7 +205,7 @@ def without_coordinator(partitions: Sequence[int]) -> AdminError:
 
 
 def by_name(groups: Iterable[str]) -> str:
-    """Return a few names for a sentence."""
+    """Return the names for a sentence; of many, the first few."""
     names = list(groups)
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 

@@ -65,7 +65,7 @@ class Location:
         return self.path.rstrip("/").rpartition("/")[2]
 
     def entries(self) -> list[Entry]:
-        """Return what is in this folder, in order of names."""
+        """Return the entries of this folder, sorted by name."""
         return sorted(self.store.list(self.path), key=lambda file: file.name)
 
     def read(self) -> bytes:
@@ -77,7 +77,7 @@ OtherStore = Callable[[str], tuple[Store, str]]
 
 
 class LocalStore:
-    """This machine's disks. A link that leads nowhere, or back to a folder that it lies in, is not there."""
+    """This machine's disks. It leaves out broken links, and links back to a folder above."""
 
     def list(self, path: str) -> list[Entry]:
         listed = []
@@ -115,8 +115,8 @@ class ArrowStore:
 def arrow_entries(filesystem: Any, folder: str) -> list[Entry]:
     """Return what is in a folder, through pyarrow.
 
-    Of Google's store pyarrow lists no folder that is there only in the names of objects, so all that lies below is
-    asked for.
+    In Google's store, pyarrow does not list a folder that exists only in the names of objects, so this reads everything
+    below.
     """
     from pyarrow import fs
 
@@ -125,7 +125,7 @@ def arrow_entries(filesystem: Any, folder: str) -> list[Entry]:
     try:
         infos = filesystem.get_file_info(fs.FileSelector(folder, recursive=is_google))
     except OSError:
-        # Of Google's store pyarrow does not say by the kind of error that there is no such folder.
+        # For Google's store, the type of pyarrow's error does not say that there is no such folder.
         if filesystem.get_file_info(folder).type is fs.FileType.NotFound:
             raise FileNotFoundError(folder) from None
         raise

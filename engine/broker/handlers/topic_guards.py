@@ -76,13 +76,13 @@ def guard_produce(ask: Ask, request: Any) -> Any:
     for topic in topics:
         for data in topic.partition_data:
             if data.records is not None:
-                # The request may be handled later, when the bytes that it came in are gone.
+                # The request may be handled later, after its bytes are gone.
                 data.records = memoryview(bytearray(data.records))
     return steps
 
 
 def _is_lazy(topics: Any) -> bool:
-    """Return whether a request is large: then it has its own bytes, and to look at all of them takes long."""
+    """Return whether a request is large: then it has its own bytes, and looking at all of them takes long."""
     return isinstance(topics, LazyArray) or any(isinstance(topic.partition_data, LazyArray) for topic in topics)
 
 
