@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, takewhile
 from typing import NamedTuple
 
-from engine.admin.analysis.history import History, Sample
-from engine.admin.analysis.slope import slope_of
+from engine.admin.analysis.history import History, Sample, slope_of
 from engine.admin.cluster.remedies import Do, Operation, Phrase, Words
 from engine.admin.health.checks import ALMOST_FULL_PERCENT
 from engine.admin.health.report import used_percent

@@ -13,8 +13,7 @@ from enum import StrEnum
 from functools import lru_cache
 from itertools import takewhile
 
-from engine.admin.analysis.history import SAMPLES_MAX, History, Sample
-from engine.admin.analysis.slope import SAMPLES_MIN, Slope, slope_of
+from engine.admin.analysis.history import SAMPLES_MAX, SAMPLES_MIN, History, Sample, Slope, slope_of
 from engine.admin.reassignment.throttle_settings import (
     FOLLOWER_RATE,
     FOLLOWER_REPLICAS,

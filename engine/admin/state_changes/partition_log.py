@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from engine.admin.cluster.background import in_daemon_thread
 from engine.admin.state_changes.log_files import FoundLogs, LogFile, find_logs, look_at_logs
 from engine.admin.state_changes.log_input import LogProblem, ProblemKind
 from engine.admin.state_changes.merge import MergeWish, plan_merge
@@ -19,6 +18,7 @@ from engine.kafka.formats.state_change_events import StateSeen
 from engine.kafka.formats.state_change_lines import parse_entry
 from engine.kafka.formats.state_change_sentences import events_of
 from engine.kafka.formats.state_change_states import PrintedState
+from engine.runtime.offload import in_daemon_thread
 
 LOOK_BACK = timedelta(hours=24)
 ENTRIES_MAX = 5_000

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from engine.admin.brokers.metrics import TOPICS_MAX
 from engine.admin.cluster.asking import FAILURES
-from engine.admin.cluster.background import in_daemon_thread
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.errors import AdminError, AnswerLost, Refused, Unreachable
 from engine.admin.cluster.rights import Right
@@ -45,6 +44,7 @@ from engine.common.snapshot import ClusterSnapshot
 from engine.kafka.client.broker_client import LastAnswer
 from engine.kafka.protocol.apis.metadata import MetadataResponse
 from engine.kafka.zk.errors import SessionLost, ZooKeeperError
+from engine.runtime.offload import in_daemon_thread
 
 if TYPE_CHECKING:
     from engine.admin.brokers.metrics_sources import ReadJmx
