@@ -257,7 +257,9 @@ SAMPLES_MIN = 3
 
 
 class Slope(NamedTuple):
-    """A line through samples (least squares): the change per second; the samples place the true one between ``low`` and ``high`` (two sigma)."""
+    """A line through samples (least squares): the change per second. The true one is between ``low`` and ``high``
+    (two sigma).
+    """
 
     per_s: float
     low: float
