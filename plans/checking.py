@@ -57,7 +57,7 @@ class _Held:
     """What is where when the plan is done."""
 
     dirs: dict[int, set[str]] = field(default_factory=dict)
-    """The log dirs of each broker that tells them."""
+    """The log dirs of each broker that reports them."""
     bytes: Counter[tuple[int, str]] = field(default_factory=Counter)
     chosen: Counter[int] = field(default_factory=Counter)
     """Bytes that come to a broker, for which it chooses the log dir."""

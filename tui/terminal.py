@@ -49,7 +49,7 @@ class KeyParser(XTermParser):
         super().__init__(debug)
 
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
-        # Textual waits for the rest of what begins with ``O``, and tells it as ``alt`` if none comes.
+        # Textual waits for the rest of what begins with ``O``, and reports it as ``alt`` if none comes.
         is_cut = alt and sequence == "O"
         if is_cut or (len(sequence) == 2 and sequence[0] == _ESC and sequence[1] not in _NOT_AFTER_ESC):
             with_alt = super()._sequence_to_key_events(sequence[-1], alt=True)

@@ -122,7 +122,7 @@ class Invocation:
     denials: list[Cluster] = field(default_factory=list)
     """The opened clusters. Each knows which missing rights led to a refusal, or hide something."""
     _refusals_shown: set[tuple[str | None, str | None]] = field(default_factory=set)
-    """Operations and resources of refusals that were told."""
+    """Operations and resources of refusals that were shown."""
     settings: SettingsSilence | None = None
     """What the opened clusters have found out about ZooKeeper, and brokers that wait for it."""
     unanswered: list[str] = field(default_factory=list)
@@ -266,8 +266,8 @@ class Invocation:
         return failures[0].code if failures else otherwise
 
     def tell_failures_but_hidden(self, errors: Sequence[AdminError]) -> ExitCode:
-        """Report failures of things that the user did not name: what the principal may not see is hidden, and told at
-        the end."""
+        """Report failures of things that the user did not name: what the principal may not see is hidden, and the end
+        of the command says so."""
         from engine.admin.cluster.errors import FailureKind
 
         return self.tell_failures([error for error in errors if error.kind is not FailureKind.AUTHORIZATION])

@@ -41,7 +41,7 @@ _PLANNED = (
 def load_report(loads: Sequence[BrokerLoad], troubles: Mapping[int, str] | None = None) -> Report:
     """One row per broker; for a person with bars, and without unknown figures.
 
-    ``troubles`` are the reasons of brokers that do not tell their rates; None: nobody asked for rates.
+    ``troubles`` are the reasons of brokers that do not report their rates; None: nobody asked for rates.
     """
     columns = _LOAD if troubles is None else (*_LOAD, *_RATES)
     rows = [

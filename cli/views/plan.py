@@ -142,7 +142,7 @@ _SHOWN = (
 
 
 def shown_moves(plan: PlanFile) -> list[ShownMove]:
-    """Return the partitions of a plan as its file tells them, with the waves of ``plan apply`` without options."""
+    """Return the partitions of a plan as its file has them, with the waves of ``plan apply`` without options."""
     moves = moves_between(plan.klamm.rollback, plan.partitions)
     waves = {move.name: number for number, wave in enumerate(waves_of(moves, WaveCaps()), 1) for move in wave}
     return [

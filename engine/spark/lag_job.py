@@ -32,7 +32,7 @@ _NOTE_PATIENCE_S = 10.0
 
 
 OnWait = Callable[[str, str], object]
-"""Is told what begins that may take long: whose work it is, and what is done. Two empty words: it has ended."""
+"""Called with what begins and may take long: whose work it is, and what is done. Two empty words: it has ended."""
 
 
 class _Enough(Exception):

@@ -55,7 +55,7 @@ class Setting:
 async def read_settings(cluster: Cluster, entity: Entity) -> list[Setting]:
     """Return everything in force for a topic or a broker, its own settings first.
 
-    What a broker's file says only brokers tell; from ZooKeeper alone come those that are set there.
+    Only brokers know what their files say; from ZooKeeper alone come those that are set there.
 
     Raises:
         AdminError: it cannot be read.

@@ -225,7 +225,7 @@ def _broker(view: View, item: BrokerItem, width: int) -> list[Line]:
 
 
 def _measured(view: View, measured: BrokerFigures | None, width: int) -> list[Line]:
-    """Say what a broker measures, who told it, and why something is missing."""
+    """Say what a broker measures, how it was read, and why something is missing."""
     board = view.board
     if not board.reads_metrics:
         return []

@@ -234,7 +234,7 @@ def _more_of_them(problems: Sequence[Problem], cursor: int, board: Board, width:
 
 
 def _more_of(problem: Problem, board: Board, width: int) -> list[Line]:
-    """Return what else is known of a problem, as the window that ``w`` opens tells it."""
+    """Return what else is known of a problem, as the window that ``w`` opens shows it."""
     reasons = why_lines(problem, board, run_width=width - 4)[1:]
     lines = [line("  ", *part) for row in reasons for part in folded(row, width - 4)]
     title = f" {problem.subject} "

@@ -20,7 +20,7 @@ from tui.state.status import rights_text
 
 BAR_MIN = 6
 THROTTLES_MAX = 4
-"""As many lines tell of throttles: brokers with the same one, that does the same, share a line."""
+"""This many lines are about throttles: brokers with the same one, that does the same, share a line."""
 FINISHING = "finishing"
 """A partition that moves and has nothing left to copy."""
 _TONES = {

@@ -25,7 +25,7 @@ class Standing(StrEnum):
 
     @property
     def is_seen(self) -> bool:
-        """Whether the screen shows the cluster as it is now, as far as anybody can tell."""
+        """Whether the screen shows the cluster as it is now, as far as can be known."""
         return self in (Standing.LIVE, Standing.DEGRADED)
 
 

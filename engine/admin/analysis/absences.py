@@ -1,4 +1,4 @@
-"""Since when replicas have been out of the ISR, as far as events told. Pure.
+"""Since when replicas have been out of the ISR, as far as events say. Pure.
 
 It is kept up with each event: searching 20,000 of them at each drawing takes 0.1 s.
 """

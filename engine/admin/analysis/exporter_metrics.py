@@ -1,6 +1,6 @@
 """A frame as metrics, for ``klamm exporter``. Pure.
 
-What was not read lately is not told: an old figure would look like a new one. ``klamm_exporter_reading_age_seconds``
+What was not read lately is left out: an old figure would look like a new one. ``klamm_exporter_reading_age_seconds``
 says how old each part is, and ``klamm_exporter_series_left_out`` how much the limit on series has cut off.
 """
 

@@ -197,7 +197,7 @@ def runs_around(
 
 
 class Incidents:
-    """The incidents that events tell of, the oldest first. Owned by the history.
+    """The incidents that follow from the events, the oldest first. Owned by the history.
 
     Attributes:
         folds: for each event that the history keeps, the number of the incident that it causes, minus the number of the

@@ -41,7 +41,7 @@ class BrokerReader(Protocol):
     async def sizes_of_brokers(self, topics: Sequence[TopicSnapshot], *, are_all: bool) -> Mapping[int, int]:
         """Return the bytes that brokers hold of topics, or of all (``topics`` are those that a list has). Never fails.
 
-        Leaves out a broker that does not tell, or cannot because a log dir has failed.
+        Leaves out a broker that does not report them, or cannot because a log dir has failed.
         """
 
 

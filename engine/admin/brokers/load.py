@@ -17,9 +17,10 @@ Replicas = Mapping[TopicPartition, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class BrokerLoad:
-    """What one broker carries. ``size_bytes`` is None if it did not tell; the rates if it did not, or was not asked.
+    """What one broker carries. ``size_bytes`` is None if the broker did not report it; the rates if it did not, or was
+    not asked.
 
-    Rates are by the second: over the last minute, or over two seconds of a broker that tells counts only.
+    Rates are by the second: over the last minute, or over two seconds for a broker that reports counts only.
     """
 
     broker: int
@@ -58,7 +59,8 @@ class LoadOfPlan:
 def load_of_brokers(
     brokers: Sequence[BrokerInfo], topics: Iterable[TopicSnapshot], sizes: Mapping[int, int]
 ) -> list[BrokerLoad]:
-    """Return one line per broker that lives or has a replica, by id; ``sizes`` in bytes, of those that told."""
+    """Return one line per broker that lives or has a replica, by id; ``sizes`` in bytes, of those that reported
+    them."""
     replicas: Counter[int] = Counter()
     leaders: Counter[int] = Counter()
     preferred: Counter[int] = Counter()

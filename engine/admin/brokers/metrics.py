@@ -40,7 +40,7 @@ _LABEL: Final = re.compile(r'\b(\w++)="((?:\\.|[^"\\])*+)"')
 
 
 class Teller(StrEnum):
-    """How a broker tells its figures."""
+    """How a broker reports its figures."""
 
     JOLOKIA = "jolokia"
     JMX = "jmx"
@@ -54,7 +54,7 @@ class Rate:
     Attributes:
         total: the count since the broker started.
         one_minute: events a second, as the broker averages them; likewise the two below.
-        measured: events a second between two readings, where the broker tells counts only.
+        measured: events a second between two readings, where the broker reports counts only.
     """
 
     total: float | None = None
@@ -89,7 +89,7 @@ class TopicFigures:
 
 
 class TopicTraffic(NamedTuple):
-    """The bytes a second of one topic, over the brokers that tell. None: nobody does."""
+    """The bytes a second of one topic, over the brokers that report it. None: nobody does."""
 
     bytes_in: float | None = None
     bytes_out: float | None = None
@@ -97,7 +97,7 @@ class TopicTraffic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerFigures:
-    """What one broker tells.
+    """What one broker reports.
 
     Attributes:
         told_by: how; None if it does not tell. ``where`` is the address.
@@ -131,7 +131,7 @@ class BrokerFigures:
 
     @property
     def throttle_ms(self) -> float | None:
-        """The longer of the two times for which answers were held back; None if neither is told."""
+        """The longer of the two times for which answers were held back; None if neither is reported."""
         return max((ms for ms in (self.produce_throttle_ms, self.fetch_throttle_ms) if ms is not None), default=None)
 
 
@@ -205,7 +205,7 @@ def numbers(attributes: Mapping[str, object]) -> dict[str, float]:
 
 
 def beans_of_page(page: str) -> Beans:
-    """Return what a page for Prometheus tells: by the JMX exporter's usual rules for Kafka, or by none."""
+    """Return what a page for Prometheus contains: by the JMX exporter's usual rules for Kafka, or by none."""
     beans: Beans = {}
     for line in page.splitlines():
         match = _SERIES.match(line)
@@ -273,7 +273,7 @@ def is_of_klamm(page: str) -> bool:
 
 
 def has_rates(beans: Beans) -> bool:
-    """Whether a broker told averages, not only counts."""
+    """Whether a broker reported averages, not only counts."""
     return any("OneMinuteRate" in attributes for attributes in beans.values())
 
 
@@ -283,7 +283,7 @@ def figures_of(
     """Return what MBeans say.
 
     Args:
-        before: what they said ``measured_s`` seconds earlier, where only counts are told.
+        before: what they said ``measured_s`` seconds earlier, where only counts are reported.
     """
 
     def rate(name: str, tag: str = "") -> Rate:

@@ -61,7 +61,7 @@ class QuotaUsage:
 
 @dataclass(frozen=True, slots=True)
 class UsageOfBrokers:
-    """All uses, the nearest to its limit first, and why a broker does not tell."""
+    """All uses, the nearest to its limit first, and why a broker reports none."""
 
     usages: Sequence[QuotaUsage]
     troubles: Sequence[tuple[int, str]]

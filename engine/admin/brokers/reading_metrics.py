@@ -35,7 +35,7 @@ from engine.kafka.client.tls.context import tls_settings
 
 _KEY: Final = "klamm.metrics.listener"
 MEASURE_S: Final = 2.0
-"""Seconds between two readings of a broker that tells counts only."""
+"""Seconds between two readings of a broker that reports counts only."""
 
 _LIMIT_SHARE, _ALL_SHARE = 0.4, 0.8
 """The shares of the operation's time that one reading of one broker may take, and all by JMX with the start of Java. A
@@ -44,9 +44,9 @@ JMX exporter needs many seconds for its page where a broker has thousands of par
 
 @dataclass(frozen=True, slots=True)
 class BrokerReading:
-    """What one broker told. Without ``beans`` there is a ``trouble``.
+    """What one broker reported. Without ``beans`` there is a ``trouble``.
 
-    ``before`` is what it had told ``measured_s`` seconds earlier, where it tells counts only.
+    ``before`` is what it had reported ``measured_s`` seconds earlier, if it reports counts only.
     """
 
     broker: int
@@ -66,7 +66,7 @@ async def read_figures(
     requests: bool = False,
     topics: bool = False,
 ) -> list[BrokerFigures]:
-    """Return what live brokers tell (none named: all), by id. A broker that does not tell has the reason.
+    """Return what live brokers report (none named: all), by id. A broker that reports nothing has the reason.
 
     Args:
         pattern: where each broker serves its metrics, instead of what the profile says.
@@ -102,7 +102,7 @@ async def read_beans(
     """Return the MBeans of live brokers that have one of the names, by id; see ``read_figures``.
 
     Args:
-        measures: read a broker that tells counts only twice.
+        measures: read a broker that reports only counts twice.
     """
     pattern = pattern or cluster.target.metrics
     if pattern is not None:
@@ -160,7 +160,7 @@ async def _all_by_jmx(read: Awaitable[Mapping[int, Beans | str]], sources: Mappi
 async def read_by_http(
     broker: int, source: Source, wanted: Sequence[str], limit_s: float, *, measures: bool
 ) -> BrokerReading:
-    """Read a broker; where it tells counts only, read it again after a while: rates are made of both."""
+    """Read a broker; if it reports counts only, read it again after a while: rates are made of both."""
     try:
         first = await _in_time(source, wanted, limit_s)
         if not measures or has_rates(first.beans):
@@ -275,7 +275,7 @@ _WATCH_LIMIT_S, _WATCH_ALL_S = 8.0, 12.0
 
 @dataclass(frozen=True, slots=True)
 class WatchedFigures:
-    """What brokers told at one time.
+    """What brokers reported at one time.
 
     Attributes:
         brokers: by id; each live broker has some, or the reason why not.
@@ -293,7 +293,7 @@ class WatchedFigures:
 class FiguresReader:
     """Reads the same brokers' figures again and again.
 
-    It finds out once where a broker tells them, until that broker does not answer. Of one that tells counts only it
+    It finds out once where a broker serves them, until that broker does not answer. If a broker reports counts only, it
     makes rates between two readings.
     """
 

@@ -58,7 +58,7 @@ class Profile:
 
     ``checkpoints`` and ``event_logs`` are where Spark's queries that read from it leave their traces, ``logs`` where
     its brokers' state-change logs can be read. ``metrics`` is where each broker serves its metrics: a URL with
-    ``{host}`` or ``{id}``. ``label`` and ``colour`` help a person tell it from others.
+    ``{host}`` or ``{id}``. ``label`` and ``colour`` help a person distinguish it from others.
     """
 
     name: str

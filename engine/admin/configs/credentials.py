@@ -27,7 +27,7 @@ from engine.kafka.protocol.apis.alter_user_scram_credentials import (
 )
 
 ITERATIONS_DEFAULT = 8192
-"""What kafka-configs of Kafka 3.9 takes if it is not told."""
+"""The default of kafka-configs in Kafka 3.9."""
 _CODES = {name: code for code, name in SCRAM_MECHANISMS.items()}
 _SAID = re.compile(r"(?:iterations=(-?\d*),)?password=(.*)", re.DOTALL)
 _SALT_BYTES = 24

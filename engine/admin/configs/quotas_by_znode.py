@@ -76,7 +76,7 @@ async def alter_quotas_zk(
     *,
     validate_only: bool = False,
 ) -> None:
-    """Set and drop quotas of one entity, all or none, and tell the brokers.
+    """Set and drop quotas of one entity, all or none, and notify the brokers.
 
     Raises:
         BadRequest: something is not a quota, not a number, or not set.

@@ -60,7 +60,7 @@ class GroupsToDelete:
         return [*self.failures, *self.refusals.values()]
 
     def planned(self) -> list[DeletedGroup]:
-        """Return what a dry run tells."""
+        """Return what a dry run reports."""
         would = DeletionResult.WOULD_BE_DELETED
         rows = [DeletedGroup(group, GroupType.CLASSIC, would) for group in self.brokers]
         rows += [DeletedGroup(group, GroupType.ZOOKEEPER, would) for group in self.zookeeper]

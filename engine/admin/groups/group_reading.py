@@ -381,7 +381,7 @@ def _offset(partition: _Partition) -> CommittedOffset | Unknown:
 
 # Groups that DescribeGroups does not know: those of the new consumer protocol (KIP-848), of shares and of streams.
 #
-# This describes the first completely. A broker's list tells only the type of the others.
+# This describes the first completely. A broker's list has only the type of the others.
 
 _NO_SUCH_GROUP = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 """Brokers with ZooKeeper list the API from 3.7 on, and answer the second for each group."""

@@ -340,7 +340,7 @@ async def _own_min_isr(client: BrokerClient, broker_id: int) -> int | None:
 
 
 async def _with_znodes(facts: HealthFacts, cluster: Cluster, clock: Clock) -> HealthFacts:
-    """Add what only ZooKeeper tells: the tools' list of reassignments, ages of deletions, clocks, and its own speed."""
+    """Add what only ZooKeeper knows: the tools' list of reassignments, ages of deletions, clocks, and its own speed."""
     from engine.kafka.zk.kafka_client import KafkaZkClient
 
     kafka = KafkaZkClient(await cluster.zookeeper())

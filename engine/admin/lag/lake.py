@@ -266,7 +266,7 @@ class Lake:
         return points
 
     def readers_before(self, time_ms: int, chunk: int | None, cluster: str) -> list[dict[str, Any]]:
-        """Return a cluster's readers in the last sample before a time, by what tells them apart.
+        """Return a cluster's readers in the last sample before a time, by what distinguishes them.
 
         ``chunk`` None is any.
         """

@@ -53,7 +53,7 @@ class QueryTraces:
         failures: list[AdminError] = []
         checkpoints, from_logs = self._from_checkpoints(failures), self._from_event_logs(failures)
         by_id: dict[str, list[Query]] = {}
-        # The newest of several copies is the one that the other files tell of.
+        # The newest of several copies is the one that the other files belong to.
         for query in [*sorted(checkpoints, key=_newest_batch, reverse=True), *from_logs]:
             by_id.setdefault(query.query_id, []).append(query)
         queries = []

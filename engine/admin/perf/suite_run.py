@@ -308,7 +308,7 @@ _PROC = Path("/proc")
 def find_processes(addresses: Iterable[tuple[str, int]]) -> list[int] | None:
     """Return the processes that listen at these addresses; None unless all of them are here and readable.
 
-    Only Linux's ``/proc`` tells them, so elsewhere it is None.
+    Only Linux's ``/proc`` has them, so elsewhere it is None.
     """
     wanted = [(host, port) for host, port in addresses]
     if not wanted or not all(_is_here(host) for host, _ in wanted):

@@ -1,6 +1,6 @@
 """The journal of a plan's execution: one JSON line per event, on disk before the next event begins.
 
-It tells people what was done and when. Resuming does not need it: the plan file and the cluster are enough.
+It shows people what was done and when. Resuming does not need it: the plan file and the cluster are enough.
 """
 
 from __future__ import annotations

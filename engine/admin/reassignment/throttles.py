@@ -212,7 +212,7 @@ async def clear_throttles(
     brokers = await _clear_brokers(cluster, ours, given, is_preview=is_preview)
     cleared = tuple(brokers.cleared)
     if brokers.is_partial:
-        # The marks must stay: they tell a later run which rates are klamm's.
+        # The marks must stay: they show a later run which rates are klamm's.
         return ClearedThrottles((), cleared, brokers.left, brokers.cleared)
     topics = await _clear_topics(cluster, done, {}, is_preview=is_preview)
     theirs = {

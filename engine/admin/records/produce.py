@@ -331,7 +331,7 @@ class Producer:
         except (Unreachable, NotFound) as error:
             self._last_error = ErrorCode.NETWORK_EXCEPTION
             if isinstance(error.__cause__, RequestTimedOut):
-                # It may be frozen, and would not tell either who leads now.
+                # It may be frozen, and would not answer who leads now either.
                 await self._wire.fell_silent(leader_id, "no answer in time")
             return False
         self._wire.silent.pop(leader_id, None)

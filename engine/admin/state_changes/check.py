@@ -430,7 +430,7 @@ class ClockTracking:
 
 
 _Sort = tuple[RequestKind, int]
-"""What tells a request from others: its kind and how many partitions it has."""
+"""What identifies a request: its kind and how many partitions it has."""
 _Compared = tuple[bytes, _Sort]
 """When a request was sent or handled, and its sort."""
 

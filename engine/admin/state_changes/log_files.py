@@ -43,7 +43,7 @@ class LogFile:
     opened: LogInput | None = None
     """A pipe, which can be read only once: open, with the bytes that were peeked at put back."""
     inode: int | None = None
-    """What tells the file from one that takes its name; None if nothing does, as in a store."""
+    """What distinguishes the file from one that takes its name; None if nothing does, as in a store."""
 
     @property
     def source(self) -> str:

@@ -130,7 +130,7 @@ class WireTopicReader:
 async def read_reassignments(
     wire: WireCluster, *, limit_s: float | None = None, is_patient: bool = True, silence_s: float = math.inf
 ) -> dict[TopicPartition, ReplicaAssignment]:
-    """Return the partitions that are being reassigned; none if the cluster is too old to tell.
+    """Return the partitions that are being reassigned; none if the cluster is too old to report them.
 
     Raises:
         Unreachable: no controller answers within ``limit_s`` (None: most of the operation's time), or a live one does
@@ -335,8 +335,8 @@ class WireTopicChanger:
     async def _wait_until_known(self, names: Sequence[str], is_known: Callable[[int | None], bool]) -> None:
         """Wait until every broker knows of a change, so that the next command sees it whichever broker it asks.
 
-        The controller tells them one after the other, and answers when the first one knows. This does not wait long for
-        a broker that is slow or unreachable: the change is done.
+        The controller notifies them one after the other, and answers when the first one knows. This does not wait long
+        for a broker that is slow or unreachable: the change is done.
         """
         try:
             async with asyncio.timeout(self._timeout_ms * HEARSAY_SHARE / 1000):

@@ -1,4 +1,4 @@
-"""What ZooKeeper tells a feed: changes at once through watches, and partition states in rotation if no broker is asked.
+"""ZooKeeper's side of a feed: changes at once through watches, and partition states in rotation if no broker is asked.
 
 One task reads one thing after the other, so an older answer never follows a newer one. A watch only says that something
 must be read again.
@@ -312,7 +312,7 @@ class ZooKeeperSide:
         for start in range(0, len(new), _SLICE):
             await self._read_topics(kafka, new[start : start + _SLICE])
         if not new:
-            # Watches tell of changes in the others, so it is known what moves; without topics, that nothing does.
+            # Watches report changes in the others, so it is known what moves; without topics, that nothing does.
             self._board.read(Stage.REASSIGNMENTS, StageSource.WATCH, requests=1)
         self._knowledge.assignments_by_znode = True
         if new and self._board.stages[Stage.SETTINGS].read_at_ms is not None:

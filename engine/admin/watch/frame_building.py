@@ -30,7 +30,7 @@ class FrameBuilder:
 
     Args:
         known: the frame before.
-        is_whole: the lines tell all of the frame, not what has changed since ``known``.
+        is_whole: the lines describe the whole frame, not what has changed since ``known``.
     """
 
     def __init__(self, known: Frame | None, *, is_whole: bool) -> None:

@@ -165,7 +165,7 @@ class Knowledge:
     def basis(self) -> tuple[object, ...]:
         """What an answer about all topics is merged with: while these are the same objects, so is the result.
 
-        While brokers alone tell what moves, each listing of it counts: it says which moves have ended.
+        While only brokers say what moves, each listing of it counts: it says which moves have ended.
         """
         moves = object() if not self.assignments_by_znode and (self._listed or self._knew_moves) else None
         sides = self.members_by_znode, self.assignments_by_znode, self.states_by_wire

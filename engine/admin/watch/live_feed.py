@@ -79,7 +79,7 @@ _SPARK_STAGE = _PolledStage(Stage.SPARK, 10_000, 0.1)
 _MOVING_LOG_DIRS_MS = 2_000
 """How often sizes are read while partitions move."""
 _ALSO_WATCHED = (Stage.REASSIGNMENTS, Stage.SETTINGS)
-"""Stages that brokers are asked for only while ZooKeeper cannot tell."""
+"""Stages that brokers are asked for only while ZooKeeper cannot answer."""
 
 
 class LiveFeed:
@@ -88,7 +88,7 @@ class LiveFeed:
     Args:
         target: the cluster; its ZooKeeper, its brokers or both are asked, as far as it names them and allows it.
         groups_per_reading: how many groups are measured at once; a reading of many may hold the event loop longer.
-        read_jmx: reads brokers' metrics by JMX, where they tell them so; None: leave out the metrics of brokers.
+        read_jmx: reads brokers' metrics by JMX, where they serve them that way; None: leave out the metrics of brokers.
         has_ends: read where the logs end, each time; without them there are no rates.
 
     Raises:

@@ -1,7 +1,7 @@
 """Values of dataclasses as plain JSON values and back, derived from their type hints. Pure.
 
 A dataclass is the list of its fields in their order, a mapping a list of pairs. So both sides need the same classes:
-``shape_of`` tells whether they have them.
+``shape_of`` says whether they do.
 """
 
 from __future__ import annotations

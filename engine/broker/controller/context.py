@@ -213,7 +213,7 @@ class ControllerContext:
     # For metrics: counted when they are read.
 
     def census(self) -> Generator[None, None, Census]:
-        """Count what metrics tell of all partitions, in pieces: there may be very many."""
+        """Count what metrics show of all partitions, in pieces: there may be very many."""
         census = Census()
         if PartitionState.OFFLINE in self.partition_states.values():
             for number, (partition, state) in enumerate(list(self.partition_states.items())):

@@ -2,7 +2,7 @@
 DescribeDelegationToken (41): v0–v3.
 
 Behaviour
-* Make, renew, end and list tokens that stand for a principal (KIP-48). Any broker does it, and tells the others.
+* Make, renew, end and list tokens that stand for a principal (KIP-48). Any broker does it, and notifies the others.
 * Over PLAINTEXT, anonymous TLS, or a token's own login: DELEGATION_TOKEN_REQUEST_NOT_ALLOWED. Without
   ``delegation.token.secret.key``: DELEGATION_TOKEN_AUTH_DISABLED.
 * The owner and the renewers may renew and end a token, others get DELEGATION_TOKEN_OWNER_MISMATCH. An unknown or ended

@@ -128,7 +128,7 @@ async def _change(broker: Broker, name: str, changes: list[ScramCredentialDeleti
     """Make all changes of one user, or none of them."""
     mechanisms = set()
     breather = Breather()
-    # Of several faults Kafka tells the last.
+    # Of several faults Kafka reports the last.
     for change in reversed(changes):
         _check(change)
         mechanisms.add(change.mechanism)

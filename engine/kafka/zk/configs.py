@@ -247,7 +247,7 @@ class ConfigZnodes:
     async def change_entity_configs(
         self, entity_path: str, configs: Mapping[str, str], *, check_controller: bool = True
     ) -> None:
-        """Replace an entity's settings and tell all brokers.
+        """Replace an entity's settings and notify all brokers.
 
         The znodes of users, clients and addresses without settings are removed, unless a user's clients have some;
         those of topics and brokers stay, as in Kafka 3.9.

@@ -184,7 +184,7 @@ async def _settle_multi(session: Session, lost: LostWrite, chroot: str) -> Multi
 
 
 class _Losses:
-    """Counts how often a write was lost with its connection, to tell bad luck from a server that refuses it."""
+    """Counts how often a write was lost with its connection, to distinguish bad luck from a server that refuses it."""
 
     __slots__ = ("_count", "_path", "_size_bytes")
 

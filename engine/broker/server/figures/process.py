@@ -126,7 +126,7 @@ class ProcessFigures:
 
 
 def _disk_bytes() -> tuple[int, int]:
-    """Return what this process has read from disks and written to them; zeros where the system does not tell."""
+    """Return what this process has read from disks and written to them; zeros where the system does not report them."""
     try:
         text = Path("/proc/self/io").read_text()
     except OSError:
@@ -136,7 +136,7 @@ def _disk_bytes() -> tuple[int, int]:
 
 
 def _descriptors() -> tuple[int, int]:
-    """Return how many descriptors are open, and the limit; -1 where the system does not tell."""
+    """Return how many descriptors are open, and the limit; -1 where the system does not report it."""
     try:
         return sum(1 for _ in Path("/proc/self/fd").iterdir()), descriptor_limit()
     except OSError:
