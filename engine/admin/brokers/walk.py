@@ -159,8 +159,8 @@ async def _name(who: str, host: str, port: int) -> Step:
         raise _Failed(
             Step(f"{who} name", where, f"cannot be resolved ({reason})", FailureKind.UNREACHABLE, CHECK_NAME)
         ) from error
-    addresses = ", ".join(dict.fromkeys(str(info[4][0]) for info in infos))
-    return Step(f"{who} name", where, addresses)
+    found = ", ".join(dict.fromkeys(str(info[4][0]) for info in infos))
+    return Step(f"{who} name", where, found)
 
 
 async def _port(who: str, host: str, port: int) -> Step:
@@ -188,7 +188,7 @@ async def _admission(
     properties, where = cluster.target.client_properties, f"{host}:{port}"
     security = properties.security
     whose = "" if advertised_by is None else f" (broker {advertised_by} advertises this address)"
-    # The command's time must leave room to report it.
+    # The command's time must leave room to tell of it.
     step_s = min(cluster.timeout_s / 2, _STEP_S_MAX)
     client = BrokerClient(
         host,
@@ -227,7 +227,7 @@ async def _admission(
 
 
 async def _tls(cluster: Cluster, host: str, port: int) -> Step:
-    """Shake hands once more, to describe the broker's certificate."""
+    """Shake hands once more, to tell of the broker's certificate."""
     from engine.kafka.client.tls.context import client_context
 
     settings, where = cluster.target.client_properties.security.tls, f"{host}:{port}"
@@ -260,7 +260,7 @@ async def _rights(cluster: Cluster) -> Step:
             answer = await wire.call_any(DescribeClusterRequest(include_cluster_authorized_operations=True))
             bits = answer.cluster_authorized_operations
         except AdminError:
-            # Brokers before 2.8 do not report it.
+            # Brokers before 2.8 do not tell.
             bits = _NOT_TOLD
         if bits == _NOT_TOLD:
             return f"sees {counted(topics, 'topic')}"

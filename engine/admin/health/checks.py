@@ -100,11 +100,11 @@ class _TopicFindings:
     under_min_isr: list[tuple[int, str]] = field(default_factory=list)
     """How many replicas are in sync, and the finding."""
     unelected: int = 0
-    """Partitions without a leader that have a live replica in sync."""
+    """Partitions without a leader of which a replica in sync is alive."""
     spare: int = 0
-    """Partitions without a leader that have a replica on a live broker, in a log dir that works."""
+    """Partitions without a leader of which a live broker has a replica, and no failed log dir took it."""
     stranded: int = 0
-    """Partitions without a leader whose replicas in sync are on live brokers with a failed log dir."""
+    """Partitions without a leader of which live brokers with a failed log dir were in sync."""
     stranded_on: set[int] = field(default_factory=set)
     """These brokers."""
 
@@ -181,11 +181,11 @@ class TopicMemory:
         return known[2] if known is not None and known[0] is topic and known[1] == min_isr else None
 
     def _of_topic(self, topic: TopicSnapshot, setting: _Setting, min_isr: int) -> _TopicFindings:
-        findings = self._known(topic, min_isr)
-        if findings is None:
-            findings = _topic(topic, setting, min_isr)
-            self._topics[topic.name] = topic, min_isr, findings
-        return findings
+        found = self._known(topic, min_isr)
+        if found is None:
+            found = _topic(topic, setting, min_isr)
+            self._topics[topic.name] = topic, min_isr, found
+        return found
 
 
 def assess(
@@ -259,16 +259,14 @@ def _controller(facts: HealthFacts) -> Iterator[tuple[Check, list[str]]]:
     if snapshot.controller_id != NO_CONTROLLER:
         seen.add(snapshot.controller_id)
     if len(seen) > 1:
-        by_broker = sorted(facts.seen_controllers.items())
-        answers = [
-            f"broker {broker} says it is {'nobody' if who is None else f'broker {who}'}" for broker, who in by_broker
-        ]
+        told = sorted(facts.seen_controllers.items())
+        answers = [f"broker {broker} says it is {'nobody' if who is None else f'broker {who}'}" for broker, who in told]
         yield Check.SEVERAL_CONTROLLERS, answers
 
 
 def _missing_brokers(topics: _TopicFindings) -> list[str]:
     counts = sorted(topics.missing.items(), key=lambda item: (-item[1], item[0]))
-    return [f"broker {broker}: {counted(count, 'replica')}" for broker, count in counts]
+    return [f"broker {broker}: {count} replica{'' if count == 1 else 's'}" for broker, count in counts]
 
 
 def _silent_brokers(facts: HealthFacts) -> list[str]:
@@ -336,25 +334,25 @@ def _troubles(partition: PartitionSnapshot, setting: _Setting, min_isr: int) -> 
             yield cause, f"broker {', '.join(map(str, who))} not in sync"
 
 
-def _count_brokers(findings: _TopicFindings, partition: PartitionSnapshot, live: Set[int]) -> None:
+def _count_brokers(told: _TopicFindings, partition: PartitionSnapshot, live: Set[int]) -> None:
     for broker in partition.replicas:
         if broker not in live:
-            findings.missing[broker] += 1
+            told.missing[broker] += 1
     preferred = partition.preferred_leader
     if preferred in live and not partition.assignment.is_being_reassigned:
-        findings.preferred[preferred] += 1
+        told.preferred[preferred] += 1
         if partition.leader != preferred and preferred in partition.isr:
-            findings.elsewhere[preferred] += 1
+            told.elsewhere[preferred] += 1
 
 
 def _electable(partition: PartitionSnapshot, setting: _Setting) -> list[int]:
-    """Return which brokers may lead a partition that has no leader now."""
+    """Return who may lead a partition that nobody leads now."""
     able = setting.live - setting.failed
     return [] if partition.is_led(setting.live) else [broker for broker in partition.isr if broker in able]
 
 
 def _stranded(partition: PartitionSnapshot, setting: _Setting) -> list[int]:
-    """Return the live brokers with a failed log dir that were in sync, if no replica can lead the partition."""
+    """Return the live brokers with a failed log dir that were in sync, if nobody can lead the partition."""
     if partition.is_led(setting.live) or _electable(partition, setting):
         return []
     return [broker for broker in partition.isr if broker in setting.live]

@@ -1,4 +1,4 @@
-"""Refusals that several handlers share, and the error that an old client understands. Answers no API."""
+"""What several handlers refuse by the same rule, and the error that an old client understands. Answers no API."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def are_static_members_refused(context: RequestContext, group_instance_id: str |
 
 
 def are_transactions_refused(context: RequestContext) -> bool:
-    """Whether the inter-broker protocol is older than transactions: some broker may not know markers."""
+    """Whether the brokers' protocol is from before transactions: some broker may not know markers."""
     return context.broker.config.inter_broker_protocol_version < MetadataVersion.IBP_0_11_0_IV0
 
 

@@ -352,13 +352,13 @@ class TransactionCoordinator:
         def written(error: ErrorCode, _: int) -> None:
             if not owned.is_owned:
                 # Whoever coordinates it now has read the record, or has not. The client finds out there.
-                done(ErrorCode.NOT_COORDINATOR if error is ErrorCode.NONE else _client_error(error))
+                done(ErrorCode.NOT_COORDINATOR if error is ErrorCode.NONE else _told(error))
             elif error is ErrorCode.NONE:
                 transaction.complete(transition)
                 done(error)
             else:
                 transaction.give_up()
-                done(_client_error(error))
+                done(_told(error))
 
         batch = transition_batch(transaction.transactional_id, transition, self._clock.now_ms())
         self._writer.append(owned.index, batch, written, timeout_ms=transition.timeout_ms)
@@ -430,7 +430,7 @@ class TransactionCoordinator:
         self._endings = {name: ending for name, ending in self._endings.items() if ending.owned is not owned}
 
 
-def _client_error(error: ErrorCode) -> ErrorCode:
+def _told(error: ErrorCode) -> ErrorCode:
     """Return the error for a client whose transaction's record could not be written."""
     if error is ErrorCode.REQUEST_TIMED_OUT:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE

@@ -60,9 +60,9 @@ class Verified:
         """Take the coordinator's answer."""
         for partition, error in errors.items():
             if error is not ErrorCode.NONE:
-                self.errors[partition] = self._client_error(error)
+                self.errors[partition] = self._told(error)
 
-    def _client_error(self, error: ErrorCode) -> ErrorCode:
+    def _told(self, error: ErrorCode) -> ErrorCode:
         if error is ErrorCode.PRODUCER_FENCED:
             return ErrorCode.INVALID_PRODUCER_EPOCH
         if error is ErrorCode.TRANSACTION_ABORTABLE and not self.knows_abortable:

@@ -96,11 +96,9 @@ class BatchCleaner:
             start, end = 0, len(section)
         horizon_ms = header.delete_horizon_ms
         keeps_tombstones = horizon_ms is None or self._plan.now_ms < horizon_ms
-        survivors = (
-            find_live(section, start, end, first_offset, live, keeps_tombstones=keeps_tombstones) if live else None
-        )
-        if survivors is None:
-            survivors = find_survivors(
+        found = find_live(section, start, end, first_offset, live, keeps_tombstones=keeps_tombstones) if live else None
+        if found is None:
+            found = find_survivors(
                 section,
                 start,
                 end,
@@ -109,26 +107,24 @@ class BatchCleaner:
                 keys.offsets,
                 keeps_tombstones=keeps_tombstones,
             )
-        self._count(header.record_count, survivors.record_count)
+        self._count(header.record_count, found.record_count)
         if not is_dirty:
-            self._stats.invalid_messages_read += survivors.null_keys
-        if not survivors.record_count:
+            self._stats.invalid_messages_read += found.null_keys
+        if not found.record_count:
             return b""
-        needs_horizon = survivors.has_tombstone and horizon_ms is None
-        if survivors.record_count == header.record_count and not needs_horizon:
+        needs_horizon = found.has_tombstone and horizon_ms is None
+        if found.record_count == header.record_count and not needs_horizon:
             return data[position:whole_end]
-        kept = b"".join(
-            section[start:end] for start, end in zip(survivors.bounds[::2], survivors.bounds[1::2], strict=True)
-        )
-        header = header._replace(record_count=survivors.record_count)
+        kept = b"".join(section[start:end] for start, end in zip(found.bounds[::2], found.bounds[1::2], strict=True))
+        header = header._replace(record_count=found.record_count)
         if needs_horizon:
             return self._with_horizon(header, kept)
-        return self._with_fewer(header, kept, section, survivors)
+        return self._with_fewer(header, kept, section, found)
 
-    def _with_fewer(self, header: BatchHeader, kept: bytes, section: bytes, survivors: Survivors) -> bytes:
+    def _with_fewer(self, header: BatchHeader, kept: bytes, section: bytes, found: Survivors) -> bytes:
         if header.timestamp_type is TimestampType.CREATE_TIME:
             enough = header.max_timestamp - header.base_timestamp
-            max_timestamp = header.base_timestamp + max_timestamp_delta(section, survivors, enough)
+            max_timestamp = header.base_timestamp + max_timestamp_delta(section, found, enough)
             header = header._replace(max_timestamp=max(max_timestamp, -1))
         codec = header.codec
         return seal_batch(header, kept if codec is Codec.NONE else compress(codec, kept))
