@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from engine.admin.watch.frame import Frame
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.snapshot import PartitionSnapshot, TopicSnapshot
-from engine.common.turns import in_turns
+from engine.common.turns import topics_in_turns
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ class Tallies:
         if frame.cluster is None:
             return iter(())
         self._take(frame)
-        return in_turns(frame.cluster.topics, lambda topic: self._counts(topic, frame.min_isr.get(topic.name)))
+        return topics_in_turns(frame.cluster.topics, lambda topic: self._counts(topic, frame.min_isr.get(topic.name)))
 
     def of_frame(self, frame: Frame) -> Tally:
         """Return the counts of all partitions of a frame."""
