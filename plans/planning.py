@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from engine.common.collection import collector_paused
+from engine.common.listing import first_few
 from engine.common.model import NO_LEADER, ReplicaAssignment
 from engine.common.snapshot import ClusterSnapshot
 from plans.building import BuiltProblem, build_problem
@@ -277,10 +278,7 @@ def _stranded_notes(problem: Problem, after: Lists) -> list[str]:
     ]
     if not stranded:
         return []
-    more = len(stranded) - _NAMED_MAX
-    names = ", ".join(str(partition.name) for partition in stranded[:_NAMED_MAX]) + (
-        f" and {more} more" if more > 0 else ""
-    )
+    names = first_few((partition.name for partition in stranded), _NAMED_MAX)
     dead = sorted({problem.brokers[broker].id for partition in stranded for broker in partition.current})
     start = f"start {'one of ' if len(dead) > 1 else 'broker '}{', '.join(map(str, dead))}"
     whose = "its" if len(stranded) == 1 else "their"

@@ -223,7 +223,7 @@ class _View:
 
 async def _measure(invocation: Invocation, meter: LagMeter, interval_s: float, looks_max: int) -> LagAnswer:
     from cli.framework.progress import Countdown
-    from engine.admin.groups.scope import by_name
+    from engine.common.listing import first_few
 
     with Countdown(invocation.talk) as countdown:
 
@@ -237,7 +237,7 @@ async def _measure(invocation: Invocation, meter: LagMeter, interval_s: float, l
     for complaint in complaints:
         invocation.talk.warn(complaint)
     if meter.others:
-        invocation.talk.say(f"groups of other protocols are not measured: {by_name(meter.others)}")
+        invocation.talk.say(f"groups of other protocols are not measured: {first_few(meter.others)}")
     return answer
 
 

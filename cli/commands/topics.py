@@ -476,7 +476,7 @@ def one_name(argument: str | None, option: str | None) -> str:
 
 
 def _summary(topics: Sequence[NewTopic]) -> str:
-    from engine.admin.groups.scope import by_name
+    from engine.common.listing import first_few
 
     topic = topics[0]
     if topic.assignment:
@@ -486,7 +486,7 @@ def _summary(topics: Sequence[NewTopic]) -> str:
         factor = "default" if topic.replication_factor is None else str(topic.replication_factor)
         shape = f"{count} partition{'' if count == '1' else 's'}, factor {factor}"
     configs = "".join(f", {key}={value}" for key, value in topic.configs.items())
-    named = f"{plural('topic', len(topics))} {by_name(topic.name for topic in topics)}"
+    named = f"{plural('topic', len(topics))} {first_few(topic.name for topic in topics)}"
     return f"{named} ({shape}{configs}{'' if len(topics) == 1 else ', each'})"
 
 

@@ -10,8 +10,8 @@ from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Ton
 from cli.views.kafka import groups as kafka
 from engine.admin.groups.description import DescribedGroup, DescribedMember, PartitionProgress
 from engine.admin.groups.listing import GroupsListed
-from engine.admin.groups.scope import by_name
 from engine.admin.groups.values import GroupState, GroupType
+from engine.common.listing import first_few
 from engine.common.quantities import counted
 
 SECTIONS_MAX = 20
@@ -102,7 +102,7 @@ def group_list_report(listed: GroupsListed, *, with_state: bool, with_type: bool
     data = [dict(zip((column.name for column in columns), row, strict=True)) for row in rows]
     notes = () if rows or exit_code is not ExitCode.DONE else (Nothing("no groups"),)
     if listed.others:
-        named = by_name(f"{group.group} ({group.protocol_type})" for group in listed.others)
+        named = first_few(f"{group.group} ({group.protocol_type})" for group in listed.others)
         notes = (*notes, f"groups of other protocols are not listed: {named}")
     return Report(
         data,

@@ -210,18 +210,18 @@ def _tell(invocation: Invocation, plan: PlannedReset) -> ExitCode:
         if planned.is_new:
             invocation.talk.warn(f"group {planned.group} does not exist yet; committing offsets creates it")
     if plan.others:
-        from engine.admin.groups.scope import by_name
+        from engine.common.listing import first_few
 
-        invocation.talk.warn(f"left out, because they are not consumer groups: {by_name(plan.others)}")
+        invocation.talk.warn(f"left out, because they are not consumer groups: {first_few(plan.others)}")
     return invocation.tell_failures(plan.refusals)
 
 
 def _counted(plan: PlannedReset) -> str:
-    from engine.admin.groups.scope import by_name
+    from engine.common.listing import first_few
 
     count = sum(len(planned.resets) for planned in plan.able)
     names = [planned.group for planned in plan.able]
-    groups = f"{plural('group', len(names))} {by_name(names)}"
+    groups = f"{plural('group', len(names))} {first_few(names)}"
     return f"{counted(count, 'offset')} of {groups}"
 
 

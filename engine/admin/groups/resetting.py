@@ -38,10 +38,9 @@ from engine.admin.groups.values import (
 )
 from engine.admin.offsets.listing import end_offsets, offsets_at, start_offsets
 from engine.common.errors import ErrorCode
+from engine.common.listing import first_few
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
-
-_MEMBERS_NAMED = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +131,7 @@ def offsets_after(plans: Iterable[GroupReset]) -> OffsetsByGroup:
 def active_refusal(group: str, state: GroupState, members: Sequence[GroupMember]) -> Refused:
     """Return the refusal of a change that needs a group without members; it names some of them."""
     named = [f"{member.member_id} ({member.client_id or '-'} at {member.host or '-'})" for member in members]
-    more = f" and {len(named) - _MEMBERS_NAMED} more" if len(named) > _MEMBERS_NAMED else ""
-    who = f", with {counted(len(named), 'member')}: {', '.join(named[:_MEMBERS_NAMED])}{more}"
+    who = f", with {counted(len(named), 'member')}: {first_few(named)}"
     return Refused(
         ErrorCode.NON_EMPTY_GROUP,
         f"the group is {state.value}{who if named else ''}",

@@ -12,6 +12,7 @@ from engine.admin.cluster.remedies import Do, Operation, Parameter, Phrase, Word
 from engine.admin.groups.group_reading import describe_groups, is_absent, list_groups
 from engine.admin.groups.values import GroupDescription, GroupListing, GroupType, ListedGroup
 from engine.common.errors import ErrorCode
+from engine.common.listing import first_few
 from engine.common.quantities import counted, plural
 from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.kafka.formats.consumer_protocol import CONSUMER_PROTOCOL_TYPE
@@ -199,21 +200,15 @@ def without_coordinator(partitions: Sequence[int]) -> AdminError:
     return Refused(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         f"groups in {counted(count, 'partition')} of the offsets topic are not known: no leader",
-        where=by_name(f"{GROUP_METADATA_TOPIC}-{index}" for index in partitions),
+        where=first_few(f"{GROUP_METADATA_TOPIC}-{index}" for index in partitions),
         hint=_LEADERLESS_HINT,
     )
-
-
-def by_name(groups: Iterable[str]) -> str:
-    """Return the names for a sentence; of many, the first few."""
-    names = list(groups)
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
 
 
 def partitions_text(group: str, partitions: Iterable[object]) -> str:
     """Return where something went wrong, with a few of the partitions."""
     names = [str(partition) for partition in partitions]
-    return f"group {group}, {plural('partition', len(names))} {by_name(names)}"
+    return f"group {group}, {plural('partition', len(names))} {first_few(names)}"
 
 
 async def _find_named(cluster: Cluster, names: Sequence[str], *, may_be_absent: bool) -> FoundGroups:

@@ -39,7 +39,7 @@ from engine.admin.reassignment.values import Refusal
 from engine.admin.reassignment.verify import read_statuses
 from engine.admin.reassignment.wave_progress import WaveMeter
 from engine.admin.reassignment.wave_standings import ClusterHealth, behind_since, obstacles, read_health, read_standings
-from engine.admin.reassignment.wave_throttle import WaveThrottle, named
+from engine.admin.reassignment.wave_throttle import WaveThrottle
 from engine.admin.reassignment.wave_values import (
     Outcome,
     Step,
@@ -50,6 +50,7 @@ from engine.admin.reassignment.wave_values import (
 )
 from engine.admin.reassignment.waves import Standing, Wave, WaveMove
 from engine.common.errors import KlammError, said_by
+from engine.common.listing import first_few
 from engine.common.model import TopicPartition
 from engine.common.quantities import rate_text
 
@@ -227,9 +228,9 @@ class _Execution:
                 break
             back = [move.name for move in waiting if move.name in self._seen_moving]
             if back:
-                raise _Stop(f"somebody has cancelled {named(back)}")
+                raise _Stop(f"somebody has cancelled {first_few(back)}")
             if tries == START_TRIES:
-                names = named([move.name for move in waiting + moving])
+                names = first_few([move.name for move in waiting + moving])
                 raise _Stop(f"{names}: the cluster does not start moving, although klamm has asked several times")
             refusals = await self._start_moves(waiting, moving)
             await self._follow(wave)
@@ -456,6 +457,6 @@ def _stop_where_drifted(standings: Mapping[TopicPartition, Standing]) -> None:
         # A run that goes on meets the same partitions, until they are back or another plan has other replicas for them.
         them = "it" if len(drifted) == 1 else "them"
         raise _Stop(
-            f"somebody else has moved {named(drifted)}, or is moving {them}: "
+            f"somebody else has moved {first_few(drifted)}, or is moving {them}: "
             f"move {them} back and go on, or plan again into another file"
         )

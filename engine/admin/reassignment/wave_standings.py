@@ -15,6 +15,7 @@ from engine.admin.reassignment.running import read_partitions
 from engine.admin.reassignment.verify import read_statuses
 from engine.admin.reassignment.waves import Standing, Wave, WaveMove, standing_of
 from engine.admin.topics.access import topic_reader
+from engine.common.listing import first_few
 from engine.common.model import NO_LEADER, TopicPartition
 from engine.common.quantities import plural
 
@@ -140,13 +141,13 @@ def obstacles(start: ClusterHealth, now: ClusterHealth, wave: Wave) -> list[str]
         gone = sorted(set().union(*held_up.values()))
         keeps = "keeps its replica" if len(gone) == 1 else "keep their replicas"
         dead_brokers = f"dead {plural('broker', len(gone))} {_listed(gone)}"
-        found.append(f"{_named(sorted(held_up))} would wait for {dead_brokers}, which {keeps}")
+        found.append(f"{first_few(sorted(held_up), _NAMED_MAX)} would wait for {dead_brokers}, which {keeps}")
     leaderless = sorted(now.leaderless & {move.name for move in wave})
     if leaderless:
-        found.append(f"no leader to copy from: {_named(leaderless)}")
+        found.append(f"no leader to copy from: {first_few(leaderless, _NAMED_MAX)}")
     shrunk = shrunk_since(start, now)
     if shrunk:
-        found.append(f"the ISR has shrunk for {_named(shrunk)}")
+        found.append(f"the ISR has shrunk for {first_few(shrunk, _NAMED_MAX)}")
     return found
 
 
@@ -163,11 +164,6 @@ def behind_since(start: ClusterHealth, now: ClusterHealth) -> list[TopicPartitio
     """Return the partitions with a live replica that has left the ISR since the start: a slower copy may help it."""
     fallen = {name: out - start.out_of_sync.get(name, frozenset()) for name, out in now.out_of_sync.items()}
     return sorted(name for name, out in fallen.items() if out & now.live)
-
-
-def _named(names: list[TopicPartition]) -> str:
-    more = len(names) - _NAMED_MAX
-    return ", ".join(map(str, names[:_NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
 
 
 def _listed(values: list[int]) -> str:

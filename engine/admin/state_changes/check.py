@@ -25,6 +25,7 @@ from engine.admin.state_changes.merge import Batch
 from engine.admin.state_changes.merged_rows import Origin
 from engine.admin.state_changes.partition_history import PartitionHistories
 from engine.admin.state_changes.zones import UtcClock, moment_of, shifted
+from engine.common.listing import first_few
 from engine.common.model import TopicPartition
 from engine.common.quantities import counted
 from engine.kafka.formats.state_change_events import (
@@ -273,7 +274,6 @@ class ControllerTracking:
 _GRACE = timedelta(seconds=5)
 """A request sent this shortly before all logs end may still have been in flight; clocks may differ by as much."""
 _UNMATCHED_MAX = 1000
-_NAMED_MAX = 5
 
 _Way = tuple[RequestKind, int]
 """A kind of request and the broker it goes to."""
@@ -361,11 +361,8 @@ class RequestTracking:
                 missing.setdefault((kind, broker_id), []).append((start, partition))
         for way, misses in sorted(missing.items()):
             misses.sort()
-            names = ", ".join(str(partition) for _, partition in misses[:_NAMED_MAX])
-            more = f" and {len(misses) - _NAMED_MAX} more" if len(misses) > _NAMED_MAX else ""
-            self._note_missed(
-                way, misses[0][0], misses[-1][0], f"{way[0]} to broker {way[1]} of {names}{more}", len(misses)
-            )
+            names = first_few((partition for _, partition in misses))
+            self._note_missed(way, misses[0][0], misses[-1][0], f"{way[0]} to broker {way[1]} of {names}", len(misses))
         for way, waiting in sorted(self._waiting.items()):
             for request in waiting if way not in self._ways_with_partitions else ():
                 if request.start < self._last_handled_by_broker.get(way[1], b""):

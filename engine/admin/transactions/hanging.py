@@ -28,6 +28,7 @@ from engine.admin.transactions.reading import (
 )
 from engine.common.clock import SystemClock
 from engine.common.errors import ErrorCode
+from engine.common.listing import first_few
 from engine.common.model import IsolationLevel, TopicPartition
 
 MAX_TRANSACTION_TIMEOUT_MS = 900_000
@@ -189,10 +190,7 @@ def _failures(described: Mapping[TopicPartition, object]) -> list[AdminError]:
     for name, why in described.items():
         if isinstance(why, Unknown):
             by_reason.setdefault(str(why), (why, []))[1].append(name)
-    return [
-        as_error(why, f"partition {names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else ""))
-        for why, names in by_reason.values()
-    ]
+    return [as_error(why, f"partition {first_few(names, 1)}") for why, names in by_reason.values()]
 
 
 async def partitions_of(
