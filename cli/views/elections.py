@@ -11,8 +11,6 @@ from engine.admin.elections.scope_and_result import ElectionPreview, ElectionRes
 from engine.common.model import NO_LEADER
 from engine.common.quantities import counted
 
-PREVIEW_LINES_MAX = 20
-
 _TONES = {
     ElectionResult.ELECTED: Tone.GOOD,
     ElectionResult.NOT_NEEDED: Tone.QUIET,
@@ -68,9 +66,7 @@ def preview_lines(previews: Sequence[ElectionPreview]) -> list[str]:
     changing = sorted(
         (preview for preview in previews if preview.is_needed), key=lambda preview: preview.obstacle is None
     )
-    lines = [str(preview) for preview in changing[:PREVIEW_LINES_MAX]]
-    more = len(changing) - len(lines)
-    return [*lines, f"… and {more} more"] if more else lines
+    return [str(preview) for preview in changing]
 
 
 def _row(result: PartitionElection) -> tuple[object, ...]:

@@ -125,7 +125,7 @@ async def execute(
             return _started(report, prepared, Throttle(), is_done=started_is_done and not wait)
         async with asyncio.timeout(invocation.timeout_s):
             sizes = await _sizes_with_warnings(invocation, cluster, prepared)
-        details = () if invocation.is_dry_run else _details(prepared)
+        details = () if invocation.is_dry_run else [str(move) for move in prepared.planned]
         # Brokers have one throttle for all that they copy.
         topics = None if prepared.throttle else {move.name.topic for move in prepared.plan}
         is_risky = await minds_plan(invocation, cluster, topics, is_forced=force)
@@ -280,7 +280,7 @@ async def cancel(
             await plan.check_cluster(cluster)
         prepared = await prepare_cancellation(cluster, None if plan is None else plan.moves, is_forced=force)
         running = prepared.running
-        lines = [f"{n}: back to {_listed(p.assignment.origin_replicas)}" for n, p in list(running.items())[:20]]
+        lines = [f"{n}: back to {_listed(p.assignment.origin_replicas)}" for n, p in running.items()]
         what = f"cancel {counted(len(running), 'reassignment')} in {cluster.target.title}"
         is_risky = is_all
         if running:
@@ -353,13 +353,6 @@ def _summary(prepared: PreparedReassignment, cluster: str) -> str:
         return f"change throttles and log dirs of {counted(len(prepared.plan), 'partition')} in {cluster}"
     copies = sum(len(prepared.flows[move.name].destinations) for move in prepared.changing)
     return f"move {counted(count, 'partition')} in {cluster} ({counted(copies, 'new replica')})"
-
-
-def _details(prepared: PreparedReassignment) -> list[str]:
-    planned = prepared.planned
-    lines = [str(move) for move in planned[:20]]
-    more = len(planned) - len(lines)
-    return [*lines, f"… and {more} more"] if more else lines
 
 
 def _listed(values: Sequence[int]) -> str:
