@@ -72,7 +72,7 @@ class AuthFailed(NotAdmitted):
 
 
 class LoginRequired(AuthFailed):
-    """ZooKeeper serves no client without a login."""
+    """ZooKeeper serves nobody without a login."""
 
 
 class ConnectionLost(ZooKeeperError):
