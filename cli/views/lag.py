@@ -10,7 +10,8 @@ from datetime import datetime
 from cli.exit_codes import ExitCode
 from cli.output.report import Column, Kind, Nothing, Report, Section, Table, Tone
 from cli.output.values import human_duration
-from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag, QueryLag, QueryPartitionLag, lag_metrics
+from engine.admin.lag.metrics import lag_metrics
+from engine.admin.lag.results import GroupLag, LagAnswer, PartitionLag, QueryLag, QueryPartitionLag
 from engine.admin.lag.spark_positions import ReaderKind
 from engine.admin.lag.verdicts import LagStatus, Reason
 
