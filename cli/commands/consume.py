@@ -29,8 +29,8 @@ _ISOLATIONS = {"read-uncommitted": 0, "read_uncommitted": 0, "read-committed": 1
 READER_CHECK_S = 0.5
 
 _Lines = Callable[["ConsumedRecords", int | None], tuple[bytes, int, int]]
-"""Of some records, at most so many (None: all): returns the lines of those to print, their number, and the offset after
-the last that it looked at."""
+"""Takes records and how many to print at most (None: all). Returns the lines, their number, and the offset after the
+last record that it looked at."""
 
 TopicNames = Annotated[
     list[str] | None,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from engine.common.metric import Metric
 
 _GROUPS_PER_READING = 400
-"""Nobody looks at a screen meanwhile, so that it may be more than in the dashboard."""
+"""No screen waits for it, so it may be more than in the dashboard."""
 PRINTED = ("grafana", "alerts", "scrape")
 
 

@@ -22,13 +22,14 @@ RECENT_MS = 5 * 60 * 1000
 REST_MS = 30 * 1000
 """A burst is over once the volume has not grown for this long, and for as long as it grew within ``RECENT_MS``."""
 _FORESIGHT = 12
-"""What was seen for less than ``RECENT_MS`` tells so many times its length ahead: a burst of seconds is no trend."""
+"""A trend that was seen for less than ``RECENT_MS`` predicts this many times its own length: a burst of seconds is no
+trend."""
 _OTHERS = 0.1
 FILLS_SOON_S = 86_400
 """A log dir that has room for less than this is a problem, and for less than ``NO_ROOM_SOON_S`` a grave one."""
 NO_ROOM_SOON_S = 3_600
 DELETE_DELAY_MS = 60_000
-"""``file.delete.delay.ms`` unless it is set: a deleted segment or replica keeps its file for so long (Kafka 3.9)."""
+"""``file.delete.delay.ms`` unless it is set: a deleted segment or replica keeps its file for this long (Kafka 3.9)."""
 _CHECK_MS = 300_000
 """``log.retention.check.interval.ms`` unless it is set."""
 _LATE_MS = 15_000

@@ -23,7 +23,7 @@ _AT_LIMIT, _FAR_BELOW = 0.85, 0.25
 """
 _ROUND_TO = 1_000_000
 _TOPICS_MAX, _BROKERS_MAX = 3, 8
-"""What there is more of is counted, not named."""
+"""More than this many are counted, not named."""
 
 
 class ThrottleVerdict(StrEnum):
