@@ -237,10 +237,10 @@ async def with_sizes(cluster: Cluster, moves: Sequence[WaveMove]) -> list[WaveMo
     holders = {broker for move in moves for broker in move.before}
     try:
         live = await (await cluster.wire()).live_brokers()
-        found = await read_log_dirs(cluster, holders & live, [move.name for move in moves])
+        log_dirs = await read_log_dirs(cluster, holders & live, [move.name for move in moves])
     except AdminError as error:
         cluster.observe(f"no sizes: {error}")
         return list(moves)
-    for (name, _), place in found.places.items():
+    for (name, _), place in log_dirs.places.items():
         sizes[name] = max(sizes.get(name, 0), place.size_bytes)
     return [replace(move, size_bytes=sizes.get(move.name)) for move in moves]
