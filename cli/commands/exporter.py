@@ -143,6 +143,7 @@ async def serve(
     trouble = ""
     with listening as server:
         invocation.talk.say(f"serving {server.address}, {how_often}; Ctrl-C ends it")
+        invocation.is_ended_by_interrupt = True
         async for page in pages:
             if bool(page.trouble) != bool(trouble):
                 if page.trouble:
