@@ -194,6 +194,8 @@ class Connection(asyncio.BufferedProtocol):
         # Nobody logs in before there is a peer.
         self.session = Connection._new_session(self, "", 0)
         self.closed_because: CloseReason | None = None
+        self.ends_because = CloseReason.PEER_CLOSED
+        """Why it ends once the peer has all that it is owed, if nothing more is to be heard."""
         self.last_active_ms = context.now_ms()
         self.descriptor = -1
         self.admit_until_ms: int | None = None
@@ -215,7 +217,7 @@ class Connection(asyncio.BufferedProtocol):
         self._muted_until_ms = 0
         self._unmuting: asyncio.TimerHandle | None = None
         self._is_held = False
-        self._saw_eof = False
+        self.hears_nothing_more = False
         self._client_id_raw = b""
         self._client_id: str | None = ""
 
@@ -272,8 +274,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def eof_received(self) -> bool:
         """The peer sends no more; its requests still get answers."""
-        self._saw_eof = True
-        return self.is_busy or self.is_muted
+        self.hears_nothing_more = True
+        return self._is_owed
 
     @property
     def is_busy(self) -> bool:
@@ -293,9 +295,7 @@ class Connection(asyncio.BufferedProtocol):
     @property
     def owes_answers(self) -> bool:
         """Whether an answer is still owed or in transit."""
-        return self.closed_because is None and (
-            self.is_busy or (self._sender is not None and self._sender.queued_bytes > 0)
-        )
+        return self.closed_because is None and (self.is_busy or self.is_unread)
 
     @property
     def last_used_ms(self) -> int:
@@ -311,6 +311,11 @@ class Connection(asyncio.BufferedProtocol):
     def is_unread(self) -> bool:
         """Whether answers are ready that the peer does not read."""
         return self._sender is not None and self._sender.queued_bytes > 0
+
+    @property
+    def _is_owed(self) -> bool:
+        """Whether the peer is still to get an answer, or the rest of one, or may be asking for one."""
+        return self.is_busy or self.is_muted or self.is_unread
 
     @property
     def is_closed(self) -> bool:
@@ -343,6 +348,12 @@ class Connection(asyncio.BufferedProtocol):
         self.closed_because = self.closed_because or reason
         if self._transport is not None:
             self._transport.abort()
+
+    def _end(self, reason: CloseReason) -> None:
+        """Hear nothing more, and close when the peer has the answers it is owed: Kafka reads a request only then."""
+        if self.ends_because is CloseReason.PEER_CLOSED:
+            self.ends_because = reason
+        self.hears_nothing_more = self._is_held = True
 
     # Frames in.
 
@@ -406,7 +417,7 @@ class Connection(asyncio.BufferedProtocol):
         word, correlation_id = _HEAD.unpack_from(frame)
         route: Route | None = self.session.rules.routes[word]
         if route is None:
-            self.closed_because = CloseReason.UNSUPPORTED
+            self._end(CloseReason.UNSUPPORTED)
             raise RemoteProtocolError(f"API {word >> 16} version {word & 0xFFFF} is not supported here")
         size, position = len(frame), 8
         client_id: str | None = None
@@ -588,19 +599,18 @@ class Connection(asyncio.BufferedProtocol):
         logger.exception("Cannot handle a request api=%s request=%r", route.name, request)
         response = route.fault_response()
         if response is None:
-            self.closed_because = CloseReason.FAULT
-            return NO_RESPONSE
+            return CLOSE_FOR_FAULT
         return response
 
     def _refuse(self, error: Exception) -> None:
         """Log that a request is unreadable, by the peer's fault or ours, and close the connection."""
         is_peers_fault = isinstance(error, RemoteProtocolError)
         reason = CloseReason.PEER_BROKE_PROTOCOL if is_peers_fault else CloseReason.FAULT
-        self.closed_because = self.closed_because or reason
+        self._end(reason)
         logger.log(
             logging.WARNING if is_peers_fault else logging.ERROR,
             "Closing a connection because %s: %s peer=%s:%d listener=%s",
-            self.closed_because.value,
+            self.ends_because.value,
             error,
             self.session.host,
             self.session.port,
@@ -629,6 +639,8 @@ class Connection(asyncio.BufferedProtocol):
     def _held(self, route: Route, correlation_id: int, answer: Any) -> Any:
         """Return the bytes of an answer that waits for an earlier one: the object would take many times the memory."""
         if answer in NOT_ENCODED:
+            # What follows an end is never handled.
+            self._is_held |= answer is not NO_RESPONSE
             return answer
         held = answer if type(answer) is Outgoing else Outgoing()
         if held is not answer:
@@ -663,8 +675,7 @@ class Connection(asyncio.BufferedProtocol):
         if response is NO_RESPONSE or response is CLOSE_FOR_FAULT or response is CLOSE_CONNECTION:
             self._context.totals.unanswered += 1
             if response is not NO_RESPONSE:
-                reason = CloseReason.FAULT if response is CLOSE_FOR_FAULT else CloseReason.FAILED_ACKS_0
-                self.closed_because = self.closed_because or reason
+                self._end(CloseReason.FAULT if response is CLOSE_FOR_FAULT else CloseReason.FAILED_ACKS_0)
             return
         if route.counts_errors:
             if route.count_errors is None:
@@ -686,7 +697,7 @@ class Connection(asyncio.BufferedProtocol):
                 del out[start:]
                 if out.ranges:
                     del out.ranges[ranges_before:]
-                self.closed_because = CloseReason.FAULT
+                self._end(CloseReason.FAULT)
                 self._context.totals.unanswered += 1
                 return
         size = len(out) - start - 4
@@ -704,8 +715,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _settle(self) -> None:
         """End the connection if there is a reason to; continue reading only if new requests can be handled."""
-        if self.closed_because is None and self._saw_eof and not (self.is_busy or self.is_muted):
-            self.closed_because = CloseReason.PEER_CLOSED
+        if self.closed_because is None and self.hears_nothing_more and not self._is_owed:
+            self.closed_because = self.ends_because
         if self.closed_because is not None:
             self._shut()
         elif not self._is_reading_paused and not self._can_handle():
@@ -731,6 +742,8 @@ class Connection(asyncio.BufferedProtocol):
             if self._can_handle():
                 self._is_reading_paused = False
                 self._resume_reading()
+        elif self.hears_nothing_more:
+            self._settle()
 
     def _mute(self, ms: int) -> None:
         """Handle and read nothing more for this time: the peer has used more than its share."""

@@ -118,7 +118,7 @@ class LoginConnection(Connection):
         if len(frame) < self.session.rules.frame_bytes_min or len(frame) < 8:
             raise RemoteProtocolError(f"a request of {len(frame)} bytes")
         if login.has_expired and _API_KEY.unpack_from(frame)[0] not in _OF_LOGINS:
-            self.closed_because = CloseReason.LOGIN_EXPIRED
+            self._end(CloseReason.LOGIN_EXPIRED)
             totals.other_requests += 1
             totals.other_bytes_in += SIZE_BYTES + len(frame)
             totals.unanswered += 1
@@ -132,7 +132,7 @@ class LoginConnection(Connection):
             super()._encode(route, correlation_id, response, out)
         login = self.session.login
         if login is not None and login.is_over:
-            self.closed_because = self.closed_because or CloseReason.NOT_AUTHENTICATED
+            self._end(CloseReason.NOT_AUTHENTICATED)
 
 
 class LoginTlsConnection(LoginConnection, TlsConnection):

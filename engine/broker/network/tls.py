@@ -393,7 +393,7 @@ class TlsConnection(Connection):
             self._encrypted = memoryview(bytes(self._encrypted))
 
     def _hear_the_end(self) -> None:
-        self._saw_eof = True
+        self.hears_nothing_more = True
         self._settle()
 
     def _go_on(self) -> None:
