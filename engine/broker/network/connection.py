@@ -37,6 +37,7 @@ from engine.broker.network.sender import Sender, SocketSender
 from engine.broker.network.session import ConnectionRules, Session, not_connected
 from engine.common.collection import allow_full_collections, put_off_full_collections
 from engine.common.errors import RemoteProtocolError
+from engine.common.model import address_in_java
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.codec import Outgoing
 from engine.kafka.protocol.decoder_source import MEMORY_BYTES_MIN, memory_bytes_max
@@ -226,8 +227,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         host, port = (transport.get_extra_info("peername") or ("", 0))[:2]
-        # On a listener for both, a peer that uses IPv4 appears with its IPv4 address.
-        self.session = self._new_session(host.removeprefix("::ffff:"), port)
+        # Rules, quotas and groups know a peer by the address that Kafka gives it.
+        self.session = self._new_session(address_in_java(host) if ":" in host else host, port)
         self.descriptor = transport.get_extra_info("socket").fileno()
         self.session.mute = self._mute
         self._sender = self._make_sender(self._transport)
