@@ -14,6 +14,7 @@ import socket
 import struct
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import Enum
 from time import perf_counter
@@ -388,6 +389,8 @@ class Connection(asyncio.BufferedProtocol):
             begun_s = perf_counter()
         self._is_handling = False
         self._inbox.keep_rest()
+        if self._inbox.lacks_memory:
+            self._wait_for_memory()
         self._settle()
 
     def _handle_frames(self, out: Outgoing, begun_s: float, until_s: float) -> bool:
@@ -502,15 +505,16 @@ class Connection(asyncio.BufferedProtocol):
         size, decoding = len(frame), beside_loop(route.decode_large, frame, position)
         # Only decoding needs it: the body has its own bytes.
         del frame
-        try:
+        with ExitStack() as waiting:
+            waiting.callback(decoding.close)
+            self._context.buffers.count(size)
+            waiting.callback(self._context.buffers.count, -size)
             async with self._room_for(route).held(memory_bytes_max(size), KEPT_PER_BYTE * size, self.session.host):
                 put_off_full_collections()
                 try:
-                    await self._handle_beside(route, request, decoding)
+                    await self._handle_beside(route, request, decoding, waiting.close)
                 finally:
                     allow_full_collections()
-        finally:
-            decoding.close()
 
     def _room_for(self, route: Route) -> Room:
         """Return what requests of its kind share."""
@@ -519,9 +523,12 @@ class Connection(asyncio.BufferedProtocol):
             rooms[route.requester] = Room(LARGE_MEMORY_BYTES)
         return rooms[route.requester]
 
-    async def _handle_beside(self, route: Route, request: RequestHead, decoding: Coroutine[Any, Any, Any]) -> None:
+    async def _handle_beside(
+        self, route: Route, request: RequestHead, decoding: Coroutine[Any, Any, Any], forget_frame: Callable[[], None]
+    ) -> None:
         try:
             body = await decoding
+            forget_frame()
             await Turns.of_loop().wait()
         except Exception as error:
             self._context.totals.unanswered += self._is_async_running
@@ -723,6 +730,19 @@ class Connection(asyncio.BufferedProtocol):
         elif not self._is_reading_paused and not self._can_handle():
             self._is_reading_paused = True
             self._pause_reading()
+
+    def _wait_for_memory(self) -> None:
+        """Read on when there is memory for the frame that has begun."""
+        self._is_held = True
+        self._context.buffers.wait(self._take_memory)
+
+    def _take_memory(self) -> None:
+        if self._inbox.lacks_memory and not self.hears_nothing_more:
+            self._inbox.keep_rest()
+            if self._inbox.lacks_memory:
+                self._wait_for_memory()
+            else:
+                self.let_in()
 
     def _wait_for_turn(self) -> None:
         self._waits_for_turn = True

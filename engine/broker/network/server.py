@@ -172,6 +172,8 @@ class ServerLimits:
     """Limits of the network, with the names of Kafka's settings. A buffer size of -1 leaves it to the system."""
 
     socket_request_max_bytes: int = 104_857_600
+    queued_max_request_bytes: int = -1
+    """Bytes of requests that have begun to come and are not handled yet; none is read above it. -1: no limit."""
     socket_listen_backlog_size: int = 50
     socket_send_buffer_bytes: int = 102_400
     socket_receive_buffer_bytes: int = 102_400
@@ -210,7 +212,7 @@ class SocketServer:
         self._tables: list[RouteTable] = []
         """Those of all listeners."""
         self._make_request = make_request
-        self._buffers = ReceiveBuffers()
+        self.buffers = ReceiveBuffers(max(0, limits.queued_max_request_bytes))
         self.totals: dict[str, NetworkTotals] = {}
         """By listener."""
         self._per_ip: Counter[str] = Counter()
@@ -315,7 +317,7 @@ class SocketServer:
         return ConnectionContext(
             rules=ConnectionRules(routes, self.limits.socket_request_max_bytes),
             descriptors_max=self.limits.descriptors_max,
-            buffers=self._buffers,
+            buffers=self.buffers,
             supervisor=self._supervisor,
             make_request=self._make_request,
             is_request_log_on=request_logger.isEnabledFor(logging.DEBUG),

@@ -207,6 +207,7 @@ def server_limits(config: BrokerConfig) -> ServerLimits:
     """Return the network limits."""
     return ServerLimits(
         socket_request_max_bytes=config.socket_request_max_bytes,
+        queued_max_request_bytes=config.queued_max_request_bytes,
         socket_listen_backlog_size=config.socket_listen_backlog_size,
         socket_send_buffer_bytes=config.socket_send_buffer_bytes,
         socket_receive_buffer_bytes=config.socket_receive_buffer_bytes,
