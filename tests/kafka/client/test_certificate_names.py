@@ -60,6 +60,8 @@ COUNTRY, ORGANIZATION, UNIT, COMMON = (
             name(Attribute(COMMON, '  lead,trail+ "q" <x>;#=\\ '), Attribute(NameOID.EMAIL_ADDRESS, "a@b.c")),
             '1.2.840.113549.1.9.1=#16056140622e63,CN=\\ \\ lead\\,trail\\+ \\"q\\" \\<x\\>\\;\\#\\=\\\\\\ ',
         ),
+        (name(Attribute(COMMON, "\r a\r b \r")), "CN=\\\r\\ a\r b\\ \\\r"),
+        (name(Attribute(COMMON, "\r ")), "CN=\\\r\\ "),
         (
             name(Attribute(COMMON, "Jürgen Müller"), Attribute(NameOID.DOMAIN_COMPONENT, "example"),
                  Attribute(NameOID.DOMAIN_COMPONENT, "com"), Attribute(NameOID.USER_ID, "jm"),
