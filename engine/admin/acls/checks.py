@@ -62,7 +62,7 @@ def explain(
     found = decide(acls, principal, address_in_java(host), operation, kind, name)
     resource = kind.word if kind is ResourceType.CLUSTER else f"{kind.word} {name}"
     matching = tuple(map(AclRow.of, found.matching))
-    if principal in ((files or {}).get(SUPER_USERS) or "").split(";"):
+    if principal in map(str.strip, ((files or {}).get(SUPER_USERS) or "").split(";")):
         return Explanation(True, f"{principal} is a super user, by {SUPER_USERS} in the brokers' files", matching)
     is_allowed, others = found.is_allowed, _super_users(files)
     if found.rule is not None:
