@@ -1,7 +1,8 @@
 """Who may do what: Kafka's ``AclAuthorizer`` on the rules in ZooKeeper, followed as they change.
 
-A decision is remembered with the session that asked, until any rule changes, or there are too many of them. So authorizing a Produce or a Fetch is
-one dictionary lookup. The rules themselves, and what they mean, are in ``engine.kafka.acls``.
+A decision is remembered with the session that asked, until any rule changes, or there are too many of them. So
+authorizing a Produce or a Fetch is one dictionary lookup. The rules themselves, and what they mean, are in
+``engine.kafka.acls``.
 """
 
 from __future__ import annotations
