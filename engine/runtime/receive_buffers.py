@@ -14,7 +14,6 @@ import ctypes
 import mmap
 from collections import deque
 from collections.abc import Callable
-from time import monotonic
 
 SHARED_BYTES = 256 * 1024
 SMALLEST_BYTES = 4 * 1024
@@ -35,13 +34,17 @@ def give_freed_memory_back() -> None:
 class ReceiveBuffers:
     """The receive memory of one event loop."""
 
-    def __init__(self, frames_bytes_max: int = 0) -> None:
-        """``frames_bytes_max``: that many bytes of frames may wait to be handled, and one frame more; 0: no limit."""
+    def __init__(self, frames_bytes_max: int = 0, now_ms: Callable[[], int] = lambda: 0) -> None:
+        """``frames_bytes_max``: that many bytes of frames may wait to be handled, and one frame more; 0: no limit.
+
+        ``now_ms`` is the clock that measures how long others wait.
+        """
         self.shared = self.between_frames = memoryview(bytearray(SHARED_BYTES))
         self.frames_bytes_max = frames_bytes_max
         self.frames_bytes = 0
-        self._depleted_s = 0.0
-        self._depleted_since_s: float | None = None
+        self._now_ms = now_ms
+        self._depleted_ms = 0
+        self._depleted_since_ms: int | None = None
         self._waiting: deque[Callable[[], None]] = deque()
         self._free: dict[int, list[memoryview]] = {}
         self._pooled_bytes = 0
@@ -52,10 +55,10 @@ class ReceiveBuffers:
         return 0 < self.frames_bytes_max <= self.frames_bytes
 
     @property
-    def depleted_s(self) -> float:
+    def depleted_ms(self) -> int:
         """For how long frames have waited for memory, all in all."""
-        since_s = self._depleted_since_s
-        return self._depleted_s + (0 if since_s is None else monotonic() - since_s)
+        since_ms = self._depleted_since_ms
+        return self._depleted_ms + (0 if since_ms is None else self._now_ms() - since_ms)
 
     def count(self, size_bytes: int) -> None:
         """Count more bytes of frames, or fewer, which lets the next one in."""
@@ -67,15 +70,15 @@ class ReceiveBuffers:
 
     def wait(self, let_in: Callable[[], None]) -> None:
         """Call this when there is memory for a frame; it waits again if others were faster."""
-        if self._depleted_since_s is None:
-            self._depleted_since_s = monotonic()
+        if self._depleted_since_ms is None:
+            self._depleted_since_ms = self._now_ms()
         self._waiting.append(let_in)
 
     def _let_in(self) -> None:
         while self._waiting and not self.is_depleted:
             self._waiting.popleft()()
-        if not self._waiting and self._depleted_since_s is not None:
-            self._depleted_s, self._depleted_since_s = self.depleted_s, None
+        if not self._waiting:
+            self._depleted_ms, self._depleted_since_ms = self.depleted_ms, None
 
     def borrow(self, size_bytes: int) -> memoryview:
         """Return a writable buffer of at least ``size_bytes``; its content is undefined."""

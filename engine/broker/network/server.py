@@ -212,7 +212,7 @@ class SocketServer:
         self._tables: list[RouteTable] = []
         """Those of all listeners."""
         self._make_request = make_request
-        self.buffers = ReceiveBuffers(max(0, limits.queued_max_request_bytes))
+        self.buffers = ReceiveBuffers(max(0, limits.queued_max_request_bytes), clock.monotonic_ms)
         self.totals: dict[str, NetworkTotals] = {}
         """By listener."""
         self._per_ip: Counter[str] = Counter()

@@ -38,7 +38,7 @@ class NetworkFigures:
     def count(self, now_s: float) -> None:
         """Take in what the listeners have counted."""
         answers = self._server.network.answers()
-        self._ledger.rate("memory pool depleted", now_s, self._server.network.buffers.depleted_s)
+        self._ledger.rate("memory pool depleted", now_s, self._server.network.buffers.depleted_ms / 1000)
         for listener, totals in self._server.network.totals.items():
             for name, total in listener_totals(totals, answers[listener]):
                 self._ledger.rate(f"{name} {listener}", now_s, total)
@@ -72,7 +72,7 @@ class NetworkFigures:
         yield MBean("kafka.network", "RequestChannel", "ResponseQueueSize", (("processor", "0"),), {"Value": unread})
         yield MBean("kafka.server", "socket-server-metrics", None, (), {
             "MemoryPoolAvgDepletedPercent": self._ledger.rate_of("memory pool depleted", now_s),
-            "MemoryPoolDepletedTimeTotal": 1000 * buffers.depleted_s,
+            "MemoryPoolDepletedTimeTotal": float(buffers.depleted_ms),
             "broker-connection-accept-rate": sum(
                 self._ledger.rate_of(f"connection-creation {name}", now_s) for name in network.totals
             ),
