@@ -118,6 +118,11 @@ def test_the_first_rule_that_fits_names_the_user(rules: str, user: str) -> None:
     assert PrincipalRules(rules).name_of(SUBJECT) == user
 
 
+def test_classes_of_characters_mean_ascii_as_in_java() -> None:
+    rules = PrincipalRules(r"RULE:^CN=(\w+)$/$1/,RULE:^CN=([^,]+)$/other:$1/")
+    assert [rules.name_of(subject) for subject in ("CN=anna", "CN=jürgen")] == ["anna", "other:jürgen"]
+
+
 def test_a_rule_of_no_use_and_a_malformed_one() -> None:
     with pytest.raises(RemoteProtocolError, match="people"):
         PrincipalRules("RULE:^OU=.*$/x/").name_of(SUBJECT)
