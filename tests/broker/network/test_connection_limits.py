@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 from certificates import Authority
+from manual_clock import ManualClock
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
 
 from engine.broker.network.connection import CloseReason
 from engine.broker.network.inbox import Inbox
 from engine.broker.network.request import Deferred
 from engine.broker.network.server import ListenerSpec, ServerLimits
-from engine.common.clock import ManualClock
 from engine.kafka.client.broker_client import BrokerClient
 from engine.kafka.client.errors import ConnectionLost
 from engine.kafka.protocol.api_keys import ApiKey
