@@ -10,13 +10,15 @@ from engine.broker.log.results import AppendResult
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.errors import ErrorCode, KafkaError
-from engine.common.model import ACKS_ALL, TopicPartition
+from engine.common.model import ACKS_ALL
 from engine.runtime.purgatory import DelayedOperation
 
 Done = Callable[[ErrorCode, int], None]
 """Receives the outcome, and the offset of the batch (-1 with an error)."""
 
 logger = logging.getLogger("kafka.coordinator.group.GroupMetadataManager")
+
+_COORDINATOR = AppendOrigin.COORDINATOR
 
 _ELSEWHERE = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
@@ -41,24 +43,23 @@ class ReplicatedWriter:
         self._replica_manager = replica_manager
         self._timeout_ms = timeout_ms
 
-    def append_to(
-        self, partition: Partition | None, batch: memoryview, done: Done, timeout_ms: int | None = None
-    ) -> bool:
+    def append(self, partition: Partition | None, batch: memoryview, done: Done, timeout_ms: int | None = None) -> bool:
         """Append a batch; ``done`` is called when it is replicated or failed. Return whether that happened at once.
 
         ``partition`` is None if this broker does not lead it. ``timeout_ms`` bounds the wait for the replicas.
         """
-        if partition is None:
+        log = None if partition is None else partition.leader_log
+        if partition is None or log is None:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
             return True
         try:
-            result = _append(partition, batch, ACKS_ALL)
+            result = partition.append_records_to_leader(batch, ACKS_ALL, origin=_COORDINATOR)
         except KafkaError as error:
             done(error.code, -1)
             return True
-        log = partition.leader_log
-        if log is None or not log.is_flush_due:
-            if log is None or partition.followers:
+        partition.environment.topics.not_produced += 1
+        if not log.is_flush_due:
+            if partition.followers:
                 return self._wait(partition, result, done, timeout_ms)
             # The append has raised the high watermark.
             done(ErrorCode.NONE, result.first_offset)
@@ -84,46 +85,19 @@ class ReplicatedWriter:
         operation = _DelayedAppend(limit_ms, partition, first_offset, last_offset, done)
         return self._replica_manager.delayed_produce.try_complete_else_watch(operation, [partition.topic_partition])
 
-
-class InternalTopicWriter(ReplicatedWriter):
-    """Writes to the partitions of one internal topic, by their number."""
-
-    def __init__(self, topic: str, replica_manager: ReplicaManager, timeout_ms: int) -> None:
-        super().__init__(replica_manager, timeout_ms)
-        self.topic = topic
-        self._names: dict[int, TopicPartition] = {}
-
-    def partition(self, index: int) -> Partition | None:
-        """Return the partition if this broker leads it."""
-        name = self._names.get(index)
-        if name is None:
-            name = self._names[index] = TopicPartition(self.topic, index)
-        partition = self._replica_manager.hosted_partition(name)
-        return None if partition is None or partition.leader_log is None else partition
-
-    def append(self, index: int, batch: memoryview, done: Done, timeout_ms: int | None = None) -> bool:
-        """Append a batch; ``done`` is called when it is replicated or failed. Return whether that happened at once."""
-        return self.append_to(self.partition(index), batch, done, timeout_ms)
-
-    def append_without_waiting(self, index: int, batch: memoryview) -> ErrorCode:
+    def append_without_waiting(self, partition: Partition | None, batch: memoryview) -> ErrorCode:
         """Append a batch that may be lost with this broker: tombstones, which are written again."""
-        partition = self.partition(index)
-        if partition is None:
+        log = None if partition is None else partition.leader_log
+        if partition is None or log is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         try:
-            _append(partition, batch, 0)
+            partition.append_records_to_leader(batch, 0, origin=_COORDINATOR)
         except KafkaError as error:
             return error.code
-        log = partition.led_log()
+        partition.environment.topics.not_produced += 1
         if log.is_flush_due:
             self._replica_manager.flushes.when_flushed(log, lambda _: None)
         return ErrorCode.NONE
-
-
-def _append(partition: Partition, batch: memoryview, required_acks: int) -> AppendResult:
-    result = partition.append_records_to_leader(batch, required_acks, origin=AppendOrigin.COORDINATOR)
-    partition.environment.topics.not_produced += 1
-    return result
 
 
 class _DelayedAppend(DelayedOperation):

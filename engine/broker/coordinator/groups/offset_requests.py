@@ -25,7 +25,7 @@ from engine.broker.coordinator.groups.settings import OffsetsTopicSettings
 from engine.broker.coordinator.groups.state_machine import GroupMachine
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer, GroupState, Offsets
 from engine.broker.coordinator.ownership import OwnedPartitions
-from engine.broker.coordinator.writer import InternalTopicWriter, commit_error
+from engine.broker.coordinator.writer import ReplicatedWriter, commit_error
 from engine.broker.log.producer_entry import Verification
 from engine.common.clock import Clock
 from engine.common.errors import ErrorCode
@@ -58,7 +58,7 @@ class OffsetRequests:
         machine: GroupMachine,
         driver: MachineDriver,
         groups: OwnedPartitions[Group],
-        writer: InternalTopicWriter,
+        writer: ReplicatedWriter,
         settings: OffsetsTopicSettings,
         clock: Clock,
     ) -> None:
@@ -112,7 +112,7 @@ class OffsetRequests:
             offsets, too_large, batch = prepared
         if offsets:
             self.committed_total += len(offsets)
-            self._gathered.add(owned.index, Commit(group, offsets, too_large, done, batch))
+            self._gathered.add(owned.partition, Commit(group, offsets, too_large, done, batch))
         else:
             done(ErrorCode.NONE, too_large)
 
@@ -171,7 +171,7 @@ class OffsetRequests:
         open_groups.add(group_id)
         group.offsets.begin_transactional_commit(producer_id, offsets)
         with nullcontext() if verification is None else verification:
-            self._writer.append(owned.index, batch, written)
+            self._writer.append(owned.partition, batch, written)
 
     def end_transaction(self, index: int, producer_id: int, is_commit: bool) -> None:
         """Make visible, or drop, what a transaction has committed to groups of a partition: its marker is written."""
@@ -343,10 +343,10 @@ class OffsetRequests:
         records = offset_tombstones(group.group_id, removed, now_ms)
         if is_end and group.generation_id > 0:
             records.append(group_tombstone(group.group_id, now_ms))
-        index = self._groups.index_of(group.group_id)
+        partition = self._groups.partition_of(group.group_id)
         for start in range(0, len(records), _TOMBSTONES_PER_BATCH):
             batch = batch_of(records[start : start + _TOMBSTONES_PER_BATCH], self._settings.codec)
-            error = self._writer.append_without_waiting(index, batch)
+            error = self._writer.append_without_waiting(partition, batch)
             if error is not ErrorCode.NONE:
                 logger.error(
                     "Tombstones could not be written, they are tried again when the group is loaded group=%s "

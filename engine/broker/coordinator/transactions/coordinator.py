@@ -22,7 +22,7 @@ from engine.broker.coordinator.transactions.records import TransactionLoader, lo
 from engine.broker.coordinator.transactions.settings import TransactionSettings
 from engine.broker.coordinator.transactions.state_machine import Decision, ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.transaction import ENDING, Transaction, Transition
-from engine.broker.coordinator.writer import TOO_LARGE, InternalTopicWriter, coordinator_error
+from engine.broker.coordinator.writer import TOO_LARGE, ReplicatedWriter, coordinator_error
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.clock import Clock
@@ -74,10 +74,10 @@ class TransactionCoordinator:
         self._replica_manager = replica_manager
         self._metadata_cache = metadata_cache
         self._next_producer_id = next_producer_id
-        self._writer = InternalTopicWriter(TRANSACTION_STATE_TOPIC, replica_manager, settings.request_timeout_ms)
+        self._writer = ReplicatedWriter(replica_manager, settings.request_timeout_ms)
         self.transactions = OwnedPartitions(
+            TRANSACTION_STATE_TOPIC,
             TRANSACTIONS,
-            self._writer,
             offloader,
             clock,
             partition_count=self.partition_count,
@@ -336,7 +336,7 @@ class TransactionCoordinator:
             if error is not ErrorCode.NONE:
                 logger.warning("%d expired transactional ids could not be removed: %s", len(expired), error.name)
 
-        self._writer.append(owned.index, tombstone_batch((t.transactional_id for t in expired), now_ms), written)
+        self._writer.append(owned.partition, tombstone_batch((t.transactional_id for t in expired), now_ms), written)
 
     def _partitions(self) -> Iterable[OwnedPartition[Transaction]]:
         return [owned for owned in self.transactions.partitions() if not owned.is_loading]
@@ -361,7 +361,7 @@ class TransactionCoordinator:
                 done(_told(error))
 
         batch = transition_batch(transaction.transactional_id, transition, self._clock.now_ms())
-        self._writer.append(owned.index, batch, written, timeout_ms=transition.timeout_ms)
+        self._writer.append(owned.partition, batch, written, transition.timeout_ms)
 
     def _write_end(
         self,
@@ -416,7 +416,7 @@ class TransactionCoordinator:
             self._loop.call_later(RETRY_BACKOFF_MS / 1000, self._try_completion, ending)
 
         batch = transition_batch(transaction.transactional_id, transition, self._clock.now_ms())
-        self._writer.append(ending.owned.index, batch, written, timeout_ms=transition.timeout_ms)
+        self._writer.append(ending.owned.partition, batch, written, transition.timeout_ms)
 
     def _loaded(self, owned: OwnedPartition[Transaction], transactions: list[Transaction]) -> None:
         """Go on with transactions whose outcome is in the log."""

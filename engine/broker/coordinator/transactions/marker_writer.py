@@ -71,7 +71,7 @@ class MarkerWriter:
                 if topic_partition.topic == GROUP_METADATA_TOPIC:
                     done = partial(self._note_offsets, marker, topic_partition, ended)
                 # The log stamps each batch.
-                self._writer.append_to(partition, memoryview(bytearray(batch)), done)
+                self._writer.append(partition, memoryview(bytearray(batch)), done)
 
     def _note_offsets(
         self, marker: Marker, topic_partition: TopicPartition, ended: Ended, error: ErrorCode, offset: int
