@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from crc32c import crc32c
 
@@ -73,6 +73,7 @@ _MARKER = TRANSACTIONAL_BIT | CONTROL_BIT
 _COORDINATOR = AppendOrigin.COORDINATOR
 _unpack_header = BATCH_HEADER.unpack_from
 _stamp = STAMP.pack_into
+_new: Callable[..., Any] = tuple.__new__
 
 
 class Gap(NamedTuple):
@@ -379,7 +380,12 @@ class Log:
                 else:
                     # It stays unstable until the marker is replicated, so the first unstable offset stays too.
                     self._producers.commit_transaction(changeable, marker.coordinator_epoch, offset, max_ms)
-        return AppendResult(offset, last_offset, append_time_ms, self.log_start_offset, count, size_bytes, leader_epoch)
+        # As AppendResult(…), without its detour through Python.
+        result: AppendResult = _new(
+            AppendResult,
+            (offset, last_offset, append_time_ms, self.log_start_offset, count, size_bytes, leader_epoch, False),
+        )
+        return result
 
     def _append_the_long_way(
         self,

@@ -222,7 +222,7 @@ class Transaction:
         self.partitions.difference_update(partitions)
 
     def _is_followed_by(self, to: Transition) -> bool:
-        has_same_epoch = (to.producer_id, to.producer_epoch) == (self.producer_id, self.producer_epoch)
+        has_same_epoch = to.producer_id == self.producer_id and to.producer_epoch == self.producer_epoch
         if to.state is _S.EMPTY:
             is_bump = to.producer_epoch == self.producer_epoch + 1 and to.producer_id == self.producer_id
             is_new_id = to.producer_epoch == 0 and to.producer_id != self.producer_id
