@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from engine.broker.log.append_origin import AppendOrigin
+from engine.broker.log.append_origin import AppendOrigin, OwnBatch
 from engine.broker.log.results import AppendResult
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.replica_manager import ReplicaManager
@@ -43,17 +43,25 @@ class ReplicatedWriter:
         self._replica_manager = replica_manager
         self._timeout_ms = timeout_ms
 
-    def append(self, partition: Partition | None, batch: memoryview, done: Done, timeout_ms: int | None = None) -> bool:
+    def append(
+        self,
+        partition: Partition | None,
+        batch: memoryview,
+        done: Done,
+        timeout_ms: int | None = None,
+        own: OwnBatch | None = None,
+    ) -> bool:
         """Append a batch; ``done`` is called when it is replicated or failed. Return whether that happened at once.
 
         ``partition`` is None if this broker does not lead it. ``timeout_ms`` bounds the wait for the replicas.
+        If ``own`` says what the batch is, the log need not look.
         """
         log = None if partition is None else partition.leader_log
         if partition is None or log is None:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
             return True
         try:
-            result = partition.append_records_to_leader(batch, ACKS_ALL, origin=_COORDINATOR)
+            result = partition.append_records_to_leader(batch, ACKS_ALL, origin=_COORDINATOR, own=own)
         except KafkaError as error:
             done(error.code, -1)
             return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import Enum
+from typing import NamedTuple
 
 
 class AppendOrigin(Enum):
@@ -16,3 +17,22 @@ class AppendOrigin(Enum):
 
     REPLICATION = "replication"
     """A follower's fetch, or a log that is read at start: the leader has already checked it."""
+
+
+class CommitMarker(NamedTuple):
+    """Whose transaction the marker in a batch commits, and who says so."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+
+
+class OwnBatch(NamedTuple):
+    """What a coordinator knows of a batch that it has just made: a log that is told need not look at the batch."""
+
+    record_count: int
+    timestamp_ms: int
+    """That of each record."""
+    attributes: int = 0
+    commit: CommitMarker | None = None
+    """Set if the batch is the marker of a commit. Other control batches are none of these."""

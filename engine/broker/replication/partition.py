@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from engine.broker.log.append_origin import AppendOrigin
+from engine.broker.log.append_origin import AppendOrigin, OwnBatch
 from engine.broker.log.log import Log
 from engine.broker.log.preparation import Preparation
 from engine.broker.log.results import AppendResult, LogRead
@@ -205,10 +205,11 @@ class Partition:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         may_prepare: bool = False,
         prepared: Preparation | None = None,
+        own: OwnBatch | None = None,
     ) -> AppendResult:
         """Append a producer's batches. Whatever waits for the partition wakes in the event loop's next turn.
 
-        For ``may_prepare`` and ``prepared`` see ``Log.append_as_leader``.
+        For ``may_prepare`` and ``prepared`` see ``Log.append_as_leader``, for ``own`` ``Log.append_own``.
 
         Raises:
             PreparationNeeded: only with ``may_prepare``.
@@ -219,22 +220,23 @@ class Partition:
             log = self.leader_log
             if log is None:
                 log = self.led_log()
-            if not self.followers:
+            followers = self.followers
+            if followers and required_acks == ACKS_ALL and len(self.isr_state.committed) < self._min_isr(log):
+                raise KafkaError(
+                    ErrorCode.NOT_ENOUGH_REPLICAS,
+                    f"The size of the current ISR {ids_text(self.isr_state.committed)} is insufficient to satisfy "
+                    f"the min.isr requirement of {self._min_isr(log)} for partition {self.topic_partition}",
+                )
+            if own is None:
                 result = log.append_as_leader(
                     records, self.leader_epoch, origin=origin, may_prepare=may_prepare, prepared=prepared
                 )
-                log.update_high_watermark(log.log_end_offset)
             else:
-                if required_acks == ACKS_ALL and len(self.isr_state.committed) < self._min_isr(log):
-                    raise KafkaError(
-                        ErrorCode.NOT_ENOUGH_REPLICAS,
-                        f"The size of the current ISR {ids_text(self.isr_state.committed)} is insufficient to satisfy "
-                        f"the min.isr requirement of {self._min_isr(log)} for partition {self.topic_partition}",
-                    )
-                result = log.append_as_leader(
-                    records, self.leader_epoch, origin=origin, may_prepare=may_prepare, prepared=prepared
-                )
+                result = log.append_own(records, own, self.leader_epoch)
+            if followers:
                 self.advance_high_watermark()
+            else:
+                log.update_high_watermark(log.log_end_offset)
         except KafkaError as refused:
             self.count_refusal(refused, len(records))
             raise

@@ -17,6 +17,7 @@ from virtual_time import LoopClock
 
 from engine.broker.coordinator.groups.coordinator import GroupCoordinator
 from engine.broker.coordinator.groups.values import CommittedOffset, Committer
+from engine.broker.log.append_origin import OwnBatch
 from engine.broker.metrics.topics import BrokerTopics
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.model import TopicPartition
@@ -90,7 +91,9 @@ class MemoryPartition:
     def led_log(self) -> MemoryLog:
         return self.log
 
-    def append_records_to_leader(self, batch: memoryview, required_acks: int, *, origin: object) -> Any:
+    def append_records_to_leader(
+        self, batch: memoryview, required_acks: int, *, origin: object, own: OwnBatch | None = None
+    ) -> Any:
         if self.refusal is not None:
             raise KafkaError(self.refusal)
         if len(batch) > self.batch_bytes_max:

@@ -23,6 +23,7 @@ from engine.broker.coordinator.transactions.settings import TransactionSettings
 from engine.broker.coordinator.transactions.state_machine import Decision, ProducerIdAndEpoch
 from engine.broker.coordinator.transactions.transaction import ENDING, Transaction, Transition
 from engine.broker.coordinator.writer import TOO_LARGE, ReplicatedWriter, coordinator_error
+from engine.broker.log.append_origin import OwnBatch
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.clock import Clock
@@ -360,8 +361,9 @@ class TransactionCoordinator:
                 transaction.give_up()
                 done(_told(error))
 
-        batch = transition_batch(transaction.transactional_id, transition, self._clock.now_ms())
-        self._writer.append(owned.partition, batch, written, transition.timeout_ms)
+        now_ms = self._clock.now_ms()
+        batch = transition_batch(transaction.transactional_id, transition, now_ms)
+        self._writer.append(owned.partition, batch, written, transition.timeout_ms, OwnBatch(1, now_ms))
 
     def _write_end(
         self,
@@ -415,8 +417,9 @@ class TransactionCoordinator:
             logger.info("The completion of %s could not be written and is tried again: %s", transaction, error.name)
             self._loop.call_later(RETRY_BACKOFF_MS / 1000, self._try_completion, ending)
 
-        batch = transition_batch(transaction.transactional_id, transition, self._clock.now_ms())
-        self._writer.append(ending.owned.partition, batch, written, transition.timeout_ms)
+        now_ms = self._clock.now_ms()
+        batch = transition_batch(transaction.transactional_id, transition, now_ms)
+        self._writer.append(ending.owned.partition, batch, written, transition.timeout_ms, OwnBatch(1, now_ms))
 
     def _loaded(self, owned: OwnedPartition[Transaction], transactions: list[Transaction]) -> None:
         """Go on with transactions whose outcome is in the log."""
