@@ -120,8 +120,10 @@ class MarkerSender:
             info = self._metadata_cache.partition_info(partition)
             if info is None:
                 gone.append(partition)
+            elif info.leader in by_leader:
+                by_leader[info.leader].add(partition)
             else:
-                by_leader.setdefault(info.leader, set()).add(partition)
+                by_leader[info.leader] = {partition}
         if gone:
             self._skip(ending, gone)
         for leader, led in by_leader.items():
@@ -194,7 +196,7 @@ class MarkerSender:
             return
         transaction = ending.transaction
         failed = {p: error for p, error in errors.items() if error is not ErrorCode.NONE and error not in _NEEDLESS}
-        transaction.markers_are_written(errors.keys() - failed.keys())
+        transaction.markers_are_written(errors.keys() - failed.keys() if failed else errors)
         for partition, error in failed.items():
             if error in _FENCED:
                 logger.info("The markers of %s are given up partition=%s: %s", transaction, partition, error.name)
