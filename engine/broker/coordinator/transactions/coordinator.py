@@ -181,7 +181,7 @@ class TransactionCoordinator:
             return InitializedProducer(decision)
         outcome: asyncio.Future[ErrorCode] = self._loop.create_future()
         if decision.state in ENDING:
-            self._write_end(owned, transaction, decision, outcome.set_result, is_fence=True)
+            self._write(owned, transaction, decision, outcome.set_result, is_fence=True)
             error = await outcome
             return InitializedProducer(ErrorCode.CONCURRENT_TRANSACTIONS if error is ErrorCode.NONE else error)
         self._write(owned, transaction, decision, outcome.set_result)
@@ -242,8 +242,6 @@ class TransactionCoordinator:
     ) -> None:
         if isinstance(decision, ErrorCode) or transaction is None:
             done(decision if isinstance(decision, ErrorCode) else ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-        elif decision.state in ENDING:
-            self._write_end(owned, transaction, decision, done)
         else:
             self._write(owned, transaction, decision, done)
 
@@ -302,7 +300,7 @@ class TransactionCoordinator:
                     error.name,
                 )
 
-        self._write_end(owned, transaction, transaction.prepare_fenced_abort(now_ms), done, is_fence=True)
+        self._write(owned, transaction, transaction.prepare_fenced_abort(now_ms), done, is_fence=True)
 
     async def remove_expired(self) -> None:
         """Forget transactional ids that nobody has used for long."""
@@ -345,9 +343,18 @@ class TransactionCoordinator:
     # -- the log
 
     def _write(
-        self, owned: OwnedPartition[Transaction], transaction: Transaction, transition: Transition, done: Done
+        self,
+        owned: OwnedPartition[Transaction],
+        transaction: Transaction,
+        transition: Transition,
+        done: Done,
+        *,
+        is_fence: bool = False,
     ) -> None:
-        """Write a transition; once it is replicated the state changes, and ``done`` is called."""
+        """Write a transition; once it is replicated the state changes, and ``done`` is called.
+
+        If the transaction ends, the markers follow. With ``is_fence``, it ends with a raised epoch.
+        """
         assert owned.is_owned, "the caller has looked"
 
         def written(error: ErrorCode, _: int) -> None:
@@ -357,34 +364,16 @@ class TransactionCoordinator:
             elif error is ErrorCode.NONE:
                 transaction.complete(transition)
                 done(error)
+                if transition.state in ENDING:
+                    self._send_markers(owned, transaction)
             else:
                 transaction.give_up()
+                transaction.has_failed_epoch_fence = transaction.has_failed_epoch_fence or is_fence
                 done(_told(error))
 
         now_ms = self._clock.now_ms()
         batch = transition_batch(transaction.transactional_id, transition, now_ms)
         self._writer.append(owned.partition, batch, written, transition.timeout_ms, OwnBatch(1, now_ms))
-
-    def _write_end(
-        self,
-        owned: OwnedPartition[Transaction],
-        transaction: Transaction,
-        transition: Transition,
-        done: Done,
-        *,
-        is_fence: bool = False,
-    ) -> None:
-        """Write the outcome, answer, and send the markers."""
-
-        def written(error: ErrorCode) -> None:
-            if error is ErrorCode.NONE:
-                done(error)
-                self._send_markers(owned, transaction)
-                return
-            transaction.has_failed_epoch_fence = transaction.has_failed_epoch_fence or is_fence
-            done(error)
-
-        self._write(owned, transaction, transition, written)
 
     def _send_markers(self, owned: OwnedPartition[Transaction], transaction: Transaction) -> None:
         is_commit = state_machine.ENDED[transaction.state]
