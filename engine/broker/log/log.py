@@ -366,13 +366,7 @@ class Log:
         else:
             producer = self._producers.producers.get(commit.producer_id)
             is_plain = producer is not None and producer.is_committed_by(commit)
-        if (
-            not is_plain
-            or terms.stamps_append_time
-            or size_bytes > terms.in_place_bytes_max
-            or self.folder.is_offline
-            or self.has_stale_producers
-        ):
+        if not is_plain or size_bytes > terms.own_bytes_max or self.folder.is_offline or self.has_stale_producers:
             return self.append_as_leader(records, leader_epoch, origin=_COORDINATOR)
         offset = self._write_at_end(records, size_bytes, count - 1, timestamp_ms, leader_epoch)
         if producer is not None and commit is not None:
