@@ -15,7 +15,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from engine.broker.replication.partition import Partition
 from engine.common.clock import Clock
-from engine.common.errors import ErrorCode, KafkaError
+from engine.common.errors import NO_ERROR, ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.kafka.formats.consumer_offsets import partition_for
 from engine.runtime.offload import Offloader
@@ -128,7 +128,7 @@ class OwnedPartitions(Generic[S]):
         owned = self._owned.get(partition_for(key, self._partition_count()))
         if owned is None or owned.partition.leader_log is None:
             return ErrorCode.NOT_COORDINATOR, None
-        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if owned.is_loading else ErrorCode.NONE, owned
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if owned.is_loading else NO_ERROR, owned
 
     def partition(self, index: int) -> OwnedPartition[S] | None:
         """Return a partition that is owned, loaded or not."""

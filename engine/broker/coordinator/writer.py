@@ -9,7 +9,7 @@ from engine.broker.log.append_origin import AppendOrigin, OwnBatch
 from engine.broker.log.results import AppendResult
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.replica_manager import ReplicaManager
-from engine.common.errors import ErrorCode, KafkaError
+from engine.common.errors import NO_ERROR, ErrorCode, KafkaError
 from engine.common.model import ACKS_ALL
 from engine.runtime.purgatory import DelayedOperation
 
@@ -70,11 +70,11 @@ class ReplicatedWriter:
             if partition.followers:
                 return self._wait(partition, result, done, timeout_ms)
             # The append has raised the high watermark.
-            done(ErrorCode.NONE, result.first_offset)
+            done(NO_ERROR, result.first_offset)
             return True
 
         def flushed(error: ErrorCode) -> None:
-            if error is ErrorCode.NONE:
+            if error is NO_ERROR:
                 self._wait(partition, result, done, timeout_ms)
             else:
                 done(error, -1)
@@ -86,8 +86,8 @@ class ReplicatedWriter:
         """Report when the in-sync replicas have the batch; return whether they have it already."""
         first_offset, last_offset = result.first_offset, result.last_offset
         is_done, error_code = partition.check_enough_replicas_reach_offset(last_offset + 1)
-        if is_done or error_code is not ErrorCode.NONE:
-            done(error_code, first_offset if error_code is ErrorCode.NONE else -1)
+        if is_done or error_code is not NO_ERROR:
+            done(error_code, first_offset if error_code is NO_ERROR else -1)
             return True
         limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
         operation = _DelayedAppend(limit_ms, partition, first_offset, last_offset, done)
@@ -105,7 +105,7 @@ class ReplicatedWriter:
         partition.environment.topics.not_produced += 1
         if log.is_flush_due:
             self._replica_manager.flushes.when_flushed(log, lambda _: None)
-        return ErrorCode.NONE
+        return NO_ERROR
 
 
 class _DelayedAppend(DelayedOperation):
@@ -124,7 +124,7 @@ class _DelayedAppend(DelayedOperation):
     def try_complete(self) -> bool:
         """Done when the high watermark has passed the batch, or never will."""
         is_done, error = self._partition.check_enough_replicas_reach_offset(self._last_offset + 1)
-        if not is_done and error is ErrorCode.NONE:
+        if not is_done and error is NO_ERROR:
             return False
         self._error = error
         return self.force_complete()
@@ -132,7 +132,7 @@ class _DelayedAppend(DelayedOperation):
     def on_complete(self) -> None:
         """Report the result."""
         error = self._error
-        self._done(error, self._first_offset if error is ErrorCode.NONE else -1)
+        self._done(error, self._first_offset if error is NO_ERROR else -1)
 
     def on_fault(self) -> None:
         """Report a failure: nobody must wait forever."""

@@ -27,7 +27,7 @@ from engine.broker.handlers.in_turns import Steps, by_topic, in_steps, pieces
 from engine.broker.handlers.preconditions import are_transactions_refused
 from engine.broker.handlers.registry import handles
 from engine.broker.network.request import Deferred
-from engine.common.errors import ErrorCode
+from engine.common.errors import NO_ERROR, ErrorCode
 from engine.common.model import TopicPartition
 from engine.common.turns import at_once
 from engine.kafka.protocol.api_keys import ApiKey
@@ -60,7 +60,7 @@ def txn_offset_commit(
     if not offsets:
         return (yield from _steps(context, errors))
     error = context.broker.group_coordinator.offsets.status(request.group_id)
-    if error is not ErrorCode.NONE:
+    if error is not NO_ERROR:
         return (yield from _steps(context, errors | dict.fromkeys(offsets, error)))
     return _store(context, request, offsets, errors)
 

@@ -18,7 +18,7 @@ from engine.broker.replication.isr import FollowerState, IsrState, high_watermar
 from engine.broker.replication.partition_environment import PartitionEnvironment
 from engine.broker.replication.partition_read import PartitionRead, read_error
 from engine.broker.replication.state_change_log import ids_text
-from engine.common.errors import ErrorCode, KafkaError
+from engine.common.errors import NO_ERROR, ErrorCode, KafkaError
 from engine.common.model import (
     ACKS_ALL,
     CONSUMER_REPLICA_ID,
@@ -147,7 +147,7 @@ class Partition:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         if self.leader_log is None and (leader_only or self.log is None):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return ErrorCode.NONE
+        return NO_ERROR
 
     def checked_log(self, current_leader_epoch: int, *, leader_only: bool) -> Log:
         """Return the log if ``log_error`` finds nothing wrong.
@@ -156,7 +156,7 @@ class Partition:
             KafkaError: FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER.
         """
         error = self.log_error(current_leader_epoch, leader_only=leader_only)
-        if error is not ErrorCode.NONE or self.log is None:
+        if error is not NO_ERROR or self.log is None:
             raise KafkaError(
                 error,
                 f"Failed to find {'leader' if leader_only else ''} log for partition {self.topic_partition} with "
@@ -287,7 +287,7 @@ class Partition:
         """
         error = self.log_error(current_leader_epoch, leader_only=leader_only)
         log = self.log
-        if error is not ErrorCode.NONE or log is None:
+        if error is not NO_ERROR or log is None:
             return read_error(error)
         follower = None
         if replica_id >= 0:
@@ -298,7 +298,7 @@ class Partition:
                 return read_error(ErrorCode.UNKNOWN_LEADER_EPOCH if has_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
         # The end before the read: records appended later must not make a follower look behind.
         read = PartitionRead(
-            ErrorCode.NONE, log.high_watermark, log.last_stable_offset, log.log_start_offset, log.log_end_offset
+            NO_ERROR, log.high_watermark, log.last_stable_offset, log.log_start_offset, log.log_end_offset
         )
         try:
             if last_fetched_epoch != NO_PARTITION_LEADER_EPOCH:
@@ -337,9 +337,9 @@ class Partition:
         if log is None:
             return False, ErrorCode.NOT_LEADER_OR_FOLLOWER
         if log.high_watermark < required_offset:
-            return False, ErrorCode.NONE
+            return False, NO_ERROR
         if not self.followers or self._min_isr(log) <= len(self.isr_state.maximal):
-            return True, ErrorCode.NONE
+            return True, NO_ERROR
         return True, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     def advance_high_watermark(self) -> bool:

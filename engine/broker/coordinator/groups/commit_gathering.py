@@ -22,7 +22,7 @@ from engine.broker.coordinator.groups.values import CommittedOffset, Offsets
 from engine.broker.coordinator.writer import ReplicatedWriter, commit_error
 from engine.broker.replication.partition import Partition
 from engine.common.clock import Clock
-from engine.common.errors import ErrorCode
+from engine.common.errors import NO_ERROR, ErrorCode
 from engine.common.model import TopicPartition
 from engine.kafka.config.metadata_version import MetadataVersion
 from engine.kafka.formats.consumer_offsets import OFFSET_KEY_VERSION
@@ -44,6 +44,9 @@ _PLAIN = struct.Struct(">iBhqihqB")
 offset, leader epoch, length 0, commit timestamp; no headers."""
 
 _PLAIN_SIZE: Final = VARINTS[struct.calcsize(">hqihq")][0]
+
+_FIRST_PLAIN: Final = MetadataVersion.IBP_2_1_IV1
+"""Values are of version 3 from this version of the brokers' protocol on."""
 
 _NO_DELTAS: Final = b"\0\0"
 """A record's attributes and its timestamp delta: all records of a commit have the batch's timestamp."""
@@ -96,7 +99,7 @@ def _add_records(out: bytearray, first: int, group_id: str, offsets: Offsets, ib
     varints, join, pack = VARINTS, b"".join, _PLAIN.pack
     group = group_id.encode()
     key_head = _KEY_HEAD.pack(OFFSET_KEY_VERSION, len(group)) + group
-    is_plain_version = ibp >= MetadataVersion.IBP_2_1_IV1
+    is_plain_version = ibp >= _FIRST_PLAIN
     topic_before = None
     topic_head = b""
     plain_size = 0
@@ -196,7 +199,7 @@ class GatheredCommits:
             for commit in commits:
                 group, offsets, refused, done, _ = commit
                 first_offset, log_offset = log_offset, log_offset + len(offsets)
-                if error is not ErrorCode.NONE:
+                if error is not NO_ERROR:
                     if is_pending:
                         group.offsets.fail_commit(offsets)
                 elif len(offsets) > _NOTED_AT_ONCE:
@@ -229,7 +232,7 @@ class GatheredCommits:
             commit.group.offsets.end_commit(piece, log_offset)
             self._loop.call_soon(self._note, commit, log_offset, rest)
         else:
-            commit.done(ErrorCode.NONE, commit.refused)
+            commit.done(NO_ERROR, commit.refused)
 
     def batch_of(self, commits: Iterable[tuple[str, Offsets]]) -> memoryview:
         """Return the batch of commits of groups; may be called in a thread."""

@@ -27,7 +27,7 @@ from engine.broker.log.append_origin import OwnBatch
 from engine.broker.replication.metadata_cache import MetadataCache
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.clock import Clock
-from engine.common.errors import ErrorCode, KafkaError
+from engine.common.errors import NO_ERROR, ErrorCode, KafkaError
 from engine.common.model import TopicPartition
 from engine.common.topic_names import TRANSACTION_STATE_TOPIC
 from engine.kafka.client.broker_client import ChannelTotals
@@ -159,7 +159,7 @@ class TransactionCoordinator:
         new_id: int | None = None
         while True:
             error, owned = self.transactions.locate(transactional_id)
-            if owned is None or error is not ErrorCode.NONE:
+            if owned is None or error is not NO_ERROR:
                 return InitializedProducer(error)
             transaction = owned.states.get(transactional_id)
             if new_id is not None or not (transaction is None or state_machine.needs_new_id(transaction, expected)):
@@ -183,10 +183,10 @@ class TransactionCoordinator:
         if decision.state in ENDING:
             self._write(owned, transaction, decision, outcome.set_result, is_fence=True)
             error = await outcome
-            return InitializedProducer(ErrorCode.CONCURRENT_TRANSACTIONS if error is ErrorCode.NONE else error)
+            return InitializedProducer(ErrorCode.CONCURRENT_TRANSACTIONS if error is NO_ERROR else error)
         self._write(owned, transaction, decision, outcome.set_result)
         error = await outcome
-        if error is not ErrorCode.NONE:
+        if error is not NO_ERROR:
             coordinator_logger.info("InitProducerId of %s is answered with %s", transactional_id, error.name)
             return InitializedProducer(error)
         coordinator_logger.info(
@@ -197,7 +197,7 @@ class TransactionCoordinator:
             TRANSACTION_STATE_TOPIC,
             owned.index,
         )
-        return InitializedProducer(ErrorCode.NONE, decision.producer_id, decision.producer_epoch)
+        return InitializedProducer(NO_ERROR, decision.producer_id, decision.producer_epoch)
 
     def add_partitions(
         self, transactional_id: str, producer: ProducerIdAndEpoch, partitions: Collection[TopicPartition], done: Done
@@ -235,7 +235,7 @@ class TransactionCoordinator:
         if not transactional_id:
             return ErrorCode.INVALID_REQUEST, None
         error, owned = self.transactions.locate(transactional_id)
-        return error, owned if error is ErrorCode.NONE else None
+        return error, owned if error is NO_ERROR else None
 
     def _carry_out(
         self, owned: OwnedPartition[Transaction], transaction: Transaction | None, decision: Decision, done: Done
@@ -289,7 +289,7 @@ class TransactionCoordinator:
         transactional_id = transaction.transactional_id
 
         def done(error: ErrorCode) -> None:
-            if error is ErrorCode.NONE:
+            if error is NO_ERROR:
                 coordinator_logger.info(
                     "Completed rollback of ongoing transaction for transactionalId %s due to timeout", transactional_id
                 )
@@ -328,11 +328,11 @@ class TransactionCoordinator:
 
         def written(error: ErrorCode, _: int) -> None:
             for transaction in expired:
-                if error is ErrorCode.NONE:
+                if error is NO_ERROR:
                     owned.states.pop(transaction.transactional_id, None)
                 else:
                     transaction.give_up()
-            if error is not ErrorCode.NONE:
+            if error is not NO_ERROR:
                 logger.warning("%d expired transactional ids could not be removed: %s", len(expired), error.name)
 
         self._writer.append(owned.partition, tombstone_batch((t.transactional_id for t in expired), now_ms), written)
@@ -360,8 +360,8 @@ class TransactionCoordinator:
         def written(error: ErrorCode, _: int) -> None:
             if not owned.is_owned:
                 # Whoever coordinates it now has read the record, or has not. The client finds out there.
-                done(ErrorCode.NOT_COORDINATOR if error is ErrorCode.NONE else _told(error))
-            elif error is ErrorCode.NONE:
+                done(ErrorCode.NOT_COORDINATOR if error is NO_ERROR else _told(error))
+            elif error is NO_ERROR:
                 transaction.complete(transition)
                 done(error)
                 if transition.state in ENDING:
@@ -400,7 +400,7 @@ class TransactionCoordinator:
         def written(error: ErrorCode, _: int) -> None:
             if not ending.owned.is_owned:
                 return
-            if error is ErrorCode.NONE:
+            if error is NO_ERROR:
                 transaction.complete(transition)
                 return
             logger.info("The completion of %s could not be written and is tried again: %s", transaction, error.name)

@@ -11,7 +11,7 @@ from engine.broker.log.append_origin import CommitMarker, OwnBatch
 from engine.broker.log.results import NO_OFFSET
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.clock import Clock
-from engine.common.errors import ErrorCode
+from engine.common.errors import NO_ERROR, ErrorCode
 from engine.common.model import TopicPartition
 from engine.common.topic_names import GROUP_METADATA_TOPIC
 from engine.kafka.formats.control_records import ControlRecordType, EndTransactionMarker, encode_end_transaction_batch
@@ -81,6 +81,6 @@ class MarkerWriter:
     def _note_offsets(
         self, marker: Marker, topic_partition: TopicPartition, ended: Ended, error: ErrorCode, offset: int
     ) -> None:
-        if error is ErrorCode.NONE:
+        if error is NO_ERROR:
             self._offsets_ended(topic_partition.partition, marker.producer_id, marker.is_commit)
         ended(topic_partition, error, offset)
