@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
 
 
 class AppendOrigin(Enum):
@@ -19,7 +19,11 @@ class AppendOrigin(Enum):
     """A follower's fetch, or a log that is read at start: the leader has already checked it."""
 
 
-class CommitMarker(NamedTuple):
+# The next two are not frozen, because Python would take four times as long to make them.
+
+
+@dataclass(slots=True)
+class CommitMarker:
     """Whose transaction the marker in a batch commits, and who says so."""
 
     producer_id: int
@@ -27,7 +31,8 @@ class CommitMarker(NamedTuple):
     coordinator_epoch: int
 
 
-class OwnBatch(NamedTuple):
+@dataclass(slots=True)
+class OwnBatch:
     """What a coordinator knows of a batch that it has just made: a log that is told need not look at the batch."""
 
     record_count: int

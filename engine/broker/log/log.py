@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from crc32c import crc32c
 
@@ -69,7 +69,6 @@ REPLAY_PRODUCERS_MAX = 1000
 _COORDINATOR = AppendOrigin.COORDINATOR
 _unpack_header = BATCH_HEADER.unpack_from
 _stamp = STAMP.pack_into
-_new: Callable[..., Any] = tuple.__new__
 
 
 class Gap(NamedTuple):
@@ -347,22 +346,17 @@ class Log:
                 self._producers.begin_transaction(changeable, offset)
                 if self.first_unstable_offset is None:
                     self.first_unstable_offset = offset
-        # As AppendResult(…), without its detour through Python.
-        result: AppendResult = _new(
-            AppendResult,
-            (offset, last_offset, append_time_ms, self.log_start_offset, count, size_bytes, leader_epoch, False),
-        )
-        return result
+        return AppendResult(offset, last_offset, append_time_ms, self.log_start_offset, count, size_bytes, leader_epoch)
 
     def append_own(self, records: memoryview, own: OwnBatch, leader_epoch: int) -> AppendResult:
         """Append a batch that this broker's coordinator has just made, as ``append_as_leader`` does, without a look.
 
         Raises what ``append_as_leader`` raises.
         """
-        count, timestamp_ms, attributes, commit = own
+        count, timestamp_ms, commit = own.record_count, own.timestamp_ms, own.commit
         size_bytes, terms, producer = len(records), self._checks.terms, None
         if commit is None:
-            is_plain = attributes in terms.coordinators_attributes
+            is_plain = own.attributes in terms.coordinators_attributes
         else:
             producer = self._producers.producers.get(commit.producer_id)
             is_plain = producer is not None and producer.is_committed_by(commit)
@@ -373,20 +367,8 @@ class Log:
             changeable = self._producers.changeable(producer) if producer.is_frozen else producer
             # It stays unstable until the marker is replicated, so the first unstable offset stays too.
             self._producers.commit_transaction(changeable, commit.coordinator_epoch, offset, timestamp_ms)
-        result: AppendResult = _new(
-            AppendResult,
-            (
-                offset,
-                offset + count - 1,
-                NO_APPEND_TIME,
-                self.log_start_offset,
-                count,
-                size_bytes,
-                leader_epoch,
-                False,
-            ),
-        )
-        return result
+        last_offset = offset + count - 1
+        return AppendResult(offset, last_offset, NO_APPEND_TIME, self.log_start_offset, count, size_bytes, leader_epoch)
 
     def _write_at_end(
         self, records: memoryview, size_bytes: int, last_offset_delta: int, max_timestamp_ms: int, leader_epoch: int

@@ -11,21 +11,49 @@ NO_OFFSET = -1
 NO_APPEND_TIME = -1
 
 
-class AppendResult(NamedTuple):
+class AppendResult:
     """Where records went. All offsets are -1 if there was nothing to append.
 
     ``log_append_time_ms`` is -1 except for topics with LogAppendTime and for duplicates. A duplicate has the offsets
     of the batch that was appended before. ``size_bytes`` is what came, also of a duplicate; another form may be stored.
     """
 
-    first_offset: int
-    last_offset: int
-    log_append_time_ms: int
-    log_start_offset: int
-    record_count: int
-    size_bytes: int
-    leader_epoch: int
-    is_duplicate: bool = False
+    __slots__ = (
+        "first_offset",
+        "is_duplicate",
+        "last_offset",
+        "leader_epoch",
+        "log_append_time_ms",
+        "log_start_offset",
+        "record_count",
+        "size_bytes",
+    )
+
+    def __init__(
+        self,
+        first_offset: int,
+        last_offset: int,
+        log_append_time_ms: int,
+        log_start_offset: int,
+        record_count: int,
+        size_bytes: int,
+        leader_epoch: int,
+        is_duplicate: bool = False,
+    ) -> None:
+        self.first_offset = first_offset
+        self.last_offset = last_offset
+        self.log_append_time_ms = log_append_time_ms
+        self.log_start_offset = log_start_offset
+        self.record_count = record_count
+        self.size_bytes = size_bytes
+        self.leader_epoch = leader_epoch
+        self.is_duplicate = is_duplicate
+
+    def __repr__(self) -> str:
+        return (
+            f"AppendResult(first_offset={self.first_offset}, last_offset={self.last_offset}, "
+            f"records={self.record_count}, bytes={self.size_bytes}, is_duplicate={self.is_duplicate})"
+        )
 
 
 class LogPosition(NamedTuple):
