@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable
 
 from engine.broker.log.append_origin import AppendOrigin, OwnBatch
-from engine.broker.log.results import AppendResult
 from engine.broker.replication.partition import Partition
 from engine.broker.replication.replica_manager import ReplicaManager
 from engine.common.errors import NO_ERROR, ErrorCode, KafkaError
@@ -61,36 +60,42 @@ class ReplicatedWriter:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
             return True
         try:
-            result = partition.append_records_to_leader(batch, ACKS_ALL, origin=_COORDINATOR, own=own)
+            if own is None:
+                result = partition.append_records_to_leader(batch, ACKS_ALL, origin=_COORDINATOR)
+                first_offset, end_offset = result.first_offset, result.last_offset + 1
+            else:
+                first_offset = partition.append_own(batch, own)
+                end_offset = first_offset + own.record_count
         except KafkaError as error:
             done(error.code, -1)
             return True
         partition.environment.topics.not_produced += 1
         if not log.is_flush_due:
             if partition.followers:
-                return self._wait(partition, result, done, timeout_ms)
+                return self._wait(partition, first_offset, end_offset, done, timeout_ms)
             # The append has raised the high watermark.
-            done(NO_ERROR, result.first_offset)
+            done(NO_ERROR, first_offset)
             return True
 
         def flushed(error: ErrorCode) -> None:
             if error is NO_ERROR:
-                self._wait(partition, result, done, timeout_ms)
+                self._wait(partition, first_offset, end_offset, done, timeout_ms)
             else:
                 done(error, -1)
 
         self._replica_manager.flushes.when_flushed(log, flushed)
         return False
 
-    def _wait(self, partition: Partition, result: AppendResult, done: Done, timeout_ms: int | None) -> bool:
+    def _wait(
+        self, partition: Partition, first_offset: int, end_offset: int, done: Done, timeout_ms: int | None
+    ) -> bool:
         """Report when the in-sync replicas have the batch; return whether they have it already."""
-        first_offset, last_offset = result.first_offset, result.last_offset
-        is_done, error_code = partition.check_enough_replicas_reach_offset(last_offset + 1)
+        is_done, error_code = partition.check_enough_replicas_reach_offset(end_offset)
         if is_done or error_code is not NO_ERROR:
             done(error_code, first_offset if error_code is NO_ERROR else -1)
             return True
         limit_ms = self._timeout_ms if timeout_ms is None else timeout_ms
-        operation = _DelayedAppend(limit_ms, partition, first_offset, last_offset, done)
+        operation = _DelayedAppend(limit_ms, partition, first_offset, end_offset, done)
         return self._replica_manager.delayed_produce.try_complete_else_watch(operation, [partition.topic_partition])
 
     def append_without_waiting(self, partition: Partition | None, batch: memoryview) -> ErrorCode:
@@ -111,19 +116,19 @@ class ReplicatedWriter:
 class _DelayedAppend(DelayedOperation):
     """A batch that waits for the in-sync replicas."""
 
-    __slots__ = ("_done", "_error", "_first_offset", "_last_offset", "_partition")
+    __slots__ = ("_done", "_end_offset", "_error", "_first_offset", "_partition")
 
-    def __init__(self, delay_ms: int, partition: Partition, first_offset: int, last_offset: int, done: Done) -> None:
+    def __init__(self, delay_ms: int, partition: Partition, first_offset: int, end_offset: int, done: Done) -> None:
         super().__init__(delay_ms)
         self._partition = partition
         self._first_offset = first_offset
-        self._last_offset = last_offset
+        self._end_offset = end_offset
         self._done = done
         self._error = ErrorCode.REQUEST_TIMED_OUT
 
     def try_complete(self) -> bool:
         """Done when the high watermark has passed the batch, or never will."""
-        is_done, error = self._partition.check_enough_replicas_reach_offset(self._last_offset + 1)
+        is_done, error = self._partition.check_enough_replicas_reach_offset(self._end_offset)
         if not is_done and error is NO_ERROR:
             return False
         self._error = error

@@ -348,27 +348,26 @@ class Log:
                     self.first_unstable_offset = offset
         return AppendResult(offset, last_offset, append_time_ms, self.log_start_offset, count, size_bytes, leader_epoch)
 
-    def append_own(self, records: memoryview, own: OwnBatch, leader_epoch: int) -> AppendResult:
-        """Append a batch that this broker's coordinator has just made, as ``append_as_leader`` does, without a look.
+    def append_own(self, records: memoryview, own: OwnBatch, leader_epoch: int) -> int:
+        """Append what this broker's coordinator has just made, without a look at it; return its offset.
 
-        Raises what ``append_as_leader`` raises.
+        The log is the same as after ``append_as_leader``, which also says what it raises.
         """
-        count, timestamp_ms, commit = own.record_count, own.timestamp_ms, own.commit
-        size_bytes, terms, producer = len(records), self._checks.terms, None
+        commit, producer, terms = own.commit, None, self._checks.terms
         if commit is None:
             is_plain = own.attributes in terms.coordinators_attributes
         else:
             producer = self._producers.producers.get(commit.producer_id)
             is_plain = producer is not None and producer.is_committed_by(commit)
+        size_bytes = len(records)
         if not is_plain or size_bytes > terms.own_bytes_max or self.folder.is_offline or self.has_stale_producers:
-            return self.append_as_leader(records, leader_epoch, origin=_COORDINATOR)
-        offset = self._write_at_end(records, size_bytes, count - 1, timestamp_ms, leader_epoch)
+            return self.append_as_leader(records, leader_epoch, origin=_COORDINATOR).first_offset
+        offset = self._write_at_end(records, size_bytes, own.record_count - 1, own.timestamp_ms, leader_epoch)
         if producer is not None and commit is not None:
             changeable = self._producers.changeable(producer) if producer.is_frozen else producer
             # It stays unstable until the marker is replicated, so the first unstable offset stays too.
-            self._producers.commit_transaction(changeable, commit.coordinator_epoch, offset, timestamp_ms)
-        last_offset = offset + count - 1
-        return AppendResult(offset, last_offset, NO_APPEND_TIME, self.log_start_offset, count, size_bytes, leader_epoch)
+            self._producers.commit_transaction(changeable, commit.coordinator_epoch, offset, own.timestamp_ms)
+        return offset
 
     def _write_at_end(
         self, records: memoryview, size_bytes: int, last_offset_delta: int, max_timestamp_ms: int, leader_epoch: int

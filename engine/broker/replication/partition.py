@@ -205,11 +205,10 @@ class Partition:
         origin: AppendOrigin = AppendOrigin.CLIENT,
         may_prepare: bool = False,
         prepared: Preparation | None = None,
-        own: OwnBatch | None = None,
     ) -> AppendResult:
         """Append a producer's batches. Whatever waits for the partition wakes in the event loop's next turn.
 
-        For ``may_prepare`` and ``prepared`` see ``Log.append_as_leader``, for ``own`` ``Log.append_own``.
+        For ``may_prepare`` and ``prepared`` see ``Log.append_as_leader``.
 
         Raises:
             PreparationNeeded: only with ``may_prepare``.
@@ -221,18 +220,11 @@ class Partition:
             if log is None:
                 log = self.led_log()
             followers = self.followers
-            if followers and required_acks == ACKS_ALL and len(self.isr_state.committed) < self._min_isr(log):
-                raise KafkaError(
-                    ErrorCode.NOT_ENOUGH_REPLICAS,
-                    f"The size of the current ISR {ids_text(self.isr_state.committed)} is insufficient to satisfy "
-                    f"the min.isr requirement of {self._min_isr(log)} for partition {self.topic_partition}",
-                )
-            if own is None:
-                result = log.append_as_leader(
-                    records, self.leader_epoch, origin=origin, may_prepare=may_prepare, prepared=prepared
-                )
-            else:
-                result = log.append_own(records, own, self.leader_epoch)
+            if followers and required_acks == ACKS_ALL:
+                self._check_min_isr(log)
+            result = log.append_as_leader(
+                records, self.leader_epoch, origin=origin, may_prepare=may_prepare, prepared=prepared
+            )
             if followers:
                 self.advance_high_watermark()
             else:
@@ -249,6 +241,43 @@ class Partition:
         else:
             self.environment.wakeups.mark(self.topic_partition)
         return result
+
+    def append_own(self, records: memoryview, own: OwnBatch) -> int:
+        """Append what this broker's coordinator has just made, for all in-sync replicas; return its offset.
+
+        Raises what ``append_records_to_leader`` raises.
+        """
+        size_bytes = len(records)
+        try:
+            log = self.leader_log
+            if log is None:
+                log = self.led_log()
+            if self.followers:
+                self._check_min_isr(log)
+                offset = log.append_own(records, own, self.leader_epoch)
+                self.advance_high_watermark()
+            else:
+                offset = log.append_own(records, own, self.leader_epoch)
+                log.update_high_watermark(log.log_end_offset)
+        except KafkaError as refused:
+            self.count_refusal(refused, size_bytes)
+            raise
+        appends = self._appends
+        appends.append(size_bytes)
+        appends.append(own.record_count)
+        if self._settled:
+            self.changed()
+        else:
+            self.environment.wakeups.mark(self.topic_partition)
+        return offset
+
+    def _check_min_isr(self, log: Log) -> None:
+        if len(self.isr_state.committed) < self._min_isr(log):
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR {ids_text(self.isr_state.committed)} is insufficient to satisfy "
+                f"the min.isr requirement of {self._min_isr(log)} for partition {self.topic_partition}",
+            )
 
     def count_refusal(self, refused: KafkaError, size_bytes: int) -> None:
         """Count what Kafka counts of refused records: errors that a producer expects are no failures."""
