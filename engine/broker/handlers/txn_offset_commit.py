@@ -97,8 +97,11 @@ def _commit(
     errors: CommitErrors,
     verified: Verified | None,
 ) -> TxnOffsetCommitResponse | Deferred:
-    partition = context.broker.group_coordinator.partition_for(request.group_id)
-    refusal = None if verified is None else verified.errors.get(partition)
+    refusal = verification = None
+    if verified is not None:
+        # The group's partition is the only one that the coordinator was asked about.
+        refusal = next(iter(verified.errors.values()), None)
+        verification = next(iter(verified.verifications.values()), None)
     if refusal is not None:
         if refusal is ErrorCode.NETWORK_EXCEPTION:
             # Older clients would not try again for it. For this one they do, and need not look for the coordinator.
@@ -116,7 +119,7 @@ def _commit(
         done,
         producer_id=request.producer_id,
         producer_epoch=request.producer_epoch,
-        verification=None if verified is None else verified.verifications.get(partition),
+        verification=verification,
     )
     # Without followers the answer is ready at once, and need not wait anywhere.
     return deferred if deferred.response is None else cast("TxnOffsetCommitResponse", deferred.response)
