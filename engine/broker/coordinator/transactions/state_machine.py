@@ -132,6 +132,8 @@ def verify_partitions(
     if transaction is None or error is not NO_ERROR:
         return dict.fromkeys(partitions, error)
     added = transaction.partitions
+    if added.issuperset(partitions):
+        return dict.fromkeys(partitions, NO_ERROR)
     return {p: NO_ERROR if p in added else ErrorCode.TRANSACTION_ABORTABLE for p in partitions}
 
 

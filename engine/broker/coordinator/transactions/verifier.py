@@ -58,9 +58,8 @@ class Verified:
 
     def take(self, errors: Mapping[TopicPartition, ErrorCode]) -> None:
         """Take the coordinator's answer."""
-        for partition, error in errors.items():
-            if error is not NO_ERROR:
-                self.errors[partition] = self._told(error)
+        if any(errors.values()):
+            self.errors |= {p: self._told(error) for p, error in errors.items() if error is not NO_ERROR}
 
     def _told(self, error: ErrorCode) -> ErrorCode:
         if error is ErrorCode.PRODUCER_FENCED:
