@@ -431,18 +431,18 @@ class Connection(asyncio.BufferedProtocol):
             answer = route.handler(request, body)
         except Exception:
             answer = self._fault(route, request)
-        if type(answer) is CoroutineType:
+        if type(answer) is route.response_class and not self._pending:
+            self._encode(route, correlation_id, answer, out)
+        elif type(answer) is CoroutineType:
             self._is_async_running = True
             self._context.supervisor.start(self._finish(route, request, answer), route.name)
             self._note_waiting(route, size, begun_s, None)
             return
-        if type(answer) is route.response_class and not self._pending:
-            self._encode(route, correlation_id, answer, out)
         else:
             self._place(route, correlation_id, answer, out)
-        if type(answer) is Deferred and not answer.is_complete:
-            self._note_waiting(route, size, begun_s, answer)
-            return
+            if type(answer) is Deferred and not answer.is_complete:
+                self._note_waiting(route, size, begun_s, answer)
+                return
         times = route.times
         if route.is_fetch and self.session.is_follower:
             times = route.follower_times
