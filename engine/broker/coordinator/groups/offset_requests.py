@@ -140,7 +140,7 @@ class OffsetRequests:
         if owned is None or error is not NO_ERROR:
             done(error, {})
             return
-        group = self.find_or_add(group_id)
+        group = owned.states.get(group_id) or self.find_or_add(group_id)
         error = self._machine.check_commit(group, committer, is_transactional=True)
         if error is not NO_ERROR:
             done(error, {})
@@ -175,13 +175,16 @@ class OffsetRequests:
 
     def end_transaction(self, index: int, producer_id: int, is_commit: bool) -> None:
         """Make visible, or drop, what a transaction has committed to groups of a partition: its marker is written."""
+        groups = self._transactions.pop((index, producer_id), ())
         owned = self._groups.partition(index)
-        if owned is not None and owned.is_loading:
+        if owned is None:
+            return
+        if owned.is_loading:
             # The log may have been read to its end before the marker came. A producer's first marker counts: no offsets
             # can follow it until the partition is loaded.
             self._ended_while_loading.setdefault((index, producer_id), is_commit)
-        for group_id in self._transactions.pop((index, producer_id), ()):
-            group = self._groups.find(group_id)
+        for group_id in groups:
+            group = owned.states.get(group_id)
             if group is not None:
                 group.offsets.end_transaction(producer_id, is_commit=is_commit)
 
