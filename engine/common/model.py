@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 NO_LEADER = -1
 """Leader id of a partition without a leader."""
@@ -61,6 +61,10 @@ class IsolationLevel(IntEnum):
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
+
+
+READ_COMMITTED: Final = IsolationLevel.READ_COMMITTED
+"""For hot paths, as ``NO_ERROR``."""
 
 
 class LeaderRecoveryState(IntEnum):

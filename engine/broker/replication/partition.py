@@ -23,6 +23,7 @@ from engine.common.model import (
     ACKS_ALL,
     CONSUMER_REPLICA_ID,
     NO_PARTITION_LEADER_EPOCH,
+    READ_COMMITTED,
     IsolationLevel,
     ReplicaAssignment,
     TopicPartition,
@@ -336,7 +337,7 @@ class Partition:
                     return read
             if replica_id >= 0:
                 limit_offset = read.log_end_offset
-            elif isolation is IsolationLevel.READ_COMMITTED:
+            elif isolation is READ_COMMITTED:
                 limit_offset = read.last_stable_offset
             else:
                 limit_offset = read.high_watermark
@@ -345,7 +346,7 @@ class Partition:
                 read.is_cut_off = True
             else:
                 read.records = found.records
-                if isolation is IsolationLevel.READ_COMMITTED and replica_id < 0:
+                if isolation is READ_COMMITTED and replica_id < 0:
                     read.aborted = _aborted(log, fetch_offset, found)
         except KafkaError as refused:
             self.counts.failed_fetches += refused.code not in _KNOWN_REFUSALS
