@@ -484,7 +484,7 @@ class Log:
         size_bytes = len(batches.records)
         now_ms = self._environment.clock.now_ms()
         if self._active.must_roll(size_bytes, batches.max_timestamp_ms, batches.last_offset, now_ms):
-            self.roll(batches.first_offset)
+            self.roll(batches.lowest_offset)
         segment = self._active.segment
         position = segment.size_bytes
         try:
