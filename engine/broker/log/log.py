@@ -396,13 +396,14 @@ class Log:
         )
         if batches is None:
             return self._nothing(leader_epoch)
-        checked = self._checks.check_producers(batches, origin)
-        if checked.duplicate is not None:
-            return self._duplicate(checked.duplicate, len(records), leader_epoch)
         if self._checks.terms.rules.magic < 2:
             self.clear_leader_epochs()
         elif leader_epoch != self.leader_epochs.latest_epoch:
             self.assign_leader_epoch(leader_epoch, batches.first_offset)
+        self._roll_for(batches)
+        checked = self._checks.check_producers(batches, origin)
+        if checked.duplicate is not None:
+            return self._duplicate(checked.duplicate, len(records), leader_epoch)
         self._write(batches, checked)
         return AppendResult(
             batches.first_offset,
@@ -454,6 +455,7 @@ class Log:
         for run in segment_runs(headers, self.config.segment_bytes):
             self._follow_epochs(run)
             batches = replicated(records, run)
+            self._roll_for(batches)
             self._write(batches, self._checks.check_producers(batches, AppendOrigin.REPLICATION))
             appended_bytes += len(batches.records)
         first, last = headers[0][1], headers[-1][1]
@@ -479,12 +481,15 @@ class Log:
                 continue
             latest_epoch = self.leader_epochs.latest_epoch
 
-    def _write(self, batches: PlacedBatches, checked: CheckedProducers) -> None:
-        """Write placed batches to the active segment, or to a new one, and update the state accordingly."""
-        size_bytes = len(batches.records)
-        now_ms = self._environment.clock.now_ms()
+    def _roll_for(self, batches: PlacedBatches) -> None:
+        """Begin a new segment if the batches need one. As in Kafka, a duplicate or a refused batch does that too."""
+        size_bytes, now_ms = len(batches.records), self._environment.clock.now_ms()
         if self._active.must_roll(size_bytes, batches.max_timestamp_ms, batches.last_offset, now_ms):
             self.roll(batches.lowest_offset)
+
+    def _write(self, batches: PlacedBatches, checked: CheckedProducers) -> None:
+        """Write placed batches to the active segment, and update the state accordingly."""
+        size_bytes = len(batches.records)
         segment = self._active.segment
         position = segment.size_bytes
         try:
