@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -272,6 +273,11 @@ class Log:
         self._active.update_config(config)
         self._checks.update_config(config)
         self.flush_state.update_config(config)
+        is_kept = config.record_magic >= 2
+        if self.leader_epochs.is_kept is not is_kept and not self.is_offline:
+            # If the disk fails, the log dir has gone offline, and the settings of other logs still follow.
+            with suppress(KafkaError), self.folder.reporting("beginning or ending the file of leader epochs"):
+                self.leader_epochs.keep(is_kept=is_kept)
 
     # --- appends
 
@@ -396,9 +402,7 @@ class Log:
         )
         if batches is None:
             return self._nothing(leader_epoch)
-        if self._checks.terms.rules.magic < 2:
-            self.clear_leader_epochs()
-        elif leader_epoch != self.leader_epochs.latest_epoch:
+        if leader_epoch != self.leader_epochs.latest_epoch:
             self.assign_leader_epoch(leader_epoch, batches.first_offset)
         self._roll_for(batches)
         checked = self._checks.check_producers(batches, origin)
