@@ -295,7 +295,7 @@ class FolderReader:
         data = path.read_bytes()
         if self._is_running:
             # Our indexes keep what is less than a kilobyte in memory, and snapshots come with the flush after a roll.
-            return len(data)
+            return len(data), oct(path.stat().st_mode)
         base_offset = offset_of_file_name(path.name) or 0
         if kind == "log":
             return [self._batch(data, position, header) for position, header in iter_batches(data)], len(data)

@@ -14,6 +14,7 @@ from engine.kafka.protocol.apis.alter_replica_log_dirs import (
     AlterReplicaLogDirsRequest,
     AlterReplicaLogDirTopic,
 )
+from engine.kafka.protocol.apis.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from engine.kafka.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from engine.kafka.protocol.apis.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from engine.kafka.protocol.apis.incremental_alter_configs import (
@@ -188,6 +189,71 @@ def flushed(pair: FolderPair) -> None:
             sent(pair, name, at(pair, n))
 
 
+def changed(pair: FolderPair) -> None:
+    """Settings that change while the log is written."""
+    make(pair.both, "changed", index_interval_bytes="4096")
+    make(pair.both, "changed-size", segment_bytes="2000", index_interval_bytes="0", segment_index_bytes="100")
+    for n in range(30):
+        for name in ("changed", "changed-size"):
+            sent(pair, name, at(pair, n))
+        if n == 9:
+            alter(pair, "changed", index_interval_bytes="100")
+            alter(
+                pair,
+                "changed-size",
+                segment_bytes="500",
+                segment_index_bytes="36",
+                message_timestamp_type="LogAppendTime",
+            )
+        if n == 19:
+            alter(pair, "changed", segment_bytes="1000", segment_ms="5")
+            alter(
+                pair, "changed-size", segment_bytes="2000", compression_type="gzip", message_timestamp_type="CreateTime"
+            )
+
+
+def recompressed(pair: FolderPair) -> None:
+    """What the broker itself compresses or unpacks; what zstd writes depends on the library."""
+    for codec in ("gzip", "snappy", "lz4", "uncompressed"):
+        make(pair.both, f"to-{codec}", segment_bytes="300000", index_interval_bytes="1000", compression_type=codec)
+        for n in range(10):
+            value = b"".join(b"%d of %d, " % (m * 7919 % 1000, n) for m in range(n * n * 30))
+            records = [
+                Record(m, pair.begin_ms + n * 10 + m, b"k%d" % m, value[m:], [("h", b"v")]) for m in range(n % 4 + 1)
+            ]
+            sent(pair, f"to-{codec}", encode_batch(records, codec=Codec((n + 1) % 4)))
+
+
+def rolled_by_the_clock(pair: FolderPair) -> None:
+    """Where the first batch has no time, the segment's own age counts."""
+    make(pair.both, "clock", segment_ms="1")
+    for ms in (-1, -1, 5, -1, 6, 7, 9, -1):
+        time.sleep(0.01)
+        sent(pair, "clock", at(pair, ms))
+
+
+def made(pair: FolderPair, topic: str, segment_bytes: str) -> None:
+    """Create a topic as soon as an earlier one of its name is gone."""
+    configs = [CreatableTopicConfig(name="segment.bytes", value=segment_bytes)]
+    wanted = CreatableTopic(name=topic, num_partitions=1, replication_factor=1, configs=configs)
+    deadline = time.monotonic() + DEADLINE_S
+    for side in pair.both.sides.values():
+        while side.ask(CreateTopicsRequest(topics=[wanted], timeout_ms=15_000), 7).topics[0].error_code:
+            assert time.monotonic() < deadline, f"{topic} cannot be made"
+            time.sleep(0.05)
+
+
+def made_again(pair: FolderPair) -> None:
+    """A topic, and another of its name."""
+    for turn, size in ((0, "300"), (1, "600")):
+        made(pair, "again", size)
+        for n in range(8):
+            sent(pair, "again", at(pair, n + turn, producer_id=3 + turn, producer_epoch=0, base_sequence=n))
+        if turn == 0:
+            delete_before(pair, "again", 5)
+            deleted_topic(pair, "again")
+
+
 def nothing(pair: FolderPair) -> None:
     make(pair.both, "empty", 2)
     make(pair.both, "empty-preallocated", preallocate="true", segment_bytes="70000")
@@ -205,6 +271,14 @@ def idempotent(pair: FolderPair) -> None:
             sent(pair, "idempotent", told)
             if n % 5 == 0:
                 sent(pair, "idempotent", told)
+
+
+def many_producers(pair: FolderPair) -> None:
+    """More than a small table holds: a snapshot has them in the order of Java's."""
+    make(pair.both, "many", segment_bytes="6000")
+    for n in range(100):
+        producer_id = 4_000 + n if n % 3 else n * 7_919_000_000_007 % 2**62
+        sent(pair, "many", at(pair, n, producer_id=producer_id, producer_epoch=0, base_sequence=0))
 
 
 def transactions(pair: FolderPair) -> None:
@@ -287,8 +361,16 @@ def deleted_topics(pair: FolderPair) -> None:
     make(pair.both, "gone", segment_bytes="300")
     for n in range(6):
         sent(pair, "gone", at(pair, n, producer_id=1, producer_epoch=0, base_sequence=n))
-    topics = [DeleteTopicState(name="gone")]
-    pair.both.prepare(DeleteTopicsRequest(topics=topics, timeout_ms=10_000), 6)
+    deleted_topic(pair, "gone")
+
+
+def deleted_topic(pair: FolderPair, topic: str) -> None:
+    """Delete a topic, and wait until its folders have other names."""
+    pair.both.prepare(DeleteTopicsRequest(topics=[DeleteTopicState(name=topic)], timeout_ms=10_000), 6)
+    deadline = time.monotonic() + DEADLINE_S
+    while topic in pair.topics:
+        assert time.monotonic() < deadline, f"{topic} is still there"
+        time.sleep(0.02)
 
 
 # --- compaction
@@ -481,8 +563,13 @@ OF_ONE_DIR: tuple[Scene, ...] = (
     of_every_codec,
     preallocated,
     flushed,
+    changed,
+    recompressed,
+    rolled_by_the_clock,
+    made_again,
     nothing,
     idempotent,
+    many_producers,
     transactions,
     deleted_records,
     kept_by_size,

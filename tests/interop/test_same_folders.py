@@ -67,7 +67,7 @@ NOT_TOLD_BY_KAFKA = r"(compact-.*|no-times|produced-0)-0 at$"
 
 PAIRS: dict[str, tuple[tuple[Scene, ...], int, dict[str, str]]] = {
     "one dir": (OF_ONE_DIR, 1, {}),
-    "two dirs": (OF_TWO_DIRS, 2, {"inter.broker.protocol.version": "2.8"}),
+    "two dirs": (OF_TWO_DIRS, 2, {"inter.broker.protocol.version": "2.8", "producer.id.expiration.ms": "1800000"}),
 }
 
 

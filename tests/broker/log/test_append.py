@@ -379,6 +379,16 @@ def test_a_full_index_is_full_after_the_next_start_too(tmp_path: Path, entries: 
     assert log.segments[0].path.with_suffix(".index").stat().st_size == 8 * entries
 
 
+def test_another_index_interval_concerns_the_next_segment(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "t-0")
+    log.update_config(LogConfig(index_interval_bytes=0))
+    for _ in range(2):
+        for _ in range(3):
+            log.append_as_leader(data_batch(b"x"), 0)
+        log.roll()
+    assert [segment.offset_index.count for segment in log.segments] == [0, 2, 0]
+
+
 def test_an_index_that_is_full_after_a_cut_ends_its_segment(tmp_path: Path) -> None:
     """The last slot of a time index is the roll's. A cut may make the segment active again, and leave that entry."""
     config = LogConfig(segment_index_bytes=24)
