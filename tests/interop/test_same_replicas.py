@@ -48,7 +48,7 @@ class Story:
         self._write(0, range(20, 40), "r")
         cluster.start(1)
         self._in_sync()
-        self._checkpointed()
+        self._checkpointed(80)
         cluster.kill(1)
         self._led_by(0)
         self._write(0, range(40, 55), "r")
@@ -59,7 +59,7 @@ class Story:
         cluster.start(0)
         self._in_sync()
         self._write(1, range(70, 71), "r")
-        self._checkpointed()
+        self._checkpointed(102)
         cluster.stop(0)
         self._led_by(1)
         cluster.stop(1)
@@ -88,16 +88,17 @@ class Story:
         for topic in TOPICS:
             self._cluster.wait_for_topic(topic, f"{leader} leads alone", lambda told: told[0][:2] == (leader, [leader]))
 
-    def _checkpointed(self) -> None:
-        """Wait until what was flushed after the last roll is in the checkpoints of both."""
+    def _checkpointed(self, end_offset: int) -> None:
+        """Wait until the checkpoints of both have the log's end, and what was flushed after the last roll."""
         deadline = time.monotonic() + DEADLINE_S
         for broker_id in self._cluster.ids:
             folder = self._cluster.log_dir(broker_id)
-            noted = folder / "recovery-point-offset-checkpoint"
             last = max(int(path.stem) for path in (folder / "r-0").glob("*.log"))
-            while f"r 0 {last}" not in noted.read_text().splitlines():
-                assert time.monotonic() < deadline, f"{noted}: {noted.read_text()}"
-                time.sleep(0.1)
+            for name, offset in (("recovery-point", last), ("replication", end_offset)):
+                noted = folder / f"{name}-offset-checkpoint"
+                while f"r 0 {offset}" not in noted.read_text().splitlines():
+                    assert time.monotonic() < deadline, f"{noted}: {noted.read_text()}"
+                    time.sleep(0.1)
 
 
 if SOAK > 1:
