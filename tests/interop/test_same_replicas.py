@@ -68,8 +68,8 @@ class Story:
         for number in numbers:
             times = (self._begin_ms + number, self._begin_ms + number + 1)
             records = [Record(n, time_ms, b"key", b"%d" % number * 10, []) for n, time_ms in enumerate(times)]
-            producer_id = 70 + number % 2 if number < 60 else 75
-            sent = encode_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=number // 2 * 2)
+            producer_id, sequence = (70 + number % 2, number // 2 * 2) if number < 60 else (75, number * 2)
+            sent = encode_batch(records, producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
             for topic in topics:
                 self._send(leader, topic, sent)
 
