@@ -122,16 +122,20 @@ class MixedCluster:
             broker.process.kill()
             broker.process.wait()
 
+    def stop(self, broker_id: int) -> None:
+        """Stop a broker cleanly. One of ours must have reported no fault."""
+        broker = self._running.pop(broker_id)
+        if isinstance(broker, ApacheKafkaBroker):
+            broker.stop()
+        else:
+            assert broker.terminate() == 0
+            assert "Traceback" not in broker.server_log, f"broker {broker_id}"
+            assert "Cannot handle a request" not in broker.server_log, f"broker {broker_id}"
+
     def stop_all(self) -> None:
-        """Stop all brokers cleanly. Ours must have reported no fault."""
-        for broker_id, broker in list(self._running.items()):
-            if isinstance(broker, ApacheKafkaBroker):
-                broker.stop()
-            else:
-                assert broker.terminate() == 0
-                assert "Traceback" not in broker.server_log, f"broker {broker_id}"
-                assert "Cannot handle a request" not in broker.server_log, f"broker {broker_id}"
-        self._running.clear()
+        """Stop all brokers cleanly."""
+        for broker_id in list(self._running):
+            self.stop(broker_id)
 
     # What it tells
 

@@ -121,7 +121,7 @@ def kept(log: Log) -> list[tuple[object, ...]]:
 
 
 def batches(log: Log) -> list[tuple[object, ...]]:
-    """Return the headers, without fields that depend on the cleaner: base timestamp, checksum and compressed size."""
+    """Return the headers, without what depends on the time of a cleaning or on a library: checksum, compressed size."""
     return [
         (
             one.base_offset,
@@ -134,6 +134,7 @@ def batches(log: Log) -> list[tuple[object, ...]]:
             one.is_control,
             one.is_transactional,
             one.has_delete_horizon,
+            one.has_delete_horizon or one.base_timestamp,
             one.max_timestamp,
             one.partition_leader_epoch,
         )

@@ -170,6 +170,23 @@ class TestRecords:
         alone = Walk({b"0": 50, b"1": 50, b"2": 2, b"3": 50}).clean(batch)
         assert read_batch_header(alone).max_timestamp == NOW_MS + 9
 
+    @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+    @pytest.mark.parametrize("step_ms", [-7, 1, 100_000])
+    def test_times_count_from_the_first_record_that_stays(self, step_ms: int, codec: Codec) -> None:
+        """As Kafka writes it, to the byte."""
+        records = [Record(n, NOW_MS + n * step_ms, b"k%d" % n, b"v" * 60, [("h", b"1")]) for n in range(5)]
+        walk = Walk({b"k%d" % n: n for n in (1, 2, 4)})
+        expected = encode_batch([records[n] for n in (1, 2, 4)], base_offset=0, last_offset=4, codec=codec)
+        assert walk.clean(encode_batch(records, codec=codec)) == expected
+
+    def test_under_append_time_all_times_count_from_it(self) -> None:
+        options = {"timestamp_type": TimestampType.LOG_APPEND_TIME, "log_append_time_ms": NOW_MS + 900}
+        records = [Record(n, NOW_MS + n, b"k%d" % n, b"v") for n in range(3)]
+        kept = [Record(n, NOW_MS + 900, b"k%d" % n, b"v") for n in (1, 2)]
+        expected = encode_batch(kept, base_offset=0, last_offset=2, **options)  # type: ignore[arg-type]
+        walk = Walk({b"k1": 1, b"k2": 2})
+        assert walk.clean(encode_batch(records, **options)) == expected  # type: ignore[arg-type]
+
     def test_records_without_a_time_leave_none(self) -> None:
         """Kafka's value for none is -1; a smaller one would be refused."""
         records = [Record(key=b"a", timestamp_ms=10, value=b"v"), Record(key=b"b", timestamp_ms=-5, value=b"v")]

@@ -231,3 +231,18 @@ def test_a_new_log_takes_the_room_that_its_settings_give_it(tmp_path: Path, prea
         log.close()
     sizes = [open_log(tmp_path / f"t-{n}", config).active_segment.path.stat().st_size for n in (1, 2)]
     assert sizes == [4096 if preallocate else 0] * 2
+
+
+def test_the_umask_alone_says_who_may_write_the_files(tmp_path: Path) -> None:
+    """Apache Kafka may run as another user of the same group, and takes over the folder."""
+    before = os.umask(0o002)
+    try:
+        log = open_log(tmp_path / "t-0")
+        log.append_as_leader(data_batch(b"x", producer=(1, 0, 0)), 3)
+        log.roll()
+        log.flush()
+        log.close()
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "t-0").iterdir()} == {0o664}
+    assert (tmp_path / "t-0").stat().st_mode & 0o777 == 0o775

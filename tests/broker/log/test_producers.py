@@ -57,6 +57,15 @@ def test_duplicates_of_the_last_five_batches_are_answered_with_their_offsets(tmp
     assert log.log_end_offset == 21
 
 
+def test_a_batch_that_does_not_fit_begins_a_new_segment_even_if_it_is_not_written(tmp_path: Path) -> None:
+    """Kafka rolls before it looks at producers. Where we did not, the segments would differ from here on."""
+    for name, again in (("d-0", 0), ("g-0", 7)):
+        log = open_log(tmp_path / name, LogConfig(segment_bytes=100))
+        send(log, 1, 1, 0, 0)
+        assert send(log, 1, 1, 0, again) == (0 if again == 0 else -ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+        assert [(segment.base_offset, segment.size_bytes > 0) for segment in log.segments] == [(0, True), (1, False)]
+
+
 def test_a_duplicate_tells_when_it_was_written(tmp_path: Path) -> None:
     log = open_log(tmp_path / "t-0")
     send(log, 2, 1, 0, 0, timestamp_ms=500)
