@@ -76,7 +76,7 @@ def made_plan(klamm: Klamm, folder: Path, topic: str, *targets: Sequence[int], t
     snapshot = folder / "snapshot.json"
     snapshot.unlink(missing_ok=True)
     assert klamm("cluster", "snapshot", snapshot).code == 0
-    replicas = {TopicPartition(topic, index): one for index, one in enumerate(targets)}
+    replicas = {TopicPartition(topic, index): replicas for index, replicas in enumerate(targets)}
     return write_plan(folder / "plan.json", snapshot, replicas, throttle=throttle)
 
 

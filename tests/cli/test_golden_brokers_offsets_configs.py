@@ -91,7 +91,7 @@ LOG_DIRS = [
     LogDir(2, None, "no answer within 8 s", 0, 0, None, None),
     LogDir(7, None, NOT_ALIVE, 0, 0, None, None),
 ]  # fmt: skip
-FAILED = [one for one in LOG_DIRS if one.error]
+FAILED = [log_dir for log_dir in LOG_DIRS if log_dir.error]
 MANY_REPLICAS = [
     LogDir(
         0, "/data", None, sum(range(40)) * MIB, 40, 100 * GIB, 8 * GIB,

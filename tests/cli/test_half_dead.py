@@ -127,10 +127,10 @@ def test_an_interrupt_says_what_goes_on(paused: LocalCluster, capsys: Capture, t
 
 def test_a_broker_that_stands_still_is_named_by_those_who_look_at_all(paused: LocalCluster, capsys: Capture) -> None:
     ran = run(paused, "cluster health", "--timeout", "12", "-o", "json", capture=capsys)
-    silent = [one for one in ran.json["reasons"] if one["check"] == "silent_brokers"]
+    silent = [reason for reason in ran.json["reasons"] if reason["check"] == "silent_brokers"]
     assert (ran.code, silent[0]["examples"][0][:26]) == (1, "broker 1: no answer within"), ran.err
     ran = run(paused, "brokers describe", "--timeout", "12", "-o", "json", capture=capsys)
-    assert (ran.code, [str(one["error"])[:16] for one in ran.json]) == (1, ["None", "no answer within"]), ran.err
+    assert (ran.code, [str(row["error"])[:16] for row in ran.json]) == (1, ["None", "no answer within"]), ran.err
 
 
 DRY_RUNS = (
@@ -213,7 +213,7 @@ def _wait_until_known(cluster: LocalCluster, capture: Capture) -> None:
     while time.monotonic() < deadline:
         described = run(cluster, "topics describe gone", "-o", "json", capture=capture)
         live = run(cluster, "brokers list", "-o", "json", capture=capture, znodes=True).json
-        if described.json[0]["partitions"][0]["leader"] == -1 and [one["id"] for one in live] == [0]:
+        if described.json[0]["partitions"][0]["leader"] == -1 and [broker["id"] for broker in live] == [0]:
             return
         time.sleep(0.2)
     raise AssertionError("the death of broker 1 is not known after 40 s")
@@ -221,7 +221,7 @@ def _wait_until_known(cluster: LocalCluster, capture: Capture) -> None:
 
 def _looks_closer(cluster: LocalCluster, capture: Capture) -> None:
     found = run(cluster, "offsets", "-o", "json", capture=capture).json
-    told = {(one["topic"], one["partition"]): (one["offset"], one["leader"], one["error"]) for one in found}
+    told = {(row["topic"], row["partition"]): (row["offset"], row["leader"], row["error"]) for row in found}
     assert told == {
         ("both", 0): (2, 0, None),
         ("both", 1): (0, 0, None),
@@ -236,7 +236,7 @@ def _looks_closer(cluster: LocalCluster, capture: Capture) -> None:
     refused = run(cluster, "records delete --topic gone --partition 0 --before-offset -1 --yes", capture=capture)
     assert (refused.code, "LEADER_NOT_AVAILABLE" in refused.err) == (4, True)
     told = run(cluster, "brokers log-dirs", "-o", "json", capture=capture).json
-    assert [(one["broker"], one["error"]) for one in told] == [(0, None), (1, "not alive")]
+    assert [(row["broker"], row["error"]) for row in told] == [(0, None), (1, "not alive")]
     named = run(cluster, "brokers log-dirs --broker-list 0,1", capture=capture)
     assert (named.code, "not alive: 1" in named.err) == (2, True)
     # The low watermark is that of the live replicas.

@@ -36,15 +36,18 @@ def test_every_side_tells_what_was_produced(measured: LocalCluster, capsys: Capt
         assert ran.code == 0, ran.err
         check_json("brokers metrics", ran)
         totals = [
-            topic["messages_in"]["total"] for one in ran.json for topic in one["topics"] if topic["topic"] == "traffic"
+            topic["messages_in"]["total"]
+            for broker in ran.json
+            for topic in broker["topics"]
+            if topic["topic"] == "traffic"
         ]
         assert totals == [3, 4]
-        for one in ran.json:
-            assert (one["told_by"], one["trouble"], one["under_replicated"]) == ("jolokia", None, 0)
-            assert one["handler_idle_percent"] > 0 and one["produce_throttle_ms"] is not None
-            assert "Produce" in {request["api"] for request in one["requests"]}
+        for broker in ran.json:
+            assert (broker["told_by"], broker["trouble"], broker["under_replicated"]) == ("jolokia", None, 0)
+            assert broker["handler_idle_percent"] > 0 and broker["produce_throttle_ms"] is not None
+            assert "Produce" in {request["api"] for request in broker["requests"]}
     deadline = time.monotonic() + 60
-    while not all(one["messages_in"]["one_minute"] for one in ran.json):
+    while not all(broker["messages_in"]["one_minute"] for broker in ran.json):
         assert time.monotonic() < deadline, ran.out
         ran = in_process("brokers", "metrics", *by_wire, "-o", "json", capture=capsys)
         assert ran.code == 0, ran.err
@@ -76,7 +79,7 @@ def test_who_does_not_tell_has_a_reason(measured: LocalCluster, capsys: Capture)
         "brokers", "metrics", *by_wire, "--metrics-url", "http://{host}:1/metrics", "-o", "json", capture=capsys
     )
     assert ran.code == 1
-    assert all("cannot connect" in one["trouble"] and one["bytes_in"]["total"] is None for one in ran.json)
+    assert all("cannot connect" in broker["trouble"] and broker["bytes_in"]["total"] is None for broker in ran.json)
     unknown = in_process("brokers", "metrics", "7", *by_wire, capture=capsys)
     assert (unknown.code, "live brokers: 0, 1" in unknown.err) == (2, True), unknown.err
     wrong = in_process("brokers", "metrics", *by_wire, "--metrics-url", "http://k1:7071/metrics", capture=capsys)
@@ -112,7 +115,7 @@ def test_who_is_held_back_for_a_quota(measured: LocalCluster, capsys: Capture) -
             ran = in_process("quotas", "usage", *side, "-o", "json", capture=capsys)
             assert ran.code == 0, ran.err
             check_json("quotas usage", ran)
-        (mine,) = [one for one in ran.json["usages"] if one["client_id"] == "greedy"] or [None]
+        (mine,) = [usage for usage in ran.json["usages"] if usage["client_id"] == "greedy"] or [None]
         if mine is not None and mine["throttle_ms"]:
             break
         assert time.monotonic() < deadline, ran.out
@@ -131,7 +134,7 @@ def test_load_with_rates(measured: LocalCluster, capsys: Capture, topic_name: st
     made = in_process("topics", "create", topic_name, "--replica-assignment", "1:0", *by_wire, capture=capsys)
     assert made.code == 0, made.err
     plain = in_process("cluster", "load", *by_wire, "-o", "json", capture=capsys)
-    assert {one["bytes_in_rate"] for one in plain.json} == {None}
+    assert {row["bytes_in_rate"] for row in plain.json} == {None}
     load = ("cluster", "load", topic_name, "--rates", *by_wire)
     deadline = time.monotonic() + 60
     while True:
@@ -146,5 +149,5 @@ def test_load_with_rates(measured: LocalCluster, capsys: Capture, topic_name: st
     assert (ran.json[0]["messages_in_rate"], ran.json[1]["bytes_out_rate"]) == (0, 0)
     assert "Messages/s" in in_process(*load, "-o", "table", capture=capsys).out
     silent = in_process(*load, "--metrics-url", "http://{host}:1/metrics", "-o", "json", capture=capsys)
-    assert (silent.code, {one["bytes_in_rate"] for one in silent.json}) == (0, {None})
+    assert (silent.code, {row["bytes_in_rate"] for row in silent.json}) == (0, {None})
     assert "the rates of broker 0 are not known: cannot connect" in silent.err

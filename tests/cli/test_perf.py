@@ -334,7 +334,7 @@ def test_a_time_ends_a_test_as_a_number_does(program: Program, topic_name: str) 
 
 
 def stored_count(program: Program, topic: str) -> int:
-    return sum(one["offset"] for one in program("offsets", "--topic", topic, "-o", "json").json)
+    return sum(row["offset"] for row in program("offsets", "--topic", topic, "-o", "json").json)
 
 
 def test_records_encoded_anew_are_all_different(program: Program, topic_name: str) -> None:

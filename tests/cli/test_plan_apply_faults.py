@@ -71,7 +71,7 @@ def test_killed_after_every_step_another_machine_goes_on(
         went_on = second("plan", "resume", copied, *words, "-o", "json")
         assert went_on.code == 0, (steps[after - 1], went_on.err)
         assert by_znodes.replicas(topic_name) == target, steps[after - 1]
-        assert by_znodes.leaders(topic_name) == [one[0] for one in target], steps[after - 1]
+        assert by_znodes.leaders(topic_name) == [each[0] for each in target], steps[after - 1]
         nothing_is_left(by_znodes, topic_name)
     assert by_wire("replicas", "verify", "--topic", topic_name).code == 0
     print(f"killed with -9 after each of {len(steps)} steps: {', '.join(steps)}")
@@ -79,14 +79,14 @@ def test_killed_after_every_step_another_machine_goes_on(
 
 async def end_lock_session(three_brokers: LocalCluster) -> None:
     """Let the members of the lock's group leave it, as the coordinator does when they have been silent for long."""
-    servers = (one.split(":") for one in three_brokers.bootstrap_servers.split(","))
+    servers = (address.split(":") for address in three_brokers.bootstrap_servers.split(","))
     addresses = [(host, int(port)) for host, port in servers]
     async with Cluster(ClusterTarget("c", Origin.OPTIONS, bootstrap=tuple(addresses))) as cluster:
         wire = await cluster.wire()
         home = (await find_coordinators(wire, [GROUP]))[GROUP]
         assert isinstance(home, int)
         answer = await wire.call_broker(home, DescribeGroupsRequest(groups=[GROUP]))
-        left = [MemberIdentity(member_id=one.member_id) for one in answer.groups[0].members]
+        left = [MemberIdentity(member_id=member.member_id) for member in answer.groups[0].members]
         await wire.call_broker(home, LeaveGroupRequest(group_id=GROUP, members=left))
 
 

@@ -59,11 +59,11 @@ def test_on_a_running_cluster(side: str, live_cluster: LocalCluster, capsys: pyt
     check_json("brokers restart-order", ran)
     told = ran.json
     listed = in_process("brokers", "list", *where[:2], "-o", "json", capture=capsys).json
-    assert sorted(one["broker"] for one in told) == sorted(one["id"] for one in listed)
+    assert sorted(row["broker"] for row in told) == sorted(broker["id"] for broker in listed)
     # Other tests stop no broker of this cluster, but their partitions may be moving or short of replicas just now.
-    assert (ran.code, sum(one["is_next"] for one in told)) in ((0, 1), (1, 0)), ran.err
-    assert all(one["verdict"] in ("safe", "safe, better last") for one in told if one["is_next"])
-    not_known = {reason for one in told for reason in one["reasons"] if "not known" in reason}
+    assert (ran.code, sum(row["is_next"] for row in told)) in ((0, 1), (1, 0)), ran.err
+    assert all(row["verdict"] in ("safe", "safe, better last") for row in told if row["is_next"])
+    not_known = {reason for row in told for reason in row["reasons"] if "not known" in reason}
     if side == "zookeeper":
         # Brokers may have a min ISR in their files, and were not asked.
         not_known = {reason for reason in not_known if not reason.startswith("min.insync.replicas of ")}
@@ -87,8 +87,8 @@ def test_what_brokers_want_in_sync_counts_though_only_their_files_say_it(
             deadline = time.monotonic() + 30
             while "under_min_isr" not in (
                 found := {
-                    one["check"]
-                    for one in in_process("cluster", "health", *where, "-o", "json", capture=capsys).json["reasons"]
+                    reason["check"]
+                    for reason in in_process("cluster", "health", *where, "-o", "json", capture=capsys).json["reasons"]
                 }
             ):
                 assert time.monotonic() < deadline, (where, found)

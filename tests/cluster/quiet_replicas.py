@@ -171,4 +171,4 @@ def _wait_for_end(cluster: FaultCluster, folder: Path, start: int, end: int, *, 
 
 
 def _pairs(records: Iterable[Record]) -> dict[int, Pair]:
-    return {one.offset: (bytes(one.key or b""), bytes(one.value or b"")) for one in records}
+    return {record.offset: (bytes(record.key or b""), bytes(record.value or b"")) for record in records}

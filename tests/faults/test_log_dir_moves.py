@@ -106,7 +106,7 @@ def throttle(cluster: LocalCluster, broker_id: int, rate: int | None) -> None:
 
         def is_in_force() -> bool:
             (told,) = client.ask(DescribeConfigsRequest(resources=[asked]), 4).results
-            return [one.value for one in told.configs] == ([] if rate is None else [text])
+            return [config.value for config in told.configs] == ([] if rate is None else [text])
 
         wait_for(is_in_force, "the broker hears of its throttle")
 

@@ -165,7 +165,7 @@ def make_ready(both: SideBySide) -> None:
         while (
             side.ask(FindCoordinatorRequest(key="g", key_type=0), 3).error_code
             or side.ask(ListGroupsRequest(), 0).error_code
-            or any(one.error_code for one in side.ask(DescribeGroupsRequest(groups=names), 0).groups)
+            or any(group.error_code for group in side.ask(DescribeGroupsRequest(groups=names), 0).groups)
         ):
             assert time.monotonic() < deadline, "no coordinator"
             time.sleep(0.05)
@@ -360,7 +360,7 @@ def offsets_of_groups(both: SideBySide) -> None:
     both.ask("read", fetching("odd", None), [7])
     twice = [("read", 0, 1, ""), ("read", 1, 2, "")]
     both.ask("named twice", OffsetCommitRequest(
-        group_id="odd", topics=[committing("odd", one).topics[0] for one in twice]
+        group_id="odd", topics=[committing("odd", topic).topics[0] for topic in twice]
     ))  # fmt: skip
     both.ask("forget", forgetting("odd", ("read", [0]), ("read", [1]), ("no", [0])))
     both.ask("read", fetching("odd", None), [7])

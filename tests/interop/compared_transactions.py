@@ -72,7 +72,7 @@ class Producers:
 
     def of(self, side: Side, who: Who) -> tuple[int, int]:
         """Return the side's producer id and epoch; what nobody has if it was told none."""
-        (name,) = (name for name, one in self.both.sides.items() if one is side)
+        (name,) = (name for name, each in self.both.sides.items() if each is side)
         return self.told[name].get(who, (987_654, 0))
 
     def init(self, what: str, who: Who, expected: Who | None = None, *, version: int = 5, **of: Any) -> None:
@@ -100,7 +100,7 @@ class Producers:
         deadline = time.monotonic() + DEADLINE_S
         asked = DescribeTransactionsRequest(transactional_ids=list(transactional_ids))
         for side in self.both.sides.values():
-            while any(one.transaction_state.startswith("Prepare") for one in side.ask(asked, 0).transaction_states):
+            while any(state.transaction_state.startswith("Prepare") for state in side.ask(asked, 0).transaction_states):
                 assert time.monotonic() < deadline, "markers are missing"
                 time.sleep(0.01)
 
@@ -245,7 +245,7 @@ def compare_batches(both: SideBySide, what: str, topic: str, partition: int) -> 
             found.append([header.base_offset, header.is_transactional, *sequences, *epochs, str(marker)])
         assert found and found[-1][0] + 1 == answer.high_watermark, "it was read to the end"
         aborted = side.ask(reading(topic, partition)(side), 13).responses[0].partitions[0].aborted_transactions
-        found.append([one.first_offset for one in aborted or ()])
+        found.append([transaction.first_offset for transaction in aborted or ()])
         logs.append(found)
     both.compare(what, 13, *logs)
 
@@ -279,7 +279,10 @@ def make_ready(both: SideBySide) -> Producers:
                 time.sleep(0.05)
         asked = DescribeTransactionsRequest(transactional_ids=[f"t{number}" for number in range(200)])
         while (
-            any(one.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND for one in side.ask(asked, 0).transaction_states)
+            any(
+                state.error_code != ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+                for state in side.ask(asked, 0).transaction_states
+            )
             and "t-done" not in side.ids
         ):
             assert time.monotonic() < deadline, "transactional ids are not loaded"

@@ -117,27 +117,30 @@ def opened(folder: Path) -> Log:
 
 
 def kept(log: Log) -> list[tuple[object, ...]]:
-    return [(one.offset, one.timestamp_ms, one.key, one.value, tuple(one.headers)) for one in records_of(log)]
+    return [
+        (record.offset, record.timestamp_ms, record.key, record.value, tuple(record.headers))
+        for record in records_of(log)
+    ]
 
 
 def batches(log: Log) -> list[tuple[object, ...]]:
     """Return the headers, without fields that depend on the cleaner: base timestamp, checksum and compressed size."""
     return [
         (
-            one.base_offset,
-            one.last_offset,
-            one.record_count,
-            one.codec,
-            one.producer_id,
-            one.producer_epoch,
-            one.base_sequence,
-            one.is_control,
-            one.is_transactional,
-            one.has_delete_horizon,
-            one.max_timestamp,
-            one.partition_leader_epoch,
+            batch.base_offset,
+            batch.last_offset,
+            batch.record_count,
+            batch.codec,
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            batch.is_control,
+            batch.is_transactional,
+            batch.has_delete_horizon,
+            batch.max_timestamp,
+            batch.partition_leader_epoch,
         )
-        for _, one in iter_batches(read_all(log))
+        for _, batch in iter_batches(read_all(log))
     ]
 
 
@@ -153,12 +156,12 @@ def test_both_keep_the_same_and_read_each_other(kafka: ApacheKafkaBroker, tmp_pa
         log, kafkas = opened(ours / f"{codec}-0"), opened(data / f"{codec}-0")
         assert (expected := kept(log)) == kept(kafkas)
         assert batches(log) == batches(kafkas)
-        assert [one.base_offset for one in log.segments] == [one.base_offset for one in kafkas.segments]
+        assert [segment.base_offset for segment in log.segments] == [segment.base_offset for segment in kafkas.segments]
         assert KEYS < len(expected) < 500
         end = log.log_end_offset
         assert log.collect_aborted_transactions(0, end) == kafkas.collect_aborted_transactions(0, end)
-        for one in (log, kafkas):
-            one.abandon()
+        for each_log in (log, kafkas):
+            each_log.abandon()
         recovered = open_log(data / f"{codec}-0", CONFIG, clean=False)
         assert kept(recovered) == expected
         recovered.close()
@@ -211,10 +214,11 @@ def committed(log: Log) -> list[int]:
     for _, header in iter_batches(data := read_all(log)):
         producer_id, first = header.producer_id, header.base_offset
         is_hidden = header.is_transactional and any(
-            one.producer_id == producer_id and one.first_offset <= first <= one.last_offset for one in aborted
+            transaction.producer_id == producer_id and transaction.first_offset <= first <= transaction.last_offset
+            for transaction in aborted
         )
         if not header.is_control and not is_hidden:
-            offsets += [one.offset for one in iter_records(data) if first <= one.offset <= header.last_offset]
+            offsets += [record.offset for record in iter_records(data) if first <= record.offset <= header.last_offset]
     log.abandon()
     return offsets
 

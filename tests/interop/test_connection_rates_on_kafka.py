@@ -127,7 +127,7 @@ async def at_a_pace(address: str, source: str, per_s: float, *, speaks: bool = T
         for number in range(round(per_s * SECONDS)):
             await asyncio.sleep(began + number / per_s - clock())
             visits.append(group.create_task(visit(address, source, speaks=speaks)))
-    return [one.result() for one in visits]
+    return [visit.result() for visit in visits]
 
 
 async def one_after_another(address: str, source: str, clients: int) -> Visits:
@@ -145,7 +145,7 @@ async def one_after_another(address: str, source: str, clients: int) -> Visits:
 
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(client()) for _ in range(clients)]
-    return [one for client in running for one in client.result()]
+    return [connect for client in running for connect in client.result()]
 
 
 def of_both(brokers: Brokers, *visits: Callable[[Addresses], Awaitable[Visits]]) -> dict[str, list[Visits]]:
@@ -153,7 +153,7 @@ def of_both(brokers: Brokers, *visits: Callable[[Addresses], Awaitable[Visits]])
 
     async def run() -> list[list[Visits]]:
         return await asyncio.gather(
-            *(asyncio.gather(*(one(addresses) for one in visits)) for addresses in brokers.values())
+            *(asyncio.gather(*(visit(addresses) for visit in visits)) for addresses in brokers.values())
         )
 
     return dict(zip(brokers, asyncio.run(run()), strict=True))
@@ -210,7 +210,7 @@ def told_waits_ms(brokers: Brokers) -> dict[str, float]:
 
 
 def ends(visits: Visits) -> Counter[str]:
-    return Counter(one.end for one in visits)
+    return Counter(visit.end for visit in visits)
 
 
 def wait_until_limited(brokers: Brokers, source: str, listener: Callable[[Addresses], str]) -> None:
@@ -218,7 +218,7 @@ def wait_until_limited(brokers: Brokers, source: str, listener: Callable[[Addres
 
     async def is_held(address: str) -> bool:
         many = await asyncio.gather(*(visit(address, source) for _ in range(BURST + 10)))
-        return set(ends(many)) != {"answered"} or max(one.took_s for one in many) > 0.3
+        return set(ends(many)) != {"answered"} or max(connect.took_s for connect in many) > 0.3
 
     async def run() -> None:
         is_in_time = within(30)
@@ -244,7 +244,7 @@ def test_an_address_gets_its_rate_and_is_turned_away_above_it(brokers: Brokers, 
     # The mean of a minute, in which each was tried a few times before.
     assert told["klamm"] == pytest.approx(told["kafka"], rel=0.1), told
     noisy = {name: ends(visits) for name, (visits, _) in seen.items()}
-    waits = {name: [one.took_s for one in visits if one.end != "answered"] for name, (visits, _) in seen.items()}
+    waits = {name: [visit.took_s for visit in visits if visit.end != "answered"] for name, (visits, _) in seen.items()}
     print(noisy, {name: f"{statistics.mean(some):.2f} s" for name, some in waits.items()})
     # Where other tests keep all processors busy, a broker that had to wait lets some in at once.
     within = 0.05 if os.getloadavg()[0] < (os.cpu_count() or 1) else 0.12
@@ -266,8 +266,8 @@ def test_who_says_nothing_is_turned_away_too(brokers: Brokers) -> None:
     for name, (visits,) in seen.items():
         assert set(ends(visits)) == {"closed"}, (name, visits)
     # One that Kafka closes has waited for the end of the stream.
-    assert [one.took_s for one in seen["klamm"][0]] == pytest.approx([1.0] * round(2 * SECONDS), abs=0.3)
-    assert max(one.took_s for one in seen["kafka"][0]) > SECONDS / 2
+    assert [connect.took_s for connect in seen["klamm"][0]] == pytest.approx([1.0] * round(2 * SECONDS), abs=0.3)
+    assert max(connect.took_s for connect in seen["kafka"][0]) > SECONDS / 2
 
 
 @pytest.mark.parametrize(
@@ -285,10 +285,10 @@ def test_a_listener_lets_all_in_at_its_rate_and_spares_the_brokers_own(brokers: 
             lambda addresses: at_a_pace(addresses.internal, NEIGHBOUR, RATE / 2),
         )
     # As many connect as come in a second, so what one waits says how many do.
-    rates = {name: CLIENTS / statistics.mean(one.took_s for one in visits) for name, (visits, _) in seen.items()}
+    rates = {name: CLIENTS / statistics.mean(visit.took_s for visit in visits) for name, (visits, _) in seen.items()}
     print(rates, {name: len(visits) for name, (visits, _) in seen.items()})
     assert rates["klamm"] == pytest.approx(rates["kafka"], rel=0.05)
     assert rates == {name: pytest.approx(RATE, rel=0.1) for name in brokers}
     for name, (visits, neighbours) in seen.items():
         assert set(ends(visits)) == set(ends(neighbours)) == {"answered"}, name
-        assert statistics.median(one.took_s for one in neighbours) < 0.1, name
+        assert statistics.median(neighbour.took_s for neighbour in neighbours) < 0.1, name

@@ -421,7 +421,7 @@ async def prepare(engine: Engine) -> None:
     await admin.send(create_topics.CreateTopicsRequest(topics=[topic]), 5)
     wanted = list(itertools.chain.from_iterable(rules(u, r) for u, (_, r) in zip(USERS[1:], CELLS, strict=True)))
     answer = await admin.send(create_acls.CreateAclsRequest(creations=wanted), 1, timeout_ms=120_000)
-    assert {one.error_code for one in answer.results} == {0}
+    assert {result.error_code for result in answer.results} == {0}
     for kind, key in ((0, GROUP), (1, TXN)):
         async with asyncio.timeout(60):
             while True:

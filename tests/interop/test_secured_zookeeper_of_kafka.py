@@ -35,7 +35,7 @@ class Secured:
         ran = self.klamm("zk", "tree", "--acl", "-o", "json")
         assert ran.code == 0, ran.err
         fleeting = ("/isr_change_notification/", "/config/changes/")
-        return {one["path"]: one["acl"] for one in ran.json if not one["path"].startswith(fleeting)}
+        return {row["path"]: row["acl"] for row in ran.json if not row["path"].startswith(fleeting)}
 
     def wait_for_leader(self, topic: str) -> None:
         deadline = time.monotonic() + 30

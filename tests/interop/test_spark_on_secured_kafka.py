@@ -76,7 +76,7 @@ def test_written_and_read_in_batches_and_streams(
     while (group := in_process(*described, capture=capsys)).code or not group.json[0]["partitions"]:
         assert is_in_time(), group.err
         time.sleep(0.2)
-    assert sum(one["current_offset"] for one in group.json[0]["partitions"]) == 100
+    assert sum(partition["current_offset"] for partition in group.json[0]["partitions"]) == 100
     spark.streams.removeListener(listener)
     listener.close()
     lag = in_process("lag", "--checkpoint", tmp_path / "checkpoint", *where, "-o", "json", capture=capsys)

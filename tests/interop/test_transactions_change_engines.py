@@ -47,14 +47,14 @@ class Transactions(OneFolder):
         with WireClient(self.address) as client:
             answer = client.ask(DescribeTransactionsRequest(transactional_ids=list(transactional_ids)), 0)
         return {
-            one.transactional_id: (
-                one.error_code,
-                one.transaction_state,
-                one.producer_id,
-                one.producer_epoch,
-                sorted((topic.topic, sorted(topic.partitions)) for topic in one.topics),
+            state.transactional_id: (
+                state.error_code,
+                state.transaction_state,
+                state.producer_id,
+                state.producer_epoch,
+                sorted((topic.topic, sorted(topic.partitions)) for topic in state.topics),
             )
-            for one in answer.transaction_states
+            for state in answer.transaction_states
         }
 
     def begun(self, transactional_id: str, offset: int) -> TransactionalProducer:

@@ -132,12 +132,12 @@ async def test_a_plan_is_made_applied_watched_throttled_and_cancelled_by_keys(
     app = Dashboard(Session(feed := LiveFeed(target, interval_s=0.5), target, folder=tmp_path, page="plans"))
 
     def adding() -> list[tuple[int, ...]]:
-        topic = next(one for one in app.board.topics if one.name == "moved")
+        topic = next(topic for topic in app.board.topics if topic.name == "moved")
         return [partition.assignment.adding_replicas for partition in topic.partitions]
 
     async with app.run_test(size=(200, 60)) as pilot:
         driven = Driven(app, pilot, feed)
-        await driven.until(lambda: app.board.has_metadata and any(one.name == "moved" for one in app.board.topics))
+        await driven.until(lambda: app.board.has_metadata and any(topic.name == "moved" for topic in app.board.topics))
         await make_move(driven, "moved", "1")
         assert "move: 2 moves, " in driven.text
         await apply_until_it_moves(driven, "15000", "1 wave")
@@ -157,7 +157,7 @@ async def test_a_plan_is_made_applied_watched_throttled_and_cancelled_by_keys(
         await driven.sees("Cancel reassignments: done")
         await driven.press("escape")
         await driven.until(lambda: adding() == [(), ()])
-        topic = next(one for one in app.board.topics if one.name == "moved")
+        topic = next(topic for topic in app.board.topics if topic.name == "moved")
         assert [partition.assignment for partition in topic.partitions] == [ReplicaAssignment((0,))] * 2
 
 

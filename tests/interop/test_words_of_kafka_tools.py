@@ -127,7 +127,7 @@ def _fill(pair: Both) -> None:
         )
         assert made.code == 0, made.err
     wait_until_led(pair.cluster.broker(0).address, "orders", "a.b", "x-long-name-of-a-topic", "defaults")
-    lines = "".join(json.dumps(one) + "\n" for one in RECORDS)
+    lines = "".join(json.dumps(record) + "\n" for record in RECORDS)
     for name, partition in (("orders", 0), ("orders", 1), ("a.b", 1), ("defaults", 0)):
         sent = klamm(
             "produce", name, "--partition", str(partition), "--input", "jsonl", *at, folder=pair.folder, stdin=lines
@@ -192,7 +192,7 @@ def test_offsets(both: Both) -> None:
     ],
 )
 def test_records(both: Both, properties: str) -> None:
-    words = [word for one in properties.split() for word in ("--property", one)]
+    words = [word for pair in properties.split() for word in ("--property", pair)]
     read = ("--topic", "orders", "--partition", "0", "--offset", "earliest", "--max-messages", "4")
     both.same("kafka-console-consumer", *read, *words)
 

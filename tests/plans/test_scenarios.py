@@ -113,9 +113,9 @@ def test_no_other_tool_needs_less(
 def check_shape(made: MadePlan) -> None:
     """Check what holds for every plan: its lists match the score, and nothing is on an emptied broker."""
     problem = made.problem
-    for one, after in zip(problem.partitions, made.after, strict=True):
-        assert len(set(after)) == len(after) == one.factor
-        if one.is_movable:
+    for partition, after in zip(problem.partitions, made.after, strict=True):
+        assert len(set(after)) == len(after) == partition.factor
+        if partition.is_movable:
             assert not set(after) & problem.leaving
     rows = made.plan.klamm.score.brokers
     for number, row in enumerate(rows):

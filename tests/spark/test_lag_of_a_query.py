@@ -67,13 +67,17 @@ def _lag_while_it_stands_still(program: Program, topic: str, servers: str, check
 
     def mirrored() -> list[tuple[int, int]]:
         ran = program("groups", "describe", "--group", f"mirror-{topic}", "-o", "json")
-        return [(one["current_offset"], one["lag"]) for one in ran.json[0]["partitions"]] if ran.code == 0 else []
+        return (
+            [(partition["current_offset"], partition["lag"]) for partition in ran.json[0]["partitions"]]
+            if ran.code == 0
+            else []
+        )
 
     wait_for(lambda: mirrored() == [(95, 10), (95, 10)], "what the listener had committed")
     ran = program("spark", "commit", checkpoint, "--group", f"{topic}-once", "-o", "json", "--yes")
-    assert (ran.code, [(one["new_offset"], one["result"]) for one in ran.json]) == (0, [(95, "reset")] * 2)
+    assert (ran.code, [(row["new_offset"], row["result"]) for row in ran.json]) == (0, [(95, "reset")] * 2)
     shown = program("groups", "describe", "--group", f"{topic}-once", "-o", "json").json[0]["partitions"]
-    assert [(one["current_offset"], one["lag"]) for one in shown] == [(95, 10)] * 2
+    assert [(row["current_offset"], row["lag"]) for row in shown] == [(95, 10)] * 2
     (job,) = program("spark", "jobs", checkpoint, "-o", "json").json
     assert (job["path"], job["lag"], job["sources"]) == (
         str(checkpoint),

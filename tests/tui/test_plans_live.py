@@ -262,7 +262,7 @@ def test_a_read_only_cluster_is_refused_by_keys_and_by_the_engine(
 
     asyncio.run(refused())
     assert by_wire.replicas(topic) == was
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["plan.json"], "no journal, no way back"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["plan.json"], "no journal, no way back"
 
 
 class NoWatcher:

@@ -38,7 +38,7 @@ def on_settings(connect: str, scene: Callable[[ZkClient], Awaitable[None]]) -> N
 
 
 def counted(found: list[EntityConfigs]) -> list[tuple[str | None, int]]:
-    return [(one.entity_name, len(one.configs)) for one in found]
+    return [(entry.entity_name, len(entry.configs)) for entry in found]
 
 
 async def described(zk: ZkClient, kind: EntityType) -> list[tuple[str | None, int]]:
@@ -77,7 +77,7 @@ def test_those_that_nobody_understands_are_an_error_and_hide_no_others(
         await zk.set(f"/config/{entity}", b"{")
         found = await ZkConfigReader(zk).describe_all(kind, include_all=False)
         assert len(found) == before
-        (damaged,) = [one for one in found if one.error is not None]
+        (damaged,) = [entry for entry in found if entry.error is not None]
         assert damaged.configs == () and f"/config/{entity}" in damaged.error
         with pytest.raises(ZnodeFormatError, match=f"/config/{entity}"):
             await ZkConfigReader(zk).describe(Entity(kind, damaged.entity_name), include_all=False)

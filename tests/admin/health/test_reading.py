@@ -38,8 +38,8 @@ _LATE = "no answer to DescribeLogDirs within 2 s"
 
 def _described(request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     results = [
-        DescribeConfigsResult(resource_type=one.resource_type, resource_name=one.resource_name)
-        for one in request.resources
+        DescribeConfigsResult(resource_type=resource.resource_type, resource_name=resource.resource_name)
+        for resource in request.resources
     ]
     return DescribeConfigsResponse(results=results)
 

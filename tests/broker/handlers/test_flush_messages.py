@@ -168,8 +168,8 @@ async def test_appends_share_a_flush_that_begins_after_them(tmp_path: Path) -> N
             asked += [asyncio.ensure_future(ask(w, b"later")) for _ in range(5)]
             await w.until(lambda: w.log(1).log_end_offset == 6, "all are written")
             done_at: list[int] = []
-            for one in asked:
-                one.add_done_callback(lambda _: done_at.append(w.log(1).recovery_point))
+            for request in asked:
+                request.add_done_callback(lambda _: done_at.append(w.log(1).recovery_point))
             gate.may_pass.set()
             answers = [parts(answer)[0] for answer in await asyncio.gather(*asked)]
             assert [answer.error_code for answer in answers] == [0] * 6

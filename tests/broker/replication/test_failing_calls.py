@@ -101,11 +101,11 @@ class Client:
                 return
             (answer,) = response.responses[0].partitions
             self.errors[where].add(ErrorCode(answer.error_code))
-            records = [one for one in iter_records(bytes(answer.records or b"")) if one.offset >= offset]
+            records = [record for record in iter_records(bytes(answer.records or b"")) if record.offset >= offset]
             if not records:
                 return
-            for one in records:
-                assert self.acknowledged[where].get(one.offset, one.value) == one.value
+            for record in records:
+                assert self.acknowledged[where].get(record.offset, record.value) == record.value
             offset = records[-1].offset + 1
 
     async def _ask(self, request: Any, version: int) -> Any:

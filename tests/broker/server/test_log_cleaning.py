@@ -152,7 +152,7 @@ def test_a_process_without_work_is_ended(
         await until(lambda: world.is_clean)
 
     run(world, scene)
-    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 @pytest.mark.parametrize("change", ["truncated", "truncated fully", "no longer compacted", "moving"])
@@ -180,7 +180,7 @@ def test_a_cleaning_whose_log_changes_is_called_off(
     caplog.set_level(logging.INFO)
     run(world, scene)
     assert "Cancelled the cleaning of log t-0" in caplog.text
-    assert not [one for one in caplog.records if one.levelno >= logging.WARNING]
+    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
 
 
 def test_a_cleaning_whose_topic_is_made_anew_leaves_the_new_one_alone(tmp_path: Path) -> None:

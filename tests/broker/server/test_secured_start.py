@@ -203,7 +203,7 @@ def test_brokers_replicate_over_tls_and_tools_connect_with_certificates(
                          capture=capsys)  # fmt: skip
         assert ran.code == 0 and sorted(ran.out.splitlines()) == sorted(lines.splitlines()), ran.err
         ran = in_process("topics", "describe", "t", *secured, "-o", "json", capture=capsys)
-        assert all(sorted(one["isr"]) == [0, 1] for one in ran.json[0]["partitions"]), ran.json
+        assert all(sorted(partition["isr"]) == [0, 1] for partition in ran.json[0]["partitions"]), ran.json
         # Without a certificate nobody gets in, and the sentence says so.
         client.write_text(f"security.protocol=SSL\nssl.truststore.type=PEM\n"
                           f"ssl.truststore.location={tmp_path / '0' / 'ca.pem'}\n")  # fmt: skip

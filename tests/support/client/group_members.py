@@ -36,7 +36,7 @@ def commit(servers: str, group: str, offsets: Mapping[tuple[str, int], int]) -> 
         wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         committed = consumer.commit(offsets=wanted, asynchronous=False)
         assert committed is not None
-        assert [one.error for one in committed] == [None] * len(wanted)
+        assert [partition.error for partition in committed] == [None] * len(wanted)
     finally:
         consumer.close()
 

@@ -144,7 +144,7 @@ def fleet_of(
 
     def now_ms() -> int:
         """The time of the newest frame: made-up clusters have a time of their own."""
-        return max((one.board.frame.at_ms for one in members if one.board.frame is not None), default=0)
+        return max((member.board.frame.at_ms for member in members if member.board.frame is not None), default=0)
 
     return Fleet(members, open_feed or feed_of, now_ms)
 

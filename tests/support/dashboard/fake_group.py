@@ -60,8 +60,8 @@ class FakeGroup:
             for name, offset in self.committed.items()
         }
         series = {
-            name: self._points.get(name) or [Point(self._now_ms, one.committed, one.end)]
-            for name, one in partitions.items()
+            name: self._points.get(name) or [Point(self._now_ms, partition.committed, partition.end)]
+            for name, partition in partitions.items()
         }
         sample = GroupSample(self.name, GroupType.CLASSIC, state, partitions)
         lag = group_lag(sample, series, self._times(partitions), self._now_ms)
@@ -76,8 +76,8 @@ class FakeGroup:
     def _times(self, partitions: Mapping[TopicPartition, PartitionSample]) -> Times:
         """When the unread records came, at the cluster's rate."""
         times: Times = {}
-        for name, one in partitions.items():
-            if one.committed is not None and one.end is not None and one.committed < one.end:
-                at_ms = self._now_ms - round((one.end - one.committed) / self._rate * 1_000)
-                times[Place(name, one.committed)] = UnreadRecord(one.committed, at_ms)
+        for name, partition in partitions.items():
+            if partition.committed is not None and partition.end is not None and partition.committed < partition.end:
+                at_ms = self._now_ms - round((partition.end - partition.committed) / self._rate * 1_000)
+                times[Place(name, partition.committed)] = UnreadRecord(partition.committed, at_ms)
         return times

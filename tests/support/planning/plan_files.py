@@ -20,9 +20,9 @@ NOT_MEASURED = Measures(0, 0, None, 0, 0)
 def plan_of(snapshot: ClusterSnapshot, targets: Replicas, *, throttle: int | None = None) -> PlanFile:
     """Return the plan that leads from a snapshot to these replicas, with correct figures."""
     before = {
-        TopicPartition(topic.name, one.partition): one.assignment.target_replicas
+        TopicPartition(topic.name, partition.partition): partition.assignment.target_replicas
         for topic in snapshot.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }
     moves = sum(broker not in before[name] for name, replicas in targets.items() for broker in replicas)
     changes = sum(before[name][0] != replicas[0] for name, replicas in targets.items())
@@ -57,7 +57,9 @@ def plan_of(snapshot: ClusterSnapshot, targets: Replicas, *, throttle: int | Non
 
 
 def entries(replicas: Replicas) -> tuple[PlanEntry, ...]:
-    return tuple(PlanEntry(*name, tuple(one), ("any",) * len(one)) for name, one in sorted(replicas.items()))
+    return tuple(
+        PlanEntry(*name, tuple(replica), ("any",) * len(replica)) for name, replica in sorted(replicas.items())
+    )
 
 
 def write_plan(path: Path, snapshot: Path, targets: Replicas, *, throttle: int | None = None) -> Path:

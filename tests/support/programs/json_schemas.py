@@ -34,4 +34,4 @@ def _closed(schema: Any) -> Any:
         if "properties" in schema and "additionalProperties" not in schema and isinstance(schema["properties"], dict):
             closed["additionalProperties"] = False
         return closed
-    return [_closed(one) for one in schema] if isinstance(schema, list) else schema
+    return [_closed(part) for part in schema] if isinstance(schema, list) else schema

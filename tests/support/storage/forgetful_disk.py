@@ -193,7 +193,7 @@ class Disk:
 
     def _listed(self, folder: str) -> dict[str, tuple[int, bool]]:
         with os.scandir(folder) as entries:
-            return {one.name: (self._id(one.stat()), one.is_dir()) for one in entries}
+            return {entry.name: (self._id(entry.stat()), entry.is_dir()) for entry in entries}
 
     def image(self, crash: str, rng: random.Random | None = None) -> Image:
         """Return what a crash of this kind would leave now."""

@@ -163,12 +163,12 @@ def test_what_a_loader_reads_is_counted_and_later_versions_are_no_damage(caplog:
     records += [Record(timestamp_ms=1, key=encode_key("nobody"))]
     records += [Record(timestamp_ms=1, key=key, value=value) for key, value in BAD.values()]
     list(loader.read(encode_batch(records)))
-    assert {name: one.producer_id for name, one in loader.loaded.items()} == {"b": 6}
+    assert {name: stored.producer_id for name, stored in loader.loaded.items()} == {"b": 6}
     assert (loader.record_count, loader.next_offset) == (len(records), len(records))
-    later = [one for one in caplog.records if "left over from an aborted upgrade" in one.getMessage()]
-    damage = [one for one in caplog.records if "is skipped" in one.getMessage()]
+    later = [record for record in caplog.records if "left over from an aborted upgrade" in record.getMessage()]
+    damage = [record for record in caplog.records if "is skipped" in record.getMessage()]
     assert (len(later), len(damage), loader.skipped) == (2, len(BAD) - 2, len(BAD) - 2)
-    assert [one.levelname for one in (later[0], damage[0])] == ["WARNING", "ERROR"]
+    assert [line.levelname for line in (later[0], damage[0])] == ["WARNING", "ERROR"]
 
 
 @pytest.mark.parametrize("kind", BAD)

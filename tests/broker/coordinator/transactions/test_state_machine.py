@@ -230,10 +230,10 @@ def test_a_verification_needs_the_partition_in_the_transaction() -> None:
 
 
 REQUESTS: dict[str, Callable[[Transaction | None, ProducerIdAndEpoch], object]] = {
-    "add": lambda one, who: state_machine.add_partitions(one, who, [A], 2_000),
-    "verify": lambda one, who: state_machine.verify_partitions(one, who, [A])[A],
-    "commit": lambda one, who: state_machine.end(one, who, 2_000, is_commit=True),
-    "abort": lambda one, who: state_machine.end(one, who, 2_000, is_commit=False),
+    "add": lambda txn, who: state_machine.add_partitions(txn, who, [A], 2_000),
+    "verify": lambda txn, who: state_machine.verify_partitions(txn, who, [A])[A],
+    "commit": lambda txn, who: state_machine.end(txn, who, 2_000, is_commit=True),
+    "abort": lambda txn, who: state_machine.end(txn, who, 2_000, is_commit=False),
 }
 
 
@@ -347,13 +347,13 @@ def test_the_table_is_kafkas() -> None:
 
 
 PREPARES: dict[str, Callable[[Transaction], Transition]] = {
-    "epoch": lambda one: one.prepare_epoch(6, -1, 1_000, 2_000),
-    "new id": lambda one: one.prepare_new_id(9, -1, 1_000, 2_000),
-    "partitions": lambda one: one.prepare_partitions([B], 2_000),
-    "commit": lambda one: one.prepare_end(2_000, is_commit=True),
-    "fence": lambda one: one.prepare_fenced_abort(2_000),
-    "complete": lambda one: one.prepare_complete(2_000),
-    "dead": lambda one: one.prepare_dead(),
+    "epoch": lambda txn: txn.prepare_epoch(6, -1, 1_000, 2_000),
+    "new id": lambda txn: txn.prepare_new_id(9, -1, 1_000, 2_000),
+    "partitions": lambda txn: txn.prepare_partitions([B], 2_000),
+    "commit": lambda txn: txn.prepare_end(2_000, is_commit=True),
+    "fence": lambda txn: txn.prepare_fenced_abort(2_000),
+    "complete": lambda txn: txn.prepare_complete(2_000),
+    "dead": lambda txn: txn.prepare_dead(),
 }
 
 
