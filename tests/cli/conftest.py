@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from klamm_program import commands, program
 from live_cluster import live_cluster, topic_name
 from operated_cluster import by_wire, by_znodes, klamm_by, three_brokers
-from topic_program import commands, program
 from znode_trees import recorded
 
 __all__ = [

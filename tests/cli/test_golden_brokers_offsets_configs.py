@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from golden import Seen, check_golden, command, in_pipe
-from json_schemas import check_json
+from golden import Seen, check_golden, check_json, command, in_pipe
 
 from cli.framework.invocation import Invocation
 from cli.framework.talk import Talk

@@ -11,8 +11,7 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from golden import Seen, check_golden
-from json_schemas import check_json
+from golden import Seen, check_golden, check_json
 
 from cli.exit_codes import ExitCode
 from cli.framework.invocation import Invocation

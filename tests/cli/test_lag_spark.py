@@ -14,12 +14,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from golden import Seen
+from golden import Seen, check_json
 from group_members import commit
-from json_schemas import check_json
-from klamm_program import PROGRAM
+from klamm_program import PROGRAM, Program
 from spark_traces import Made, event_lines, one_source, write_checkpoint
-from topic_program import Program
 
 from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from json_schemas import check_json
+from golden import check_json
 from klamm_program import in_process
 
 from engine.local.cluster import LocalCluster

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 import transaction_story
-from golden import Seen
-from json_schemas import check_json
+from golden import Seen, check_json
 from klamm_program import in_process
 from transaction_story import SETTINGS, Stage, hang
 

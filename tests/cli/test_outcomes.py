@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 from freezing import Ice, Question, ice
-from golden import Seen
-from json_schemas import check_json
+from golden import Seen, check_json
 from klamm_program import Ran, in_process
 from plan_files import write_plan
 from spark_traces import one_source, write_checkpoint

@@ -13,13 +13,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from golden import Seen
+from golden import Seen, check_json
 from group_members import wait_for
-from json_schemas import check_json
-from klamm_program import PROGRAM, environment, klamm
+from klamm_program import PROGRAM, Program, environment, klamm
 from lag_story import Steady
 from segments_on_disk import codecs_on_disk, stored_batches
-from topic_program import Program
 
 from engine.local.cluster import LocalCluster
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from golden import Seen
-from json_schemas import check_json
+from golden import Seen, check_json
 from klamm_program import Ran, in_process
 from plan_files import plan_of
 from small_clusters import cluster

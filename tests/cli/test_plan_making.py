@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from klamm_program import Ran, in_process
+from plan_files import SOLVER_MODULES, hide_solver
 from plan_scenarios import scenario
 from small_clusters import cluster
-from without_solver import MODULES, hide_solver
 
 from engine.admin.reassignment.journal import open_journal
 from engine.common.snapshot_json import snapshot_to_json
@@ -194,7 +194,7 @@ def test_without_the_solver_a_plan_comes_with_how_to_get_a_smaller_one(
     klamm: Klamm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """This is an installation without the extra: its library is missing."""
-    for name in [module for module in sys.modules if module.startswith("highspy") or module in MODULES]:
+    for name in [module for module in sys.modules if module.startswith("highspy") or module in SOLVER_MODULES]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "highspy", None)
     path = tmp_path / "s4.json"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from json_schemas import check_json
+from golden import check_json
 from klamm_program import in_process
 
 from cli.views.restart_order import restart_order_report

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from golden import Seen
-from json_schemas import check_json
+from golden import Seen, check_json
 from klamm_program import Ran, in_process
 
 from cli.views.spark_history import plot_lines

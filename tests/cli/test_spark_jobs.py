@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
-from golden import Seen
+from golden import Seen, check_json
 from group_members import fill, wait_for
-from json_schemas import check_json
 from klamm_program import Ran, in_process
 from spark_traces import RECORDED, Made, event_lines, one_source, restore, write_checkpoint
 

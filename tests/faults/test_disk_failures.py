@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from broker_program import OLD_RECORDS_STAY, BrokerProgram, settings
-from idempotent_wire import SequencedProducer
 from required_tools import require
 from wire_client import (
+    SequencedProducer,
     WireClient,
     create_topic,
     describe_topic,

@@ -16,7 +16,7 @@ import pytest
 from apache_kafka import ApacheKafkaBroker
 from broker_program import BrokerProgram, settings
 from compared_quotas import altered
-from java_source import run_java
+from kafka_tools import run_java
 from patience import within
 from wire_client import WireClient, controller_address
 

@@ -14,9 +14,8 @@ from group_members import fill
 from hdfs_server import hdfs_server
 from klamm_program import in_process, klamm
 from merged_logs import locally, plan_of, write_logs
-from plain_python import plain_python
 from pyarrow import parquet
-from spark_sessions import SETTINGS, SPARK_HOME
+from spark_sessions import SETTINGS, SPARK_HOME, plain_python
 from spark_traces import RECORDED, one_source, restore, write_checkpoint
 
 from engine.admin.cluster.errors import NotFound

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from apache_kafka import fetch_jar
-from json_schemas import check_json
+from golden import check_json
 from kafka_cluster import kafka_cluster
 from klamm_program import Ran, in_process
 from metric_work import COUNTED, counted_work

@@ -10,8 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from golden import Seen
-from json_schemas import check_json
+from golden import Seen, check_json
 from kafka_tools import run_tool
 from klamm_program import Ran, in_process
 from kraft_cluster import KRaftCluster

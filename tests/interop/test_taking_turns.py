@@ -16,11 +16,10 @@ from apache_kafka import ApacheKafkaBroker
 from broker_program import BrokerProgram, settings
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, ResourceType
-from idempotent_wire import SequencedProducer
 from kazoo.client import KazooClient
 from real_clients import ConfluentKafka, Sent
 from segments_on_disk import CODECS
-from wire_client import EARLIEST, WireClient, create_topic, list_offset, read_all, wait_until_led
+from wire_client import EARLIEST, SequencedProducer, WireClient, create_topic, list_offset, read_all, wait_until_led
 
 from engine.common.errors import ErrorCode
 from engine.local.addresses import own_loopback_address

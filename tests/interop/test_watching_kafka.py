@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 from apache_kafka import ApacheKafkaBroker, wait_until_all_know_each_other
-from dashboards import Driven
+from dashboards import Driven, apply_until_it_moves, make_move
+from ended_sessions import SEEN_WITHIN_S, session_ended
 from event_loop import in_event_loop
 from kafka_cluster import kafka_cluster
 from klamm_program import klamm
-from plan_keys import apply_until_it_moves, make_move
-from session_end import SEEN_WITHIN_S, session_ended
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin, Side, parse_addresses

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from odd_clusters import odd_case
+from plan_files import hide_solver
 from small_clusters import drawn_cluster
-from without_solver import hide_solver
 
 from engine.common.snapshot import ClusterSnapshot
 from plans.building import build_problem

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 from odd_clusters import Odd, odd_case
+from plan_files import hide_solver
 from small_clusters import applied
-from without_solver import hide_solver
 
 from plans.errors import PlanError
 from plans.loads import held_bytes

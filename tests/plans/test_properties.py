@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from plan_files import hide_solver
 from small_clusters import applied, drawn_cluster
-from without_solver import hide_solver
 
 from engine.common.snapshot import ClusterSnapshot
 from engine.common.snapshot_json import snapshot_to_json

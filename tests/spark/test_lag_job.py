@@ -16,12 +16,11 @@ from typing import Any
 
 import pytest
 from group_members import commit, fill
-from klamm_program import PROGRAM, environment
+from klamm_program import PROGRAM, Program, environment
 from patience import within
 from soak import rounds
 from spark_sessions import SETTINGS
 from spark_traces import one_source, write_checkpoint
-from topic_program import Program
 
 import engine.spark.lag_job as lag_job
 from engine.admin.cluster.target import Naming, resolve_target

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from klamm_program import in_process
+from klamm_program import Program, in_process
 from query_ways import Ends, all_ways_agree, produce, start, wait_for
-from topic_program import Program
 
 from engine.admin.lag.spark_positions import BATCHES_MAX
 from engine.common.model import TopicPartition

@@ -15,10 +15,9 @@ from uuid import uuid4
 
 import pytest
 from dashboards import Driven
-from ended_sessions import kill_for_good
+from ended_sessions import SEEN_WITHIN_S, kill_for_good, session_ended
 from group_members import commit, fill
 from operated_cluster import Klamm, filled
-from session_end import SEEN_WITHIN_S, session_ended
 from textual.widgets import Input
 from transaction_story import hang
 from transactional_clients import Confluent

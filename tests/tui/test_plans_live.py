@@ -9,9 +9,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from dashboards import Driven
+from dashboards import Driven, apply_until_it_moves, make_move
 from operated_cluster import Klamm, filled
-from plan_keys import apply_until_it_moves, make_move
 from typed_command import fault_of
 
 from engine.admin.cluster.connection import Cluster

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
-import fake_group
+import fake_readers
 import pytest
 from dashboards import Driven, dashboard, drive
 from fake_cluster import FakeCluster
@@ -103,7 +103,7 @@ def test_the_first_verdict_on_a_group_says_nothing_of_when_it_began() -> None:
 
 
 def test_a_group_that_stops_committing_is_not_told_that_it_reads_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fake_group, "_POINTS_MAX", 40)
+    monkeypatch.setattr(fake_readers, "_POINTS_MAX", 40)
     feed = FakeFeed(FakeCluster(3, {"orders": 4}), plays=False)
     rate = feed.cluster.rate
     feed.cluster.add_group("reports", "orders", reads=rate * 0.9, lag=1_000)
@@ -140,7 +140,7 @@ def test_a_group_that_stops_committing_is_not_told_that_it_reads_too_little(monk
 def test_a_group_that_read_well_is_no_longer_fine_after_two_looks_without_a_commit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(fake_group, "_POINTS_MAX", 40)
+    monkeypatch.setattr(fake_readers, "_POINTS_MAX", 40)
     feed = FakeFeed(FakeCluster(3, {"orders": 4}), plays=False)
     feed.cluster.add_group("reports", "orders", reads=feed.cluster.rate * 1.01, lag=200_000)
     board = board_of(feed, 22)
@@ -171,7 +171,7 @@ def test_a_group_that_read_well_is_no_longer_fine_after_two_looks_without_a_comm
 
 def test_a_group_that_stops_before_its_pace_is_known_commits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the verdict on its lag, which never fell, says that this is no pause."""
-    monkeypatch.setattr(fake_group, "_POINTS_MAX", 40)
+    monkeypatch.setattr(fake_readers, "_POINTS_MAX", 40)
     feed = FakeFeed(FakeCluster(3, {"orders": 4}), plays=False)
     feed.cluster.add_group("reports", "orders", reads=feed.cluster.rate * 0.9, lag=1_000)
     board = board_of(feed, 6)
@@ -183,7 +183,7 @@ def test_a_group_that_stops_before_its_pace_is_known_commits_nothing(monkeypatch
 
 
 def test_a_group_that_commits_seldom_has_not_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fake_group, "_POINTS_MAX", 60)
+    monkeypatch.setattr(fake_readers, "_POINTS_MAX", 60)
     feed = FakeFeed(FakeCluster(3, {"orders": 4}), plays=False)
     rate = feed.cluster.rate
     feed.cluster.add_group("seldom", "orders", reads=rate * 20, lag=100_000)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from gs_server import BUCKET, PLACE, gs_server
+from store_servers import BUCKET, PLACE, gs_server
 
 from engine.admin.lag.lake import COLUMNS, Lake
 from engine.admin.lag.stores import ArrowStore

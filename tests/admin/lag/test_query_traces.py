@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gs_server import PLACE, gs_server
-from s3_server import BUCKET, s3_server
 from spark_traces import RECORDED, Made, event_lines, one_source, restore, write_checkpoint
+from store_servers import BUCKET, PLACE, gs_server, s3_server
 
 from engine.admin.cluster.errors import AdminError, BadRequest, NotFound, Unreachable
 from engine.admin.lag.spark_checkpoints import find_checkpoints, read_checkpoint

@@ -9,8 +9,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from log_folders import NOW_MS, data_batch
-from managed_logs import ManagedLogs, checkpoint, run_jobs
+from log_folders import NOW_MS, ManagedLogs, checkpoint, data_batch, run_jobs
 
 from engine.broker.log.environment import Flushable
 from engine.broker.log.flush_state import DueFlushes

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log_folders import NOW_MS, data_batch, open_files_in, open_log, values_of
-from managed_logs import TOPIC_ID, ManagedLogs, run_jobs
+from log_folders import NOW_MS, TOPIC_ID, ManagedLogs, data_batch, open_files_in, open_log, run_jobs, values_of
 
 from engine.broker.log.log import Log
 from engine.common.errors import ErrorCode, KafkaError, StorageError

@@ -14,8 +14,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from log_folders import NOW_MS, data_batch, open_files_in, recorded_copy, values_of
-from managed_logs import TOPIC_ID, ManagedLogs, checkpoint, run_jobs
+from log_folders import (
+    NOW_MS,
+    TOPIC_ID,
+    ManagedLogs,
+    checkpoint,
+    data_batch,
+    open_files_in,
+    recorded_copy,
+    run_jobs,
+    values_of,
+)
 
 from engine.broker.log import log_dir, log_loading
 from engine.broker.log.environment import LoadingStopped

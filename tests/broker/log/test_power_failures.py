@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 from forgetful_disk import MIXED, STRICT, Call, Disk, write_image
-from log_folders import values_of
-from managed_logs import ManagedLogs, checkpoint, run_jobs
+from log_folders import ManagedLogs, checkpoint, run_jobs, values_of
 
 from engine.broker.log.log_manager import LogManager
 from engine.broker.log.small_files import replace_file

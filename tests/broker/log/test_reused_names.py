@@ -7,8 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from log_folders import StandIn, values_of
-from managed_logs import TOPIC_ID, ManagedLogs, checkpoint, run_jobs
+from log_folders import TOPIC_ID, ManagedLogs, StandIn, checkpoint, run_jobs, values_of
 
 from engine.broker.log.checkpoint_file import CheckpointFile
 from engine.broker.log.log_manager import LogManager

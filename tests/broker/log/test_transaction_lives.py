@@ -16,8 +16,7 @@ from typing import NamedTuple
 import pytest
 from cleaning import clean_all, put
 from forgetful_disk import KILLED, MIXED, STRICT, Disk, write_image
-from log_folders import NOW_MS, data_batch, marker_batch, open_log, read_all
-from managed_logs import TOPIC_ID, ManagedLogs, run_jobs
+from log_folders import NOW_MS, TOPIC_ID, ManagedLogs, data_batch, marker_batch, open_log, read_all, run_jobs
 from soak import rounds
 
 from engine.broker.log.append_origin import AppendOrigin

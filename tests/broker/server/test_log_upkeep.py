@@ -9,8 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from log_folders import NOW_MS, data_batch
-from managed_logs import ManagedLogs, checkpoint
+from log_folders import NOW_MS, ManagedLogs, checkpoint, data_batch
 from virtual_time import run_virtual
 
 from engine.broker.log.disk_jobs import DeleteJob, DiskJob

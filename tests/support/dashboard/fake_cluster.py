@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import is_
 
-from fake_group import FakeGroup
-from fake_query import FakeQuery
+from fake_readers import FakeGroup, FakeQuery
 
 from engine.admin.brokers.metrics import BrokerFigures, Rate, Teller, TopicTraffic
 from engine.admin.cluster.target import Side

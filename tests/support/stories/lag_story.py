@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from golden import Seen
+from golden import Seen, check_json
 from group_members import commit, fill, wait_for
-from json_schemas import check_json
 from klamm_program import Ran
 from wire_client import WireClient
 

@@ -1,4 +1,4 @@
-"""A made-up consumer group for ``FakeCluster``: it reads at one speed, and its lag is judged like a real one's."""
+"""Made-up consumer groups and queries of Spark for ``FakeCluster``. Their lag is judged like that of real ones."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from engine.admin.groups.values import GroupMember, GroupState, GroupType
 from engine.admin.lag.results import group_lag
 from engine.admin.lag.sampling import GroupSample, PartitionSample
+from engine.admin.lag.spark_positions import Batch, Query, ReaderKind
+from engine.admin.lag.spark_queries import jobs_of, query_lags
 from engine.admin.lag.unread import Place, Times, UnreadRecord
 from engine.admin.lag.verdicts import Point, Reason
 from engine.admin.offsets.listing import NO_LEADER_TEXT
-from engine.admin.watch.frame import PartitionOffsets, WatchedGroup
+from engine.admin.watch.frame import PartitionOffsets, WatchedGroup, WatchedQuery
 from engine.common.model import TopicPartition
 
 _POINTS_MAX = 10
@@ -81,3 +83,83 @@ class FakeGroup:
                 at_ms = self._now_ms - round((partition.end - partition.committed) / self._rate * 1_000)
                 times[Place(name, partition.committed)] = UnreadRecord(partition.committed, at_ms)
         return times
+
+
+_BATCHES_MAX = 20
+_EVERY_MS = 10_000
+_SOURCE = "0"
+
+
+class FakeQuery:
+    """One query with one source, whose checkpoint is read. It plans a batch every ten seconds.
+
+    Args:
+        starts_at: where it began, by partition.
+        reads: records of each partition that it reads in a second at most.
+        rate: records that come to each partition in a second.
+        took_ms: how long a batch takes.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        starts_at: Mapping[TopicPartition, int],
+        *,
+        reads: float,
+        rate: float,
+        took_ms: int = 2_000,
+        now_ms: int,
+    ) -> None:
+        self.name = name
+        self.is_stuck = False
+        """The running batch no longer ends."""
+        self._starts_at = dict(starts_at)
+        self._reads, self._rate, self._took_ms = reads, max(rate, 1.0), took_ms
+        self._batches: list[Batch] = []
+        self._batch_id = -1
+        self._now_ms = now_ms
+
+    def read(self, ends: Mapping[TopicPartition, PartitionOffsets], now_ms: int) -> None:
+        """Go on up to this time: end the batch that runs, plan the next."""
+        self._now_ms = now_ms
+        last = self._batches[-1] if self._batches else None
+        if last is not None and last.committed_ms is None and last.planned_ms is not None:
+            ends_ms = last.planned_ms + self._took_ms
+            if self.is_stuck or now_ms < ends_ms:
+                return
+            self._batches[-1] = Batch(last.batch_id, last.planned_ms, ends_ms, last.ends, last.latest)
+        if last is None or last.planned_ms is None or now_ms - last.planned_ms >= _EVERY_MS:
+            self._plan(ends)
+
+    def _plan(self, ends: Mapping[TopicPartition, PartitionOffsets]) -> None:
+        latest = {name: ends[name].end for name in self._starts_at if name in ends}
+        most = round(self._reads * _EVERY_MS / 1_000)
+        before = self._batches[-1].ends[_SOURCE] if self._batches else self._starts_at
+        planned = {name: min(end, before[name] + most) for name, end in latest.items()}
+        self._batch_id += 1
+        batch = Batch(self._batch_id, self._now_ms, None, {_SOURCE: planned}, {_SOURCE: latest})
+        self._batches = [*self._batches, batch][-_BATCHES_MAX:]
+
+    def watched(self, ends: Mapping[TopicPartition, PartitionOffsets]) -> WatchedQuery:
+        """Return the query as a frame has it."""
+        query = Query(
+            ReaderKind.CHECKPOINT,
+            f"/srv/spark/{self.name}/checkpoint",
+            f"00000000-0000-0000-0000-{sum(map(ord, self.name)):012}",
+            self.name,
+            tuple(self._batches),
+            (_SOURCE,),
+            {_SOURCE: self._starts_at},
+        )
+        known = {name: ends[name].end for name in self._starts_at if name in ends}
+        rows = query_lags(query, {**known}, dict.fromkeys(known, 0), self._times(query, known), self._now_ms)
+        (job,) = jobs_of([query], rows, now_ms=self._now_ms)
+        return WatchedQuery(job, tuple(rows))
+
+    def _times(self, query: Query, ends: Mapping[TopicPartition, int]) -> Times:
+        """When the unread records came, at the cluster's rate."""
+        return {
+            Place(name, offset): UnreadRecord(offset, self._now_ms - round((ends[name] - offset) / self._rate * 1_000))
+            for name, offset in query.committed(_SOURCE).items()
+            if name in ends and offset < ends[name]
+        }
