@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 from engine.local.addresses import own_loopback_address
 from engine.local.zookeeper import EmbeddedZooKeeper
 
-pytest_plugins = ["folder_times", "nursery", "required_tools", "shared_out", "zookeeper_archive"]
+pytest_plugins = ["folder_times", "shared_out", "nursery", "required_tools", "zookeeper_archive"]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell's background job ignores Ctrl-C, and so would every program that a test starts and interrupts.

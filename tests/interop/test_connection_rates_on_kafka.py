@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import statistics
 import urllib.request
 from collections import Counter
@@ -17,7 +16,7 @@ from apache_kafka import ApacheKafkaBroker
 from broker_program import BrokerProgram, settings
 from compared_quotas import altered
 from kafka_tools import run_java
-from patience import within
+from patience import slowness, within
 from wire_client import WireClient, controller_address
 
 from engine.kafka.protocol.apis.incremental_alter_configs import (
@@ -209,6 +208,12 @@ def told_waits_ms(brokers: Brokers) -> dict[str, float]:
     return {"kafka": theirs["attributes"][figure], "klamm": ours[figure]}
 
 
+def tolerance(idle: float) -> float:
+    """Return how far a rate may be off. Where other tests keep the processors busy, a broker that had to wait lets
+    some in at once, and clients come late; twice the limit would be seen all the same."""
+    return min(idle * slowness(), 0.3)
+
+
 def ends(visits: Visits) -> Counter[str]:
     return Counter(visit.end for visit in visits)
 
@@ -242,15 +247,14 @@ def test_an_address_gets_its_rate_and_is_turned_away_above_it(brokers: Brokers, 
         )
     told = told_waits_ms(brokers)
     # The mean of a minute, in which each was tried a few times before.
-    assert told["klamm"] == pytest.approx(told["kafka"], rel=0.1), told
+    assert told["klamm"] == pytest.approx(told["kafka"], rel=tolerance(0.1)), told
     noisy = {name: ends(visits) for name, (visits, _) in seen.items()}
     waits = {name: [visit.took_s for visit in visits if visit.end != "answered"] for name, (visits, _) in seen.items()}
     print(noisy, {name: f"{statistics.mean(some):.2f} s" for name, some in waits.items()})
-    # Where other tests keep all processors busy, a broker that had to wait lets some in at once.
-    within = 0.05 if os.getloadavg()[0] < (os.cpu_count() or 1) else 0.12
-    assert noisy["klamm"]["answered"] == pytest.approx(noisy["kafka"]["answered"], rel=within)
+    close_to = tolerance(0.05)
+    assert noisy["klamm"]["answered"] == pytest.approx(noisy["kafka"]["answered"], rel=close_to)
     for name, (visits, neighbours) in seen.items():
-        assert noisy[name]["answered"] == pytest.approx(RATE * SECONDS, rel=within)
+        assert noisy[name]["answered"] == pytest.approx(RATE * SECONDS, rel=close_to)
         # A request that nobody reads makes the end of the connection a reset. A wait may be over before it comes.
         assert noisy[name]["closed"] < 0.15 * noisy[name]["reset"]
         assert set(ends(neighbours)) == {"answered"}
@@ -287,8 +291,8 @@ def test_a_listener_lets_all_in_at_its_rate_and_spares_the_brokers_own(brokers: 
     # As many connect as come in a second, so what one waits says how many do.
     rates = {name: CLIENTS / statistics.mean(visit.took_s for visit in visits) for name, (visits, _) in seen.items()}
     print(rates, {name: len(visits) for name, (visits, _) in seen.items()})
-    assert rates["klamm"] == pytest.approx(rates["kafka"], rel=0.05)
-    assert rates == {name: pytest.approx(RATE, rel=0.1) for name in brokers}
+    assert rates["klamm"] == pytest.approx(rates["kafka"], rel=tolerance(0.05))
+    assert rates == {name: pytest.approx(RATE, rel=tolerance(0.1)) for name in brokers}
     for name, (visits, neighbours) in seen.items():
         assert set(ends(visits)) == set(ends(neighbours)) == {"answered"}, name
-        assert statistics.median(neighbour.took_s for neighbour in neighbours) < 0.1, name
+        assert statistics.median(neighbour.took_s for neighbour in neighbours) < 0.1 * slowness(), name

@@ -16,6 +16,10 @@ _SUPER_SECRET = 0xB3415C00
 """A ZooKeeper server makes the password of a session from its id and this number."""
 _JAVA_MULTIPLIER = 0x5DEECE66D
 
+SEEN_WITHIN_S = 2.0
+"""The dashboard shows the end of a broker's session within this time, on a machine that is idle."""
+_DEADLINE_S = 60.0
+
 
 def kill_for_good(cluster: LocalCluster, *broker_ids: int) -> None:
     """Kill brokers (SIGKILL), all of them first; ZooKeeper ends their sessions now."""
@@ -58,11 +62,6 @@ def _password(session_id: int) -> bytes:
         state = (state * _JAVA_MULTIPLIER + 0xB) & ((1 << 48) - 1)
         password += (state >> 16).to_bytes(4, "little")
     return password
-
-
-SEEN_WITHIN_S = 2.0
-"""The dashboard shows the end of a broker's session within this time."""
-_DEADLINE_S = 60.0
 
 
 async def session_ended(zk: ZkClient, broker_id: int, kill: Callable[[], None]) -> float:
