@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fake_feed import SCENES, FakeFeed, fake_feed
+from patience import within
 from textual import events
 from textual.keys import _character_to_key, key_to_character
 from textual.pilot import Pilot
@@ -83,10 +84,11 @@ class Driven:
         await self.settled()
 
     async def _comes_true(self, is_so: Callable[..., object], *, pause_s: float) -> None:
-        deadline = time.monotonic() + WAIT_S
+        is_in_time, began = within(WAIT_S), time.monotonic()
         while not is_so():
-            assert time.monotonic() < deadline, f"not within {WAIT_S} s; the screen:\n{self.text}"
-            await asyncio.sleep(pause_s)
+            assert is_in_time(), f"not within {WAIT_S} s; the screen:\n{self.text}"
+            # To read the screen takes milliseconds: who waits for a cluster looks less and less often.
+            await asyncio.sleep(min(pause_s + 0.05 * (time.monotonic() - began), 0.1))
 
     async def sees(self, text: str) -> None:
         """Wait until a text is on the screen."""

@@ -286,8 +286,8 @@ class RightsStory:
         folder.mkdir()
         replicas = list(map(int, case.replicas.split(":")))
         for name, wanted in (("same.json", replicas), ("swap.json", replicas[::-1])):
-            one = {"topic": names["t"], "partition": 0, "replicas": wanted}
-            (folder / name).write_text(json.dumps({"version": 1, "partitions": [one]}))
+            entry = {"topic": names["t"], "partition": 0, "replicas": wanted}
+            (folder / name).write_text(json.dumps({"version": 1, "partitions": [entry]}))
         (folder / "topics.json").write_text(json.dumps({"version": 1, "topics": [{"topic": names["t"]}]}))
         (folder / "password").write_text("s3cret")
         rule = {"resource_type": "topic", "name": names["t"], "principal": "User:new", "operation": "read"}
