@@ -75,11 +75,11 @@ def items_of(board: Board) -> list[BrokerItem]:
     imbalance = {entry.broker: entry.imbalance_percent for entry in leadership(frame, total).brokers}
     rates = board.samples[-1].in_by_broker if board.samples else {}
     # The most urgent log dirs come first, and so last here.
-    full_in = {one.broker: one.full_in_s for one in reversed(board.dir_trends) if one.full_in_s is not None}
-    found = []
+    full_in = {trend.broker: trend.full_in_s for trend in reversed(board.dir_trends) if trend.full_in_s is not None}
+    items = []
     for broker in board.broker_ids:
         words = frame.words.get(broker)
-        found.append(
+        items.append(
             BrokerItem(
                 broker,
                 live.get(broker),
@@ -101,7 +101,7 @@ def items_of(board: Board) -> list[BrokerItem]:
                 broker in live and words is not None and bool(words.offline_log_dirs),
             )
         )
-    return found
+    return items
 
 
 def is_trouble(item: BrokerItem) -> bool:
@@ -137,7 +137,7 @@ def _full_in_cell(item: BrokerItem) -> Cell:
     return Cell(span(item.full_in_s), Tone.BAD if item.full_in_s < FILLS_SOON_S else Tone.PLAIN)
 
 
-def _told(
+def _measured(
     name: str, title: str, of: str, text: Callable[[Any], str], *, is_bad: Callable[[Any], bool] = lambda value: False,
     **how: Any,
 ) -> Column:  # fmt: skip
@@ -145,20 +145,20 @@ def _told(
     value = attribute(f"figures.{of}")
 
     def tone(item: BrokerItem) -> Tone:
-        found = value(item)
-        return Tone.WARN if is_bad(found) else Tone.PLAIN if found else Tone.QUIET
+        figure = value(item)
+        return Tone.WARN if is_bad(figure) else Tone.PLAIN if figure else Tone.QUIET
 
     return figure(name, title, value, text, tone=tone, **how)
 
 
 FIGURES = (
-    _told("bytes_in_per_s", "BYTES IN", "bytes_in.now", byte_rate, rank=4, width=9),
-    _told("bytes_out_per_s", "BYTES OUT", "bytes_out.now", byte_rate, rank=4, width=9),
-    _told("produce_p99_ms", "PROD P99", "produce_p99_ms", milliseconds, rank=5),
-    _told("fetch_p99_ms", "FETCH P99", "fetch_p99_ms", milliseconds, rank=5),
-    _told("handler_idle_percent", "IDLE", "handler_idle_percent", lambda value: percent(value / 100), rank=3, width=5,
-          is_bad=lambda value: value < IDLE_LOW_PERCENT),
-    _told("throttle_ms", "THROTTLED", "throttle_ms", milliseconds, rank=3, is_bad=lambda value: value > 0),
+    _measured("bytes_in_per_s", "BYTES IN", "bytes_in.now", byte_rate, rank=4, width=9),
+    _measured("bytes_out_per_s", "BYTES OUT", "bytes_out.now", byte_rate, rank=4, width=9),
+    _measured("produce_p99_ms", "PROD P99", "produce_p99_ms", milliseconds, rank=5),
+    _measured("fetch_p99_ms", "FETCH P99", "fetch_p99_ms", milliseconds, rank=5),
+    _measured("handler_idle_percent", "IDLE", "handler_idle_percent", lambda value: percent(value / 100), rank=3,
+              width=5, is_bad=lambda value: value < IDLE_LOW_PERCENT),
+    _measured("throttle_ms", "THROTTLED", "throttle_ms", milliseconds, rank=3, is_bad=lambda value: value > 0),
 )  # fmt: skip
 COLUMNS = (
     figure("broker", "BROKER", "id", tone=Tone.STRONG),
@@ -189,7 +189,7 @@ COLUMNS = (
 
 
 _UNTOLD = tuple(column for column in COLUMNS if column not in FIGURES)
-"""The columns where nobody reads brokers' own figures."""
+"""The columns where brokers' own figures are not read."""
 
 
 def _rows(view: View) -> Rows:
@@ -244,14 +244,14 @@ def _restart_lines(board: Board, width: int) -> list[Line]:
 
 def _causes(board: Board) -> list[Line]:
     """Say which brokers are behind the under-replication, and why."""
-    found = missing_brokers(board.frame, board.total)[:3]
+    causes = missing_brokers(board.frame, board.total)[:3]
     return [
         line(
             (str(partition), Tone.BAD),
             (f": {partition.cause.value}{f' ({plain(partition.detail)})' if partition.detail else ''}", Tone.PLAIN),
             (f"; {MAY_HANG}" * (partition.broker in board.hung), Tone.PLAIN),
         )
-        for partition in found
+        for partition in causes
     ]
 
 

@@ -101,7 +101,7 @@ def columns_of(board: Board) -> tuple[Column, ...]:
 
     def change(numbered: tuple[int, Event]) -> str:
         incident = board.incident_of(numbered)
-        return change_text(numbered[1]) if incident is None else effects_told(incident)
+        return change_text(numbered[1]) if incident is None else effects_text(incident)
 
     def why(numbered: tuple[int, Event]) -> Cell:
         incident = board.incident_of(numbered)
@@ -126,7 +126,7 @@ def columns_of(board: Board) -> tuple[Column, ...]:
     )  # fmt: skip
 
 
-def effects_told(incident: Incident) -> str:
+def effects_text(incident: Incident) -> str:
     """Return what followed from a failure in one line."""
     return ", ".join(effects_of(incident))
 
@@ -166,13 +166,13 @@ def _rows(view: View) -> Rows:
 def _summary(view: View, width: int) -> list[Line]:
     board = view.board
     folded = 0 if view.is_filtered else len(board.events) - len(board.folded_events())
-    told = f"{counted(len(board.events), 'event')}{f', {count(folded)} of them folded' * bool(folded)}"
-    text = f"{told}   z shows the grave ones   klamm does not see what comes and goes between two looks"
+    facts = f"{counted(len(board.events), 'event')}{f', {count(folded)} of them folded' * bool(folded)}"
+    text = f"{facts}   z shows the grave ones   klamm does not see what comes and goes between two looks"
     number, incidents = view.location.incident, view.board.history.incidents
     if number is not None and number in incidents:
         cause = incidents[number].cause
         head = f"what followed when {plain(cause.subject)} was {kind_cell(cause).text.rpartition(' ')[2]}: "
-        return [line((head, Tone.QUIET), effects_told(incidents[number]))]
+        return [line((head, Tone.QUIET), effects_text(incidents[number]))]
     return [line((text, Tone.QUIET)), *_absent(view)]
 
 

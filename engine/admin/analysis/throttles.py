@@ -23,7 +23,7 @@ _AT_LIMIT, _FAR_BELOW = 0.85, 0.25
 """
 _ROUND_TO = 1_000_000
 _TOPICS_MAX, _BROKERS_MAX = 3, 8
-"""What there is more of is counted, not named."""
+"""More than this many are counted, not named."""
 
 
 class ThrottleVerdict(StrEnum):
@@ -62,7 +62,7 @@ class ThrottleAdvice:
 
     @property
     def holds_up(self) -> bool:
-        """Whether nobody can want it so low: the copies never end under it, or it is a crawl."""
+        """Whether it is too low to be meant: the copies never end under it, or it is a crawl."""
         is_crawl = self.suggested_rate is not None and self.rate < _ROUND_TO
         return self.verdict is ThrottleVerdict.NEVER_ENDS or is_crawl
 
@@ -88,24 +88,24 @@ def throttle_advice(frame: Frame, moves: MovesBoard) -> list[ThrottleAdvice]:
     return sorted(found, key=lambda verdict: (order.index(verdict.verdict), verdict.broker, not verdict.is_leader))
 
 
-def throttles_told(advice: Sequence[ThrottleAdvice]) -> list[tuple[str, ThrottleVerdict]]:
+def throttle_texts(advice: Sequence[ThrottleAdvice]) -> list[tuple[str, ThrottleVerdict]]:
     """Say of throttles what they do; brokers with the same one, that does the same, share a sentence."""
     alike: dict[tuple[ThrottleVerdict, bool, int], list[ThrottleAdvice]] = {}
     for throttle in advice:
         alike.setdefault((throttle.verdict, throttle.is_leader, throttle.rate), []).append(throttle)
-    told = []
-    for (verdict, is_leader, rate), found in alike.items():
-        who = f"broker {found[0].broker} {'sends' if is_leader else 'takes'}"
-        if len(found) > 1:
-            who = f"{_brokers_told([throttle.broker for throttle in found])} {'send' if is_leader else 'take'}"
-        suggested = max(throttle.suggested_rate or 0 for throttle in found)
+    texts = []
+    for (verdict, is_leader, rate), throttles in alike.items():
+        who = f"broker {throttles[0].broker} {'sends' if is_leader else 'takes'}"
+        if len(throttles) > 1:
+            who = f"{_brokers_text([throttle.broker for throttle in throttles])} {'send' if is_leader else 'take'}"
+        suggested = max(throttle.suggested_rate or 0 for throttle in throttles)
         more = f": {rate_text(suggested)} would let it end within an hour" if suggested else ""
         does = more if verdict is ThrottleVerdict.UNKNOWN else f": the throttle {verdict.value}{more}"
-        told.append((f"{who} at most {rate_text(rate)}{does}", verdict))
-    return told
+        texts.append((f"{who} at most {rate_text(rate)}{does}", verdict))
+    return texts
 
 
-def _brokers_told(brokers: Sequence[int]) -> str:
+def _brokers_text(brokers: Sequence[int]) -> str:
     return (
         f"brokers {', '.join(map(str, brokers))}" if len(brokers) <= _BROKERS_MAX else counted(len(brokers), "broker")
     )

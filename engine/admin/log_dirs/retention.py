@@ -19,7 +19,7 @@ _DEFAULTS = {_CHECK_MS: "300000", _DELAY_MS: "60000", "cleanup.policy": "delete"
 """Those of Kafka 3.9, where a cluster does not say."""
 
 
-async def deletion_told(cluster: Cluster, topic: str, new: Mapping[str, str]) -> tuple[str, ...]:
+async def deletion_lines(cluster: Cluster, topic: str, new: Mapping[str, str]) -> tuple[str, ...]:
     """Say in lines how much a lower ``retention.bytes`` or ``retention.ms`` deletes, as far as it is known, and when.
 
     ``new`` are all the topic's settings that change.
@@ -31,17 +31,17 @@ async def deletion_told(cluster: Cluster, topic: str, new: Mapping[str, str]) ->
         of_topic = await describe_entity(cluster, Entity(EntityType.TOPIC, topic), include_all=True)
         broker = Entity(EntityType.BROKER, str(min(await wire.live_brokers())))
         of_broker = await describe_entity(cluster, broker, include_all=True)
-        found = await wire.metadata([topic])
+        metadata = await wire.metadata([topic])
         names = [
             TopicPartition(topic, partition.partition_index)
-            for described in found.topics if described.name == topic for partition in described.partitions
+            for described in metadata.topics if described.name == topic for partition in described.partitions
         ]  # fmt: skip
         limit = new.get("retention.bytes", "")
         log_dirs = await read_log_dirs(cluster, None, names, limit_s=_LIMIT_S) if limit.isdecimal() else []
     except (AdminError, ValueError):
         return ()
-    told = {entry.name: entry.value for entry in (*of_broker.configs, *of_topic.configs) if entry.value is not None}
-    return text_of({**_DEFAULTS, **told, **new}, log_dirs, int(limit) if limit.isdecimal() else None)
+    in_force = {entry.name: entry.value for entry in (*of_broker.configs, *of_topic.configs) if entry.value is not None}
+    return text_of({**_DEFAULTS, **in_force, **new}, log_dirs, int(limit) if limit.isdecimal() else None)
 
 
 def text_of(configs: Mapping[str, str], log_dirs: Iterable[LogDir], bytes_max: int | None) -> tuple[str, ...]:

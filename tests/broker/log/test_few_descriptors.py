@@ -11,8 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log_folders import NOW_MS, TOPIC_ID, ManagedLogs, data_batch, open_files_in, open_log, run_jobs, values_of
+from log_folders import (
+    NOW_MS,
+    TOPIC_ID,
+    ManagedLogs,
+    data_batch,
+    open_files_in,
+    open_log,
+    values_of,
+    write_checkpoints,
+)
 
+from engine.broker.log.disk_jobs import run_jobs
 from engine.broker.log.log import Log
 from engine.common.errors import ErrorCode, KafkaError, StorageError
 from engine.common.model import TopicPartition
@@ -143,7 +153,7 @@ def test_of_the_snapshots_whose_flush_had_no_file_only_the_newest_is_needed(
 
 def test_checkpoints_removals_and_new_logs_wait_for_descriptors(broker: ManagedLogs, shortage: Shortage) -> None:
     broker.create(TP)
-    broker.logs.checkpoint()
+    write_checkpoints(broker.logs)
     shortage.left = 0
     broker.logs.delete(TP)
     forgetting = broker.logs.forgetting_jobs([TP])

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from forgetful_disk import MIXED, STRICT, Call, Disk, write_image
-from log_folders import ManagedLogs, checkpoint, run_jobs, values_of
+from log_folders import ManagedLogs, checkpoint, values_of, write_checkpoints
 
+from engine.broker.log.disk_jobs import run_jobs
 from engine.broker.log.log_manager import LogManager
 from engine.broker.log.small_files import replace_file
 from engine.common.model import TopicPartition
@@ -26,7 +27,7 @@ def test_a_cut_is_on_the_disk_before_more_is_appended(tmp_path: Path) -> None:
     broker.create(A, 5)
     log = broker.logs.logs[A]
     log.flush()
-    broker.logs.checkpoint()
+    write_checkpoints(broker.logs)
     disk = Disk(tmp_path / "d")
     with disk.watched():
         log.truncate_to(2)
@@ -71,7 +72,7 @@ def test_what_a_recovery_cut_is_not_back(tmp_path: Path) -> None:
     broker = ManagedLogs(tmp_path / "d").loaded()
     broker.create(A, 5)
     broker.logs.logs[A].flush()
-    broker.logs.checkpoint()
+    write_checkpoints(broker.logs)
     (path,) = (tmp_path / "d" / "topic-0").glob("*.log")
     broker.logs.release()
     whole = path.read_bytes()

@@ -16,10 +16,21 @@ from typing import NamedTuple
 import pytest
 from cleaning import clean_all, put
 from forgetful_disk import KILLED, MIXED, STRICT, Disk, write_image
-from log_folders import NOW_MS, TOPIC_ID, ManagedLogs, data_batch, marker_batch, open_log, read_all, run_jobs
+from log_folders import (
+    NOW_MS,
+    TOPIC_ID,
+    ManagedLogs,
+    data_batch,
+    marker_batch,
+    open_log,
+    read_all,
+    run_due,
+    write_checkpoints,
+)
 from soak import rounds
 
 from engine.broker.log.append_origin import AppendOrigin
+from engine.broker.log.disk_jobs import run_jobs
 from engine.broker.log.log import Log
 from engine.broker.log.log_moves import create_future_log, replace_current_with_future
 from engine.common.errors import ErrorCode, KafkaError
@@ -156,7 +167,7 @@ class Run:
             action()
         with self.disk.watched():
             # After a start this is another disk.
-            self.broker.logs.run_due()
+            run_due(self.broker.logs)
         assert not self.broker.failed
 
     # -- transactions
@@ -216,7 +227,7 @@ class Run:
 
     def flush(self) -> None:
         self.log.flush()
-        self.broker.logs.checkpoint()
+        write_checkpoints(self.broker.logs)
 
     def cut(self) -> None:
         """Another leader has less than this replica."""
@@ -275,7 +286,7 @@ class Run:
             self.broker.logs.get_or_create(TP, topic_id=TOPIC_ID, is_new=True)
             self._copy(log, self.log)
             self.log.update_high_watermark(high_watermark)
-            self.broker.logs.run_due()
+            run_due(self.broker.logs)
         old.logs.release()
         self._begin_at_start()
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from network_serving import answer_with_name, correlation_ids, metadata_request, read_frame, run, serving
+from virtual_time import ManualClock
 
 from engine.broker.network.connection import CloseReason
 from engine.broker.network.request import Deferred, RequestHead
-from engine.common.clock import ManualClock
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.metadata import MetadataRequest, MetadataResponse
 

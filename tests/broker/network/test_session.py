@@ -20,6 +20,7 @@ from network_serving import (
     serving,
     session,
 )
+from virtual_time import ManualClock
 
 from engine.broker.handlers.api_versions import api_versions
 from engine.broker.handlers.context import RequestContext
@@ -34,7 +35,6 @@ from engine.broker.network.request import (
 from engine.broker.network.routes import AnswerHook, HandlerSpec, Route, RouteTable
 from engine.broker.network.server import ListenerSpec, ServerLimits, SocketServer
 from engine.broker.network.session import ConnectionRules
-from engine.common.clock import ManualClock
 from engine.common.model import SecurityProtocol
 from engine.kafka.protocol.api_keys import ApiKey
 from engine.kafka.protocol.apis.api_versions import ApiVersionsRequest

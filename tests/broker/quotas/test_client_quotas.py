@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from network_serving import session
+from virtual_time import ManualClock
 
 from engine.broker.network.request import NO_RESPONSE, RequestHead, RequestUse
 from engine.broker.quotas.client_quotas import IDLE_MS_MAX, INT_MAX, UNLIMITED, USERS_MAX, ClientQuotas, MutationQuota
-from engine.common.clock import ManualClock
 from engine.common.errors import ErrorCode, KafkaError
 from engine.common.windowed_rate import Window
 from engine.kafka.config.quota_keys import QuotaKey

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from forgetful_disk import SHORT, Call, Disk, failing_once
-from log_folders import NOW_MS, data_batch, values_of
+from log_folders import NOW_MS, data_batch, run_due, values_of, write_checkpoints
 from replicated_brokers import HANDLERS, InProcessConnection, World, world
 from soak import SOAK
 from virtual_time import run_virtual
@@ -132,13 +132,13 @@ async def scenario(w: World, client: Client) -> None:
         await client.read(where)
         await client.delete_records(where, 3)
     logs = w.brokers[1].log_manager
-    logs.run_due()
-    logs.checkpoint()
+    run_due(logs)
+    write_checkpoints(logs)
     sum(logs.retention_steps())
     for where in (BAD, GOOD):
         log = logs.get(where)
         client.start[where] = client.start[where] if log is None else log.log_start_offset
-    logs.run_due()
+    run_due(logs)
     await w.lead(1, topic_partition=BAD)
     for where in (BAD, GOOD):
         await client.produce(where, b"last", 9)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import contextlib
 import shutil
 import struct
-from collections.abc import Iterable
 from pathlib import Path
 
-from engine.broker.log.disk_jobs import DeleteJob, DiskJob
+from virtual_time import ManualClock
+
+from engine.broker.log.disk_jobs import DeleteJob, run_jobs
 from engine.broker.log.environment import Flushable
 from engine.broker.log.log import Log
 from engine.broker.log.log_loader import Checkpoints, load_log
 from engine.broker.log.log_manager import LogManager, LogManagerConfig
-from engine.common.clock import ManualClock
 from engine.common.model import TopicPartition
 from engine.kafka.config.log_config import LogConfig
 from engine.kafka.formats.checkpoints import decode_offset_checkpoint
@@ -208,11 +208,16 @@ class ManagedLogs:
         log.update_high_watermark(log.log_end_offset)
 
 
-def run_jobs(jobs: Iterable[DiskJob]) -> None:
-    for job in jobs:
-        job.run()
-        job.finish()
-
-
 def checkpoint(path: Path, name: str) -> dict[TopicPartition, int]:
     return decode_offset_checkpoint((path / name).read_text(), name)
+
+
+def run_due(logs: LogManager) -> None:
+    """Do everything that is due."""
+    run_jobs(logs.due_jobs())
+
+
+def write_checkpoints(logs: LogManager) -> None:
+    """Write all checkpoint files."""
+    for path in logs.live_dirs:
+        run_jobs(logs._checkpoints.jobs(path))
