@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 import yaml
 from golden import Seen, check_golden, check_json
-from group_members import commit, fill, wait_for
+from group_members import commit, fill
 from klamm_program import PROGRAM, Program, environment
 from lag_story import every_kind_of_reader, readers_of_transactions, readers_that_commit_seldom
 from operated_cluster import Klamm
+from patience import wait_for
 from znode_writer import znode_writer
 
 from cli.framework.invocation import Invocation

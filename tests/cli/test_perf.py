@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import yaml
 from golden import Seen, check_json
-from group_members import wait_for
 from klamm_program import PROGRAM, Program, environment, klamm
 from lag_story import Steady
+from patience import wait_for
 from segments_on_disk import codecs_on_disk, stored_batches
 
 from engine.local.cluster import LocalCluster

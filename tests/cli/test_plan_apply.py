@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from applied_plans import FAST, QUICK_LOCK, SLOW, WAIT_S, Room, made_plan, nothing_is_left, plan_cluster, wait_until
+from applied_plans import FAST, QUICK_LOCK, SLOW, WAIT_S, Room, made_plan, nothing_is_left, plan_cluster
 from kazoo.client import KazooClient
 from operated_cluster import Klamm as Operator
 from operated_cluster import filled
+from patience import wait_for
 
 from engine.admin.cluster.connection import Cluster
 from engine.admin.cluster.target import ClusterTarget, Origin
@@ -132,7 +133,7 @@ def test_one_operator_at_a_time_and_an_interrupt_says_what_is_left(
     first = Room(tmp_path / "first", (*by_wire.where, *by_znodes.where))
     with first.start("plan", "apply", plan, "--throttle", SLOW, "--wave-replicas", "1", *QUICK_LOCK) as running:
         try:
-            wait_until(lambda: topic_name in by_znodes("reassign", "list").out)
+            wait_for(lambda: topic_name in by_znodes("reassign", "list").out)
             seen = by_wire("plan", "verify", plan, "-o", "json", "--dry-run")
             assert (seen.code, [move["state"] for move in seen.json]) == (5, ["in_progress", "waiting"])
             for second in (by_wire, by_znodes):
@@ -184,7 +185,7 @@ def test_the_lock_is_an_ephemeral_znode_of_the_run_that_holds_it(
         before = datetime.now(UTC).replace(microsecond=0)
         with room.start("plan", "apply", plan, "--throttle", SLOW, *QUICK_LOCK) as running:
             try:
-                wait_until(lambda: topic_name in by_znodes("reassign", "list").out)
+                wait_for(lambda: topic_name in by_znodes("reassign", "list").out)
                 data, stat = client.get(LOCK_ZNODE)
                 holder = json.loads(data)
                 assert stat.ephemeralOwner not in (0, client.client_id[0])
@@ -195,7 +196,7 @@ def test_the_lock_is_an_ephemeral_znode_of_the_run_that_holds_it(
                 running.communicate(timeout=WAIT_S)
             finally:
                 running.kill()
-        wait_until(lambda: client.exists(LOCK_ZNODE) is None)
+        wait_for(lambda: client.exists(LOCK_ZNODE) is None)
     finally:
         client.stop()
         client.close()
@@ -217,7 +218,7 @@ def test_without_zookeeper_the_lock_is_the_membership_in_a_group(
 
     with room.start("plan", "apply", plan, "--throttle", SLOW, *QUICK_LOCK) as running:
         try:
-            wait_until(lambda: topic_name in by_znodes("reassign", "list").out)
+            wait_for(lambda: topic_name in by_znodes("reassign", "list").out)
             assert len(members()) == 1
             assert by_znodes("zk", "get", LOCK_ZNODE).code != 0, "nobody named ZooKeeper"
             holder = by_wire("plan", "status", plan, "-o", "json").json["lock"]
@@ -226,7 +227,7 @@ def test_without_zookeeper_the_lock_is_the_membership_in_a_group(
             running.communicate(timeout=WAIT_S)
         finally:
             running.kill()
-    wait_until(lambda: by_wire("plan", "status", plan, "-o", "json").json["lock"] is None)
+    wait_for(lambda: by_wire("plan", "status", plan, "-o", "json").json["lock"] is None)
     undone = by_wire("plan", "rollback", plan, *QUICK_LOCK)
     assert undone.code == 0, undone.err
     nothing_is_left(by_znodes, topic_name)
@@ -337,8 +338,8 @@ def test_a_passed_deadline_and_a_cancelled_copy(
     room = Room(tmp_path / "first", by_wire.where)
     with room.start("plan", "resume", plan, *QUICK_LOCK, "-o", "json") as running:
         try:
-            wait_until(lambda: by_znodes("plan", "status", plan, "-o", "json").json["lock"] is not None)
-            wait_until(lambda: '"wave": 1' in plan.with_name("plan.json.journal").read_text().split('"begun"')[-1])
+            wait_for(lambda: by_znodes("plan", "status", plan, "-o", "json").json["lock"] is not None)
+            wait_for(lambda: '"wave": 1' in plan.with_name("plan.json.journal").read_text().split('"begun"')[-1])
             assert by_wire("reassign", "cancel", "--all", "--yes", "--force", "--preserve-throttles").code == 0
             out, said = running.communicate(timeout=WAIT_S)
         finally:
@@ -382,8 +383,8 @@ def test_the_throttle_is_halved_while_brokers_answer_later_than_the_user_allows(
 
     with room.start("plan", "apply", plan, "--throttle", "40000", "--throttle-p99", "0.001ms", *QUICK_LOCK) as running:
         try:
-            wait_until(lambda: len(rates()) > 1 or running.poll() is not None)
-            wait_until(lambda: by_znodes.settings("--broker", "2").get(FOLLOWER_RATE) == "20000")
+            wait_for(lambda: len(rates()) > 1 or running.poll() is not None)
+            wait_for(lambda: by_znodes.settings("--broker", "2").get(FOLLOWER_RATE) == "20000")
             running.send_signal(signal.SIGINT)
             _, said = running.communicate(timeout=WAIT_S)
         finally:

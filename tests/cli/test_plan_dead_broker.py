@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from applied_plans import FAST, QUICK_LOCK, made_plan, wait_until
+from applied_plans import FAST, QUICK_LOCK, made_plan
 from ended_sessions import kill_for_good
 from operated_cluster import Capture, filled
 from operated_cluster import Klamm as Operator
+from patience import wait_for
 
 from engine.local.cluster import LocalCluster
 
@@ -50,10 +51,8 @@ def without_broker(cluster: LocalCluster, klamm: Operator, topic: str, assignmen
         cluster.wait_until_serving()
     filled(wire, topic, assignment, records=200)
     kill_for_good(cluster, DEAD)
-    wait_until(lambda: DEAD not in {broker["id"] for broker in klamm("brokers", "list", "-o", "json").json})
-    wait_until(
-        lambda: all(DEAD not in (partition["leader"], *partition["isr"]) for partition in klamm.partitions(topic))
-    )
+    wait_for(lambda: DEAD not in {broker["id"] for broker in klamm("brokers", "list", "-o", "json").json})
+    wait_for(lambda: all(DEAD not in (partition["leader"], *partition["isr"]) for partition in klamm.partitions(topic)))
 
 
 def applied(klamm: Operator, plan: Path) -> None:
@@ -74,7 +73,7 @@ def test_who_looks_for_the_lock_creates_no_topic(
     assert (status.code, status.json["lock"]) == (0, None), status.err
     assert [topic["topic"] for topic in by_wire("topics", "list", "-o", "json").json] == [topic_name]
     assert by_wire("topics", "delete", topic_name, "--yes").code == 0
-    wait_until(lambda: by_wire("topics", "list", "-o", "json").json == [])
+    wait_for(lambda: by_wire("topics", "list", "-o", "json").json == [])
 
 
 def test_a_dead_broker_is_emptied(four_brokers: LocalCluster, klamm: Operator, topic_name: str, tmp_path: Path) -> None:

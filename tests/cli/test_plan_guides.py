@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from applied_plans import wait_until
 from doc_pages import DOCS, fenced_blocks
 from guide_runner import Runner
 from operated_cluster import Capture, Klamm, filled
+from patience import wait_for
 
 from engine.local.cluster import LocalCluster
 
@@ -86,7 +86,7 @@ def test_the_commands_of_a_guide_do_what_it_says(
         assert klamm("topics", "delete", TOPIC, "--yes").code == 0
         # Brokers forget a topic before its deletion is done, and until then nobody can create it again.
         znodes = Klamm(capsys, "--zookeeper", brokers.zookeeper_connect)
-        wait_until(lambda: TOPIC not in znodes("topics", "list").out)
+        wait_for(lambda: TOPIC not in znodes("topics", "list").out)
 
 
 def carried_out(page: Path, runner: Runner, brokers: LocalCluster) -> str:

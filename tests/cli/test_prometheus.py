@@ -9,7 +9,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ import pytest
 import yaml
 from confluent_kafka import Consumer, Producer
 from klamm_program import klamm
-from patience import within
+from patience import wait_for, within
 from public_boards import BOARDS
 from required_tools import require
 from served_pages import serving, until
@@ -68,13 +68,6 @@ def printed(what: str, folder: Path, *words: str) -> Any:
     ran = klamm("exporter", "--print", what, *words, folder=folder)
     assert (ran.code, ran.err) == (0, "")
     return yaml.safe_load(ran.out)
-
-
-def wait_for(condition: Callable[[], object], seconds: float = 60) -> None:
-    is_in_time = within(seconds)
-    while not condition():
-        assert is_in_time()
-        time.sleep(0.2)
 
 
 @contextmanager
@@ -256,4 +249,4 @@ def test_a_killed_broker_fires_alerts_gives_each_panel_data_and_clears(watched: 
         assert is_in_time(), {expr: panels[expr] for expr in lacking}
         time.sleep(0.5)
     cluster.start_broker(killed)
-    wait_for(lambda: not watched.firing() & about_brokers, 90)
+    wait_for(lambda: not watched.firing() & about_brokers, "no alert fires", 90)

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 from golden import Seen, check_json
-from group_members import fill, wait_for
+from group_members import fill
 from klamm_program import Ran, in_process
+from patience import wait_for
 from spark_traces import RECORDED, Made, event_lines, one_source, restore, write_checkpoint
 
 from engine.admin.lag.stores import Entry

@@ -6,8 +6,7 @@ import json
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from apache_kafka import run_tool
 from klamm_program import PROGRAM, Ran, environment, in_process
 from kraft_cluster import KAFKA_4_VERSION, KRaftCluster
+from patience import wait_for
 from plan_files import write_plan
 
 from engine.admin.reassignment.wave_values import Step
@@ -169,7 +169,7 @@ def test_one_operator_at_a_time(kafka: Kafka, tmp_path: Path) -> None:
     plan = made_plan(kafka, tmp_path, "locked")
     with kafka.start(tmp_path, "plan", "apply", plan, *SLOW) as running:
         try:
-            wait_until(lambda: "locked" in kafka("reassign", "list").out)
+            wait_for(lambda: "locked" in kafka("reassign", "list").out)
             refused = kafka("plan", "resume", plan, "--journal", tmp_path / "other", *WORDS)
             assert (refused.code, f"(pid {running.pid}) since 20" in refused.err) == (4, True), refused.err
             holder = kafka("plan", "status", plan, "-o", "json").json["lock"]
@@ -214,7 +214,7 @@ def test_a_node_is_killed_in_the_middle_of_a_wave(kafka: Kafka, tmp_path: Path, 
     words = ("--lock-timeout", "2s", "--throttle", "300k", "--stall", "4s", "-o", "json")
     with kafka.start(tmp_path, "plan", "apply", plan, *words) as running:
         try:
-            wait_until(lambda: topic in kafka("reassign", "list").out)
+            wait_for(lambda: topic in kafka("reassign", "list").out)
             dies.kill()
             out, said = running.communicate(timeout=180)
         finally:
@@ -224,16 +224,9 @@ def test_a_node_is_killed_in_the_middle_of_a_wave(kafka: Kafka, tmp_path: Path, 
     assert running.returncode in (0, 1), (said, out)
     if victim == "target":
         assert (running.returncode, "the copy has stalled" in json.loads(out)["reason"]) == (1, True), (said, out)
-    wait_until(lambda: kafka("cluster", "health").code == 0)
+    wait_for(lambda: kafka("cluster", "health").code == 0)
     went_on = kafka("plan", "resume", plan, *WORDS)
     assert went_on.code == 0, went_on.err
     assert (kafka.replicas(topic), kafka.throttles(topic)) == ([[source, target]], [])
     compared = kafka("replicas", "verify", "--topic", topic, "-o", "json")
     assert (compared.code, compared.json[0]["to_offset"]) == (0, 3000), compared.out
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

@@ -9,8 +9,8 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from group_members import wait_for
 from installed_klamm import CODE, Installed, foreign_wheel, new_environment, write_tree
+from patience import wait_for
 from small_clusters import cluster
 
 from engine.common.snapshot_json import snapshot_to_json

@@ -25,8 +25,6 @@ from klamm.spark import KafkaDataSource, klamm_kafka, register
 
 pytestmark = pytest.mark.timeout(900)
 
-Read = Callable[..., list[Any]]
-
 
 @pytest.fixture
 def topic(live_cluster: LocalCluster, topic_name: str) -> str:

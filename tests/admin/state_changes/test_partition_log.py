@@ -20,11 +20,6 @@ DAY_MS = 86_400_000
 ORDERS = TopicPartition("orders", 3)
 
 
-def changed(leader: int, isr: str, epoch: int) -> str:
-    state = f"LeaderAndIsr(leader={leader}, leaderEpoch={epoch}, isr=List({isr}), leaderRecoveryState=RECOVERED, "
-    return f"Changed partition orders-3 from OnlinePartition to OnlinePartition with state {state}partitionEpoch=9)"
-
-
 def test_a_recorded_log_of_kafka_is_taken_apart() -> None:
     log = read_partition_log([RECORDED / "broker-killed"], TopicPartition("move", 0), zone=UTC)
     assert log.file_count == 2 and not log.problems and not log.left_out

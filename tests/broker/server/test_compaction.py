@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ from cleaning import is_worker
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 from ended_sessions import kill_for_good
+from patience import wait_for
 from wire_client import wait_until_led
 
 from engine.local.cluster import LocalCluster
@@ -49,14 +50,6 @@ def compacting() -> Iterator[LocalCluster]:
         assert running.broker(0).is_alive
         assert "Traceback" not in server_log(running.broker(0).logs_path) + cleaner_log(running.broker(0).logs_path)
         assert "Traceback" not in running.broker(0).output_path.read_text()
-
-
-def wait_for(look: Callable[[], T], what: str) -> T:
-    deadline = time.monotonic() + TIMEOUT_S
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"{what} did not come to pass"
-        time.sleep(0.05)
-    return found
 
 
 def create(cluster: LocalCluster, topic: str, **config: str) -> None:

@@ -11,7 +11,6 @@ make one of them fail, stop the machine at one of them, and ask what a crash wou
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import random
@@ -283,6 +282,3 @@ def failing_once(number: int, error: int) -> Callable[[Call], int | None]:
         return error if seen == number else None
 
     return before
-
-
-IO_ERRORS = (errno.EIO, errno.ENOSPC)

@@ -10,8 +10,9 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from golden import Seen, check_json
-from group_members import commit, fill, wait_for
+from group_members import commit, fill
 from klamm_program import Ran
+from patience import wait_for
 from wire_client import WireClient
 
 from engine.common.errors import ErrorCode

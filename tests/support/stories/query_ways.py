@@ -6,14 +6,13 @@ It is written once: the tests play it on our engine and on Apache Kafka.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
 from klamm_program import Ran
-from patience import within
+from patience import wait_for
 
 from engine.admin.lag.spark_checkpoints import read_checkpoint
 from engine.admin.lag.spark_positions import BATCHES_MAX, Query, ReaderKind
@@ -25,13 +24,6 @@ DEADLINE_S = 60.0
 
 Ends = dict[int, Offsets]
 """The offsets where each finished batch ended."""
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    is_in_time = within(DEADLINE_S)
-    while not condition():
-        assert is_in_time(), f"not within {DEADLINE_S} s, or longer under load: {what}"
-        time.sleep(0.05)
 
 
 def produce(servers: str, topic: str, count: int) -> None:
