@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from klamm_program import PROGRAM, Ran, environment, in_process, klamm
+from patience import wait_for
 
 from engine.local.cluster import LocalCluster
 
@@ -73,10 +74,8 @@ def paused(slow: LocalCluster, capsys: Capture) -> Iterator[LocalCluster]:
 
 def wait_until_followed(cluster: LocalCluster, capture: Capture) -> None:
     """Wait until broker 1 is in every ISR that it belongs to."""
-    deadline = time.monotonic() + 40
-    while run(cluster, "topics describe --under-replicated-partitions", capture=capture).out:
-        assert time.monotonic() < deadline, "broker 1 does not catch up"
-        time.sleep(0.2)
+    under_replicated = "topics describe --under-replicated-partitions"
+    wait_for(lambda: not run(cluster, under_replicated, capture=capture).out, "broker 1 catches up")
 
 
 DELETE = "records delete --topic slow --partition 0 --yes --before-offset"
@@ -111,10 +110,8 @@ def test_an_interrupt_says_what_goes_on(paused: LocalCluster, capsys: Capture, t
     for line in process.stderr:
         if "DescribeLogDirs" in line:
             break
-    deadline = time.monotonic() + 20
-    while run(paused, "offsets slow --time earliest", capture=capsys).rows[0][2] != "3":
-        assert time.monotonic() < deadline, "the leader has not begun"
-        time.sleep(0.05)
+    earliest = "offsets slow --time earliest"
+    wait_for(lambda: run(paused, earliest, capture=capsys).rows[0][2] == "3", "the leader begins")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
@@ -209,14 +206,12 @@ def _is_told(cluster: LocalCluster, words: str, capture: Capture, *, znodes: boo
 
 
 def _wait_until_known(cluster: LocalCluster, capture: Capture) -> None:
-    deadline = time.monotonic() + 40
-    while time.monotonic() < deadline:
+    def is_known() -> bool:
         described = run(cluster, "topics describe gone", "-o", "json", capture=capture)
         live = run(cluster, "brokers list", "-o", "json", capture=capture, znodes=True).json
-        if described.json[0]["partitions"][0]["leader"] == -1 and [broker["id"] for broker in live] == [0]:
-            return
-        time.sleep(0.2)
-    raise AssertionError("the death of broker 1 is not known after 40 s")
+        return described.json[0]["partitions"][0]["leader"] == -1 and [broker["id"] for broker in live] == [0]
+
+    wait_for(is_known, "the cluster knows that the broker is gone")
 
 
 def _looks_closer(cluster: LocalCluster, capture: Capture) -> None:

@@ -7,7 +7,6 @@ import re
 import shlex
 import signal
 import subprocess
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 from ended_sessions import kill_for_good
 from klamm_program import PROGRAM, environment
 from operated_cluster import Capture, Klamm, filled, plan_file
-from patience import within
+from patience import wait_for
 
 from cli.framework import progress
 from engine.local.cluster import LocalCluster
@@ -246,9 +245,7 @@ def test_a_rate_that_an_earlier_plan_has_left_is_not_called_somebody_elses(
     key = "leader.replication.throttled.rate"
     assert by_wire("configs", "alter", "--broker", "0", "--add-config", f"{key}=70000000").code == 0
     # A broker reads a change from ZooKeeper a moment after it has taken it.
-    is_early = within(WAIT_S)
-    while is_early() and by_wire.settings("--broker", "0").get(key) != "70000000":
-        time.sleep(0.02)
+    wait_for(lambda: by_wire.settings("--broker", "0").get(key) == "70000000")
     planned = klamm_by(*words)
     assert f"broker 0 has {key}=70000000, set by somebody else" in planned.err, planned.err
     assert by_wire("configs", "alter", "--broker", "0", "--delete-config", key).code == 0
@@ -270,9 +267,8 @@ def test_a_target_that_dies_is_named_while_it_is_waited_for(
         text=True,
     )  # fmt: skip
     try:
-        deadline = time.monotonic() + WAIT_S
-        while topic_name not in by_znodes("reassign", "list").out:
-            assert time.monotonic() < deadline and running.poll() is None
+        wait_for(lambda: topic_name in by_znodes("reassign", "list").out, "the move begins")
+        assert running.poll() is None
         kill_for_good(three_brokers, 2)
         out, said = running.communicate(timeout=WAIT_S)
     finally:
@@ -299,9 +295,8 @@ def test_ctrl_c_says_how_to_go_on_and_the_throttle_comes_off_from_elsewhere(
         cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     try:
-        deadline = time.monotonic() + WAIT_S
-        while topic_name not in by_znodes("reassign", "list").out:
-            assert time.monotonic() < deadline and running.poll() is None
+        wait_for(lambda: topic_name in by_znodes("reassign", "list").out, "the move begins")
+        assert running.poll() is None
         running.send_signal(signal.SIGINT)
         _, said = running.communicate(timeout=WAIT_S)
     finally:
@@ -478,18 +473,18 @@ def test_logs_that_are_compacted_at_different_times_are_no_difference(
             assert by_wire("produce", topic_name, "--key-separator", "\t", "--acks", "all", stdin=lines).code == 0
             if begin == 1000:
                 three_brokers.stop_broker(2)
-        deadline = time.monotonic() + WAIT_S
-        while size(0) > 60_000:
-            assert time.monotonic() < deadline, "the leader's log is not compacted"
-            time.sleep(0.1)
+        wait_for(lambda: size(0) <= 60_000, "the leader's log is compacted")
     finally:
         three_brokers.start_broker(2)
-    verdicts: list[bool | None] = [None]
-    while verdicts != [True] * 3:
+
+    def agree() -> bool:
         compared = by_wire("replicas", "verify", "--topic", topic_name, "-o", "json")
         verdicts = [replica["agrees"] for replica in compared.json[0]["replicas"]]
         # A broker that has just started may not know its replica yet. That is no answer, but no difference either.
-        assert False not in verdicts and time.monotonic() < deadline, compared.out
+        assert False not in verdicts, compared.out
+        return verdicts == [True] * 3
+
+    wait_for(agree, "the replicas agree")
     assert by_wire("cluster", "health", "--wait", "--timeout", str(WAIT_S)).code == 0
     assert by_wire("replicas", "verify", "--topic", topic_name).code == 0
 
@@ -505,9 +500,8 @@ def test_a_topic_that_is_deleted_while_it_moves_ends_the_wait(
         cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        deadline = time.monotonic() + WAIT_S
-        while topic_name not in by_znodes("reassign", "list").out:
-            assert time.monotonic() < deadline and running.poll() is None
+        wait_for(lambda: topic_name in by_znodes("reassign", "list").out, "the move begins")
+        assert running.poll() is None
         assert by_wire("topics", "delete", topic_name, "--yes").code == 0
         out, said = running.communicate(timeout=WAIT_S)
     finally:

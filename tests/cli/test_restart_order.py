@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from ended_sessions import kill_for_good
 from golden import check_json
 from klamm_program import in_process
+from patience import wait_for
 
 from cli.views.restart_order import restart_order_report
 from engine.admin.analysis.restart_board import RestartAdvice, RestartBoard, Verdict
@@ -82,13 +83,11 @@ def test_what_brokers_want_in_sync_counts_though_only_their_files_say_it(
             ran = in_process("brokers", "restart-order", *where, "-o", "json", capture=capsys)
             assert ran.code == 1, (where, ran.out, ran.err)
             assert {(row["verdict"], row["would_refuse_writes"]) for row in ran.json} == {("no", 1)}, where
-        cluster.kill_broker(1)
+        kill_for_good(cluster, 1)
         for where in (wire, ("--zookeeper", cluster.zookeeper_connect)):
-            deadline = time.monotonic() + 30
-            while "under_min_isr" not in (
-                found := {
-                    reason["check"]
-                    for reason in in_process("cluster", "health", *where, "-o", "json", capture=capsys).json["reasons"]
-                }
-            ):
-                assert time.monotonic() < deadline, (where, found)
+
+            def is_below(where: tuple[str, ...] = where) -> bool:
+                health = in_process("cluster", "health", *where, "-o", "json", capture=capsys).json
+                return "under_min_isr" in {reason["check"] for reason in health["reasons"]}
+
+            wait_for(is_below, f"{where} tell of it")
