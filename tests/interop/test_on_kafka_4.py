@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 from apache_kafka import fetch_jars, jars_folder
-from group_members import commit, fill, librdkafka_member, new_protocol_member, wait_for
+from group_members import commit, fill, librdkafka_member, new_protocol_member
 from klamm_program import Ran, in_process
 from kraft_cluster import KAFKA_4_VERSION, KRaftCluster
 from new_group_types import join_share_group, join_streams_group
+from patience import wait_for
 from required_tools import require
 from wire_client import WireClient
 

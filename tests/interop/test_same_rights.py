@@ -567,7 +567,7 @@ def test_both_engines_decide_alike_by_random_rules(both: list[Engine], seed: int
         made = await admin.send(
             create_acls.CreateAclsRequest(creations=random_rules(random.Random(seed))), 1, timeout_ms=120_000
         )
-        assert {one.error_code for one in made.results} == {0}
+        assert {result.error_code for result in made.results} == {0}
         await admin.close()
         found = {}
         for user in RANDOM_USERS:

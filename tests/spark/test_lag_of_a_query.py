@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from klamm_program import Program, in_process
-from query_ways import Ends, all_ways_agree, produce, start, wait_for
+from patience import wait_for
+from query_ways import Ends, all_ways_agree, produce, start
 
 from engine.admin.lag.spark_positions import BATCHES_MAX
 from engine.common.model import TopicPartition

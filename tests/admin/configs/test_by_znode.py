@@ -70,7 +70,9 @@ def test_those_that_may_not_be_read_do_not_hide_the_others_and_are_not_called_em
         assert await described(zk, EntityType.USER) == [("u", 1), ("v", 0)]
         for path, entity in hidden:
             found = await reader.describe_all(entity.type, include_all=False)
-            assert [path in (one.error or "") for one in found] == [one.entity_name == entity.name for one in found]
+            assert [path in (entry.error or "") for entry in found] == [
+                entry.entity_name == entity.name for entry in found
+            ]
             with pytest.raises(NoAuth, match=path):
                 await reader.describe(entity, include_all=False)
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from group_members import commit, fill, kafka_python_member, librdkafka_member, wait_for
+from group_members import commit, fill, kafka_python_member, librdkafka_member
 from klamm_program import Ran
+from patience import wait_for
 from wire_client import WireClient
 from znode_writer import Write
 
