@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from compared_records import make, wait_for_ids
+from patience import within
 from side_by_side import Side, SideBySide
 from soak import SOAK
 
@@ -97,11 +98,11 @@ class Producers:
 
     def settle(self, *transactional_ids: str) -> None:
         """Wait until the transactions have their markers: Kafka answers before."""
-        deadline = time.monotonic() + DEADLINE_S
+        is_in_time = within(DEADLINE_S)
         asked = DescribeTransactionsRequest(transactional_ids=list(transactional_ids))
         for side in self.both.sides.values():
             while any(state.transaction_state.startswith("Prepare") for state in side.ask(asked, 0).transaction_states):
-                assert time.monotonic() < deadline, "markers are missing"
+                assert is_in_time(), "markers are missing"
                 time.sleep(0.01)
 
     # -- requests, made for each side
@@ -271,11 +272,11 @@ def make_ready(both: SideBySide) -> Producers:
         make(both, "in-txn", 3)
         make(both, "also-in-txn", 2)
     wait_for_ids(both)
-    deadline = time.monotonic() + DEADLINE_S
+    is_in_time = within(DEADLINE_S)
     for side in both.sides.values():
         for kind in (0, 1):
             while side.ask(FindCoordinatorRequest(key="t", key_type=kind), 3).error_code:
-                assert time.monotonic() < deadline, "no coordinator"
+                assert is_in_time(), "no coordinator"
                 time.sleep(0.05)
         asked = DescribeTransactionsRequest(transactional_ids=[f"t{number}" for number in range(200)])
         while (
@@ -285,7 +286,7 @@ def make_ready(both: SideBySide) -> Producers:
             )
             and "t-done" not in side.ids
         ):
-            assert time.monotonic() < deadline, "transactional ids are not loaded"
+            assert is_in_time(), "transactional ids are not loaded"
             time.sleep(0.05)
         side.ids["t-done"] = b""
     return Producers(both)

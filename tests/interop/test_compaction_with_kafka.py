@@ -12,6 +12,7 @@ from apache_kafka import ApacheKafkaBroker, run_tool
 from cleaning import clean_all, records_of
 from confluent_kafka import Consumer, Producer, TopicPartition
 from log_folders import open_log, read_all
+from patience import within
 from wire_client import create_topic, wait_until_led, wait_until_no_transaction_is_open
 
 from engine.broker.log.log import Log
@@ -89,10 +90,10 @@ def write(producer: Producer, topic: str, numbers: range) -> None:
 def let_kafka_clean(kafka: ApacheKafkaBroker) -> None:
     kafka._settings["log.cleaner.enable"] = "true"
     kafka.start()
-    deadline = time.monotonic() + 60
+    is_in_time = within(60)
     said = kafka.folder / "server.log"
     while not all(f"cleaned log {codec}-0 " in said.read_text() for codec in CODECS):
-        assert time.monotonic() < deadline, "Kafka did not clean all logs"
+        assert is_in_time(), "Kafka did not clean all logs"
         time.sleep(0.1)
     kafka.stop()
 
@@ -230,9 +231,9 @@ def consumed(kafka: ApacheKafkaBroker, topic: str) -> list[int]:
     _, end = consumer.get_watermark_offsets(where, timeout=30)
     consumer.assign([where])
     offsets: list[int] = []
-    deadline = time.monotonic() + 30
+    is_in_time = within(30)
     while consumer.position([where])[0].offset < end:
-        assert time.monotonic() < deadline, f"{topic} was read up to {offsets[-1:]}, it ends at {end}"
+        assert is_in_time(), f"{topic} was read up to {offsets[-1:]}, it ends at {end}"
         message = consumer.poll(0.2)
         if message is not None and message.error() is None:
             offset = message.offset()

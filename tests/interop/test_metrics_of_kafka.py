@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -208,10 +207,10 @@ def test_who_is_held_back_for_a_quota(watched: Watched, capsys: pytest.CaptureFi
     by_wire = ("-b", watched.bootstrap)
     limit = in_process("quotas", "set", "--client", "greedy", "--producer-byte-rate", "2k", *by_wire, capture=capsys)
     assert limit.code == 0, limit.err
-    deadline = time.monotonic() + 90
+    is_in_time = within(90)
     mine: list[dict[str, Any]] = []
     while not mine or not mine[0]["throttle_ms"]:
-        assert time.monotonic() < deadline, mine
+        assert is_in_time(), mine
         producing = (
             "perf", "producer", "--topic", COUNTED, "--num-records", "40", "--record-size", "1000",
             "--throughput", "-1", "--producer-props", "client.id=greedy", "acks=1",

@@ -11,7 +11,7 @@ import pytest
 from apache_kafka import ApacheKafkaBroker
 from broker_program import BrokerProgram, settings
 from confluent_kafka.admin import AdminClient
-from patience import wait_for
+from patience import wait_for, within
 from real_clients import ConfluentKafka, Sent
 from wire_client import WireClient, controller_address, create_topic, describe_topic
 
@@ -72,7 +72,7 @@ class TwoEngines:
 
     def wait_for_topic(self, asked: int, topic: str, condition: Callable[[list[tuple[int, list[int]]]], bool]) -> None:
         """Wait until a broker reports the wanted (leader, sorted ISR) of the partitions."""
-        deadline = time.monotonic() + DEADLINE_S
+        is_in_time = within(DEADLINE_S)
         while True:
             with WireClient(self.addresses[asked]) as client:
                 told = describe_topic(client, topic)
@@ -80,7 +80,7 @@ class TwoEngines:
             found = [(p.leader_id, sorted(p.isr_nodes)) for p in partitions]
             if told.error_code == ErrorCode.NONE and condition(found):
                 return
-            assert time.monotonic() < deadline, f"{topic}: broker {asked} tells {found}"
+            assert is_in_time(), f"{topic}: broker {asked} tells {found}"
             time.sleep(0.05)
 
 

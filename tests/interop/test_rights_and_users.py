@@ -14,6 +14,7 @@ from golden import Seen, check_json
 from kafka_tools import run_tool
 from klamm_program import Ran, in_process
 from kraft_cluster import KRaftCluster
+from patience import within
 from rights_story import CASES, CELLS, Cell, RightsStory, check
 from secured_kafka import MODULES, SecuredKafka, jaas
 
@@ -179,9 +180,9 @@ def test_rules_written_to_zookeeper_are_in_force_at_once(kind: str, kafka: Secur
 
 
 def until(ask: Callable[[], object]) -> object:
-    deadline = time.monotonic() + 20
+    is_in_time = within(20)
     while not (found := ask()):
-        assert time.monotonic() < deadline
+        assert is_in_time()
         time.sleep(0.05)
     return found
 

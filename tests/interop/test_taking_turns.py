@@ -17,6 +17,7 @@ from broker_program import BrokerProgram, settings
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, ResourceType
 from kazoo.client import KazooClient
+from patience import within
 from real_clients import ConfluentKafka, Sent
 from segments_on_disk import CODECS
 from wire_client import EARLIEST, SequencedProducer, WireClient, create_topic, list_offset, read_all, wait_until_led
@@ -127,9 +128,9 @@ class Turns:
         """A killed broker stays registered until its session ends, and Kafka does not wait for that."""
         client = KazooClient(self.zookeeper_connect)
         client.start()
-        deadline = time.monotonic() + 40
+        is_in_time = within(40)
         while client.exists("/brokers/ids/0") is not None:
-            assert time.monotonic() < deadline
+            assert is_in_time()
             time.sleep(0.05)
         client.stop()
         client.close()

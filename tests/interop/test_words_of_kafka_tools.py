@@ -15,6 +15,7 @@ import pytest
 from apache_kafka import run_tool as run_tool_alone
 from kafka_tools import run_tool
 from klamm_program import Ran, klamm
+from patience import within
 from wire_client import wait_until_led
 
 from engine.local.cluster import LocalCluster
@@ -306,14 +307,13 @@ def test_reassignment(both: Both) -> None:
 
 
 def _verified(both: Both, own: str) -> None:
-    import time
 
-    deadline = time.monotonic() + 60
+    is_in_time = within(60)
     while True:
         theirs, ours = both.ran("kafka-reassign-partitions", "--verify", "--reassignment-json-file", own)
         if "in progress" not in theirs.out + ours.out:
             break
-        assert time.monotonic() < deadline, (theirs, ours)
+        assert is_in_time(), (theirs, ours)
     assert (ours.code, ours.out, ours.err) == (0, theirs.out, theirs.err)
     assert "Clearing broker-level throttles on brokers 0,1,2\n" in ours.out
 

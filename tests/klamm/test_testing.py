@@ -38,9 +38,9 @@ def _all_gone(processes: Iterable[LocalProcess], timeout_s: float = DEADLINE_S) 
 
 
 def _wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_S
+    is_in_time = within(DEADLINE_S)
     while not condition():
-        assert time.monotonic() < deadline, what
+        assert is_in_time(), what
         time.sleep(0.02)
 
 
