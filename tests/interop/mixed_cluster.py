@@ -11,6 +11,7 @@ from types import TracebackType
 
 from apache_kafka import ApacheKafkaBroker
 from broker_program import BrokerProgram, settings
+from patience import within
 from wire_client import WireClient, controller_address, describe_topic
 
 from engine.common.errors import ErrorCode
@@ -149,9 +150,9 @@ class MixedCluster:
         return [(p.leader_id, sorted(p.isr_nodes), list(p.replica_nodes)) for p in partitions]
 
     def wait_for_topic(self, topic: str, what: str, holds: Callable[[Told], bool]) -> None:
-        deadline = time.monotonic() + DEADLINE_S
+        is_in_time = within(DEADLINE_S)
         while not (told := self.told(topic)) or not holds(told):
-            assert time.monotonic() < deadline, f"not within {DEADLINE_S} s: {what}: {told}"
+            assert is_in_time(), f"not within {DEADLINE_S} s: {what}: {told}"
             time.sleep(0.05)
 
     def wait_in_sync(self, topic: str) -> None:
@@ -161,10 +162,10 @@ class MixedCluster:
 
     def wait_until_all_know_each_other(self) -> None:
         running = set(self._running)
-        deadline = time.monotonic() + DEADLINE_S
+        is_in_time = within(DEADLINE_S)
         for broker_id in running:
             while not known_broker_ids(self.host, _FIRST_PORT + broker_id) >= running:
-                assert time.monotonic() < deadline, f"broker {broker_id} did not hear of all others"
+                assert is_in_time(), f"broker {broker_id} did not hear of all others"
                 time.sleep(0.05)
 
     # What it is asked for

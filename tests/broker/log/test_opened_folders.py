@@ -83,7 +83,9 @@ def test_after_a_crash_producers_of_segments_that_were_flushed_are_known(tmp_pat
     log.abandon()
     again = open_log(log.dir, CONFIG, recovery_point=2, clean=False)
     assert again.append_as_leader(data_batch(b"a", producer=(7, 0, 0), timestamp_ms=NOW_MS), 0).is_duplicate
-    assert [(one.producer_id, one.first_offset) for one in again.collect_aborted_transactions(0, 4)] == [(8, 1)]
+    assert [
+        (transaction.producer_id, transaction.first_offset) for transaction in again.collect_aborted_transactions(0, 4)
+    ] == [(8, 1)]
 
 
 @pytest.mark.parametrize("clean", [True, False])
