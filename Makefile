@@ -20,7 +20,7 @@ STAMP  := $(VENV)/.installed
 KLAMM  := $(BIN)/klamm
 TESTS  ?= tests
 # WORKERS processes run tests, most of which wait more than they compute. All tests of a file run in the same one. WORKERS=0 uses one, for a debugger.
-PYTEST = $(BIN)/python -m pytest -q --workers $(WORKERS) $(PYTEST_OPTIONS)
+PYTEST = $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_OPTIONS)
 
 # Every process of a run, and every broker that it starts, would compile all files again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -49,11 +49,13 @@ demo: env
 test: env
 	@$(MAKE) --no-print-directory --jobs=2 lint run-tests
 
+# pytest rewrites the assertions of each file that is new. Two processes do it before, or all workers would, each for all files.
 # Files of tests lie in memory where there are 8 GB for them: on a disk, a fifth of the CPU goes into making and removing them. No test cuts the power.
 run-tests: export TMPDIR ?= $(shell df -Pk /dev/shm 2>/dev/null | awk 'END { print ($$4 > 8000000) ? "/dev/shm" : "/tmp" }')
 run-tests: WORKERS ?= 6
 run-tests: LEFT_OUT ?= interop package
 run-tests: env spark-archive
+	@test -e tests/cli/__pycache__ || find $(TESTS) -name 'test_*.py' | sort | xargs -P 2 -n 150 $(BIN)/python -m pytest -q --collect-only >/dev/null 2>&1 || true
 	@$(PYTEST) $(LEFT_OUT:%=--ignore=tests/%) $(TESTS)
 
 # Many of these wait for Apache Kafka's own clock: sessions, quotas, rates of a minute.

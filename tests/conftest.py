@@ -20,7 +20,7 @@ from engine.local.zookeeper import EmbeddedZooKeeper
 # A fixture of a session starts once for each conftest.py that imports it.
 __all__ = ["by_wire", "by_znodes", "klamm_by", "live_cluster", "three_brokers", "topic_name"]
 
-pytest_plugins = ["folder_times", "shared_out", "nursery", "required_tools", "zookeeper_archive"]
+pytest_plugins = ["folder_times", "nursery", "required_tools", "shared_out", "zookeeper_archive"]
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # A shell's background job ignores Ctrl-C, and so would every program that a test starts and interrupts.

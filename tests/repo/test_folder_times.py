@@ -95,7 +95,7 @@ def test_a_file_counts_for_what_its_tests_and_their_children_use(tmp_path: Path,
         text = SPENDING if name == "a" else "def test_nothing(): pass\n"
         (tmp_path / "tests" / name / f"test_{name}.py").write_text(text)
     words = ("-c", os.devnull, "-o", f"pythonpath={SUPPORT}", "-p", "folder_times", "--rootdir", tmp_path)
-    words = (*words, "-p", "shared_out", "--workers", workers, "tests")
+    words = (*words, "-p", "xdist", "-n", workers, "--dist", "loadfile", "tests")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "--import-mode=importlib", *words],
         env=os.environ | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},

@@ -81,15 +81,15 @@ class FileCpu:
 
     def __init__(self) -> None:
         self._before_s = 0.0
-        self._pid = 0
         self._is_last = False
+
+    def pytest_collection_finish(self) -> None:
+        self._before_s = cpu_seconds()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> Generator[None, object, object]:
-        if self._pid != os.getpid():
-            self._pid, self._before_s = os.getpid(), cpu_seconds()
         self._is_last = nextitem is None or nextitem.path != item.path
         return (yield)
 
@@ -117,8 +117,10 @@ def _over_budget(folder: str, cpu_s: float) -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    """Only the process that reports adds the seconds up."""
     config.pluginmanager.register(FileCpu())
-    config.pluginmanager.register(FolderTimes())
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(FolderTimes())
 
 
 _TICKS = os.sysconf("SC_CLK_TCK")
