@@ -208,9 +208,7 @@ def test_a_topic_that_is_deleted_meanwhile_is_no_wrong_use(
     assert producer.stdin is not None
     producer.stdin.write("now\n")
     producer.stdin.flush()
-    deadline = time.monotonic() + 60
-    while program("consume", topic_name, "-e").out != "now\n":
-        assert time.monotonic() < deadline
+    wait_for(lambda: program("consume", topic_name, "-e").out == "now\n", "the record is there")
     assert program("topics", "delete", topic_name, "--yes").code == 0
     _, said = producer.communicate("then\n", timeout=60)
     assert (producer.returncode, "(UNKNOWN_TOPIC_OR_PARTITION): topic " in said) == (4, True), said
