@@ -28,8 +28,8 @@ def serving(folder: Path, *words: str) -> Iterator[str]:
         yield address
     finally:
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
-    assert process.returncode == 130
+        _, said = process.communicate(timeout=30)
+    assert (process.returncode, "error" in said) == (130, False), said
 
 
 def until(address: str, status: int, text: str) -> None:

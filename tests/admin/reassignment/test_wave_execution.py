@@ -33,7 +33,7 @@ from engine.admin.reassignment.throttle_settings import (
     throttled_settings,
 )
 from engine.admin.reassignment.wave_execution import execute_waves
-from engine.admin.reassignment.wave_progress import WaveProgress
+from engine.admin.reassignment.wave_progress import WaveMeter, WaveProgress
 from engine.admin.reassignment.wave_values import Outcome, Step, WaveControl, WaveSettings, WavesResult
 from engine.admin.reassignment.waves import Wave, WaveMove
 from engine.common.errors import ErrorCode
@@ -492,6 +492,27 @@ def test_a_stalled_copy_names_the_broker_that_does_not_answer(play: Callable[[Sc
         assert (result.outcome, result.reason) == (Outcome.STOPPED, told)
         waits = "wave 1: t-0 waits for broker 2, which does not answer"
         assert stage.watcher.said.count(waits) == 1, "told at once, not only when the patience is over"
+
+    play(scene)
+
+
+def test_nobody_knows_how_long_it_takes_while_all_that_moves_waits(
+    play: Callable[[Scene], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    update = WaveMeter.update
+    monkeypatch.setattr(WaveMeter, "update", lambda *said: replace(update(*said), left_s_min=3.0, left_s_max=4.0))
+    left: list[float | None] = []
+
+    async def scene(stage: Stage) -> None:
+        def show(progress: WaveProgress) -> None:
+            left.append(progress.left_s_max)
+            stage.moves.without_dirs.add(2)
+
+        stage.watcher.on_show = show
+        await stage.execute((*FIRST, *SECOND), stall_s=0.5)
+        assert (left[0], {*left[1:]}) == (4.0, {None})
+        waits = "wave 1: t-0 waits for broker 2, which does not answer, and so does 1 more of its partitions"
+        assert stage.watcher.said.count(waits) == 1
 
     play(scene)
 
