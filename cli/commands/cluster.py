@@ -182,7 +182,7 @@ async def snapshot(
         if not sizes:
             await note_topics_left_out(cluster, [topic.name for topic in taken.snapshot.topics])
     whole = taken.snapshot
-    verb = "replaced" if file.exists() else "wrote"
+    verb = "replaced" if file.is_file() else "wrote"
     _write(whole, file)
     partitions = sum(len(topic.partitions) for topic in whole.topics)
     counts = (("broker", len(whole.brokers)), ("topic", len(whole.topics)), ("partition", partitions))

@@ -38,12 +38,18 @@ def _parsed(content: bytes) -> ClusterSnapshot:
 def save_snapshot(snapshot: ClusterSnapshot, path: Path) -> None:
     """Write a snapshot; an existing file is replaced as a whole.
 
+    A link, a pipe or a device stays what it is and is written to, for it may be ``/dev/stdout``.
+
     Raises:
         BadRequest: it cannot be written there.
     """
-    scratch = path.with_name(f".{path.name}.tmp")
+    is_replaced = not path.is_symlink() and (path.is_file() or not path.exists())
+    target = path.with_name(f".{path.name}.tmp") if is_replaced else path
     try:
-        scratch.write_text(snapshot_to_json(snapshot), encoding="utf-8")
-        scratch.replace(path)
+        target.write_text(snapshot_to_json(snapshot), encoding="utf-8")
+        if is_replaced:
+            target.replace(path)
     except OSError as error:
+        if is_replaced:
+            target.unlink(missing_ok=True)
         raise BadRequest(f"cannot be written: {error.strerror}", where=str(path)) from error

@@ -139,6 +139,14 @@ def test_a_byte_order_mark_is_no_part_of_a_file(tmp_path: Path) -> None:
     assert record.value is None
 
 
+def test_a_link_to_the_profiles_stays_one(tmp_path: Path) -> None:
+    """Many keep such files in a repository, with links to them."""
+    path = tmp_path / "clusters.toml"
+    path.symlink_to(tmp_path / "kept.toml")
+    add_profile(load_profiles(path), Profile("dev", zookeeper="z:2181"))
+    assert path.is_symlink() and load_profiles(tmp_path / "kept.toml").named("dev") is not None
+
+
 def test_profiles_are_added_without_losing_what_a_person_wrote(tmp_path: Path) -> None:
     path = tmp_path / "clusters.toml"
     add_profile(load_profiles(path), Profile("dev", zookeeper="z:2181"))

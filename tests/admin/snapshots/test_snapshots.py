@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -120,6 +121,27 @@ def read(connect: str) -> ClusterSnapshot:
             return await read_snapshot(cluster, ManualClock(5))
 
     return asyncio.run(reading())
+
+
+def test_a_link_or_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
+    """As root, a file that takes the place of ``/dev/null`` breaks the machine, and ``/dev/stdout`` is a link."""
+    snapshot = ClusterSnapshot((), (), SnapshotSource.WIRE, 0)
+    (tmp_path / "kept.json").write_text("old")
+    (tmp_path / "link.json").symlink_to(tmp_path / "kept.json")
+    save_snapshot(snapshot, tmp_path / "link.json")
+    assert (tmp_path / "link.json").is_symlink()
+    assert load_snapshot(tmp_path / "kept.json") == snapshot
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        save_snapshot(snapshot, tmp_path / "pipe")
+        assert snapshot_from_json(os.read(reader, 65536).decode()) == snapshot
+    finally:
+        os.close(reader)
+    assert (tmp_path / "pipe").is_fifo()
+    with pytest.raises(BadRequest, match="cannot be written"):
+        save_snapshot(snapshot, tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"kept.json", "link.json", "pipe"}
 
 
 def test_a_recorded_cluster_with_a_reassignment(recorded: Callable[[str], str], tmp_path: Path) -> None:
