@@ -20,7 +20,7 @@ from cli.exit_codes import ExitCode
 from cli.framework.early import interruptible
 from cli.framework.failure import Failure, failure_of, interrupted
 from cli.framework.invocation import Invocation, Stop
-from cli.framework.stdout import OutputClosed, closed_pipe
+from cli.framework.stdout import STDOUT, OutputClosed, closed_pipe
 from cli.framework.talk import Talk
 from cli.output.report import Report
 
@@ -86,6 +86,8 @@ def unexpected(talk: Talk, error: BaseException) -> int:
 
 def _failure_of(invocation: Invocation, error: Exception) -> Failure:
     failure = failure_of(error, is_accepted=bool(invocation.left_running) and invocation.has_sent_changes)
+    if failure.where == STDOUT and invocation.has_sent_changes:
+        return replace(failure, hint="the change was made: only its report could not be written")
     if isinstance(error, TimeoutError) and not str(error) and failure.code is ExitCode.UNREACHABLE:
         failure = replace(
             failure,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,10 @@ from typing import TextIO
 from cli.exit_codes import ExitCode
 from cli.output.terminal import is_terminal
 from cli.output.values import escape_for_terminal
+
+
+STDOUT = "stdout"
+_DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class OutputClosed(Exception):
@@ -54,6 +59,10 @@ def drawing_stream() -> Iterator[TextIO]:
         sys.stdout.flush()
     except BrokenPipeError as error:
         raise OutputClosed from error
+    except OSError as error:
+        if error.errno in _DISK_ERRNOS and error.filename is None:
+            error.filename = STDOUT
+        raise
 
 
 def write_bytes(chunks: Iterable[bytes]) -> None:

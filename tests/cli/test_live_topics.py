@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from klamm_program import Ran, in_process
+from klamm_program import PROGRAM, Ran, environment, in_process
 from patience import wait_for
 
 from engine.local.cluster import LocalCluster
@@ -270,3 +271,21 @@ def test_znodes_of_a_living_cluster(by_znodes: Klamm, by_wire: Klamm, topic_name
     assert by_znodes("zk", "get", "/nothing").code == 2
     assert by_znodes("zk", "get", "nothing").code == 2
     assert by_wire("zk", "tree").code == 2
+
+
+def test_a_full_disk_below_stdout_does_not_hide_that_the_change_was_made(
+    by_wire: Klamm, topic_name: str, tmp_path: Path
+) -> None:
+    def onto_a_full_disk(*words: str) -> tuple[int, list[str]]:
+        with Path("/dev/full").open("wb") as full:
+            ran = subprocess.run(
+                [PROGRAM, *words, *by_wire.where],
+                stdout=full, stderr=subprocess.PIPE, env=environment(tmp_path), check=False, timeout=60,
+            )  # fmt: skip
+        return ran.returncode, ran.stderr.decode().splitlines()
+
+    said = "error: no space left on device: stdout"
+    made = "hint: the change was made: only its report could not be written"
+    assert onto_a_full_disk("topics", "create", topic_name) == (2, [said, made])
+    assert by_wire("topics", "describe", topic_name).code == 0
+    assert onto_a_full_disk("topics", "list") == (2, [said])
