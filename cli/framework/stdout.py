@@ -13,7 +13,6 @@ from cli.exit_codes import ExitCode
 from cli.output.terminal import is_terminal
 from cli.output.values import escape_for_terminal
 
-
 STDOUT = "stdout"
 _DISK_ERRNOS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
@@ -62,6 +61,7 @@ def drawing_stream() -> Iterator[TextIO]:
     except OSError as error:
         if error.errno in _DISK_ERRNOS and error.filename is None:
             error.filename = STDOUT
+            _discard_the_rest()
         raise
 
 
@@ -92,7 +92,11 @@ def check_reader() -> None:
 
 def closed_pipe() -> int:
     """Make the interpreter's last flush harmless and return the exit code of a command whose reader has gone."""
+    _discard_the_rest()
+    return ExitCode.DONE
+
+
+def _discard_the_rest() -> None:
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
-    return ExitCode.DONE
