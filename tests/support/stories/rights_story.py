@@ -219,7 +219,10 @@ class Cell:
     def needs(self) -> list[Need]:
         words = CASES[self.case].words.split()
         return [
-            need for need in needs_of(self.command) if not need.options or any(one in words for one in need.options)
+            need
+            for need in needs_of(self.command)
+            if need.without is not Without.AT_A_KEY
+            and (not need.options or any(one in words for one in need.options))
         ]
 
 
