@@ -132,7 +132,7 @@ def board_with(count: int) -> Board:
     """Return a board to which something has happened so many times, one after the other."""
     board = Board()
     frame = FakeCluster(3, {"orders": 1}).frame()
-    events = tuple(Event(frame.at_ms, EventKind.BROKER_DOWN, f"broker {number}") for number in range(count))
+    events = tuple(Event(frame.at_ms + number, EventKind.BROKER_DOWN, f"broker {number}") for number in range(count))
     board.take(replace(frame, events=events))
     return board
 

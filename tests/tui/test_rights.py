@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from dashboards import Driven, dashboard, drive
 from fake_cluster import FakeCluster
+from fake_feed import FakeFeed
 from klamm_program import in_process
 
 from engine.admin.cluster.client_properties import load_client_properties
@@ -21,7 +22,7 @@ from engine.local.cluster import LocalCluster
 from tui.pages import brokers, reassignments, topics
 from tui.pages.page import View
 from tui.state.board import Board
-from tui.state.location import Location
+from tui.state.location import Location, Only
 from tui.state.status import Standing, login_of, rights_told, standing_of, status_lines
 
 SEE_CLUSTER = Right(AclOperation.DESCRIBE, ResourceType.CLUSTER)
@@ -150,3 +151,21 @@ def test_a_user_sees_what_he_may_and_for_want_of_which_right_no_more(secured: Lo
         assert "⊘" not in driven.text
 
     shown(target_of(secured, "client"), all_of_it)
+
+
+def test_the_record_that_comes_next_needs_the_right_to_read_its_topic(secured: LocalCluster, admin: Klamm) -> None:
+    admin("topics", "create", "letters", "--partitions", "1")
+    admin("acls", "add", "--allow-principal", "User:alice", "--operation", "describe", "--topic", "letters", "--yes")
+    feed = FakeFeed(FakeCluster(3, {"letters": 1}), plays=False)
+    feed.cluster.add_group("reports", "letters", reads=0, lag=40_000)
+
+    async def run() -> None:
+        async with dashboard(feed, target=target_of(secured, "alice"), size=(160, 50)) as driven:
+            await driven.tick(40)
+            driven.main.go_to(Location("group", group="reports", only=Only.IN_TROUBLE))
+            await driven.press("enter")
+            await driven.sees("User:alice lacks read on topic letters")
+            rule = "klamm acls add --allow-principal User:alice --operation read --topic letters"
+            assert rule in " ".join(driven.text.split())
+
+    drive(run)

@@ -13,7 +13,7 @@ from typing import Any
 from engine.admin.health.report import HealthStatus
 from engine.admin.watch.frame import Stage
 from engine.common.model import NO_CONTROLLER
-from tui.drawing.cells import Cell, Column, Tone, attribute, column, figure
+from tui.drawing.cells import Cell, Column, Tone, attribute, figure
 from tui.drawing.lines import Line, Span, beside, fitted, folded, line, panel, width_of, wrapped
 from tui.drawing.sparkline import ceiling_of, chart_lines, sparkline
 from tui.drawing.table_model import Rows
@@ -122,7 +122,8 @@ def _banner(board: Board, problems: Sequence[Problem], width: int, *, is_tall: b
     status = status_of(board)
     word, tone = health_word(board, is_seen=is_seen)
     if status is None:
-        text = "the cluster's health is not known yet: topics and partitions have not been read"
+        what = "settings and disks are" if board.has_metadata else "topics and partitions are"
+        text = f"the cluster's health is not known yet: {what} being read"
         return [fitted(line(f" {text}"), width), *_figures(board, width)]
     stakes = _stakes(problems, board)
     shade = _shade(status, problems)
@@ -150,6 +151,7 @@ def _stakes(problems: Sequence[Problem], board: Board) -> Line:
     readers = [problem for problem in problems if not problem.is_of_cluster]
     if readers:
         parts.append((f"{counted(len(readers), 'reader')} in trouble", readers[0].tone))
+    parts.sort(key=lambda part: part[1] is not Tone.BAD)
     return tuple(piece for part in parts for piece in ((" · ", Tone.QUIET), part))[1:]
 
 
@@ -260,8 +262,9 @@ def _charts(board: Board, width: int, height: int, *, across: int = 1) -> list[L
         high = height if across > 1 else (height - len(lines)) // rest
         taken = width_of(lines[0]) + 1 if lines and across > 1 else 0
         wide = (width - taken + 1) // rest - 1 if across > 1 else width
-        curve = chart_lines(values, wide - 2, high - 2, short_count, tone=tone)
-        block = panel(title, curve, wide, high, note=short_count(values[-1] if values else None))
+        is_known = any(value is not None for value in values)
+        curve = chart_lines(values, wide - 2, high - 2, short_count, tone=tone) if is_known else []
+        block = panel(title, curve, wide, high, note=short_count(values[-1]) if is_known else "measuring")
         lines = _beside(lines, block) if across > 1 else [*lines, *block]
     return lines
 
@@ -315,8 +318,9 @@ _STRIP = (
     Column("state", "STATE", _state, lambda i: i.state),
     figure("replicas", "REPLICAS", "replicas", count),
     Column("disk", "DISK", brokers.disk_cell, lambda i: i.disk, is_figure=True),
-    column("restart", "RESTART", "restart.verdict.value",
-           tone=lambda i: Tone.GOOD if i.restart.may_be_restarted else Tone.QUIET),
+    Column("restart", "RESTART",
+           lambda i: brokers.restart_cell(i, Tone.GOOD if i.restart.may_be_restarted else Tone.QUIET),
+           lambda i: i.restart.verdict.value),
 )  # fmt: skip
 _WIDER = (
     figure("missing", "MISSED BY", "missing", count, tone=lambda i: Tone.BAD if i.missing else Tone.QUIET),
@@ -369,15 +373,15 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
     more_width = max((len(unknown_told(group)) if group.has_unknown_lag else 10 for group in shown), default=0)
     lines = []
     for lag in shown:
-        status, behind, trend = status_cell(lag.status), time_lag_cell(lag), trend_cell(lag)
+        status, behind, trend = status_cell(lag.status, lag.reason), time_lag_cell(lag), trend_cell(lag)
         # Lag that rises needs no eye as long as its reader is well.
         course = Tone.QUIET if trend.tone is Tone.BAD and lag.status.is_fine else trend.tone
         more = (unknown_told(lag), Tone.QUIET) if lag.has_unknown_lag else (trend.text, course)
         figure = at_least(short_count(lag.lag), is_least=lag.has_unknown_lag)
         length = max(round(lag.lag / most * bar), bar > 0) if lag.lag else 0
-        name = fitted(line((plain(lag.group), Tone.STRONG)), max(8, width - 29 - bar - more_width))
+        name = fitted(line((plain(lag.group), Tone.STRONG)), max(8, width - 31 - bar - more_width))
         late = behind.text if lag.lag else ""
-        lines.append(fitted(line("  ", (f"{status.text:<7}", status.tone), " ", *name, f" {figure:>6} ",
+        lines.append(fitted(line("  ", (f"{status.text:<9}", status.tone), " ", *name, f" {figure:>6} ",
                      ("▇" * length + " " * (bar - length), Tone.QUIET), f" {late:>8}  ", more), width))  # fmt: skip
     if len(lines) < lines_max - 2 and (
         busiest := board.rates.busiest_topics(lines_max - (len(lines) and len(lines) + 2))
@@ -389,7 +393,7 @@ def _groups(board: Board, width: int, lines_max: int) -> list[Line]:
             lines.append(
                 line("  ", *name, f"{short_count(rate):>8} ", ("▇" * round(rate / busiest[0][1] * bar), Tone.QUIET))
             )
-    told = "not measured so far" if board.rates.in_per_s is None else "nothing is written, as far as is known"
+    told = "measuring" if board.rates.in_per_s is None else "nothing is written, as far as is known"
     return lines or [line((f"  {told}", Tone.QUIET))]
 
 

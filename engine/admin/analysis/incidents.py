@@ -121,6 +121,7 @@ class Run:
         subjects: of the first few.
         reason: the one that they share; empty if they do not.
         is_alike: all changed from and to the same.
+        fold: of all of them, as in ``Incidents.folds``.
     """
 
     event: Event
@@ -128,6 +129,7 @@ class Run:
     subjects: list[str]
     reason: str
     is_alike: bool = True
+    fold: int = 0
 
     def take(self, event: Event) -> None:
         self.count += 1
@@ -201,15 +203,19 @@ class Incidents:
 
     Attributes:
         folds: for each event that the history keeps, the number of the incident that it causes, minus the number of the
-            incident that it follows from, or 0.
+            incident that it follows from, or 0. Where several of one kind came at the same moment, the run of them.
     """
 
     def __init__(self, events: Iterable[Event], events_max: int) -> None:
-        self.folds: deque[int] = deque(maxlen=events_max)
+        self.folds: deque[int | Run] = deque(maxlen=events_max)
         self._all: dict[int, Incident] = {}
         self._open: dict[int, Incident] = {}
         """By broker."""
         self._count = 0
+        self._taken = 0
+        self._at_ms = 0
+        self._in_moment: dict[tuple[EventKind, int], tuple[int, Event] | Run] = {}
+        """What came last, by kind and fold: the first event with its number, or a run of several."""
         self.take(events)
 
     def __getitem__(self, number: int) -> Incident:
@@ -221,7 +227,27 @@ class Incidents:
     def take(self, events: Iterable[Event]) -> None:
         """Take what happened, oldest first."""
         for event in events:
-            self.folds.append(self._fold(event))
+            fold = self._fold(event)
+            self.folds.append(fold if fold > 0 else self._together(event, fold))
+            self._taken += 1
+
+    def _together(self, event: Event, fold: int) -> int | Run:
+        """Return the run of events of this kind and moment with this fold, or the fold of the first of them."""
+        if event.at_ms != self._at_ms:
+            self._at_ms = event.at_ms
+            self._in_moment.clear()
+        key = event.kind, fold
+        earlier = self._in_moment.setdefault(key, (self._taken, event))
+        if not isinstance(earlier, Run):
+            number, first = earlier
+            if first is event:
+                return fold
+            earlier = self._in_moment[key] = Run(first, 1, [first.subject], first.reason, fold=fold)
+            place = number - self._taken
+            if -place <= len(self.folds):
+                self.folds[place] = earlier
+        earlier.take(event)
+        return earlier
 
     def _fold(self, event: Event) -> int:
         for incident in list(self._open.values()):

@@ -61,6 +61,11 @@ class ThrottleAdvice:
     suggested_rate: int | None
 
     @property
+    def is_burst(self) -> bool:
+        """Whether more goes through it now than it allows in the long run: brokers pause after that."""
+        return self.used is not None and self.used > 2 * self.rate
+
+    @property
     def holds_up(self) -> bool:
         """Whether nobody can want it so low: the copies never end under it, or it is a crawl."""
         is_crawl = self.suggested_rate is not None and self.rate < _ROUND_TO
@@ -93,16 +98,22 @@ def throttles_told(advice: Sequence[ThrottleAdvice]) -> list[tuple[str, Throttle
     alike: dict[tuple[ThrottleVerdict, bool, int], list[ThrottleAdvice]] = {}
     for throttle in advice:
         alike.setdefault((throttle.verdict, throttle.is_leader, throttle.rate), []).append(throttle)
-    told = []
-    for (verdict, is_leader, rate), found in alike.items():
-        who = f"broker {found[0].broker} {'sends' if is_leader else 'takes'}"
-        if len(found) > 1:
-            who = f"{_brokers_told([throttle.broker for throttle in found])} {'send' if is_leader else 'take'}"
-        suggested = max(throttle.suggested_rate or 0 for throttle in found)
-        more = f": {rate_text(suggested)} would let it end within an hour" if suggested else ""
-        does = more if verdict is ThrottleVerdict.UNKNOWN else f": the throttle {verdict.value}{more}"
-        told.append((f"{who} at most {rate_text(rate)}{does}", verdict))
-    return told
+    told: dict[tuple[ThrottleVerdict, int, tuple[int, ...]], list[ThrottleAdvice]] = {}
+    for (verdict, _, rate), found in alike.items():
+        told.setdefault((verdict, rate, tuple(one.broker for one in found)), []).extend(found)
+    return [(_told(rate, brokers, found), verdict) for (verdict, rate, brokers), found in told.items()]
+
+
+def _told(rate: int, brokers: Sequence[int], found: Sequence[ThrottleAdvice]) -> str:
+    """Say what one throttle of these brokers does, to what they send, to what they take, or to both."""
+    sides = {one.is_leader for one in found}
+    does = [word + "s" * (len(brokers) == 1) for word, side in (("send", True), ("take", False)) if side in sides]
+    who = f"broker {brokers[0]}" if len(brokers) == 1 else _brokers_told(brokers)
+    suggested = max(one.suggested_rate or 0 for one in found)
+    more = f": {rate_text(suggested)} would let it end within an hour" if suggested else ""
+    verdict = found[0].verdict
+    effect = "" if verdict is ThrottleVerdict.UNKNOWN else f": it {verdict.value}"
+    return f"{who} {' and '.join(does)} under a throttle of {rate_text(rate)}{effect}{more}"
 
 
 def _brokers_told(brokers: Sequence[int]) -> str:
@@ -130,7 +141,7 @@ def what_is_held(frame: Frame) -> str:
     if not limited:
         return ""
     of = ", ".join(limited) if len(limited) <= _TOPICS_MAX else counted(len(limited), "topic")
-    return f"replicas of {of} that are out of sync copy at most {rate_text(min(held.values()))}"
+    return f"replicas of {of} that are out of sync copy under a throttle of {rate_text(min(held.values()))}"
 
 
 def _is_shared(frame: Frame, advice: ThrottleAdvice) -> bool:
