@@ -221,15 +221,6 @@ def test_rates_are_not_averaged_across_a_change_of_the_throttle() -> None:
     assert {one.verdict for one in throttle_advice(frame, board)} == {ThrottleVerdict.UNKNOWN}
 
 
-def test_sides_with_the_same_throttle_share_a_sentence_and_a_burst_is_called_one() -> None:
-    both = [ThrottleAdvice(1, is_leader, 1_000, 2_100.0, 0, 9, ThrottleVerdict.IS_THE_LIMIT, None, 1_000_000)
-            for is_leader in (True, False)]  # fmt: skip
-    ((told, _),) = throttles_told(both)
-    more = "it is the limit: 1.0 MB/s would let it end within an hour"
-    assert told == f"broker 1 sends and takes under a throttle of 1.0 kB/s: {more}"
-    assert both[0].is_burst and not replace(both[0], used=1_900.0).is_burst and not replace(both[0], used=None).is_burst
-
-
 def test_a_throttle_is_not_cleared_while_other_copies_have_just_ended() -> None:
     """They shared it: the rest was slow for that, and is faster from now on."""
     cluster, history = FakeCluster(5, {"orders": 6}, partition_bytes=9_000_000_000, copy_rate=1_000_000), History()
