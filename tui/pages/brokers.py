@@ -128,19 +128,14 @@ def disk_cell(item: BrokerItem) -> Cell:
     return tinted(item.disk, percent(item.disk), bad_from=0.85)
 
 
-_VERDICTS = {
-    Verdict.SAFE: Tone.GOOD,
-    Verdict.LAST: Tone.GOOD,
-    Verdict.UNKNOWN: Tone.QUIET,
-    Verdict.WAIT: Tone.WARN,
-    Verdict.NEEDED: Tone.WARN,
-}
+_VERDICTS = {Verdict.SAFE: Tone.GOOD, Verdict.LAST: Tone.GOOD, Verdict.NEEDED: Tone.WARN}
 
 
-def restart_cell(item: BrokerItem, tone: Tone) -> Cell:
+def _restart_cell(item: BrokerItem) -> Cell:
     """Return whether it may be restarted, if all was read that this needs."""
-    is_awaited = item.restart.verdict is Verdict.UNKNOWN and not item.is_read
-    return LOADING if is_awaited else Cell(item.restart.verdict.value, tone)
+    verdict = item.restart.verdict
+    is_awaited = verdict is Verdict.UNKNOWN and not item.is_read
+    return LOADING if is_awaited else Cell(verdict.value, _VERDICTS.get(verdict, Tone.QUIET))
 
 
 def _full_in_cell(item: BrokerItem) -> Cell:
@@ -188,8 +183,7 @@ COLUMNS = (
            tone=lambda i: Tone.WARN if abs(i.skew) > 0.1 else Tone.QUIET),
     Column("missing", "MISSED BY", lambda i: tinted(i.missing, count(i.missing)), lambda i: i.missing, rank=1,
            is_figure=True),
-    Column("restart", "RESTART", lambda i: restart_cell(i, _VERDICTS.get(i.restart.verdict, Tone.BAD)),
-           lambda i: i.restart.verdict.value, rank=2, width=10),
+    Column("restart", "RESTART", _restart_cell, lambda i: i.restart.verdict.value, rank=2, width=10),
     Column("imbalance_percent", "IMBALANCE", lambda i: tinted(i.imbalance, f"{i.imbalance} %", bad_from=10,
            tone=Tone.WARN), lambda i: i.imbalance, rank=6, is_figure=True),
     figure("in_per_s", "IN/S", "in_per_s", short_count, rank=5, width=6),

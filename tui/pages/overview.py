@@ -13,7 +13,7 @@ from typing import Any
 from engine.admin.health.report import HealthStatus
 from engine.admin.watch.frame import Stage
 from engine.common.model import NO_CONTROLLER
-from tui.drawing.cells import Cell, Column, Tone, attribute, figure
+from tui.drawing.cells import Cell, Column, Tone, attribute
 from tui.drawing.lines import Line, Span, beside, fitted, folded, line, panel, width_of, wrapped
 from tui.drawing.sparkline import ceiling_of, chart_lines, sparkline
 from tui.drawing.table_model import Rows
@@ -313,19 +313,13 @@ def _lead_columns() -> tuple[Column, Column]:
     )  # fmt: skip
 
 
+_OF_BROKERS = {column.name: column for column in brokers.COLUMNS}
 _STRIP = (
-    figure("broker", "BROKER", "id", tone=Tone.STRONG),
+    _OF_BROKERS["broker"],
     Column("state", "STATE", _state, lambda i: i.state),
-    figure("replicas", "REPLICAS", "replicas", count),
-    Column("disk", "DISK", brokers.disk_cell, lambda i: i.disk, is_figure=True),
-    Column("restart", "RESTART",
-           lambda i: brokers.restart_cell(i, Tone.GOOD if i.restart.may_be_restarted else Tone.QUIET),
-           lambda i: i.restart.verdict.value),
-)  # fmt: skip
-_WIDER = (
-    figure("missing", "MISSED BY", "missing", count, tone=lambda i: Tone.BAD if i.missing else Tone.QUIET),
-    Column("in_per_s", "IN/S", lambda i: Cell(short_count(i.in_per_s)), lambda i: i.in_per_s, is_figure=True, width=5),
+    *(_OF_BROKERS[name] for name in ("replicas", "disk", "restart")),
 )
+_WIDER = (_OF_BROKERS["missing"], _OF_BROKERS["in_per_s"])
 
 
 def _add_courses(board: Board, rows: list[Line], ids: Sequence[int], width: int) -> None:
