@@ -18,6 +18,7 @@ from engine.admin.cluster.target import ClusterTarget, Origin, parse_addresses
 from engine.admin.watch.frame import Frame, Stage, StageSource, StageStatus
 from engine.admin.watch.live_feed import LiveFeed
 from engine.common.acl import AclOperation, ResourceType
+from engine.common.model import TopicPartition
 from engine.local.cluster import LocalCluster
 from tui.pages import brokers, reassignments, topics
 from tui.pages.page import View
@@ -157,7 +158,9 @@ def test_the_record_that_comes_next_needs_the_right_to_read_its_topic(secured: L
     admin("topics", "create", "letters", "--partitions", "1")
     admin("acls", "add", "--allow-principal", "User:alice", "--operation", "describe", "--topic", "letters", "--yes")
     feed = FakeFeed(FakeCluster(3, {"letters": 1}), plays=False)
-    feed.cluster.add_group("reports", "letters", reads=0, lag=40_000)
+    admin("perf", "producer", "--topic", "letters", "--num-records", "5", "--record-size", "10")
+    feed.cluster.add_group("reports", "letters", reads=feed.cluster.rate, lag=50)
+    feed.cluster.stop_at("reports", TopicPartition("letters", 0), 1)
 
     async def run() -> None:
         async with dashboard(feed, target=target_of(secured, "alice"), size=(160, 50)) as driven:

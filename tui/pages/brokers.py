@@ -198,6 +198,12 @@ _UNTOLD = tuple(column for column in COLUMNS if column not in FIGURES)
 """The columns where no broker tells its own figures."""
 
 
+def _tell_figures(board: Board) -> bool:
+    """Whether brokers tell their own figures, or may once they are asked."""
+    figures = board.frame.figures.values()
+    return board.reads_metrics and (not figures or any(one.told_by is not None for one in figures))
+
+
 def _rows(view: View) -> Rows:
     only, filling = view.location.only, {trend.broker for trend in view.board.filling}
 
@@ -208,7 +214,7 @@ def _rows(view: View) -> Rows:
         return item.id in filling if only is Only.FILLING else item.state == only
 
     return Rows(
-        COLUMNS if any(one.told_by is not None for one in view.board.frame.figures.values()) else _UNTOLD,
+        COLUMNS if _tell_figures(view.board) else _UNTOLD,
         items_of(view.board),
         lambda item: item.id,
         lambda item: f"{item.id} {item.state} {item.host} {item.rack}",
